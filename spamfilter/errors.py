@@ -1,0 +1,37 @@
+"""The error tree: one class per kind of trouble, one sentence each.
+
+Everything that a user can mend derives from `SpamfilterError`; the commands turn it into one line
+on standard error and an exit code, never a traceback.
+"""
+
+
+class SpamfilterError(Exception):
+    """Something that the person at the keyboard can mend; the text says what to do."""
+
+    exit_code = 2
+
+
+class ConfigError(SpamfilterError):
+    """The configuration is wrong: the text names file, key and value."""
+
+
+class InputError(SpamfilterError):
+    """A file, an id or a message given to a command cannot be used."""
+
+
+class StoreError(SpamfilterError):
+    """The database cannot be opened, is of another version, or contradicts itself."""
+
+
+class StoreBusy(StoreError):
+    """Another process holds the database for longer than the busy timeout; trying again helps."""
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h: mail programs retry on it
+
+
+class CountError(StoreError):
+    """A count would fall below zero or grow past what the store can hold."""
+
+
+class NextHopError(Exception):
+    """The next hop is gone, slow or talks nonsense: the client hears 451 and keeps the mail."""

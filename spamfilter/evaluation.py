@@ -1,0 +1,103 @@
+"""How good a filter is: the measures of the TREC spam tracks, and intervals.
+
+Scores are any numbers that rise with spam; labels are 'ham' or 'spam'. Source: G. Cormack,
+TREC 2007 Spam Track Overview; E. B. Wilson, JASA 22 (1927).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spamfilter.counts import Label
+
+
+def split(scores: Sequence[float], labels: Sequence[Label]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The scores of ham and those of spam, each ascending."""
+    values = np.asarray(scores, dtype=np.float64)
+    spam = np.asarray([label == "spam" for label in labels])
+    return np.sort(values[~spam]), np.sort(values[spam])
+
+
+def roc_area_above(ham: NDArray[np.float64], spam: NDArray[np.float64]) -> float:
+    """1-ROCA%: 100 times the chance that a ham scores above a spam, ties half."""
+    below = np.searchsorted(spam, ham, side="left")
+    tied = np.searchsorted(spam, ham, side="right") - below
+    return float(100 * (below.sum() + tied.sum() / 2) / (len(ham) * len(spam)))
+
+
+def spam_missed(ham: NDArray[np.float64], spam: NDArray[np.float64], lost: float = 0.001) -> float:
+    """sm@: per cent of spam at or below the score that loses this share of ham."""
+    threshold = ham[-(math.floor(lost * len(ham)) + 1)]
+    return float(100 * np.searchsorted(spam, threshold, side="right") / len(spam))
+
+
+def logistic_average(ham_rate: float, spam_rate: float, ham: int, spam: int) -> float:
+    """LAM%: the mean of two misclassification rates on the logit scale; rates clipped to half a message."""
+
+    def logit(rate: float, messages: int) -> float:
+        rate = min(max(rate, 0.5 / messages), 1 - 0.5 / messages)
+        return math.log(rate / (1 - rate))
+
+    return 100 / (1 + math.exp(-(logit(ham_rate, ham) + logit(spam_rate, spam)) / 2))
+
+
+def calibration_error(posteriors: ArrayLike, spam: ArrayLike, bins: int = 10) -> float:
+    """ECE: mean distance of probability and share of spam over equal bins, weighted by messages."""
+    p, y = np.asarray(posteriors, dtype=np.float64), np.asarray(spam, dtype=np.float64)
+    where = np.minimum((p * bins).astype(int), bins - 1)
+    sums = [np.bincount(where, weights=values, minlength=bins) for values in (p, y)]
+    return float(np.abs(sums[0] - sums[1]).sum() / len(p))
+
+
+def wilson(events: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
+    """The 95 % interval of a share, honest for small numbers; (0, 1) without trials.
+
+    >>> [round(bound, 3) for bound in wilson(1, 10)]
+    [0.018, 0.404]
+    """
+    if not trials:
+        return 0.0, 1.0
+    share, square = events / trials, z * z / trials
+    centre = share + square / 2
+    margin = z * math.sqrt(share * (1 - share) / trials + square / (4 * trials))
+    return max(0.0, (centre - margin) / (1 + square)), min(1.0, (centre + margin) / (1 + square))
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """One run in figures: rates in per cent, brier and ece between 0 and 1."""
+
+    messages: int
+    ham: int
+    spam: int
+    roca: float
+    sm_at_hm_01: float
+    hm: float
+    sm: float
+    lam: float
+    brier: float
+    ece: float
+
+
+def measure(log_odds: Sequence[float], posteriors: Sequence[float], labels: Sequence[Label]) -> Metrics:
+    """All measures of one run; hm and sm at P >= 0.5. Both classes must occur."""
+    ham, spam = split(log_odds, labels)
+    y = np.asarray([label == "spam" for label in labels])
+    p = np.asarray(posteriors, dtype=np.float64)
+    hm = float((p[~y] >= 0.5).mean())
+    sm = float((p[y] < 0.5).mean())
+    return Metrics(
+        messages=len(y),
+        ham=len(ham),
+        spam=len(spam),
+        roca=roc_area_above(ham, spam),
+        sm_at_hm_01=spam_missed(ham, spam),
+        hm=100 * hm,
+        sm=100 * sm,
+        lam=logistic_average(hm, sm, len(ham), len(spam)),
+        brier=float(((p - y) ** 2).mean()),
+        ece=calibration_error(p, y),
+    )

@@ -1,0 +1,257 @@
+"""The filter: judges messages with what was learnt, learns and unlearns, exactly.
+
+Guarantee: learning is one transaction of the store; a repeat of the same label for the same
+message changes nothing; the other label first takes away exactly what the first one added.
+Guarantee: counts, totals and calibration are the sum of the ledger; `rebuilt` recomputes them.
+"""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from spamfilter.calibration import Calibration
+from spamfilter.counts import LABELS, Counts, Label
+from spamfilter.errors import StoreError
+from spamfilter.features import TOKENIZER
+from spamfilter.message import Message
+from spamfilter.stores import Entry, Learning, State, Store
+from spamfilter.voices import Evidence, Voices, VoiceTokens, evidence, log_odds, view
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A message as the filter keeps it: its digest and what each voice saw."""
+
+    digest: bytes
+    tokens: VoiceTokens
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Log-odds of spam, natural logarithm, and the calibrated probability."""
+
+    log_odds: float
+    posterior: float
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a mark did. was: the label before, if the message had been learnt; changed: anything written."""
+
+    changed: bool
+    was: Label | None
+    before: Score
+    after: Score
+
+
+class Filter:
+    """A store's counts at work under a choice of voices.
+
+    whole: True holds all counts in memory, for the relay and for bulk training; False reads the
+    words of each message from the store, for a command that looks at a few.
+    """
+
+    def __init__(self, store: Store, voices: Voices, whole: bool = True) -> None:
+        self.store = store
+        self.voices = voices
+        self._whole = whole
+        self._state: State | None = None
+        rules = {
+            "tokenizer": TOKENIZER,
+            "voices": {voice.name: type(voice.likelihood).__name__.lower() for voice in voices},
+        }
+        kept = store.get_setting("rules")
+        if kept is None:
+            store.put_setting("rules", rules)
+        elif kept != rules:
+            raise StoreError(
+                f"{store.where}: its counts were made by {kept}, the configuration asks for {rules};"
+                " set [learn] as it was, or name a new database in [store] url"
+            )
+
+    @property
+    def learnt(self) -> dict[Label, int]:
+        """Messages learnt of each class, as this filter knows them."""
+        return self._all().learnt
+
+    def read(self, message: Message) -> Reading:
+        return Reading(message.digest(), view(self.voices, message))
+
+    def score(self, reading: Reading) -> Score:
+        return _score(self.voices, reading, self._for(reading))
+
+    def evidence(self, reading: Reading, most: int | None = None) -> list[Evidence]:
+        """The tokens that made the score, the loudest first."""
+        return evidence(self.voices, reading.tokens, self._for(reading).counts, most)
+
+    def follow(self) -> int:
+        """Take in what other processes have learnt since; returns how many ledger entries that was."""
+        state = self._all()
+        return self._take_in(state, self.store.entries_after(state.last))
+
+    def take_in(self, entries: list[Entry]) -> int:
+        """As `follow`, for entries that were read elsewhere; those known already are skipped."""
+        return self._take_in(self._all(), entries)
+
+    @property
+    def last(self) -> int:
+        """The ledger entry up to which this filter knows everything."""
+        return self._all().last
+
+    def learn(self, reading: Reading, label: Label, source: str, by: str = "", at: datetime | None = None) -> Change:
+        """Learn one message. Raises StoreBusy, StoreError; then nothing has changed."""
+        with self.training() as training:
+            return training.learn(reading, label, source, by, at)
+
+    def forget(self, reading: Reading, source: str, by: str = "") -> Change:
+        """Take back what was learnt of this message; `was` is None if there was nothing."""
+        with self.training() as training:
+            return training.forget(reading, source, by)
+
+    def training(self) -> AbstractContextManager["Training"]:
+        """One transaction for any number of learnings; all or none."""
+        return Training(self)
+
+    def rebuilt(self) -> State:
+        """The state as the sum of the ledger, from nothing."""
+        state = State({voice.name: Counts() for voice in self.voices}, dict.fromkeys(LABELS, 0), Calibration(), 0)
+        self._take_in(state, self.store.entries_after(0))
+        return state
+
+    def verify(self) -> list[str]:
+        """Damage in the store, and counts that are not the sum of the ledger; empty if all is well."""
+        found = self.store.verify()
+        kept, summed = self.store.load(voice.name for voice in self.voices), self.rebuilt()
+        for name in kept.counts:
+            if kept.counts[name] != summed.counts[name]:
+                found.append(f"{self.store.where}: the words of voice {name} are not the sum of the ledger")
+        if (kept.calibration, kept.learnt) != (summed.calibration, summed.learnt):
+            found.append(f"{self.store.where}: the calibration or the totals are not the sum of the ledger")
+        return found
+
+    def _all(self) -> State:
+        if self._state is None:
+            names = [voice.name for voice in self.voices]
+            self._state = self.store.load(names) if self._whole else self.store.state({name: {} for name in names})
+        return self._state
+
+    def _for(self, reading: Reading) -> State:
+        return self._all() if self._whole else self.store.state(reading.tokens)
+
+    def _take_in(self, state: State, entries: Iterable[Entry]) -> int:
+        taken = 0
+        for entry in entries:
+            if entry.id <= state.last:
+                continue
+            self._apply(state, entry)
+            taken += 1
+        return taken
+
+    def _apply(self, state: State, entry: Entry) -> list[tuple[str, int]]:
+        """Add an entry to a state; returns by how much each voice's vocabulary grew."""
+        grown = []
+        sign = -1 if entry.undoes else 1
+        for voice in self.voices:
+            amount = entry.added.get(voice.name)
+            if amount is None:
+                continue
+            counts = state.counts[voice.name]
+            before = counts.vocabulary
+            change = counts.subtract if entry.undoes else counts.add
+            change(entry.label, voice.likelihood.deltas(entry.tokens[voice.name], amount))
+            grown.append((voice.name, counts.vocabulary - before))
+        state.learnt[entry.label] += sign
+        state.calibration = state.calibration.plus(entry.calibrated, sign)
+        state.last = max(state.last, entry.id)
+        return grown
+
+
+class Training:
+    """A transaction of learning: opened by `Filter.training`, written when it is left without an error."""
+
+    def __init__(self, filter: Filter) -> None:
+        self._filter = filter
+        self._opened = filter.store.learning()
+        self._learning: Learning
+
+    def __enter__(self) -> "Training":
+        self._learning = self._opened.__enter__()
+        if self._filter._whole:
+            state = self._filter._all()
+            self._filter._take_in(state, self._learning.entries_after(state.last))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._opened.__exit__(*error)  # type: ignore[arg-type]  # the three of the protocol
+        except BaseException:
+            self._filter._state = None
+            raise
+        if error[0] is not None or not self._filter._whole:
+            self._filter._state = None  # what was applied in memory has not been written, or is partial
+
+    def learn(self, reading: Reading, label: Label, source: str, by: str = "", at: datetime | None = None) -> Change:
+        """See `Filter.learn`."""
+        active = self._learning.active(reading.digest)
+        if active is not None:
+            # A mark speaks about the mail as it was learnt: its tokens are the ledger's.
+            reading = Reading(reading.digest, active.tokens)
+        state = self._state(reading)
+        before = _score(self._filter.voices, reading, state)
+        if active is not None and active.label == label:
+            return Change(False, active.label, before, before)
+        if active is not None:
+            self._undo(state, active, source, by)
+        unlearnt = _score(self._filter.voices, reading, state)
+        added = {
+            voice.name: voice.likelihood.amount(reading.tokens[voice.name], label, state.counts[voice.name])
+            for voice in self._filter.voices
+            if voice.name in reading.tokens
+        }
+        step = state.calibration.step(unlearnt.log_odds, label)
+        entry = Entry(at or datetime.now(UTC), reading.digest, label, added, step, reading.tokens, source, by)
+        self._write(state, entry)
+        return Change(True, active.label if active else None, before, _score(self._filter.voices, reading, state))
+
+    def forget(self, reading: Reading, source: str, by: str = "") -> Change:
+        """See `Filter.forget`."""
+        active = self._learning.active(reading.digest)
+        if active is not None:
+            reading = Reading(reading.digest, active.tokens)
+        state = self._state(reading)
+        before = _score(self._filter.voices, reading, state)
+        if active is None:
+            return Change(False, None, before, before)
+        self._undo(state, active, source, by)
+        return Change(True, active.label, before, _score(self._filter.voices, reading, state))
+
+    def _state(self, reading: Reading) -> State:
+        if self._filter._whole:
+            return self._filter._all()
+        return self._learning.state(reading.tokens)
+
+    def _undo(self, state: State, active: Entry, source: str, by: str) -> None:
+        self._write(
+            state,
+            Entry(
+                datetime.now(UTC), active.digest, active.label, active.added, active.calibrated, active.tokens,
+                source, by, undoes=active.id,
+            ),
+        )  # fmt: skip
+
+    def _write(self, state: State, entry: Entry) -> None:
+        entry = self._learning.append(entry)
+        sign = -1 if entry.undoes else 1
+        grown = dict(self._filter._apply(state, entry))
+        for voice in self._filter.voices:
+            if voice.name in grown:
+                deltas = voice.likelihood.deltas(entry.tokens[voice.name], entry.added[voice.name])
+                signed = deltas if sign > 0 else {word: -delta for word, delta in deltas.items()}
+                self._learning.change(voice.name, entry.label, signed, sign, grown[voice.name])
+        self._learning.calibrate(state.calibration)
+
+
+def _score(voices: Voices, reading: Reading, state: State) -> Score:
+    odds = log_odds(voices, reading.tokens, state.counts)
+    return Score(odds, state.calibration.posterior(odds))

@@ -1,0 +1,49 @@
+"""STORES: where counts, ledger and journal are kept; the only place that knows SQL."""
+
+from collections.abc import Callable
+
+from spamfilter.errors import StoreError
+from spamfilter.stores.memory import MemoryStore
+from spamfilter.stores.schema import HEAD
+from spamfilter.stores.store import Entry, JournalEntry, Learning, State, Store
+
+__all__ = ["STORES", "Entry", "JournalEntry", "Learning", "State", "Store", "open_store"]
+
+
+def _memory(url: str, migrate: bool) -> Store:
+    return MemoryStore()
+
+
+def _sql(url: str, migrate: bool) -> Store:
+    from spamfilter.stores.sql import SqlStore
+
+    store = SqlStore(url)
+    try:
+        revision = store.revision()
+        if revision == HEAD:
+            return store
+        if revision is not None and revision > HEAD:
+            raise StoreError(f"{store.where}: made by a newer version (schema {revision}, this one knows {HEAD})")
+        if revision is not None and not migrate:
+            raise StoreError(f"{store.where}: schema {revision} is old; run `spamfilter migrate`, or restart the relay")
+    except BaseException:
+        store.close()
+        raise
+    from spamfilter.stores.migrating import migrate as run
+
+    run(url)
+    return store
+
+
+STORES: dict[str, Callable[[str, bool], Store]] = {"memory": _memory, "sqlite": _sql}
+
+
+def open_store(url: str, migrate: bool = False) -> Store:
+    """The store that a URL names. A new database gets its tables; an old one only with `migrate`.
+
+    Raises StoreError where it cannot be opened, is of a newer version, or old and not to be migrated.
+    """
+    scheme = url.partition(":")[0]
+    if scheme not in STORES:
+        raise StoreError(f"{url}: unknown kind of store {scheme!r}; known: {', '.join(STORES)}")
+    return STORES[scheme](url, migrate)

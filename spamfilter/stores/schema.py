@@ -1,0 +1,145 @@
+"""The tables, as SQLAlchemy Core metadata, and the two column types of our own.
+
+Invariant: this metadata equals what the migrations make; a test compares them.
+"""
+
+import json
+import zlib
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+)
+
+from spamfilter.voices import VoiceTokens
+
+HEAD = "0001"
+"""The newest revision under migrations/; kept here so that a command need not load Alembic to check."""
+
+
+class Utc(TypeDecorator[datetime]):
+    """A moment in UTC; a datetime without a time zone is refused."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a moment needs a time zone")
+        return value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+class PackedTokens(TypeDecorator[VoiceTokens]):
+    """Tokens of a message by voice, as zlib-compressed JSON {voice: {token: occurrences}}."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: VoiceTokens | None, dialect: Dialect) -> bytes | None:
+        if value is None:
+            return None
+        readable = {voice: {token.decode(): n for token, n in tokens.items()} for voice, tokens in value.items()}
+        # Level 1: a third faster than 6 for a tenth more bytes.
+        return zlib.compress(json.dumps(readable, ensure_ascii=False, separators=(",", ":")).encode(), 1)
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> VoiceTokens | None:
+        if value is None:
+            return None
+        packed: dict[str, dict[str, int]] = json.loads(zlib.decompress(value))
+        return {voice: {token.encode(): n for token, n in tokens.items()} for voice, tokens in packed.items()}
+
+
+metadata = MetaData()
+
+
+def _table(name: str, *columns: Any, **options: Any) -> Table:
+    return Table(name, metadata, *columns, **options)
+
+
+words = _table(
+    "words",
+    Column("voice", Text, primary_key=True),
+    Column("word", Text, primary_key=True),
+    Column("ham", Integer, nullable=False),
+    Column("spam", Integer, nullable=False),
+    Column("touched", Integer, nullable=False),
+    CheckConstraint("ham >= 0 AND spam >= 0", name="words_not_negative"),
+    sqlite_with_rowid=False,
+)
+classes = _table(
+    "classes",
+    Column("voice", Text, primary_key=True),
+    Column("class", Text, primary_key=True),
+    Column("messages", Integer, nullable=False),
+    Column("words", Integer, nullable=False),
+    CheckConstraint("messages >= 0 AND words >= 0", name="classes_not_negative"),
+)
+vocabularies = _table(
+    "vocabularies",
+    Column("voice", Text, primary_key=True),
+    Column("words", Integer, nullable=False),
+)
+ledger = _table(
+    "ledger",
+    Column("id", Integer, primary_key=True),
+    Column("at", Utc, nullable=False),
+    Column("digest", LargeBinary(16), nullable=False),
+    Column("label", Text, nullable=False),
+    Column("added", JSON, nullable=False),
+    Column("calibrated", JSON, nullable=False),
+    Column("tokens", PackedTokens),
+    Column("source", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("undoes", Integer, ForeignKey("ledger.id")),
+    Index("ledger_digest", "digest"),
+    Index("ledger_undoes", "undoes", unique=True),
+    Index("ledger_at", "at"),
+    sqlite_autoincrement=True,
+)
+journal = _table(
+    "journal",
+    Column("id", Text, primary_key=True),
+    Column("at", Utc, nullable=False),
+    Column("digest", LargeBinary(16), nullable=False),
+    Column("message_id", Text, nullable=False),
+    Column("sender", Text, nullable=False),
+    Column("recipients", JSON, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("client", Text, nullable=False),
+    Column("log_odds", Float, nullable=False),
+    Column("score", Float, nullable=False),
+    Column("class", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("reply", Text, nullable=False),
+    Column("judge_us", Integer, nullable=False),
+    Column("total_us", Integer, nullable=False),
+    Column("evidence", JSON, nullable=False),
+    Column("tokens", PackedTokens),
+    Index("journal_at", "at"),
+    Index("journal_digest", "digest"),
+)
+settings = _table(
+    "settings",
+    Column("name", Text, primary_key=True),
+    Column("value", JSON, nullable=False),
+)

@@ -1,0 +1,169 @@
+"""What a store must do: keep counts, ledger and journal, and never half of a learning.
+
+Guarantee: everything within one `learning()` is written, or nothing is; two at a time wait for
+each other. A reader sees either all of it or nothing.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from spamfilter.calibration import Calibration, Step
+from spamfilter.counts import Counts, Label
+from spamfilter.features import Token
+from spamfilter.verdict import Action, Class
+from spamfilter.voices import VoiceTokens
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the ledger: a learning, or with `undoes` the taking back of one.
+
+    added: what each voice's update rule gave (its `amount`). tokens: what each voice saw; empty
+    where only the facts were asked for. id 0: not written yet.
+    """
+
+    at: datetime
+    digest: bytes
+    label: Label
+    added: Mapping[str, int]
+    calibrated: Step
+    tokens: VoiceTokens
+    source: str
+    by: str
+    undoes: int | None = None
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One message that passed the relay. Times in microseconds: of judging, and from dot to reply."""
+
+    id: str
+    at: datetime
+    digest: bytes
+    message_id: str
+    sender: str
+    recipients: Sequence[str]
+    subject: str
+    size: int
+    client: str
+    log_odds: float
+    score: float
+    class_: Class
+    action: Action
+    reply: str
+    judge_us: int
+    total_us: int
+    evidence: Sequence[tuple[str, float]]
+    tokens: VoiceTokens | None
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that judging needs, as of the ledger entry `last` (0: nothing learnt yet)."""
+
+    counts: dict[str, Counts]
+    learnt: dict[Label, int]
+    calibration: Calibration
+    last: int
+
+
+class Learning(ABC):
+    """One transaction of learning; its reads show the store as it was when it began."""
+
+    @abstractmethod
+    def state(self, tokens: VoiceTokens) -> State:
+        """The state with the counts of these tokens only; totals are those of the whole store."""
+
+    @abstractmethod
+    def active(self, digest: bytes) -> Entry | None:
+        """The learning of this message that has not been taken back, with its tokens."""
+
+    @abstractmethod
+    def entries_after(self, last: int) -> list[Entry]:
+        """Ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
+
+    @abstractmethod
+    def append(self, entry: Entry) -> Entry:
+        """Write an entry; returns it with its id."""
+
+    @abstractmethod
+    def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, vocabulary: int) -> None:
+        """Add to the counts of a voice; negative numbers take away. vocabulary: words more than before."""
+
+    @abstractmethod
+    def calibrate(self, calibration: Calibration) -> None:
+        """Keep this state of the calibration."""
+
+
+class Store(ABC):
+    """A place that keeps what was learnt and what was judged."""
+
+    @abstractmethod
+    def learning(self) -> AbstractContextManager[Learning]:
+        """A transaction of learning. Raises StoreBusy if others hold the store too long."""
+
+    @abstractmethod
+    def load(self, voices: Iterable[str]) -> State:
+        """All counts of these voices."""
+
+    @abstractmethod
+    def state(self, tokens: VoiceTokens) -> State:
+        """The state with the counts of these tokens only."""
+
+    @abstractmethod
+    def entries_after(self, last: int) -> list[Entry]:
+        """Ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
+
+    @abstractmethod
+    def learnings(self, since: datetime | None = None) -> list[Entry]:
+        """Active learnings, oldest first, without tokens."""
+
+    @abstractmethod
+    def write_journal(self, entries: Sequence[JournalEntry]) -> None:
+        """Add entries; one whose id is there already is left as it is."""
+
+    @abstractmethod
+    def find_journal(self, id: str) -> JournalEntry | None:
+        """The entry with this id, with its tokens while they are kept."""
+
+    @abstractmethod
+    def journal(self, since: datetime, until: datetime) -> list[JournalEntry]:
+        """Entries of a period, oldest first, without tokens."""
+
+    @abstractmethod
+    def expire(self, tokens_before: datetime, entries_before: datetime) -> tuple[int, int]:
+        """Drop the tokens and the entries of the journal from before these moments; how many of each."""
+
+    @abstractmethod
+    def get_setting(self, name: str) -> object:
+        """A value of the settings table, None if there is none."""
+
+    @abstractmethod
+    def put_setting(self, name: str, value: object) -> None:
+        """Write a value that JSON can hold."""
+
+    @abstractmethod
+    def verify(self) -> list[str]:
+        """Damage found in the storage itself, a sentence each; empty if there is none."""
+
+    @abstractmethod
+    def backup(self, target: Path) -> None:
+        """A consistent copy in a new file, made while others read and write."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """Bytes on disk."""
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """Which store this is, for people to read."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections."""
