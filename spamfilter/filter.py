@@ -5,7 +5,7 @@ message changes nothing; the other label first takes away exactly what the first
 Guarantee: counts, totals and calibration are the sum of the ledger; `rebuilt` recomputes them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -87,12 +87,15 @@ class Filter:
 
     def follow(self) -> int:
         """Take in what other processes have learnt since; returns how many ledger entries that was."""
-        state = self._all()
-        return self._take_in(state, self.store.entries_after(state.last))
+        return self._catch_up(self._all(), self.store.entries_after)
 
     def take_in(self, entries: list[Entry]) -> int:
-        """As `follow`, for entries that were read elsewhere; those known already are skipped."""
+        """As `follow`, for entries that were read elsewhere; those known already are passed over."""
         return self._take_in(self._all(), entries)
+
+    def reload(self) -> None:
+        """Forget the counts in memory; they are loaded from the store when they are needed next."""
+        self._state = None
 
     @property
     def last(self) -> int:
@@ -116,7 +119,7 @@ class Filter:
     def rebuilt(self) -> State:
         """The state as the sum of the ledger, from nothing."""
         state = State({voice.name: Counts() for voice in self.voices}, dict.fromkeys(LABELS, 0), Calibration(), 0)
-        self._take_in(state, self.store.entries_after(0))
+        self._catch_up(state, self.store.entries_after)
         return state
 
     def verify(self) -> list[str]:
@@ -138,6 +141,12 @@ class Filter:
 
     def _for(self, reading: Reading) -> State:
         return self._all() if self._whole else self.store.state(reading.tokens)
+
+    def _catch_up(self, state: State, entries_after: Callable[[int], list[Entry]]) -> int:
+        taken = 0
+        while entries := entries_after(state.last):
+            taken += self._take_in(state, entries)
+        return taken
 
     def _take_in(self, state: State, entries: Iterable[Entry]) -> int:
         taken = 0
@@ -178,8 +187,7 @@ class Training:
     def __enter__(self) -> "Training":
         self._learning = self._opened.__enter__()
         if self._filter._whole:
-            state = self._filter._all()
-            self._filter._take_in(state, self._learning.entries_after(state.last))
+            self._filter._catch_up(self._filter._all(), self._learning.entries_after)
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -168,10 +168,7 @@ def _value(value: bytes) -> bytes:
 
 def _encoded_word(match: re.Match[bytes]) -> bytes:
     charset, encoding, text = match.groups()
-    if encoding in b"qQ":
-        raw = binascii.a2b_qp(text, header=True)
-    else:
-        raw = _base64(text) or text
+    raw = binascii.a2b_qp(text, header=True) if encoding in b"qQ" else _base64(text) or text
     return _to_utf8(raw, charset.partition(b"*")[0])  # RFC 2231: a language may follow the charset
 
 

@@ -18,7 +18,7 @@ def shipped(name: str) -> Path:
         path = root / name
         if name.split("/")[0] in FOLDERS and ".." not in name and path.exists():
             return path
-    raise InputError(f"{name}: no such file comes with this package; `spamfilter sample --list` names them")
+    raise InputError(f"{name}: no such file comes with this package; `spamfilter sample-config --list` names them")
 
 
 def samples() -> list[str]:

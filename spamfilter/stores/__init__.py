@@ -18,17 +18,14 @@ def _sql(url: str, migrate: bool) -> Store:
     from spamfilter.stores.sql import SqlStore
 
     store = SqlStore(url)
-    try:
-        revision = store.revision()
-        if revision == HEAD:
-            return store
-        if revision is not None and revision > HEAD:
-            raise StoreError(f"{store.where}: made by a newer version (schema {revision}, this one knows {HEAD})")
-        if revision is not None and not migrate:
-            raise StoreError(f"{store.where}: schema {revision} is old; run `spamfilter migrate`, or restart the relay")
-    except BaseException:
-        store.close()
-        raise
+    revision = store.revision()
+    if revision == HEAD:
+        return store
+    store.close()
+    if revision is not None and revision > HEAD:
+        raise StoreError(f"{store.where}: made by a newer version (schema {revision}, this one knows {HEAD})")
+    if revision is not None and not migrate:
+        raise StoreError(f"{store.where}: schema {revision} is old; run `spamfilter migrate`, or restart the relay")
     from spamfilter.stores.migrating import migrate as run
 
     run(url)

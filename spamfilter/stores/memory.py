@@ -14,7 +14,7 @@ from spamfilter.calibration import Calibration
 from spamfilter.counts import LABELS, Counts, Label
 from spamfilter.errors import StoreError
 from spamfilter.features import Token
-from spamfilter.stores.store import Entry, JournalEntry, Learning, State, Store
+from spamfilter.stores.store import ENTRIES, Entry, JournalEntry, Learning, State, Store
 from spamfilter.voices import VoiceTokens
 
 
@@ -60,7 +60,7 @@ class MemoryStore(Store):
         return State(counts, learnt, self._calibration, len(self._ledger))
 
     def entries_after(self, last: int) -> list[Entry]:
-        return self._ledger[last:]
+        return self._ledger[last : last + ENTRIES]
 
     def learnings(self, since: datetime | None = None) -> list[Entry]:
         active = sorted(self._active.values(), key=lambda entry: entry.id)

@@ -17,7 +17,6 @@ from typing import Any
 from sqlalchemy import (
     Connection,
     Engine,
-    Row,
     Select,
     Table,
     bindparam,
@@ -42,7 +41,7 @@ from spamfilter.errors import CountError, StoreBusy, StoreError
 from spamfilter.features import Token
 from spamfilter.stores import schema
 from spamfilter.stores.schema import classes, journal, ledger, settings, vocabularies, words
-from spamfilter.stores.store import Entry, JournalEntry, Learning, State, Store
+from spamfilter.stores.store import ENTRIES, Entry, JournalEntry, Learning, State, Store
 from spamfilter.voices import VoiceTokens
 
 BUSY_SECONDS = 10.0
@@ -187,9 +186,7 @@ class SqlStore(Store):
         with self._writing() as connection:
             gone = connection.execute(delete(journal).where(journal.c.at < entries_before)).rowcount
             emptied = connection.execute(
-                update(journal)
-                .where(journal.c.at < tokens_before, journal.c.tokens.is_not(None))
-                .values(tokens=None)
+                update(journal).where(journal.c.at < tokens_before, journal.c.tokens.is_not(None)).values(tokens=None)
             ).rowcount
             return emptied, gone
 
@@ -336,12 +333,12 @@ def _fields(row: Entry | JournalEntry) -> dict[str, Any]:
     return {field.name: getattr(row, field.name) for field in fields(row)}
 
 
-def _entry(row: Row[Any], tokens: VoiceTokens) -> Entry:
+def _entry(row: Any, tokens: VoiceTokens) -> Entry:
     found = {column.name: row._mapping[column.name] for column in _FACTS}
     return Entry(**{**found, "calibrated": tuple(found["calibrated"]), "tokens": tokens})
 
 
-def _journal_entry(row: Row[Any]) -> JournalEntry:
+def _journal_entry(row: Any) -> JournalEntry:
     found = dict(row._mapping)
     found["class_"] = found.pop("class")
     found["evidence"] = [(token, weight) for token, weight in found["evidence"]]
@@ -361,6 +358,7 @@ def _entries_after(connection: Connection, last: int) -> list[Entry]:
         .outerjoin_from(ledger, _undone, ledger.c.undoes == _undone.c.id)
         .where(ledger.c.id > last)
         .order_by(ledger.c.id)
+        .limit(ENTRIES)
     )
     return [_entry(row, row.tokens) for row in connection.execute(query)]
 
@@ -376,7 +374,7 @@ def _totals(connection: Connection, voice: str) -> Counts:
     return counts
 
 
-def _fill(counts: Counts, rows: Iterable[Row[Any]]) -> None:
+def _fill(counts: Counts, rows: Iterable[Any]) -> None:
     ham, spam = counts.words["ham"], counts.words["spam"]
     for word, in_ham, in_spam in rows:
         token = word.encode()
@@ -401,7 +399,8 @@ def _part(connection: Connection, tokens: VoiceTokens) -> State:
 def _state(connection: Connection, counts: dict[str, Counts]) -> State:
     learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
     query = select(ledger.c.label, ledger.c.undoes.is_not(None), func.count()).group_by(ledger.c.label, text("2"))
-    for label, undoing, count in connection.execute(query):
+    found: Iterable[Any] = connection.execute(query)
+    for label, undoing, count in found:
         learnt[label] += -count if undoing else count
     kept = connection.execute(select(settings.c.value).where(settings.c.name == "calibration")).scalar()
     last = connection.execute(select(func.max(ledger.c.id))).scalar() or 0

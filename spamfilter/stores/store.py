@@ -17,6 +17,9 @@ from spamfilter.features import Token
 from spamfilter.verdict import Action, Class
 from spamfilter.voices import VoiceTokens
 
+ENTRIES = 1000
+"""Ledger entries read at a time: some megabytes of tokens, and a pause no relay notices."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -85,7 +88,7 @@ class Learning(ABC):
 
     @abstractmethod
     def entries_after(self, last: int) -> list[Entry]:
-        """Ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
+        """The next ENTRIES ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
 
     @abstractmethod
     def append(self, entry: Entry) -> Entry:
@@ -117,7 +120,7 @@ class Store(ABC):
 
     @abstractmethod
     def entries_after(self, last: int) -> list[Entry]:
-        """Ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
+        """The next ENTRIES ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
 
     @abstractmethod
     def learnings(self, since: datetime | None = None) -> list[Entry]:

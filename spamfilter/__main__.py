@@ -1,0 +1,5 @@
+"""`python -m spamfilter` is the command `spamfilter`."""
+
+from spamfilter.cli import main
+
+main(prog_name="spamfilter")

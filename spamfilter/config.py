@@ -1,0 +1,359 @@
+"""One TOML file, and the environment, to frozen settings.
+
+Guarantee: what is wrong is an error that names file, key and value; an unknown key is wrong too.
+config/spamfilter.toml is the reference: every key with its default and reason; a test holds both together.
+"""
+
+import ipaddress
+import os
+import re
+import ssl
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from spamfilter.errors import ConfigError
+from spamfilter.likelihoods import LIKELIHOODS, Likelihood
+from spamfilter.stores import STORES
+from spamfilter.verdict import CLASSES, Action, Policy
+from spamfilter.voices import VOICES, Voice, Voices
+
+SYSTEM_FILE = Path("/etc/spamfilter/spamfilter.toml")
+SYSTEM_STATE = Path("/var/lib/spamfilter")
+PREFIX = "SPAMFILTER_"
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """'host:port' or '[IPv6]:port' to its two halves. Raises ValueError with a sentence for the user."""
+    host, colon, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not host:
+        raise ValueError("not of the form host:port, [IPv6]:port")
+    if not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise ValueError(f"the port {port!r} is not a number from 0 to 65535")
+    if ":" in host or re.fullmatch(r"[0-9.]+", host):
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            raise ValueError(f"{host!r} is not an IP address") from None
+    elif not _HOST.fullmatch(host):
+        raise ValueError(f"{host!r} is not a host name")
+    return host, int(port)
+
+
+def _address(text: str) -> str:
+    split_address(text)
+    return text
+
+
+def _network(text: str) -> str:
+    ipaddress.ip_network(text)
+    return text
+
+
+def _next_hop(text: str) -> str:
+    if text.startswith("maildir:"):
+        if not text.removeprefix("maildir:").startswith("/"):
+            raise ValueError("name an absolute path, as in maildir:/var/mail/judged")
+    elif text.startswith("smtp://"):
+        url = urlsplit(text)
+        if url.path or url.query or url.fragment or url.username:
+            raise ValueError("nothing may follow the port, as in smtp://127.0.0.1:10026")
+        if split_address(url.netloc)[1] == 0:
+            raise ValueError("the port 0 cannot be connected to")
+    elif text:
+        raise ValueError("not a next hop; smtp://host:port and maildir:/path are known")
+    return text
+
+
+def _store_url(text: str) -> str:
+    if text and text.partition(":")[0] not in STORES:
+        raise ValueError(f"not a store; known kinds: {', '.join(STORES)}")
+    return text
+
+
+def _one_line(text: str) -> str:
+    if not text.isprintable() or len(text) > 60:
+        raise ValueError("must be one line of at most 60 printable characters")
+    return text
+
+
+def _host_name(text: str) -> str:
+    if text and not _HOST.fullmatch(text):
+        raise ValueError("not a host name")
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
+NetworkText = Annotated[str, AfterValidator(_network)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Relay(_Section):
+    listen: list[Address] = ["127.0.0.1:10025"]
+    next_hop: Annotated[str, AfterValidator(_next_hop)] = ""
+    next_hop_tls: Literal["none", "starttls"] = "none"
+    next_hop_ca: str = ""
+    mode: Literal["before-queue", "after-queue"] = "before-queue"
+    trusted: list[NetworkText] = ["127.0.0.0/8", "::1/128"]
+    domains: list[str] = []
+    hostname: Annotated[str, AfterValidator(_host_name)] = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    bare_newlines: Literal["reject", "normalise"] = "reject"
+
+    def networks(self) -> tuple[Network, ...]:
+        return tuple(ipaddress.ip_network(text) for text in self.trusted)
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Self:
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            raise ValueError("tls_certificate and tls_key go together: set both or none")
+        return self
+
+
+class Verdict(_Section):
+    spam: Share = 0.9
+    unsure: Share = 0.5
+    reject: Share = 0.999
+    reject_after: Annotated[int, Field(ge=0)] = 200
+    on_ham: Action = "pass"
+    on_unsure: Action = "pass"
+    on_spam: Action = "tag"
+    subject_prefix: Annotated[str, AfterValidator(_one_line)] = ""
+    evidence_header: bool = False
+    quarantine: str = ""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.unsure > self.spam or (self.reject and self.reject < self.spam):
+            raise ValueError("thresholds must rise: unsure <= spam <= reject (reject = 0 never refuses)")
+        return self
+
+
+class Soft(_Section):
+    scale: Positive = 1.4
+    prior: Positive = 3.0
+    rate: Positive = 3.0
+
+
+class Multinomial(_Section):
+    smoothing: Positive = 1.0
+
+
+class Learn(_Section):
+    voices: list[str] = ["fields"]
+    likelihood: str = "soft"
+    soft: Soft = Soft()
+    multinomial: Multinomial = Multinomial()
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        for name in self.voices:
+            if name not in VOICES:
+                raise ValueError(f"voice {name!r} is not known; known: {', '.join(VOICES)}")
+        if self.likelihood not in LIKELIHOODS:
+            raise ValueError(f"likelihood {self.likelihood!r} is not known; known: {', '.join(LIKELIHOODS)}")
+        if not self.voices or len(set(self.voices)) != len(self.voices):
+            raise ValueError("voices must name each voice once, and at least one")
+        return self
+
+
+class Store(_Section):
+    url: Annotated[str, AfterValidator(_store_url)] = ""
+
+
+class Feedback(_Section):
+    window_days: Positive = 14.0
+
+
+class Limits(_Section):
+    connections: Count = 1000
+    message_size: Annotated[int, Field(ge=65536)] = 52_428_800
+    recipients: Count = 1000
+    errors: Count = 20
+    idle_seconds: Positive = 300.0
+    data_seconds: Positive = 180.0
+    connect_seconds: Positive = 15.0
+    command_seconds: Positive = 60.0
+    final_seconds: Positive = 80.0
+    drain_seconds: Positive = 30.0
+    journal_backlog: Count = 10_000
+
+
+class Report(_Section):
+    journal_days: Positive = 30.0
+
+
+class Log(_Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Settings(_Section):
+    """All settings; `file` names where they came from, for messages."""
+
+    relay: Relay = Relay()
+    verdict: Verdict = Verdict()
+    learn: Learn = Learn()
+    store: Store = Store()
+    feedback: Feedback = Feedback()
+    limits: Limits = Limits()
+    report: Report = Report()
+    log: Log = Log()
+
+    def store_url(self) -> str:
+        return self.store.url or f"sqlite:///{state_directory() / 'spamfilter.db'}"
+
+    def next_hop_url(self) -> str:
+        return self.relay.next_hop or f"maildir:{state_directory() / 'mail'}"
+
+    def quarantine_path(self) -> Path:
+        return Path(self.verdict.quarantine or state_directory() / "quarantine")
+
+    def policy(self) -> Policy:
+        verdict = self.verdict
+        return Policy(
+            spam=verdict.spam,
+            unsure=verdict.unsure,
+            reject=verdict.reject,
+            reject_after=verdict.reject_after,
+            actions={name: getattr(verdict, f"on_{name}") for name in CLASSES},
+            may_reject=self.relay.mode == "before-queue",
+            subject_prefix=verdict.subject_prefix,
+            evidence_header=verdict.evidence_header,
+        )
+
+    def voices(self) -> Voices:
+        parameters = getattr(self.learn, self.learn.likelihood).model_dump()
+        likelihood: Likelihood = LIKELIHOODS[self.learn.likelihood](**parameters)
+        return tuple(Voice(name, likelihood) for name in self.learn.voices)
+
+    def warnings(self) -> list[str]:
+        """What is allowed, but will surprise."""
+        found = []
+        if self.relay.mode == "after-queue":
+            rejecting = [f"verdict.on_{name}" for name in CLASSES if getattr(self.verdict, f"on_{name}") == "reject"]
+            found += [
+                f'{key} = "reject" in mode after-queue would bounce to forged senders; such mail is tagged instead'
+                for key in rejecting
+            ]
+        if self.verdict.on_ham in ("reject", "quarantine", "defer"):
+            found.append(f'verdict.on_ham = "{self.verdict.on_ham}" keeps good mail from its readers')
+        if self.limits.final_seconds > 95:
+            found.append("limits.final_seconds above 95: Postfix gives a proxy filter 100 seconds by default")
+        return found
+
+
+def state_directory() -> Path:
+    """Where the database and the built-in Maildirs live.
+
+    systemd's STATE_DIRECTORY, else /var/lib/spamfilter where it exists (even if it cannot be read:
+    silently training another database would be worse than an error), else the user's own.
+    """
+    given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if given:
+        return Path(given)
+    if SYSTEM_STATE.exists():
+        return SYSTEM_STATE
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "spamfilter"
+
+
+def config_file(named: Path | None = None) -> Path | None:
+    """The file to read: the one named, SPAMFILTER_CONFIG, /etc/spamfilter/spamfilter.toml, or none."""
+    if named is not None:
+        return named
+    if os.environ.get("SPAMFILTER_CONFIG"):
+        return Path(os.environ["SPAMFILTER_CONFIG"])
+    return SYSTEM_FILE if SYSTEM_FILE.exists() else None
+
+
+def load(named: Path | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of a file, overridden by the environment. Raises ConfigError."""
+    file = config_file(named)
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            values = tomllib.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{file}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file}: not TOML: {error}") from error
+    origins: dict[tuple[str, ...], str] = {}
+    for name, text in sorted(environ.items()):
+        if name.startswith(PREFIX) and "__" in name:
+            path = tuple(name.removeprefix(PREFIX).lower().split("__"))
+            _put(values, path, text, name)
+            origins[path] = name
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(_sentences(error, str(file or "environment"), origins)) from None
+    _check_files(settings, str(file or "environment"))
+    return settings
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str) -> None:
+    """Write one variable of the environment into the tree of values: TOML, or plain text for a string."""
+    kind: Any = Settings
+    for key in path:
+        fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
+        if key not in fields:
+            raise ConfigError(f"{variable}: unknown key {'.'.join(path)}; see the sample configuration")
+        kind = fields[key].annotation
+    origin = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    quoted = text[:1] in ("'", '"')
+    value: Any = text
+    if quoted or not (origin is str or get_origin(origin) is Literal):
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+    for key in path[:-1]:
+        values = values.setdefault(key, {})
+    values[path[-1]] = value
+
+
+def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ...], str]) -> str:
+    lines = []
+    for item in error.errors(include_url=False):
+        path = tuple(str(part) for part in item["loc"])
+        keys = tuple(part for part in path if not part.isdigit())
+        where = origins.get(keys, file)
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            lines.append(f"{where}: unknown key {'.'.join(keys)}; see the sample configuration")
+        elif isinstance(item["input"], dict):
+            lines.append(f"{where}: {'.'.join(keys)}: {message}")
+        else:
+            lines.append(f"{where}: {'.'.join(keys)} = {item['input']!r}: {message}")
+    return "\n".join(lines)
+
+
+def _check_files(settings: Settings, file: str) -> None:
+    """Files that are named must be there and be what they should."""
+    relay = settings.relay
+    if relay.next_hop_ca:
+        try:
+            ssl.create_default_context(cafile=relay.next_hop_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"{file}: relay.next_hop_ca = {relay.next_hop_ca!r}: {error}") from error
+    if relay.tls_certificate:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(relay.tls_certificate, relay.tls_key)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"{file}: relay.tls_certificate = {relay.tls_certificate!r}, relay.tls_key = {relay.tls_key!r}: {error}"
+            ) from error

@@ -1,0 +1,218 @@
+"""The relay as a process: sockets, wiring, signals, readiness.
+
+Guarantee: ready is said once the sockets listen and the counts are loaded, and taken back before
+anything is closed. SIGHUP reads thresholds, lists and limits anew without dropping a connection;
+a file that is wrong changes nothing. SIGTERM lets running transactions finish.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import ssl
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from spamfilter.config import Settings, load, split_address
+from spamfilter.errors import ConfigError, CountError, StoreError
+from spamfilter.filter import Filter
+from spamfilter.front_ends import FRONT_ENDS, Relay
+from spamfilter.journal import Journal
+from spamfilter.judging import Judge
+from spamfilter.next_hops import Maildir, Timeouts, open_next_hop
+from spamfilter.stores import Store, open_store
+
+log = logging.getLogger("spamfilter")
+
+FOLLOW_EVERY = 0.25
+"""Seconds between looks at the ledger: a training is seen within a second, an idle look costs 0.3 ms."""
+FOLLOW_CHUNK = 32
+"""Ledger entries taken in at a time: some milliseconds in which no mail moves."""
+FIRST_FD = 3
+"""Where systemd's sockets begin: sd_listen_fds(3)."""
+
+
+def serve(settings: Settings, file: Path | None) -> None:
+    """Run until SIGTERM or SIGINT. Raises ConfigError or StoreError before the first connection."""
+    logging.basicConfig(level=settings.log.level.upper(), format="%(levelname)s %(message)s", force=True)
+    logging.getLogger("mail.log").setLevel(logging.ERROR)  # aiosmtpd's, which would log what clients send
+    for warning in settings.warnings():
+        log.warning("configuration: %s", warning)
+    # Binding first: a second daemon on the same address must not get as far as the database.
+    sockets = _inherited() or [sock for address in settings.relay.listen for sock in _bound(address)]
+    store = open_store(settings.store_url(), migrate=True)
+    try:
+        asyncio.run(_Daemon(settings, file, store).run(sockets))
+    finally:
+        store.close()
+
+
+class _Daemon:
+    def __init__(self, settings: Settings, file: Path | None, store: Store) -> None:
+        limits, hostname = settings.limits, settings.relay.hostname or socket.getfqdn()
+        self._settings = settings
+        self._file = file
+        self._store = store
+        self._filter = Filter(store, settings.voices())
+        self._journal = Journal(
+            store, limits.journal_backlog, settings.feedback.window_days, settings.report.journal_days
+        )
+        timeouts = Timeouts(limits.connect_seconds, limits.command_seconds, limits.final_seconds)
+        self._relay = Relay(
+            judge=Judge(self._filter, settings.policy()),
+            journal=self._journal,
+            next_hop=open_next_hop(settings.next_hop_url(), hostname, _client_tls(settings), timeouts),
+            quarantine=Maildir(settings.quarantine_path()),
+            limits=limits,
+            trusted=settings.relay.networks(),
+            domains=frozenset(domain.lower() for domain in settings.relay.domains),
+            hostname=hostname,
+            tls=_server_tls(settings),
+            normalise=settings.relay.bare_newlines == "normalise",
+        )
+        self._following = True
+
+    async def run(self, sockets: list[socket.socket]) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        front_end = FRONT_ENDS["smtp"](self._relay)
+        learnt = self._filter.learnt  # loads the counts
+        await front_end.start(sockets)
+        self._journal.start()
+        follower = asyncio.create_task(self._follow())
+        for sock in sockets:
+            log.info("listening on %s", _name(sock))
+        log.info("database %s: %d ham and %d spam learnt", self._store.where, learnt["ham"], learnt["spam"])
+        log.info("ready: send mail to %s; it goes on to %s", _name(sockets[0]), self._relay.next_hop.where)
+        _notify("READY=1")
+        await stop.wait()
+        _notify("STOPPING=1")
+        log.info("stopping: running transactions finish, for at most %g s", self._relay.limits.drain_seconds)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(front_end.drain(), self._relay.limits.drain_seconds)
+        front_end.close()
+        follower.cancel()
+        self._relay.next_hop.close()
+        await asyncio.to_thread(self._journal.stop)
+        log.info("stopped")
+
+    async def _follow(self) -> None:
+        """Take in what other processes learn; a store that is away leaves the counts as they are."""
+        while True:
+            await asyncio.sleep(FOLLOW_EVERY)
+            try:
+                entries = await asyncio.to_thread(self._store.entries_after, self._filter.last)
+                for start in range(0, len(entries), FOLLOW_CHUNK):
+                    self._filter.take_in(entries[start : start + FOLLOW_CHUNK])
+                    await asyncio.sleep(0)
+            except CountError as error:
+                log.warning("%s; loading all counts anew", error)
+                self._filter.reload()
+            except StoreError as error:
+                if self._following:
+                    log.error("%s; judging with what was learnt before", error)  # noqa: TRY400 - the sentence says it
+                self._following = False
+            else:
+                if not self._following:
+                    log.warning("%s: can be read again", self._store.where)
+                self._following = True
+
+    def _reload(self) -> None:
+        """SIGHUP: thresholds, actions, lists and limits; the rest needs a restart, and says so."""
+        _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        try:
+            new = load(self._file)
+        except ConfigError as error:
+            log.error("not reloaded: %s", error)  # noqa: TRY400 - the sentence says it
+        else:
+            relay, old = self._relay, self._settings
+            relay.judge.policy = new.policy()
+            relay.trusted = new.relay.networks()
+            relay.domains = frozenset(domain.lower() for domain in new.relay.domains)
+            relay.limits = new.limits
+            relay.normalise = new.relay.bare_newlines == "normalise"
+            logging.getLogger().setLevel(new.log.level.upper())
+            live = {"verdict", "limits", "log"}
+            fixed = [name for name in Settings.model_fields if name not in live | {"relay"}]
+            changed = [name for name in fixed if getattr(old, name) != getattr(new, name)]
+            fields = (
+                "listen",
+                "next_hop",
+                "next_hop_tls",
+                "next_hop_ca",
+                "mode",
+                "hostname",
+                "tls_certificate",
+                "tls_key",
+            )
+            changed += [f"relay.{name}" for name in fields if getattr(old.relay, name) != getattr(new.relay, name)]
+            log.info("reloaded%s", f"; restart for what changed in: {', '.join(changed)}" if changed else "")
+        _notify("READY=1")
+
+
+def _client_tls(settings: Settings) -> ssl.SSLContext | None:
+    if settings.relay.next_hop_tls == "none":
+        return None
+    return ssl.create_default_context(cafile=settings.relay.next_hop_ca or None)
+
+
+def _server_tls(settings: Settings) -> ssl.SSLContext | None:
+    if not settings.relay.tls_certificate:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(settings.relay.tls_certificate, settings.relay.tls_key)
+    return context
+
+
+def _bound(address: str) -> list[socket.socket]:
+    host, port = split_address(address)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return [_socket(family, where) for family, _, _, _, where in found]
+    except OSError as error:
+        raise ConfigError(f"relay.listen = {address!r}: cannot listen there: {error.strerror}") from error
+
+
+def _socket(family: socket.AddressFamily, where: object) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(where)  # type: ignore[arg-type]  # an address as getaddrinfo gave it
+        sock.listen(1024)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _inherited() -> list[socket.socket]:
+    """The sockets of a systemd socket unit, if there are any: sd_listen_fds(3)."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return []
+    sockets = [socket.socket(fileno=FIRST_FD + number) for number in range(int(os.environ.get("LISTEN_FDS", "0")))]
+    for sock in sockets:
+        sock.setblocking(False)
+    return sockets
+
+
+def _name(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _notify(state: str) -> None:
+    """Tell systemd: sd_notify(3). Without systemd, or without its socket, nothing happens."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        sock.connect("\0" + address[1:] if address.startswith("@") else address)
+        sock.send(state.encode())

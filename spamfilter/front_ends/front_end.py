@@ -1,0 +1,78 @@
+"""What every front end is given, and what the daemon asks of it."""
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import ssl
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spamfilter.config import Limits, Network
+from spamfilter.journal import Journal
+from spamfilter.judging import Judge
+from spamfilter.next_hops import Maildir, NextHop
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Relay:
+    """The parts of a running relay. trusted, domains, limits and bare_newlines may change while it runs.
+
+    trusted: networks whose clients may relay anywhere and speak for others by XFORWARD.
+    domains: what everybody else may address mail to, in lower case.
+    handovers: messages on their way to the next hop; they outlive their client's connection.
+    """
+
+    judge: Judge
+    journal: Journal
+    next_hop: NextHop
+    quarantine: Maildir
+    limits: Limits
+    trusted: Sequence[Network]
+    domains: frozenset[str]
+    hostname: str
+    tls: ssl.SSLContext | None = None
+    normalise: bool = False
+    draining: bool = False
+    handovers: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def trusts(self, address: str) -> bool:
+        """Whether this IP address, as text, is in a trusted network."""
+        try:
+            client = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        mapped = getattr(client, "ipv4_mapped", None)
+        return any((mapped or client) in network for network in self.trusted)
+
+    async def shielded(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for work that goes on even if whoever waits is cancelled."""
+        task = asyncio.ensure_future(work)
+        self.handovers.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self.handovers.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.debug("a hand-over ended with %r", task.exception())
+
+
+class FrontEnd(ABC):
+    """A protocol on listening sockets."""
+
+    @abstractmethod
+    async def start(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve on these sockets, bound already."""
+
+    @abstractmethod
+    async def drain(self) -> None:
+        """Take no new connections or transactions; return when the running ones are done."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End every connection at once."""

@@ -1,0 +1,42 @@
+"""Mail over SMTP: a transparent proxy in front of the next hop."""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+
+from spamfilter.front_ends.front_end import FrontEnd, Relay
+from spamfilter.front_ends.smtp.session import Session
+
+__all__ = ["SmtpFrontEnd"]
+
+
+class SmtpFrontEnd(FrontEnd):
+    """Sessions on any number of sockets."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._servers: list[asyncio.Server] = []
+        self._sessions: set[Session] = set()
+
+    async def start(self, sockets: Sequence[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        for sock in sockets:
+            self._servers.append(await loop.create_server(self._session, sock=sock, backlog=1024))
+
+    def _session(self) -> Session:
+        return Session(self._relay, self._sessions)
+
+    async def drain(self) -> None:
+        self._relay.draining = True
+        for server in self._servers:
+            server.close()
+        while self._sessions or self._relay.handovers:
+            for session in list(self._sessions):
+                session.leave_if_idle()
+            await asyncio.sleep(0.05)
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for session in list(self._sessions):
+            session.abort()

@@ -1,0 +1,138 @@
+"""A received message to its reply: judge, mark, hand on, write the journal.
+
+Guarantee: the reply is positive only after the next hop's was, or after the message is synced to
+the quarantine. A fault is a 4xx, and the client keeps the mail.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from spamfilter.errors import NextHopError
+from spamfilter.front_ends.front_end import Relay
+from spamfilter.journal import new_id
+from spamfilter.judging import Judgement
+from spamfilter.marking import mark
+from spamfilter.next_hops import Conversation, Reply
+from spamfilter.stores import JournalEntry
+from spamfilter.verdict import printable
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Transaction:
+    """An envelope: paths without their angle brackets, as the client sent them; its real client."""
+
+    sender: bytes
+    client: str
+    recipients: list[bytes] = field(default_factory=list)
+
+
+async def hand_over(
+    relay: Relay, conversation: Conversation, transaction: Transaction, mail: bytes, gone: Callable[[], bool]
+) -> Reply:
+    """Judge a message and do what the verdict says; returns what the client shall hear.
+
+    gone: tells whether the client has hung up, in which case nothing is handed on any more.
+    Raises nothing but cancellation.
+    """
+    began = time.perf_counter()
+    id = new_id()
+    judgement = relay.judge.judge(mail, id)
+    judged = time.perf_counter()
+    try:
+        reply = await _act(relay, conversation, transaction, mail, judgement, id, gone)
+    except NextHopError as error:
+        log.warning("%s: %s", id, printable(str(error), 300))
+        conversation.abort()
+        reply = Reply.of(f"451 4.4.2 The next hop does not answer; try again later ({id})")
+    except Exception:
+        log.exception("%s: the hand-over failed", id)
+        conversation.abort()
+        reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
+    ended = time.perf_counter()
+    _record(relay, transaction, mail, judgement, id, reply, int((judged - began) * 1e6), int((ended - began) * 1e6))
+    return reply
+
+
+async def _act(
+    relay: Relay,
+    conversation: Conversation,
+    transaction: Transaction,
+    mail: bytes,
+    judgement: Judgement,
+    id: str,
+    gone: Callable[[], bool],
+) -> Reply:
+    verdict, policy = judgement.verdict, relay.judge.policy
+    if verdict.action == "reject":
+        await _reset(conversation)
+        return Reply.of(f"550 5.7.1 Refused as spam; if it is not, tell the postmaster this id: {id}")
+    if verdict.action == "defer":
+        await _reset(conversation)
+        return Reply.of(f"451 4.7.1 Deferred; try again later ({id})")
+    fields = verdict.fields(id, policy.evidence_header)
+    parts = mark(mail, fields, policy.subject_prefix if verdict.action == "tag" else "")
+    if gone():
+        # The client will send it again; handing it on now would make two of it.
+        raise NextHopError("the client hung up before the hand-over")
+    if verdict.action == "quarantine":
+        await asyncio.to_thread(relay.quarantine.write, parts, transaction.sender, transaction.recipients)
+        await _reset(conversation)
+        return Reply.of(f"250 2.0.0 Ok: {id}")
+    return await conversation.data(parts)
+
+
+async def _reset(conversation: Conversation) -> None:
+    """The next hop shall forget the envelope; where it does not answer, the connection goes."""
+    try:
+        if (await conversation.command(b"RSET")).positive:
+            return
+    except NextHopError:
+        pass
+    conversation.abort()
+
+
+def _record(
+    relay: Relay,
+    transaction: Transaction,
+    mail: bytes,
+    judgement: Judgement,
+    id: str,
+    reply: Reply,
+    judge_us: int,
+    total_us: int,
+) -> None:
+    verdict, message = judgement.verdict, judgement.message
+    sender = transaction.sender.decode("utf-8", "replace")
+    log.info(
+        "%s: client=%s from=<%s> recipients=%d size=%d class=%s score=%.3f action=%s judge_us=%d total_us=%d reply=%s",
+        id, printable(transaction.client), printable(sender), len(transaction.recipients), len(mail), verdict.class_,
+        verdict.posterior, verdict.action, judge_us, total_us, printable(reply.text, 200),
+    )  # fmt: skip
+    relay.journal.add(
+        JournalEntry(
+            id=id,
+            at=datetime.now(UTC),
+            digest=judgement.digest,
+            message_id=message.field(b"message-id") if message else "",
+            sender=sender,
+            recipients=[recipient.decode("utf-8", "replace") for recipient in transaction.recipients],
+            subject=message.field(b"subject") if message else "",
+            size=len(mail),
+            client=transaction.client,
+            log_odds=verdict.log_odds,
+            score=verdict.posterior,
+            class_=verdict.class_,
+            action=verdict.action,
+            reply=reply.text,
+            judge_us=judge_us,
+            total_us=total_us,
+            evidence=[(item.token, item.weight) for item in verdict.evidence],
+            tokens=judgement.reading.tokens if judgement.reading else None,
+        )
+    )

@@ -1,0 +1,55 @@
+"""The XFORWARD command: for whom a trusted client speaks.
+
+Source: Postfix XFORWARD_README. Values come in xtext (RFC 3461); unencoded ones are tolerated.
+Invariant: an attribute holds no control characters, and never leaves unencoded.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+ATTRIBUTES = ("NAME", "ADDR", "PORT", "PROTO", "HELO", "IDENT", "SOURCE")
+MAX_VALUE = 255
+MAX_COMMAND = 512
+"""Limits of the protocol, for a value and for a command line with its line end."""
+UNAVAILABLE = "[UNAVAILABLE]"
+
+_HEX = re.compile(r"\+([0-9A-F]{2})")
+
+
+def parse(argument: str) -> dict[str, str]:
+    """The attributes of one command. Raises ValueError with the text of a 501 reply."""
+    found: dict[str, str] = {}
+    for pair in argument.split():
+        name, equals, value = pair.partition("=")
+        name = name.upper()
+        if not equals or name not in ATTRIBUTES:
+            raise ValueError(f"unknown attribute {name[:20]!a}")
+        value = _HEX.sub(lambda match: chr(int(match.group(1), 16)), value)
+        if len(value) > MAX_VALUE:
+            raise ValueError(f"value of {name} is too long")
+        if any(ord(letter) < 0x20 or ord(letter) == 0x7F for letter in value):
+            raise ValueError(f"value of {name} holds control characters")
+        found[name] = value
+    if not found:
+        raise ValueError("attributes are missing")
+    return found
+
+
+def commands(attributes: Mapping[str, str], wanted: str) -> Iterator[bytes]:
+    """Command lines that tell a next hop those attributes which it announced as wanted."""
+    line = b"XFORWARD"
+    for name in ATTRIBUTES:
+        if name not in wanted.upper().split() or name not in attributes:
+            continue
+        pair = b" " + name.encode() + b"=" + _xtext(attributes[name])
+        if len(line) + len(pair) + 2 > MAX_COMMAND:
+            yield line
+            line = b"XFORWARD"
+        line += pair
+    if line != b"XFORWARD":
+        yield line
+
+
+def _xtext(value: str) -> bytes:
+    raw = value.encode("utf-8", "surrogateescape")
+    return b"".join(b"%c" % byte if 0x21 <= byte <= 0x7E and byte not in b"+=" else b"+%02X" % byte for byte in raw)

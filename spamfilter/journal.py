@@ -1,0 +1,106 @@
+"""The journal of verdicts, written behind: the relay never waits for it.
+
+Guarantee: an entry is in the store at most a second after it was added, while the store takes
+writes. While it does not, entries are held up to a bound; beyond it the oldest are dropped and
+counted. Mail is not held up, whatever the store does.
+"""
+
+import logging
+import secrets
+import threading
+import time
+from collections import deque
+from datetime import UTC, datetime, timedelta
+
+from spamfilter.errors import StoreError
+from spamfilter.stores import JournalEntry, Store
+
+log = logging.getLogger(__name__)
+
+WRITE_EVERY = 0.5
+"""Seconds between batches: half of the second that a crash may cost."""
+BATCH = 500
+"""Rows of one transaction: some milliseconds of write lock."""
+EXPIRE_EVERY = 3600.0
+"""Seconds between expiries: the windows are counted in days."""
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+ID_LENGTH = 26
+
+
+def new_id() -> str:
+    """A ULID: 48 bits of milliseconds, 80 of chance; sorts by time and can be read out over a telephone."""
+    number = (time.time_ns() // 1_000_000 << 80) | secrets.randbits(80)
+    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def is_id(text: str) -> bool:
+    """Whether this looks like an id of the journal, in either case."""
+    return len(text) == ID_LENGTH and all(letter in _CROCKFORD for letter in text.upper())
+
+
+class Journal:
+    """Entries on their way to the store, and the thread that carries them.
+
+    backlog: entries held while the store is away. tokens_days, entries_days: how long each is kept.
+    """
+
+    def __init__(self, store: Store, backlog: int = 10_000, tokens_days: float = 14, entries_days: float = 30) -> None:
+        self._store = store
+        self._waiting: deque[JournalEntry] = deque()
+        self._backlog = backlog
+        self._tokens_kept = timedelta(days=tokens_days)
+        self._entries_kept = timedelta(days=entries_days)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._failing = False
+        self._expire_at = 0.0
+        self.dropped = 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what is waiting, if the store lets us, and end the thread."""
+        self._stopping.set()
+        self._thread.join()
+
+    def add(self, entry: JournalEntry) -> None:
+        """Take an entry; returns at once and never raises."""
+        if len(self._waiting) >= self._backlog:
+            self._waiting.popleft()
+            self.dropped += 1
+        self._waiting.append(entry)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(WRITE_EVERY):
+            self.write()
+            self._expire()
+        self.write()
+
+    def write(self) -> None:
+        """Write what is waiting; what cannot be written stays."""
+        while self._waiting:
+            batch = [self._waiting[place] for place in range(min(BATCH, len(self._waiting)))]
+            try:
+                self._store.write_journal(batch)
+            except StoreError as error:
+                if not self._failing:
+                    log.error("journal: %s; entries are held in memory", error)  # noqa: TRY400 - the sentence says it
+                self._failing = True
+                return
+            if self._failing:
+                log.warning("journal: written again; %d entries were dropped", self.dropped)
+                self._failing = False
+            for _ in batch:
+                self._waiting.popleft()
+
+    def _expire(self) -> None:
+        if time.monotonic() < self._expire_at:
+            return
+        self._expire_at = time.monotonic() + EXPIRE_EVERY
+        now = datetime.now(UTC)
+        try:
+            self._store.expire(now - self._tokens_kept, now - self._entries_kept)
+        except StoreError as error:
+            log.warning("journal: cannot expire: %s", error)

@@ -1,0 +1,69 @@
+"""The bytes of a mail to a verdict, whatever happens on the way.
+
+Guarantee: never raises. What cannot be parsed, tokenised or scored is unsure and passed on, with
+a header field that says so and the error in the log: a fault of ours costs nobody a mail.
+"""
+
+import hashlib
+import logging
+from dataclasses import dataclass
+
+from spamfilter.filter import Filter, Reading
+from spamfilter.message import Message, parse
+from spamfilter.verdict import EVIDENCE_SHOWN, Policy, Verdict
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict with what it was made from; message and reading may lack after a fault."""
+
+    verdict: Verdict
+    digest: bytes
+    message: Message | None
+    reading: Reading | None
+
+
+class Judge:
+    """A filter and a policy; the policy may be changed while mail is running."""
+
+    def __init__(self, filter: Filter, policy: Policy) -> None:
+        self.filter = filter
+        self.policy = policy
+
+    def judge(self, mail: bytes, id: str) -> Judgement:
+        """Judge one mail; `id` names it in the log if that fails."""
+        message = reading = None
+        try:
+            message = parse(mail)
+            reading = self.filter.read(message)
+            score = self.filter.score(reading)
+            class_, action = self.policy.decide(score.posterior, self.filter.learnt)
+            verdict = Verdict(
+                posterior=score.posterior,
+                log_odds=score.log_odds,
+                class_=class_,
+                action=action,
+                threshold=self.policy.spam,
+                learnt=dict(self.filter.learnt),
+                evidence=self.filter.evidence(reading, EVIDENCE_SHOWN),
+                size=message.size,
+                scanned=message.scanned,
+            )
+            return Judgement(verdict, reading.digest, message, reading)
+        except Exception as error:
+            log.exception("%s: cannot be judged, passed on as unsure", id)
+            verdict = Verdict(
+                posterior=0.5,
+                log_odds=0.0,
+                class_="unsure",
+                action="tag" if self.policy.actions["unsure"] == "tag" else "pass",
+                threshold=self.policy.spam,
+                learnt={"ham": 0, "spam": 0},
+                size=len(mail),
+                scanned=len(mail),
+                fault=type(error).__name__,
+            )
+            digest = reading.digest if reading else hashlib.blake2b(mail, digest_size=16).digest()
+            return Judgement(verdict, digest, message, reading)

@@ -1,0 +1,112 @@
+"""Mail on disk: Maildir, mbox, single files, folders of these, and TREC index files.
+
+Guarantee: nothing is changed, not even a file's flags. Mails come in a fixed order, and each is
+read only when its turn comes, so that a mailbox may be larger than memory.
+"""
+
+import mmap
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spamfilter.counts import LABELS, Label
+from spamfilter.errors import InputError
+
+# The separator as mail programs write it. A bare "From " would cut texts that begin so.
+_SEPARATOR = re.compile(
+    rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\r\n]*?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? +"
+    rb"[^\r\n]*?[0-9]{2}:[0-9]{2}[^\r\n]*\r?\n"
+)
+_QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """A mail that can be read: `name` says where it lies."""
+
+    name: str
+    read: Callable[[], bytes]
+
+
+def find(path: Path) -> list[Mail]:
+    """The mails under a path, by what is there. Raises InputError where there is nothing to read."""
+    if path.is_dir():
+        mails = [mail for file in _files(path) for mail in _file(file)]
+    elif path.exists():
+        mails = list(_file(path))
+    else:
+        raise InputError(f"{path}: no such file or folder")
+    if not mails:
+        raise InputError(f"{path}: no mail in it")
+    return mails
+
+
+def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
+    """The mails of a TREC index: lines 'spam PATH' or 'ham PATH', relative to the index."""
+    found: list[tuple[Label, Mail]] = []
+    try:
+        lines = index.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{index}: cannot be read as an index: {error}") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        word, _, name = line.strip().partition(" ")
+        label = next((label for label in LABELS if label == word.lower()), None)
+        if label is None or not name.strip():
+            raise InputError(f"{index}: line {number}: {line[:60]!r} is not 'spam PATH' or 'ham PATH'")
+        found.append((label, _whole(index.parent / name.strip())))
+    return found
+
+
+def interleaved(spam: Sequence[Mail], ham: Sequence[Mail]) -> list[tuple[Label, Mail]]:
+    """Both classes, evenly mixed: a filter that learns from errors must not see one of them first."""
+    places: list[tuple[float, Label, Mail]] = []
+    for label, mails in zip(LABELS, (ham, spam), strict=True):
+        places += [((place + 0.5) / len(mails), label, mail) for place, mail in enumerate(mails)]
+    return [(label, mail) for _, label, mail in sorted(places, key=lambda item: item[0])]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            if path.name != "tmp":  # of a Maildir: what is there is not delivered yet
+                yield from _files(path)
+        elif path.is_file() and not path.name.startswith((".", "dovecot")):
+            yield path
+
+
+def _file(path: Path) -> Iterator[Mail]:
+    try:
+        with path.open("rb") as file:
+            if file.read(5) != b"From ":
+                yield _whole(path)
+                return
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                starts = [(match.start(), match.end()) for match in _SEPARATOR.finditer(content)]
+                end = len(content)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    if len(starts) < 2:
+        yield _whole(path)
+        return
+    for number, (start, _) in enumerate(starts):
+        stop = starts[number + 1][0] if number + 1 < len(starts) else end
+        yield Mail(f"{path}:{number + 1}", lambda start=start, stop=stop: _slice(path, start, stop))  # type: ignore[misc]
+
+
+def _whole(path: Path) -> Mail:
+    return Mail(str(path), lambda: _slice(path, 0, -1))
+
+
+def _slice(path: Path, start: int, stop: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            mail = file.read(stop - start if stop >= 0 else -1)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    if mail.startswith(b"From ") and stop >= 0:
+        return _QUOTED_FROM.sub(rb"\1", mail)
+    return mail

@@ -1,0 +1,80 @@
+"""What the relay asks of a next hop: conversations, and replies as they came."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_BREAKING = bytes.maketrans(b"\r\n\0", b"???")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An SMTP reply: its code, and all its lines as they came, each ended by CR LF."""
+
+    code: int
+    raw: bytes
+
+    @classmethod
+    def of(cls, *lines: bytes | str) -> "Reply":
+        """A reply from whole lines, each with its code, without line ends: of('250 2.0.0 Ok')."""
+        plain = [line.encode() if isinstance(line, str) else line for line in lines]
+        raw = b"".join(line.translate(_BREAKING) + b"\r\n" for line in plain)
+        return cls(int(plain[-1][:3]), raw)
+
+    @property
+    def positive(self) -> bool:
+        return 200 <= self.code < 400
+
+    @property
+    def text(self) -> str:
+        """The reply on one line, for journal and log."""
+        return re.sub(r"\r\n\d*[ -]?", " ", self.raw.decode("utf-8", "replace").rstrip())
+
+
+class Conversation(ABC):
+    """A session with a next hop. NextHopError from any method: it is of no use any more."""
+
+    keywords: Mapping[str, str]
+    """What the next hop announced: keyword in capitals -> its parameters."""
+
+    @abstractmethod
+    async def command(self, line: bytes) -> Reply:
+        """Send one command line, without its line end, and return the reply."""
+
+    @abstractmethod
+    async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
+        """Hand over a message: the reply to DATA if that refuses, else the reply after the dot.
+
+        parts: the message, lines ended by CR LF, dots not doubled.
+        """
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """Whether it can be used no more."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """The client needs it no more; another one may get it."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Break it off at once: what it was doing shall not take effect."""
+
+
+class NextHop(ABC):
+    """Where judged mail goes."""
+
+    @abstractmethod
+    async def open(self) -> Conversation:
+        """A greeted session, without a transaction. Raises NextHopError."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of every connection that is not in use."""
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """Its address, for people to read."""

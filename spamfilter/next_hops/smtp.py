@@ -1,0 +1,231 @@
+"""The next hop over SMTP: a client that passes on what it is told and returns what it hears.
+
+Guarantee: replies come back byte for byte; a message is sent as it is, dots doubled. No library
+does: aiosmtplib strips the text of replies and rewrites line ends. It never sends again on its own.
+Connections are kept for the next client and checked with RSET before they are used again.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from spamfilter.errors import NextHopError
+from spamfilter.next_hops.next_hop import Conversation, NextHop, Reply
+
+MAX_REPLY_LINE = 4096
+MAX_REPLY_LINES = 200
+"""RFC 5321 allows 512 bytes a line; eight times that is not a mail server any more."""
+KEPT_SECONDS = 60.0
+KEPT_CONNECTIONS = 20
+"""Idle connections that wait for the next client: Postfix hangs up after 300 s and counts clients."""
+BLOCK = 262_144
+"""Bytes written before waiting for the socket to drain."""
+
+_LINE = re.compile(rb"([2-5][0-9][0-9])([ -])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds for a connection with greeting, for a command, and for the reply after the dot."""
+
+    connect: float = 15.0
+    command: float = 60.0
+    final: float = 80.0
+
+
+class SmtpNextHop(NextHop):
+    """host, port: where to connect. hostname: what to say in EHLO. tls: context for STARTTLS, None without."""
+
+    def __init__(
+        self, host: str, port: int, hostname: str, tls: ssl.SSLContext | None = None, timeouts: Timeouts | None = None
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.hostname = hostname
+        self.tls = tls
+        self.timeouts = timeouts or Timeouts()
+        self._kept: list[_SmtpConversation] = []
+
+    @property
+    def where(self) -> str:
+        return f"smtp://{self.host}:{self.port}"
+
+    async def open(self) -> Conversation:
+        while self._kept:
+            conversation = self._kept.pop()
+            conversation.stop_waiting()
+            try:
+                if (await conversation.command(b"RSET")).code == 250:
+                    return conversation
+            except NextHopError:
+                pass  # it was closed while it waited, which is its right
+            conversation.abort()
+        return await self._connect()
+
+    def close(self) -> None:
+        for conversation in self._kept:
+            conversation.abort()
+        self._kept.clear()
+
+    async def _connect(self) -> "_SmtpConversation":
+        try:
+            async with asyncio.timeout(self.timeouts.connect):
+                reader, writer = await asyncio.open_connection(self.host, self.port, limit=MAX_REPLY_LINE)
+                conversation = _SmtpConversation(self, reader, writer)
+                try:
+                    await conversation.greet()
+                except BaseException:
+                    conversation.abort()
+                    raise
+                return conversation
+        except TimeoutError as error:
+            raise NextHopError(f"{self.where}: no greeting within {self.timeouts.connect:g} s") from error
+        except (OSError, ssl.SSLError) as error:
+            raise NextHopError(f"{self.where}: {error}") from error
+
+    def keep(self, conversation: "_SmtpConversation") -> None:
+        if len(self._kept) >= KEPT_CONNECTIONS:
+            conversation.abort()
+            return
+        self._kept.append(conversation)
+        conversation.wait_at_most(KEPT_SECONDS, lambda: self._kept.remove(conversation))
+
+
+class _SmtpConversation(Conversation):
+    def __init__(self, hop: SmtpNextHop, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._hop = hop
+        self._reader = reader
+        self._writer = writer
+        self._timer: asyncio.TimerHandle | None = None
+        self.keywords: Mapping[str, str] = {}
+
+    async def greet(self) -> None:
+        greeting = await self._reply()
+        if greeting.code != 220:
+            raise NextHopError(f"{self._hop.where}: greeted with {greeting.text}")
+        await self._hello()
+        if self._hop.tls is not None:
+            if "STARTTLS" not in self.keywords:
+                raise NextHopError(f"{self._hop.where}: does not offer STARTTLS, which the configuration demands")
+            reply = await self._exchange(b"STARTTLS")
+            if reply.code != 220:
+                raise NextHopError(f"{self._hop.where}: STARTTLS was answered with {reply.text}")
+            await self._writer.start_tls(self._hop.tls, server_hostname=self._hop.host)
+            await self._hello()  # what was announced in the clear counts no more
+
+    async def _hello(self) -> None:
+        name = self._hop.hostname.encode()
+        reply = await self._exchange(b"EHLO " + name)
+        self.keywords = {}
+        if reply.positive:
+            for line in reply.raw.decode("ascii", "replace").splitlines()[1:]:
+                keyword, _, parameters = line[4:].strip().partition(" ")
+                self.keywords[keyword.upper()] = parameters
+            return
+        reply = await self._exchange(b"HELO " + name)
+        if not reply.positive:
+            raise NextHopError(f"{self._hop.where}: HELO was answered with {reply.text}")
+
+    async def command(self, line: bytes) -> Reply:
+        try:
+            async with asyncio.timeout(self._hop.timeouts.command):
+                return await self._exchange(line)
+        except TimeoutError as error:
+            raise NextHopError(
+                f"{self._hop.where}: no reply to {line[:4].decode('ascii', 'replace')}"
+                f" within {self._hop.timeouts.command:g} s"
+            ) from error
+
+    async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
+        reply = await self.command(b"DATA")
+        if reply.code != 354:
+            if reply.positive:
+                raise NextHopError(f"{self._hop.where}: DATA was answered with {reply.text}")
+            return reply
+        payload = b"".join(parts)
+        payload = payload.replace(b"\r\n.", b"\r\n..")
+        if payload.startswith(b"."):
+            payload = b"." + payload
+        ending = b".\r\n" if not payload or payload.endswith(b"\r\n") else b"\r\n.\r\n"
+        try:
+            async with asyncio.timeout(self._hop.timeouts.final):
+                return await self._send(payload, ending)
+        except TimeoutError as error:
+            raise NextHopError(
+                f"{self._hop.where}: no reply to the message within {self._hop.timeouts.final:g} s"
+            ) from error
+
+    async def _send(self, payload: bytes, ending: bytes) -> Reply:
+        view = memoryview(payload)
+        try:
+            for start in range(0, len(view), BLOCK):
+                self._writer.write(view[start : start + BLOCK])
+                await self._writer.drain()
+            self._writer.write(ending)
+            await self._writer.drain()
+        except ConnectionError as error:
+            # A server that has heard enough says why before it hangs up; a 2xx here would be a lie.
+            reply = await self._reply()
+            if reply.positive:
+                raise NextHopError(f"{self._hop.where}: broke off and said {reply.text}") from error
+            return reply
+        return await self._reply()
+
+    async def _exchange(self, line: bytes) -> Reply:
+        try:
+            self._writer.write(line + b"\r\n")
+            await self._writer.drain()
+        except ConnectionError as error:
+            raise NextHopError(f"{self._hop.where}: {error}") from error
+        return await self._reply()
+
+    async def _reply(self) -> Reply:
+        lines: list[bytes] = []
+        while len(lines) < MAX_REPLY_LINES:
+            try:
+                line = await self._reader.readuntil(b"\n")
+            except asyncio.IncompleteReadError as error:
+                raise NextHopError(f"{self._hop.where}: closed the connection") from error
+            except asyncio.LimitOverrunError as error:
+                raise NextHopError(f"{self._hop.where}: a line of its reply is too long") from error
+            except (OSError, ssl.SSLError) as error:
+                raise NextHopError(f"{self._hop.where}: {error}") from error
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
+            match = _LINE.match(line)
+            if not match or not (match.group(2) or len(line) == 3):
+                raise NextHopError(f"{self._hop.where}: answered {line[:80]!r}, which is not SMTP")
+            lines.append(line)
+            if match.group(2) != b"-":
+                return Reply.of(*lines)
+        raise NextHopError(f"{self._hop.where}: its reply has no end")
+
+    @property
+    def closed(self) -> bool:
+        return self._writer.is_closing() or self._reader.at_eof()
+
+    def release(self) -> None:
+        if self.closed:
+            self.abort()
+        else:
+            self._hop.keep(self)
+
+    def abort(self) -> None:
+        self.stop_waiting()
+        if not self._writer.is_closing():
+            self._writer.close()
+
+    def wait_at_most(self, seconds: float, then: Callable[[], None]) -> None:
+        """Close after this long unless `stop_waiting` comes first."""
+
+        def expire() -> None:
+            then()
+            self.abort()
+
+        self._timer = asyncio.get_running_loop().call_later(seconds, expire)
+
+    def stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,151 @@
+"""A report, a change or an explanation as text for a terminal, and as JSON.
+
+JSON is a stable interface, documented in docs/json.md; the text is for people and may change.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from spamfilter.counts import Label
+from spamfilter.filter import Change, Score
+from spamfilter.report import Delay, Rate, Report
+from spamfilter.verdict import Class, printable
+from spamfilter.voices import Evidence
+
+
+def to_json(value: dict[str, Any]) -> str:
+    """One line; moments as ISO 8601 in UTC."""
+    return json.dumps(value, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds")
+    raise TypeError(f"{type(value).__name__} has no place in JSON")
+
+
+def change_text(name: str, label: Label | None, change: Change) -> str:
+    """What a mark (label) or a forget (None) did to one message."""
+    scores = f"score {change.before.posterior:.3f} -> {change.after.posterior:.3f}"
+    if label is None:
+        return (
+            f"{name}: forgotten as {change.was}; {scores}" if change.changed else f"{name}: not learnt; nothing changed"
+        )
+    if not change.changed:
+        return f"{name}: already learnt as {label}; nothing changed"
+    was = f" (was {change.was}, which is taken back)" if change.was else ""
+    return f"{name}: learnt as {label}{was}; {scores}"
+
+
+def change_json(named: dict[str, str], change: Change) -> dict[str, Any]:
+    return {
+        **named,
+        "changed": change.changed,
+        "was": change.was,
+        "before": change.before.posterior,
+        "after": change.after.posterior,
+    }
+
+
+def judgement_text(name: str, score: Score, class_: Class, tokens: int, evidence: Sequence[Evidence]) -> str:
+    """One line, and below it a table of the evidence if there is any."""
+    line = f"{name}: {class_}, score {score.posterior:.3f} (log-odds {score.log_odds:+.2f}, {tokens} tokens)"
+    if not evidence:
+        return line
+    rows = [f"  {'token':<44} {'ham':>8} {'spam':>8} {'log-odds':>9}"]
+    rows += [
+        f"  {printable(item.token, 44):<44} {item.ham:>8.2f} {item.spam:>8.2f} {item.weight:>+9.3f}"
+        for item in evidence
+    ]
+    return "\n".join([line, *rows])
+
+
+def judgement_json(
+    named: dict[str, str], score: Score, class_: Class, tokens: int, evidence: Sequence[Evidence]
+) -> dict[str, Any]:
+    return {
+        **named,
+        "posterior": score.posterior,
+        "log_odds": score.log_odds,
+        "class": class_,
+        "tokens": tokens,
+        "evidence": [asdict(item) for item in evidence],
+    }
+
+
+def report_text(report: Report) -> str:
+    """The report for a terminal, at most 100 columns."""
+    total = report.messages
+    lines = [
+        f"spamfilter report, {_moment(report.since)} to {_moment(report.until)} UTC",
+        "",
+        f"Mail        {total:,} messages, {_size(report.bytes)}",
+        "  judged    " + _shares(report.classes, total),
+        "  done      " + _shares({name: n for name, n in report.actions.items() if n}, total),
+        "",
+        "Errors that users corrected (95 % interval)",
+        f"  ham taken for spam    {_rate(report.ham_rate)}",
+        f"  spam taken for ham    {_rate(report.spam_rate)}",
+        f"  unsure, since marked  {report.unsure_settled['spam']} spam, {report.unsure_settled['ham']} ham"
+        f" of {report.classes['unsure']}",
+        "",
+        "Time a message (median, 99 % below)",
+        f"  judging   {_delay(report.judging)}",
+        f"  in all    {_delay(report.relaying)}",
+        "",
+        f"Learnt      {report.learnt['ham']:,} ham, {report.learnt['spam']:,} spam;"
+        f" {report.learnings:,} in this period",
+        "Database    "
+        + f"{report.store}, {_size(report.store_bytes)}, "
+        + ", ".join(f"{count:,} words of {voice}" for voice, count in report.vocabulary.items()),
+    ]
+    if not min(report.learnt.values()):
+        lines += ["", "Advice      mark some ham and some spam: with one class alone nothing can be told apart"]
+    if report.latest:
+        lines += ["", "Learnt lately"]
+        for item in report.latest:
+            by = f" by {printable(item.by, 20)}" if item.by else ""
+            subject = f"  {printable(item.subject, 40)}" if item.subject else ""
+            lines.append(f"  {_moment(item.at)}  {item.label:<4}  {item.source}{by}{subject}")
+    if report.words:
+        lines += ["", f"Words that mattered most  {'verdicts':>22}  {'speaks for':>10}  {'log-odds':>8}"]
+        for word in report.words:
+            side = "spam" if word.weight > 0 else "ham"
+            lines.append(f"  {printable(word.token, 36):<36}  {word.verdicts:>8,}  {side:>10}  {word.weight:>+8.2f}")
+    return "\n".join(lines)
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    return asdict(report)
+
+
+def _moment(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M")
+
+
+def _shares(counts: dict[str, int], total: int) -> str:
+    if not total:
+        return "nothing yet"
+    return ", ".join(f"{n:,} {name} ({100 * n / total:.1f} %)" for name, n in counts.items())
+
+
+def _rate(rate: Rate) -> str:
+    if not rate.messages:
+        return "nothing to count yet"
+    share = 100 * rate.errors / rate.messages
+    return f"{rate.errors:,} of {rate.messages:,} = {share:.2f} % ({100 * rate.low:.2f} to {100 * rate.high:.2f} %)"
+
+
+def _delay(delay: Delay) -> str:
+    return f"{delay.median / 1000:.2f} ms, {delay.p99 / 1000:.2f} ms"
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
