@@ -136,7 +136,7 @@ def train(
 
     Example: spamfilter train --spam ~/Maildir/.Junk --ham ~/Maildir/.Archive
     """
-    from spamfilter.training import Outcome
+    from spamfilter.training import ROUNDS, Outcome
     from spamfilter.training import train as run
 
     if not (spam or ham or index):
@@ -147,7 +147,7 @@ def train(
     outcome = Outcome()
     with _filter(file, whole=True) as (filter, _):
         try:
-            with click.progressbar(length=len(mails), label="Learning", file=sys.stderr) as bar:
+            with click.progressbar(length=ROUNDS * len(mails), label="Learning", file=sys.stderr) as bar:
                 run(filter, mails, _by(), bar.update, outcome)
         except KeyboardInterrupt:
             click.echo("\nstopped; what is learnt is kept, the same command goes on from here", err=True)

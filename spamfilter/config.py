@@ -217,6 +217,10 @@ class Settings(_Section):
     def store_url(self) -> str:
         return self.store.url or f"sqlite:///{state_directory() / 'spamfilter.db'}"
 
+    def normalises(self) -> bool:
+        """Whether lone CRs and LFs are mended; after the queue a refusal would bounce to forged senders."""
+        return self.relay.bare_newlines == "normalise" or self.relay.mode == "after-queue"
+
     def next_hop_url(self) -> str:
         return self.relay.next_hop or f"maildir:{state_directory() / 'mail'}"
 

@@ -38,6 +38,7 @@ def serve(settings: Settings, file: Path | None) -> None:
     """Run until SIGTERM or SIGINT. Raises ConfigError or StoreError before the first connection."""
     logging.basicConfig(level=settings.log.level.upper(), format="%(levelname)s %(message)s", force=True)
     logging.getLogger("mail.log").setLevel(logging.ERROR)  # aiosmtpd's, which would log what clients send
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     for warning in settings.warnings():
         log.warning("configuration: %s", warning)
     # Binding first: a second daemon on the same address must not get as far as the database.
@@ -51,7 +52,7 @@ def serve(settings: Settings, file: Path | None) -> None:
 
 class _Daemon:
     def __init__(self, settings: Settings, file: Path | None, store: Store) -> None:
-        limits, hostname = settings.limits, settings.relay.hostname or socket.getfqdn()
+        limits, hostname = settings.limits, settings.relay.hostname or _own_name()
         self._settings = settings
         self._file = file
         self._store = store
@@ -70,7 +71,7 @@ class _Daemon:
             domains=frozenset(domain.lower() for domain in settings.relay.domains),
             hostname=hostname,
             tls=_server_tls(settings),
-            normalise=settings.relay.bare_newlines == "normalise",
+            normalise=settings.normalises(),
         )
         self._following = True
 
@@ -135,7 +136,7 @@ class _Daemon:
             relay.trusted = new.relay.networks()
             relay.domains = frozenset(domain.lower() for domain in new.relay.domains)
             relay.limits = new.limits
-            relay.normalise = new.relay.bare_newlines == "normalise"
+            relay.normalise = new.normalises()
             logging.getLogger().setLevel(new.log.level.upper())
             live = {"verdict", "limits", "log"}
             fixed = [name for name in Settings.model_fields if name not in live | {"relay"}]
@@ -201,6 +202,12 @@ def _inherited() -> list[socket.socket]:
     for sock in sockets:
         sock.setblocking(False)
     return sockets
+
+
+def _own_name() -> str:
+    """The host's full name, or its short one where the resolver knows no better than localhost."""
+    name = socket.getfqdn()
+    return socket.gethostname() if name.startswith("localhost") else name
 
 
 def _name(sock: socket.socket) -> str:

@@ -5,9 +5,9 @@ message changes nothing; the other label first takes away exactly what the first
 Guarantee: counts, totals and calibration are the sum of the ledger; `rebuilt` recomputes them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from spamfilter.calibration import Calibration
@@ -17,6 +17,9 @@ from spamfilter.features import TOKENIZER
 from spamfilter.message import Message
 from spamfilter.stores import Entry, Learning, State, Store
 from spamfilter.voices import Evidence, Voices, VoiceTokens, evidence, log_odds, view
+
+BULK = "train"
+"""The source of learnings that `train` makes: sorted mail, not a user's correction of a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +236,32 @@ class Training:
             return Change(False, None, before, before)
         self._undo(state, active, source, by)
         return Change(True, active.label, before, _score(self._filter.voices, reading, state))
+
+    def reinforce(self, reading: Reading, label: Label) -> bool:
+        """Look again at a message that bulk training has learnt with this label; True if that added anything.
+
+        Its entry gives way to one with the greater amount, so that one message stays one learning.
+        """
+        state = self._state(reading)
+        if not any(self._more(reading, label, state, {}).values()):
+            return False  # as it is for nine of ten, without a look at the ledger
+        active = self._learning.active(reading.digest)
+        if active is None or active.label != label or active.source != BULK:
+            return False
+        more = self._more(Reading(active.digest, active.tokens), label, state, active.added)
+        if not any(more.values()):
+            return False
+        self._undo(state, active, active.source, active.by)
+        added = {name: amount + more.get(name, 0) for name, amount in active.added.items()}
+        self._write(state, replace(active, at=datetime.now(UTC), added=added, id=0))
+        return True
+
+    def _more(self, reading: Reading, label: Label, state: State, added: Mapping[str, int]) -> dict[str, int]:
+        return {
+            voice.name: voice.likelihood.more(tokens, label, state.counts[voice.name], added.get(voice.name, 0))
+            for voice in self._filter.voices
+            if (tokens := reading.tokens.get(voice.name)) is not None
+        }
 
     def _state(self, reading: Reading) -> State:
         if self._filter._whole:

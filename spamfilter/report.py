@@ -12,14 +12,13 @@ from datetime import datetime
 
 from spamfilter.counts import LABELS, Label
 from spamfilter.evaluation import wilson
+from spamfilter.filter import BULK
 from spamfilter.stores import Entry, JournalEntry, Store
 from spamfilter.verdict import ACTIONS, CLASSES
 
 LATEST = 10
 WORDS = 15
 """Rows of the lists: what fits on a screen beside the figures."""
-BULK = ("train",)
-"""Sources of learnings that correct nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ def build(store: Store, voices: Sequence[str], since: datetime, until: datetime)
     entries = store.journal(since, until)
     learnings = store.learnings()
     state = store.state({voice: {} for voice in voices})
-    marks = {entry.digest: entry for entry in learnings if entry.source not in BULK}
+    marks = {entry.digest: entry for entry in learnings if entry.source != BULK}
     classes = Counter(entry.class_ for entry in entries)
     actions = Counter(entry.action for entry in entries)
     marked = Counter((entry.class_, marks[entry.digest].label) for entry in entries if entry.digest in marks)

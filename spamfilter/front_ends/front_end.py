@@ -46,8 +46,7 @@ class Relay:
             client = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
             return False
-        mapped = getattr(client, "ipv4_mapped", None)
-        return any((mapped or client) in network for network in self.trusted)
+        return any(client in network for network in self.trusted)
 
     async def shielded(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Wait for work that goes on even if whoever waits is cancelled."""

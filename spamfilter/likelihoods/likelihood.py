@@ -36,6 +36,10 @@ class Likelihood(ABC):
     def amount(self, tokens: Tokens, label: Label, counts: Counts) -> int:
         """What learning this message now would add; written to the ledger. 0: nothing to learn."""
 
+    def more(self, tokens: Tokens, label: Label, counts: Counts, amount: int) -> int:
+        """What another look in bulk training would add to a message that has added `amount` before."""
+        return 0
+
     @abstractmethod
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
         """What learning with this `amount` adds to each word's count of the class."""

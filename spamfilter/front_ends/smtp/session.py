@@ -81,7 +81,8 @@ class Session(SMTP):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         secured = self._original_transport is not None
         # A peer that is gone already has no name.
-        self._peer, self._port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        address, self._port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self._peer = address.removeprefix("::ffff:") if "." in address else address
         super().connection_made(transport)
         if secured:
             assert self._wire is not None
@@ -191,7 +192,7 @@ class Session(SMTP):
         if reply.code == 421:
             self._last_words(reply)
             return
-        if reply.code >= 500:
+        if 500 <= reply.code <= 504:  # of the protocol; a refused recipient or message is no client's fault
             self._errors += 1
             if self._errors > self._relay.limits.errors:
                 self._last_words(Reply.of("421 4.7.0 Too many errors"))
