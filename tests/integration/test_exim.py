@@ -1,0 +1,231 @@
+"""The Exim samples, put together to whole configurations: routing without mail, and mail through real daemons."""
+
+import contextlib
+import os
+import re
+import shutil
+import smtplib
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from spamfilter.config import load
+from spamfilter.shipped import shipped
+from tests.integration.servers import await_start, end, free_port, greets, relay, sink, wait_until, workshop
+from tests.real import missing, require, require_root
+
+MAIN = """
+exim_path = {program}
+spool_directory = {folder}/spool
+log_file_path = {folder}/%s.log
+pid_file_path = {folder}/pid
+primary_hostname = mail.test
+keep_environment =
+add_environment = PATH=/usr/bin
+domainlist local_domains = example.test
+domainlist relay_to_domains =
+hostlist relay_from_hosts = 127.0.0.1
+acl_smtp_rcpt = acl_check_rcpt
+# No test asks a name server.
+host_lookup =
+helo_lookup_domains =
+dns_again_means_nonexist = *
+tls_advertise_hosts =
+{main}
+
+begin acl
+acl_check_rcpt:
+{acl}
+  accept  hosts     = +relay_from_hosts
+  accept  domains   = +local_domains
+          verify    = recipient
+  deny    message   = relay not permitted
+
+begin routers
+{router}
+mailboxes:
+  driver = accept
+  domains = +local_domains
+  local_parts = alice : bob
+  transport = mailbox
+elsewhere:
+  driver = manualroute
+  domains = ! +local_domains
+  transport = mailbox
+  route_list = * 127.0.0.1 byname
+  self = send
+
+begin transports
+{transport}
+# The tests' mailbox: a server that keeps everything.
+mailbox:
+  driver = smtp
+  hosts = 127.0.0.1
+  hosts_override
+  port = {sink}
+  allow_localhost
+
+begin retry
+* * F,1h,1s
+"""
+
+
+@pytest.fixture(scope="module")
+def exim() -> str:
+    """An Exim 4, of the system or, beside another mail server, in the folder that SPAMFILTER_EXIM names."""
+    program = require("exim4", "exim4-daemon-light", os.environ.get("SPAMFILTER_EXIM", ""))
+    require_root("Exim reads another configuration than its own only for root")
+    done = subprocess.run([program, "-C", "/dev/null", "-bV"], capture_output=True, text=True, timeout=30, check=False)
+    if done.returncode:
+        missing(f"{program} does not run: {done.stderr.strip()}")
+    return program
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with workshop() as path:
+        yield path
+
+
+@dataclass(frozen=True)
+class Exim:
+    """An Exim with a configuration of its own. `front` faces the world, `back` what comes from spamfilter."""
+
+    program: str
+    folder: Path
+    front: int
+    back: int
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        command = [self.program, "-C", str(self.folder / "exim.conf"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    def log(self) -> str:
+        file = self.folder / "main.log"
+        return file.read_text(errors="replace") if file.exists() else ""
+
+
+def configure(
+    program: str, folder: Path, layout: str, *, filter: int = 10025, back: int = 10026, to: int = 10027
+) -> Exim:
+    """A configuration from the fragments of one layout, with the ports exchanged for those given."""
+    sample, front = shipped(f"config/exim/{layout}"), free_port()
+    files = {name: sample / f"{name}.fragment" for name in ("main", "acl", "router", "transport")}
+    parts = {name: file.read_text() if file.exists() else "" for name, file in files.items()}
+    for sampled, here in (
+        ("= 10025", f"= {filter}"),
+        ("= 10026", f"= {back}"),
+        # The world is one port of loopback.
+        ("[0.0.0.0]:25 ; [::0]:25", f"[127.0.0.1]:{front}"),
+        ("[0.0.0.0]:587 ; [::0]:587", f"[127.0.0.1]:{front}"),
+    ):
+        parts["main"] = parts["main"].replace(sampled, here)
+    folder.mkdir()
+    (folder / "exim.conf").write_text(MAIN.format(program=program, folder=folder, sink=to, **parts))
+    exim = Exim(program, folder, front, back)
+    # Exim gives its privileges up, and writes its spool and log as a user that was chosen when it was built.
+    owner = re.search(r"^exim_user = (\S+)", exim.run("-bP", "exim_user").stdout, re.MULTILINE)
+    assert owner
+    shutil.chown(folder, owner[1])
+    return exim
+
+
+@contextlib.contextmanager
+def running(exim: Exim) -> Iterator[Exim]:
+    """The daemon, which looks into its queue each second."""
+    command = [exim.program, "-C", str(exim.folder / "exim.conf"), "-bdf", "-q1s"]
+    with (exim.folder / "output").open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    try:
+        await_start(
+            process,
+            lambda: greets(exim.front) and greets(exim.back),
+            lambda: (exim.folder / "output").read_text() + exim.log(),
+        )
+        yield exim
+    finally:
+        process.terminate()
+        end(process)
+
+
+def routed(exim: Exim, recipient: str, *options: str) -> str:
+    """The router that Exim would choose, or the fault."""
+    said = exim.run(*options, "-bt", recipient).stdout
+    found = re.search(r"router = (\w+)", said)
+    return found[1] if found else said.strip()
+
+
+@pytest.mark.parametrize("layout", ["after-queue", "before-queue"])
+def test_exim_accepts_the_samples_without_a_word(exim: str, folder: Path, layout: str) -> None:
+    done = configure(exim, folder / "exim", layout).run("-bV")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_after_the_queue_new_mail_goes_to_the_filter_and_filtered_mail_on(exim: str, folder: Path) -> None:
+    server = configure(exim, folder / "exim", "after-queue")
+    returned = ("-oMi", f"127.0.0.1.{server.back}")
+    assert routed(server, "alice@example.test") == "spamfilter"
+    assert routed(server, "somebody@example.org") == "spamfilter"
+    assert routed(server, "alice@example.test", *returned) == "mailboxes"
+    assert routed(server, "somebody@example.org", *returned) == "elsewhere"
+
+
+def test_after_the_queue_addresses_are_verified_as_without_the_filter(exim: str, folder: Path) -> None:
+    server = configure(exim, folder / "exim", "after-queue")
+    assert server.run("-bv", "alice@example.test").returncode == 0
+    assert server.run("-bv", "nobody@example.test").returncode == 2
+
+
+def test_after_the_queue_mail_arrives_marked_and_once(exim: str, folder: Path) -> None:
+    back = free_port()
+    with (
+        sink() as mailbox,
+        relay(folder / "relay", relay={"next_hop": f"smtp://127.0.0.1:{back}", "mode": "after-queue"}) as filter,
+        running(
+            configure(exim, folder / "exim", "after-queue", filter=filter.port, back=back, to=mailbox.port)
+        ) as server,
+    ):
+        send(server.front, "alice@example.test", "bob@example.test")
+        mails = mailbox.wait(1)
+        wait_until(lambda: not server.run("-bp").stdout.strip(), "an empty queue")
+        assert [mail.recipients for mail in mails] == [["alice@example.test", "bob@example.test"]]
+        assert mails[0].values("X-Spam-Status") == ["No, score=0.500 class=unsure threshold=0.900 learnt=0/0"]
+        assert len(mails[0].values("X-Spamfilter-Id")) == 1
+
+
+def test_before_the_queue_mail_goes_through_and_refusals_come_back(exim: str, folder: Path) -> None:
+    back = free_port()
+    with (
+        sink() as mailbox,
+        running(configure(exim, folder / "exim", "before-queue", back=back, to=mailbox.port)),
+        relay(folder / "relay", relay={"next_hop": f"smtp://127.0.0.1:{back}"}) as filter,
+    ):
+        send(filter.port, "alice@example.test")
+        (mail,) = mailbox.wait(1)
+        assert len(mail.values("X-Spamfilter-Id")) == 1
+        unknown, foreign = "nobody@example.test", "somebody@example.org"
+        assert refusal(filter.port, unknown) == refusal(back, unknown) == (550, b"Unrouteable address")
+        # The relay trusts this client, as it does everything on its host; Exim does not.
+        assert refusal(filter.port, foreign) == refusal(back, foreign) == (550, b"relay not permitted")
+
+
+def test_the_settings_for_a_relay_that_faces_the_world_are_accepted(folder: Path) -> None:
+    settings = load(shipped("config/exim/before-queue/spamfilter.toml.fragment"), {})
+    assert settings.warnings() == []
+    assert settings.relay.domains == ["example.org"]
+
+
+def send(port: int, *recipients: str) -> None:
+    mail = f"From: sender@example.org\r\nTo: {', '.join(recipients)}\r\nSubject: minutes\r\n\r\nGood day.\r\n"
+    with smtplib.SMTP("127.0.0.1", port, "client.test", timeout=60) as client:
+        assert client.sendmail("sender@example.org", recipients, mail) == {}
+
+
+def refusal(port: int, recipient: str) -> tuple[int, bytes]:
+    with smtplib.SMTP("127.0.0.1", port, "client.test", timeout=60) as client:
+        client.ehlo()
+        assert client.mail("sender@example.org")[0] == 250
+        return client.rcpt(recipient)

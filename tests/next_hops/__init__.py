@@ -1,0 +1,1 @@
+"""Tests of the next hops, over real sockets on both sides."""

@@ -1,0 +1,333 @@
+"""What every store must do, run on every row of STORES."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from spamfilter.calibration import Calibration
+from spamfilter.counts import Counts, Label
+from spamfilter.errors import CountError, StoreError
+from spamfilter.stores import STORES, Entry, Learning, State, Store, open_store
+from spamfilter.stores import memory as memory_module
+from spamfilter.stores import sql as sql_module
+from spamfilter.stores.store import ENTRIES
+from tests.made import NOON, journal_entry
+
+URLS: dict[str, Callable[[Path], str]] = {
+    "memory": lambda folder: "memory:",
+    "sqlite": lambda folder: f"sqlite:///{folder}/store.db",
+}
+STEP = (5, -3, 2, 1)
+GREEN = "grün".encode()
+
+
+def test_every_row_of_the_table_is_held_to_this_contract() -> None:
+    assert URLS.keys() == STORES.keys()
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    store = open_store(URLS[request.param](tmp_path))
+    yield store
+    store.close()
+
+
+def entry(number: int, label: Label = "spam", undoes: int | None = None, at: datetime = NOON) -> Entry:
+    tokens = {"fields": {b"a": 1, GREEN: 2, b"number:%d" % number: 1}}
+    return Entry(at, b"%016d" % number, label, {"fields": 8}, STEP, tokens, "cli", "ann", undoes)
+
+
+def write(learning: Learning, entry: Entry, vocabulary: int = 0, messages: int = 1) -> Entry:
+    """As a filter writes: the ledger, then the counts."""
+    sign = -1 if entry.undoes else 1
+    deltas = {token: 8 * sign for token in entry.tokens["fields"]}
+    written = learning.append(entry)
+    learning.change("fields", entry.label, deltas, sign * messages, vocabulary)
+    return written
+
+
+def learn(store: Store, *entries: Entry, vocabulary: int = 0) -> list[Entry]:
+    with store.learning() as learning:
+        return [write(learning, entry, vocabulary) for entry in entries]
+
+
+def counted(*learnt: Entry) -> Counts:
+    counts = Counts()
+    for entry in learnt:
+        counts.add(entry.label, dict.fromkeys(entry.tokens["fields"], 8))
+    return counts
+
+
+def shown(store: Store) -> tuple[State, list[Entry], list[Entry]]:
+    """All that the store tells of what was learnt."""
+    return store.load(["fields"]), store.entries_after(0), store.learnings()
+
+
+def test_a_new_store_is_empty(store: Store) -> None:
+    empty = State({"fields": Counts()}, {"ham": 0, "spam": 0}, Calibration(), 0)
+    assert store.load(["fields"]) == empty
+    assert store.state({"fields": {b"a": 1}}) == empty
+    assert store.entries_after(0) == []
+    assert store.learnings() == []
+    assert store.find_journal("01") is None
+    assert store.get_setting("x") is None
+    assert store.verify() == []
+    assert store.where
+
+
+def test_what_was_learnt_can_be_loaded(store: Store) -> None:
+    one, two = learn(store, entry(1), vocabulary=3) + learn(store, entry(2, "ham"), vocabulary=1)
+    state = store.load(["fields", "other"])
+    assert state.counts == {"fields": counted(one, two), "other": Counts()}
+    assert (state.learnt, state.last) == ({"ham": 1, "spam": 1}, two.id)
+    assert one.id < two.id
+
+
+def test_the_state_of_some_tokens_has_their_counts_and_the_totals_of_all(store: Store) -> None:
+    learn(store, entry(1), vocabulary=3)
+    learn(store, entry(2, "ham"), vocabulary=1)
+    whole = store.load(["fields"])
+    part = store.state({"fields": {GREEN: 9, b"number:2": 1, b"unknown": 1}})
+    assert part.counts["fields"].words == {"ham": {GREEN: 8, b"number:2": 8}, "spam": {GREEN: 8}}
+    for name in ("messages", "occurrences", "vocabulary"):
+        assert getattr(part.counts["fields"], name) == getattr(whole.counts["fields"], name)
+    assert (part.learnt, part.calibration, part.last) == (whole.learnt, whole.calibration, whole.last)
+
+
+def test_a_message_of_many_tokens_is_looked_up_whole(store: Store) -> None:
+    tokens = {b"word%d" % number: 1 for number in range(3 * sql_module.LOOK_UP + 1)}
+    with store.learning() as learning:
+        learning.append(Entry(NOON, b"0" * 16, "ham", {"fields": 8}, STEP, {"fields": tokens}, "cli", ""))
+        learning.change("fields", "ham", dict.fromkeys(tokens, 8), 1, len(tokens))
+    assert store.state({"fields": tokens}).counts["fields"] == store.load(["fields"]).counts["fields"]
+    assert len(store.load(["fields"]).counts["fields"].words["ham"]) == len(tokens)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        pytest.param(b"a\x00b", id="nul"),
+        pytest.param("\N{PILE OF POO}".encode(), id="four-bytes"),
+        pytest.param(b"'; DROP TABLE words; --", id="quotes"),
+        pytest.param(b"A", id="upper-case-is-another-word"),
+        pytest.param(b"a ", id="trailing-space-is-another-word"),
+        pytest.param(b"", id="empty"),
+        pytest.param(b"7", id="digits-stay-text"),
+    ],
+)
+def test_any_token_keeps_its_bytes(store: Store, token: bytes) -> None:
+    tokens = {"fields": {token: 1, b"a": 1}}
+    with store.learning() as learning:
+        learning.append(Entry(NOON, b"0" * 16, "ham", {"fields": 8}, STEP, tokens, "cli", ""))
+        learning.change("fields", "ham", {token: 8, b"a": 16}, 1, 2)
+    expected = {token: 8, b"a": 16}
+    assert store.load(["fields"]).counts["fields"].words["ham"] == expected
+    assert store.state(tokens).counts["fields"].words["ham"] == expected
+    assert store.entries_after(0)[0].tokens == tokens
+
+
+def test_voices_do_not_meet(store: Store) -> None:
+    with store.learning() as learning:
+        learning.append(entry(1))
+        learning.change("fields", "spam", {b"a": 8}, 1, 1)
+        learning.change("other", "spam", {b"a": 1}, 1, 1)
+    counts = store.load(["fields", "other"]).counts
+    assert (counts["fields"].words["spam"], counts["other"].words["spam"]) == ({b"a": 8}, {b"a": 1})
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, CountError])
+def test_a_learning_that_breaks_off_leaves_nothing(store: Store, error: type[BaseException]) -> None:
+    learn(store, entry(1), vocabulary=3)
+    before = shown(store)
+    with pytest.raises(error), store.learning() as learning:
+        write(learning, entry(2), 1)
+        learning.calibrate(Calibration().plus(STEP))
+        raise error
+    assert shown(store) == before
+    learn(store, entry(3), vocabulary=1)
+    assert len(store.learnings()) == 2
+
+
+def test_a_learning_without_changes_leaves_nothing(store: Store) -> None:
+    before = shown(store)
+    with store.learning():
+        pass
+    assert shown(store) == before
+
+
+@pytest.mark.parametrize(
+    ("label", "deltas", "messages"),
+    [
+        pytest.param("spam", {b"a": -9}, -1, id="more-than-there-is"),
+        pytest.param("spam", {b"a": -8, b"unknown": -1}, -1, id="unknown-word"),
+        pytest.param("ham", {b"a": -1}, 0, id="other-class"),
+        pytest.param("spam", {b"a": -8}, -3, id="too-many-messages"),
+        pytest.param("ham", {}, -1, id="no-message-of-this-class"),
+    ],
+)
+def test_taking_away_too_much_changes_nothing(
+    store: Store, label: Label, deltas: dict[bytes, int], messages: int
+) -> None:
+    learn(store, entry(1), vocabulary=3)
+    before = shown(store)
+    with pytest.raises(CountError), store.learning() as learning:
+        learning.append(entry(2))
+        learning.change("fields", "spam", {b"new": 8}, 1, 1)
+        learning.change("fields", label, deltas, messages, 0)
+    assert shown(store) == before
+
+
+def test_a_learning_sees_its_own_ledger_and_the_counts_from_before_it(store: Store) -> None:
+    (one,) = learn(store, entry(1), vocabulary=3)
+    with store.learning() as learning:
+        assert learning.active(one.digest) == one
+        assert learning.active(b"never seen......") is None
+        assert learning.entries_after(0) == [one]
+        two = write(learning, entry(2, "ham"), 1)
+        assert learning.active(two.digest) == two
+        write(learning, entry(1, undoes=one.id))
+        assert learning.active(one.digest) is None
+        assert learning.state({"fields": {b"a": 1}}).counts["fields"].words["ham"] == {}
+    assert store.learnings() == [Entry(**{**_facts(two), "tokens": {}})]
+
+
+def _facts(entry: Entry) -> dict[str, object]:
+    return {name: getattr(entry, name) for name in Entry.__slots__}
+
+
+def test_what_is_undone_leaves_the_ledger_and_no_counts(store: Store) -> None:
+    (one,) = learn(store, entry(1), vocabulary=3)
+    (undoing,) = learn(store, entry(1, undoes=one.id), vocabulary=-3)
+    state = store.load(["fields"])
+    assert (state.counts["fields"], state.learnt, state.last) == (Counts(), {"ham": 0, "spam": 0}, undoing.id)
+    assert store.learnings() == []
+    assert store.entries_after(0) == [one, undoing]
+    assert store.entries_after(one.id) == [undoing]
+    assert undoing.undoes == one.id
+    assert store.entries_after(one.id)[0].tokens == one.tokens
+
+
+def test_a_message_may_be_learnt_again_after_it_was_undone(store: Store) -> None:
+    (one,) = learn(store, entry(1), vocabulary=3)
+    learn(store, entry(1, undoes=one.id), vocabulary=-3)
+    (again,) = learn(store, entry(1, "ham"), vocabulary=3)
+    assert [found.id for found in store.learnings()] == [again.id]
+    with store.learning() as learning:
+        assert learning.active(again.digest) == again
+
+
+def test_to_undo_and_learn_in_one_learning_counts_only_the_second(store: Store) -> None:
+    (one,) = learn(store, entry(1), vocabulary=3)
+    with store.learning() as learning:
+        write(learning, entry(1, undoes=one.id), -3)
+        two = write(learning, entry(1, "ham"), 3)
+        assert learning.active(two.digest) == two
+    assert store.load(["fields"]).counts["fields"] == counted(two)
+
+
+def test_learnings_are_those_since_a_moment_without_their_tokens(store: Store) -> None:
+    old, new = learn(store, entry(1, at=NOON - timedelta(days=2)), entry(2, at=NOON))
+    assert [found.id for found in store.learnings()] == [old.id, new.id]
+    assert [found.id for found in store.learnings(NOON)] == [new.id]
+    assert store.learnings(NOON + timedelta(seconds=1)) == []
+    assert store.learnings()[0].tokens == {}
+    assert (store.learnings()[0].added, store.learnings()[0].calibrated) == ({"fields": 8}, STEP)
+
+
+def test_a_long_ledger_is_read_in_pieces(store: Store) -> None:
+    with store.learning() as learning:
+        for number in range(ENTRIES + 3):
+            learning.append(entry(number))
+    first = store.entries_after(0)
+    assert len(first) == ENTRIES
+    rest = store.entries_after(first[-1].id)
+    assert [found.digest for found in (*first, *rest)] == [b"%016d" % number for number in range(ENTRIES + 3)]
+    assert store.entries_after(rest[-1].id) == []
+
+
+def test_moments_come_back_in_utc_to_the_microsecond(store: Store) -> None:
+    east = datetime(2026, 3, 1, 1, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5)))
+    learn(store, entry(1, at=east))
+    store.write_journal([journal_entry(id="1", at=east)])
+    for moment in (store.learnings()[0].at, store.journal(east, east + timedelta(seconds=1))[0].at):
+        assert moment == east
+    assert store.journal(east - timedelta(hours=2), east) == []
+
+
+def test_the_calibration_is_kept(store: Store) -> None:
+    state = Calibration(slope=2**70, offset=-(2**41), slope_energy=2**65 + 1, offset_energy=3)
+    with store.learning() as learning:
+        learning.append(entry(1))
+        learning.calibrate(state)
+    assert store.load([]).calibration == state
+    with store.learning() as learning:
+        assert learning.state({}).calibration == state
+
+
+def test_the_journal_keeps_entries_as_they_were_written(store: Store) -> None:
+    entries = [
+        journal_entry(id="01A", at=NOON, subject="grün \N{PILE OF POO} \x00 '", evidence=[("a", 0.25), ("b", -3.0)]),
+        journal_entry(id="01B", at=NOON + timedelta(seconds=1), tokens=None, recipients=[]),
+    ]
+    store.write_journal(entries)
+    store.write_journal([])
+    assert [store.find_journal(entry.id) for entry in entries] == entries
+    assert store.find_journal("01C") is None
+
+
+def test_a_journal_entry_that_is_there_already_stays_as_it_is(store: Store) -> None:
+    store.write_journal([journal_entry(id="01A", subject="first")])
+    store.write_journal([journal_entry(id="01A", subject="second"), journal_entry(id="01B", subject="new")])
+    found = {id: store.find_journal(id) for id in ("01A", "01B")}
+    assert {id: entry.subject for id, entry in found.items() if entry} == {"01A": "first", "01B": "new"}
+
+
+def test_a_period_of_the_journal_begins_with_its_first_moment_and_ends_before_its_last(store: Store) -> None:
+    entries = [journal_entry(id=f"0{hour}", at=NOON + timedelta(hours=hour)) for hour in range(4)]
+    store.write_journal(entries[::-1])
+    found = store.journal(NOON + timedelta(hours=1), NOON + timedelta(hours=3))
+    assert [entry.id for entry in found] == ["01", "02"]
+    assert [entry.tokens for entry in found] == [None, None]
+
+
+def test_what_is_too_old_goes_first_the_tokens_then_the_entry(store: Store) -> None:
+    ages = {"new": 1, "middle": 20, "old": 40, "oldest": 50}
+    store.write_journal([journal_entry(id=id, at=NOON - timedelta(days=days)) for id, days in ages.items()])
+    store.write_journal([journal_entry(id="bare", at=NOON - timedelta(days=20), tokens=None)])
+    bounds = NOON - timedelta(days=14), NOON - timedelta(days=30)
+    assert store.expire(*bounds) == (1, 2)
+    assert store.expire(*bounds) == (0, 0)
+    kept = {id: store.find_journal(id) for id in (*ages, "bare")}
+    assert {id for id, entry in kept.items() if entry} == {"new", "middle", "bare"}
+    assert {id for id, entry in kept.items() if entry and entry.tokens} == {"new"}
+
+
+@pytest.mark.parametrize("value", ["text", 7, 0.5, [1, 2], {"a": {"b": [None, True]}}, False, ""])
+def test_a_setting_is_kept_and_can_be_overwritten(store: Store, value: object) -> None:
+    store.put_setting("name", "old")
+    store.put_setting("name", value)
+    assert store.get_setting("name") == value
+    assert store.get_setting("other") is None
+
+
+def test_a_state_that_was_handed_out_is_not_the_stores_own(store: Store) -> None:
+    learn(store, entry(1), vocabulary=3)
+    before = shown(store)
+    for state in (store.load(["fields"]), store.state({"fields": {b"a": 1}})):
+        state.counts["fields"].add("ham", {b"a": 100})
+        state.learnt["ham"] += 1
+    assert shown(store) == before
+
+
+@pytest.mark.parametrize("url", ["postgres:x", "", "/tmp/x.db", "SQLITE:///x"])
+def test_an_unknown_kind_of_store_is_refused_with_the_kinds_there_are(url: str) -> None:
+    with pytest.raises(StoreError, match="unknown kind of store .*known: memory, sqlite"):
+        open_store(url)
+
+
+def test_stores_are_told_apart_by_their_modules() -> None:
+    assert issubclass(memory_module.MemoryStore, Store)
+    assert issubclass(sql_module.SqlStore, Store)
+    assert NOON.tzinfo is UTC

@@ -1,0 +1,165 @@
+"""Migrations: up, down, up; what they make equals the metadata; a failing one changes nothing."""
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from spamfilter.errors import StoreError
+from spamfilter.filter import Filter
+from spamfilter.shipped import shipped
+from spamfilter.stores import migrating, open_store
+from spamfilter.stores.schema import HEAD, metadata
+from spamfilter.stores.sql import SqlStore
+from tests.made import VOICE, journal_entry, reading
+
+SCRIPTS = ScriptDirectory(str(shipped("migrations")))
+REVISIONS = [script.revision for script in reversed(list(SCRIPTS.walk_revisions()))]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+@contextmanager
+def writing(url: str) -> Iterator[Connection]:
+    store = SqlStore(url)
+    try:
+        with store.engine.connect() as connection:
+            connection = connection.execution_options(begin="BEGIN IMMEDIATE")
+            with connection.begin():
+                yield connection
+    finally:
+        store.close()
+
+
+def down(url: str, revision: str) -> None:
+    with writing(url) as connection:
+        config = Config()
+        config.set_main_option("script_location", str(shipped("migrations")))
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+
+
+def schema(url: str) -> list[tuple[str, str]]:
+    """What the database says its tables and indexes are, but for Alembic's own table."""
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        found = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
+    return [(name, sql) for name, sql in found if not name.startswith(("alembic", "sqlite_"))]
+
+
+def test_the_head_that_the_program_knows_is_the_newest_script() -> None:
+    assert SCRIPTS.get_heads() == [HEAD] == REVISIONS[-1:]
+
+
+def test_the_scripts_are_numbered_without_a_gap() -> None:
+    assert REVISIONS == [f"{number:04}" for number in range(1, len(REVISIONS) + 1)]
+    names = sorted(path.name for path in (shipped("migrations") / "versions").glob("*.py"))
+    assert [name[:5] for name in names] == [f"{revision}_" for revision in REVISIONS]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_migration_goes_up_down_and_up_to_the_same_tables(url: str, revision: str) -> None:
+    migrating.migrate(url, revision)
+    first = schema(url)
+    assert first
+    before = SCRIPTS.get_revision(revision).down_revision
+    down(url, str(before or "base"))
+    below = schema(url)
+    assert (below == []) is (before is None)
+    assert migrating.migrate(url, revision) == (before, revision)
+    assert schema(url) == first
+
+
+def test_the_newest_tables_equal_the_metadata(url: str) -> None:
+    migrating.migrate(url)
+    with writing(url) as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_the_checks_of_the_tables_equal_those_of_the_metadata(url: str, tmp_path: Path) -> None:
+    migrating.migrate(url)
+    other = f"sqlite:///{tmp_path}/other.db"
+    with writing(other) as connection:
+        metadata.create_all(connection)
+
+    def plain(url: str) -> list[tuple[str, set[str]]]:
+        return [(name, {part.strip(" ,()") for part in sql.split("\n")}) for name, sql in schema(url)]
+
+    assert plain(url) == plain(other)
+
+
+def test_migrating_again_changes_nothing(url: str) -> None:
+    assert migrating.migrate(url) == (None, HEAD)
+    before = schema(url)
+    assert migrating.migrate(url) == (HEAD, HEAD)
+    assert schema(url) == before
+
+
+def test_back_to_the_base_leaves_no_tables(url: str) -> None:
+    migrating.migrate(url)
+    assert migrating.migrate(url, "base") == (HEAD, None)
+    assert schema(url) == []
+
+
+@pytest.mark.parametrize("revision", ["9999", "no-such"])
+def test_a_revision_that_is_not_known_is_an_error_that_names_the_database(url: str, revision: str) -> None:
+    migrating.migrate(url)
+    before = schema(url)
+    with pytest.raises(StoreError, match=r"store\.db: cannot migrate from 0001 to"):
+        migrating.migrate(url, revision)
+    assert schema(url) == before
+
+
+FAILING = '''
+"""A migration that gets half of the way."""
+
+from alembic import op
+
+revision = "%s"
+down_revision = "%s"
+
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE words ADD COLUMN half INTEGER")
+    op.execute("DELETE FROM words")
+    op.execute("DROP TABLE journal")
+    op.execute("this is no SQL")
+
+
+def downgrade() -> None:
+    pass
+'''
+
+
+def test_a_failing_migration_leaves_the_database_as_it_was(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(url)
+    filter = Filter(store, VOICE)
+    filter.learn(reading("a", "cheap", "pills"), "spam", "cli")
+    store.write_journal([journal_entry(id="01A")])
+    before = schema(url), store.load(["fields"]), store.find_journal("01A")
+    store.close()
+    scripts = tmp_path / "scripts"
+    shutil.copytree(shipped("migrations"), scripts, ignore=shutil.ignore_patterns("__pycache__"))
+    newer = f"{int(HEAD) + 1:04}"
+    (scripts / "versions" / f"{newer}_failing.py").write_text(FAILING % (newer, HEAD))
+    monkeypatch.setattr(migrating, "shipped", lambda name: scripts)
+    with pytest.raises(StoreError, match=rf"store\.db: cannot migrate from {HEAD} to head: .*syntax error"):
+        migrating.migrate(url)
+    store = open_store(url)
+    assert (schema(url), store.load(["fields"]), store.find_journal("01A")) == before
+    assert Filter(store, VOICE).verify() == []
+    store.close()

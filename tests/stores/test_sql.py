@@ -1,0 +1,372 @@
+"""The SQL store on a file: modes, locks, backups, damage and versions."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import exc
+
+from spamfilter.errors import CountError, StoreBusy, StoreError
+from spamfilter.filter import Filter
+from spamfilter.stores import open_store, sql
+from spamfilter.stores.schema import HEAD
+from spamfilter.stores.sql import SqlStore
+from tests.made import VOICE, journal_entry, reading
+
+HOLDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@contextmanager
+def opened(path: Path, migrate: bool = False) -> Iterator[SqlStore]:
+    store = open_store(f"sqlite:///{path}", migrate)
+    assert isinstance(store, SqlStore)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another process holds the write lock."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"locked\n"
+        try:
+            yield
+        finally:
+            holder.stdin.close()
+
+
+def execute(path: Path, statement: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return connection.execute(statement).fetchall()
+
+
+def trained(store: SqlStore, messages: int = 3) -> Filter:
+    filter = Filter(store, VOICE)
+    for number in range(messages):
+        filter.learn(reading(f"s{number}", "cheap", f"pill{number}"), "spam", "cli")
+        filter.learn(reading(f"h{number}", "lunch", f"friend{number}"), "ham", "cli")
+    return filter
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_files_can_be_read_by_nobody_else(path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        with opened(path) as store:
+            trained(store)
+            modes = {file.name: oct(mode(file)) for file in path.parent.iterdir()}
+    finally:
+        os.umask(mask)
+    assert set(modes) >= {"store.db", "store.db-wal"}
+    assert set(modes.values()) == {"0o600"}
+
+
+def test_the_database_is_in_wal_mode_and_syncs_every_commit(path: Path) -> None:
+    with opened(path) as store, store.engine.connect() as connection:
+        pragmas = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    assert pragmas == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+def test_a_writer_that_waits_too_long_hears_that_the_store_is_busy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "BUSY_SECONDS", 0.05)
+    with opened(path) as store:
+        filter = trained(store)
+        before = store.load(["fields"])
+        with locked(path):
+            for write in (
+                lambda: filter.learn(reading("new", "x"), "spam", "cli"),
+                lambda: store.write_journal([journal_entry()]),
+                lambda: store.put_setting("a", 1),
+            ):
+                with pytest.raises(StoreBusy, match=r"store\.db: another process holds the database; try again"):
+                    write()
+            assert store.load(["fields"]) == before
+            assert filter.score(reading("s0", "cheap")).log_odds > 0
+        filter.learn(reading("new", "x"), "spam", "cli")
+        assert filter.verify() == []
+
+
+def test_migrating_a_locked_database_is_busy_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spamfilter.stores.migrating import migrate
+
+    monkeypatch.setattr(sql, "BUSY_SECONDS", 0.05)
+    with opened(path):
+        pass
+    with locked(path), pytest.raises(StoreBusy):
+        migrate(f"sqlite:///{path}")
+
+
+def test_two_writers_wait_for_each_other(path: Path) -> None:
+    with opened(path) as one, opened(path) as two:
+        filters = [Filter(store, VOICE, whole) for store, whole in ((one, True), (two, False))]
+        failures: list[BaseException] = []
+
+        def write(filter: Filter, name: str) -> None:
+            try:
+                for number in range(10):
+                    filter.learn(reading(f"{name}{number}", "shared", f"{name}{number}"), "spam", "cli")
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=write, args=(filter, name)) for filter, name in zip(filters, "ab", strict=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert one.load([]).learnt == {"ham": 0, "spam": 20}
+        assert filters[0].verify() == []
+
+
+def test_a_learning_that_overtakes_another_process_begins_with_what_that_one_wrote(path: Path) -> None:
+    with opened(path) as one, opened(path) as two:
+        first, second = Filter(one, VOICE), Filter(two, VOICE)
+        assert (first.last, second.last) == (0, 0)
+        first.learn(reading("a", "x", "y"), "spam", "cli")
+        second.learn(reading("b", "x", "z"), "ham", "cli")
+        assert first.follow() == 1
+        assert first.verify() == second.verify() == []
+        assert first.score(reading("c", "x", "y", "z")) == second.score(reading("c", "x", "y", "z"))
+
+
+def test_a_backup_while_others_write_is_whole_and_private(path: Path, tmp_path: Path) -> None:
+    with opened(path) as store, opened(path) as other:
+        trained(store)
+        writer, stop = Filter(other, VOICE), threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not stop.is_set():
+                writer.learn(reading(f"w{number}", "busy", f"busy{number}"), "spam", "cli")
+                number += 1
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            targets = [tmp_path / f"copy{number}.db" for number in range(4)]
+            for target in targets:
+                store.backup(target)
+        finally:
+            stop.set()
+            thread.join()
+    learnt = []
+    for target in targets:
+        assert mode(target) == 0o600
+        with opened(target) as copy:
+            assert Filter(copy, VOICE).verify() == []
+            learnt.append(sum(copy.load([]).learnt.values()))
+    assert learnt == sorted(learnt)
+    assert learnt[0] >= 6
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_backup_is_one_file(path: Path, tmp_path: Path) -> None:
+    with opened(path) as store:
+        trained(store)
+        store.backup(tmp_path / "copy.db")
+    assert [file.name for file in tmp_path.glob("copy*")] == ["copy.db"]
+
+
+def test_a_backup_overwrites_nothing(path: Path, tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_text("precious")
+    with opened(path) as store, pytest.raises(StoreError, match="precious: exists already"):
+        store.backup(target)
+    assert target.read_text() == "precious"
+
+
+def test_a_backup_into_a_missing_folder_names_the_target(path: Path, tmp_path: Path) -> None:
+    with opened(path) as store, pytest.raises(StoreError, match="nowhere/copy.db"):
+        store.backup(tmp_path / "nowhere" / "copy.db")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"this is no database, but it is long enough to look at" * 100, id="text"),
+        pytest.param(b"SQLite format 3\0" + b"\xff" * 5000, id="broken-first-page"),
+    ],
+)
+def test_a_file_that_is_no_database_is_an_error_that_names_it(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"store\.db"):
+        open_store(f"sqlite:///{path}")
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        pytest.param("sqlite:///{}/missing/store.db", "missing: no such folder", id="missing-folder"),
+        pytest.param("sqlite:///{}", "unable to open database file", id="a-folder"),
+        pytest.param("sqlite:", "name a file", id="scheme-alone"),
+        pytest.param("sqlite://", "name a file", id="in-memory"),
+        pytest.param("sqlite:///:memory:", "use memory:", id="named-in-memory"),
+        pytest.param("sqlite", "sqlite", id="no-colon"),
+        pytest.param("sqlite:store.db", "sqlite:store.db", id="no-slashes"),
+        pytest.param("sqlite://host/store.db", "store.db", id="a-slash-missing"),
+    ],
+)
+def test_a_url_that_names_no_database_is_an_error_and_makes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError, match=sentence):
+        open_store(url.format(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_newer_schema_is_refused(path: Path) -> None:
+    with opened(path):
+        pass
+    execute(path, "UPDATE alembic_version SET version_num = '9999'")
+    for migrate in (False, True):
+        with pytest.raises(StoreError, match=rf"store\.db: made by a newer version \(schema 9999, this one knows {HEAD}\)"):
+            open_store(f"sqlite:///{path}", migrate)
+
+
+def test_an_old_schema_is_migrated_only_when_asked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(path):
+        pass
+    monkeypatch.setattr("spamfilter.stores.HEAD", "0002")
+    with pytest.raises(StoreError, match=rf"store\.db: schema {HEAD} is old; run `spamfilter migrate`"):
+        open_store(f"sqlite:///{path}")
+    with opened(path, migrate=True) as store:
+        assert store.revision() == HEAD
+
+
+def test_overwritten_pages_are_found(path: Path) -> None:
+    with opened(path) as store:
+        filter = Filter(store, VOICE)
+        with filter.training() as training:
+            for number in range(300):
+                training.learn(reading(f"{number}", *(f"word{number}x{n}" for n in range(20))), "spam", "cli")
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        for place in range(size // 2 // 4096 * 4096, size - 8192, 4096):
+            file.seek(place)
+            file.write(b"\xa5" * 2048)
+    with opened(path) as store:
+        assert store.verify() != []
+        assert all("store.db" in sentence for sentence in store.verify())
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        pytest.param("UPDATE words SET spam = spam + 1 WHERE word = 'cheap'", "words of voice", id="count"),
+        pytest.param("DELETE FROM words WHERE word = 'pill1'", "words of voice", id="word-gone"),
+        pytest.param("INSERT INTO words VALUES ('fields', 'new', 1, 0, 1)", "words of voice", id="word-more"),
+        pytest.param("UPDATE classes SET messages = messages + 1", "words of voice", id="messages"),
+        pytest.param("UPDATE classes SET words = words + 1", "words of voice", id="occurrences"),
+        pytest.param("UPDATE vocabularies SET words = words + 1", "words of voice", id="vocabulary"),
+        pytest.param(
+            "UPDATE settings SET value = '[1, 2, 3, 4]' WHERE name = 'calibration'", "calibration", id="calibration"
+        ),
+        pytest.param("UPDATE ledger SET label = 'ham' WHERE id = 1", "words of voice", id="ledger"),
+    ],
+)
+def test_what_was_altered_by_hand_is_found(path: Path, statement: str, what: str) -> None:
+    with opened(path) as store:
+        assert trained(store).verify() == []
+    execute(path, statement)
+    with opened(path) as store:
+        found = Filter(store, VOICE).verify()
+    assert any(what in sentence and "store.db" in sentence for sentence in found)
+
+
+def test_a_count_below_zero_cannot_be_written_even_by_hand(path: Path) -> None:
+    with opened(path) as store:
+        trained(store)
+    with pytest.raises(sqlite3.IntegrityError):
+        execute(path, "UPDATE words SET ham = -1")
+
+
+def test_damage_that_an_undoing_runs_into_is_an_error_that_changes_nothing(path: Path) -> None:
+    with opened(path) as store:
+        trained(store)
+    execute(path, "UPDATE words SET spam = 1 WHERE word = 'cheap'")
+    with opened(path) as store:
+        before = store.load(["fields"])
+        for whole in (True, False):
+            with pytest.raises(CountError):
+                Filter(store, VOICE, whole).forget(reading("s1"), "cli")
+        assert store.load(["fields"]) == before
+
+
+def test_words_that_count_nothing_any_more_are_gone(path: Path) -> None:
+    with opened(path) as store:
+        filter = trained(store, 1)
+        filter.forget(reading("s0"), "cli")
+    assert execute(path, "SELECT word FROM words ORDER BY word") == [("friend0",), ("lunch",)]
+
+
+def test_a_learning_can_be_taken_back_once(path: Path) -> None:
+    with opened(path) as store:
+        trained(store, 1).forget(reading("s0"), "cli")
+    with pytest.raises(sqlite3.IntegrityError):
+        execute(
+            path,
+            "INSERT INTO ledger (at, digest, label, added, calibrated, source, by, undoes)"
+            " SELECT at, digest, label, added, calibrated, source, by, undoes FROM ledger WHERE undoes IS NOT NULL",
+        )
+
+
+def test_a_moment_without_a_time_zone_is_refused(path: Path) -> None:
+    naive = journal_entry().at.replace(tzinfo=None)
+    with opened(path) as store, pytest.raises((StoreError, exc.StatementError), match="time zone"):
+        store.write_journal([journal_entry(at=naive)])
+
+
+def test_the_size_is_that_of_all_its_files(path: Path) -> None:
+    with opened(path) as store:
+        trained(store)
+        assert store.size() == sum(file.stat().st_size for file in path.parent.iterdir())
+
+
+def test_a_second_store_opened_at_the_same_time_makes_the_same_tables(path: Path) -> None:
+    failures: list[BaseException] = []
+
+    def open_it() -> None:
+        try:
+            with opened(path) as store:
+                assert store.revision() == HEAD
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=open_it) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []

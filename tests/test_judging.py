@@ -1,0 +1,119 @@
+"""Judging never fails: what cannot be judged is unsure, passes, and says so."""
+
+import logging
+
+import pytest
+from hypothesis import given
+
+from spamfilter.counts import Counts, Label
+from spamfilter.errors import StoreError
+from spamfilter.features import Token, Tokens
+from spamfilter.filter import Filter
+from spamfilter.judging import Judge
+from spamfilter.likelihoods.soft import Soft
+from spamfilter.marking import mark
+from spamfilter.message import parse
+from spamfilter.stores import State
+from spamfilter.stores.memory import MemoryStore
+from spamfilter.verdict import Action, Class, Policy
+from spamfilter.voices import Voice, VoiceTokens
+from tests.made import VOICE, mail, some
+from tests.test_message import MAILS
+
+
+class Broken(Soft):
+    """Learns, and cannot judge."""
+
+    def weights(self, tokens: Tokens, counts: Counts) -> dict[Token, float]:
+        raise ZeroDivisionError("a secret of the mail")
+
+    log_odds = weights  # type: ignore[assignment]  # it raises before it returns
+
+
+class Gone(MemoryStore):
+    """A store whose counts cannot be read."""
+
+    def load(self, voices: object) -> State:
+        raise StoreError("gone")
+
+    def state(self, tokens: VoiceTokens) -> State:
+        raise StoreError("gone")
+
+
+def trained() -> Filter:
+    filter = Filter(MemoryStore(), VOICE)
+    for number in range(5):
+        filter.learn(filter.read(parse(mail("cheap pills", "buy now", f"s{number}"))), "spam", "cli")
+        filter.learn(filter.read(parse(mail("our lunch", "see you", f"h{number}"))), "ham", "cli")
+    return filter
+
+
+@pytest.mark.parametrize(
+    ("subject", "body", "class_", "action"),
+    [
+        pytest.param("cheap pills", "buy now", "spam", "tag", id="spam"),
+        pytest.param("our lunch", "see you", "ham", "pass", id="ham"),
+        pytest.param("cheap lunch", "x", "unsure", "pass", id="unsure"),
+    ],
+)
+def test_a_mail_gets_the_verdict_of_filter_and_policy(subject: str, body: str, class_: Class, action: Action) -> None:
+    filter = trained()
+    sent = mail(subject, body, "new")
+    judgement = Judge(filter, Policy()).judge(sent, "ID")
+    verdict = judgement.verdict
+    assert (verdict.class_, verdict.action, verdict.fault) == (class_, action, "")
+    assert judgement.reading is not None
+    score = filter.score(judgement.reading)
+    assert (verdict.posterior, verdict.log_odds) == (score.posterior, score.log_odds)
+    assert verdict.learnt == {"ham": 5, "spam": 5}
+    assert (verdict.size, verdict.scanned, verdict.threshold) == (len(sent), len(sent), 0.9)
+    assert len(verdict.evidence) == 5
+    assert judgement.digest == parse(sent).digest()
+
+
+def test_a_refusal_waits_for_enough_learnt_messages() -> None:
+    policy = Policy(spam=0.6, reject=0.7, reject_after=6)
+    filter = trained()
+    judge = Judge(filter, policy)
+    sent = mail("cheap pills", "buy now", "new")
+    assert judge.judge(sent, "ID").verdict.action == "tag"
+    labels: tuple[Label, ...] = ("ham", "spam")
+    for label in labels:
+        filter.learn(filter.read(parse(mail("x", "y", f"one more {label}"))), label, "cli")
+    assert judge.judge(sent, "ID").verdict.action == "reject"
+
+
+@pytest.mark.parametrize(
+    ("on_unsure", "action"), [("pass", "pass"), ("tag", "tag"), ("reject", "pass"), ("quarantine", "pass"), ("defer", "pass")]
+)
+def test_what_cannot_be_scored_passes_as_unsure(
+    on_unsure: Action, action: Action, caplog: pytest.LogCaptureFixture
+) -> None:
+    filter = Filter(MemoryStore(), (Voice("fields", Broken()),))
+    policy = Policy(actions={"ham": "pass", "unsure": on_unsure, "spam": "reject"}, reject_after=0)
+    with caplog.at_level(logging.ERROR):
+        judgement = Judge(filter, policy).judge(mail(), "01ID")
+    verdict = judgement.verdict
+    assert (verdict.class_, verdict.action, verdict.fault) == ("unsure", action, "ZeroDivisionError")
+    assert verdict.posterior == 0.5
+    assert judgement.digest == parse(mail()).digest()
+    assert "01ID" in caplog.text
+    head, _ = mark(mail(), verdict.fields("01ID"))
+    assert b"class=unsure" in head
+    assert b"fault=ZeroDivisionError" in head
+    assert b"secret" not in head
+
+
+def test_a_store_that_is_gone_makes_no_mail_wait(caplog: pytest.LogCaptureFixture) -> None:
+    verdict = Judge(Filter(Gone(), VOICE), Policy()).judge(mail(), "ID").verdict
+    assert (verdict.class_, verdict.action, verdict.fault) == ("unsure", "pass", "StoreError")
+    assert "gone" in caplog.text
+
+
+
+
+@some(100)
+@given(MAILS)
+def test_any_bytes_get_a_verdict_without_fault(data: bytes) -> None:
+    judgement = Judge(Filter(MemoryStore(), VOICE), Policy()).judge(data, "ID")
+    assert (judgement.verdict.fault, judgement.verdict.class_) == ("", "unsure")
