@@ -13,7 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from results import corpora, write_result
+from corpora import unpacked
+from results import write_result
 
 from spamfilter.config import Settings
 from spamfilter.counts import Label
@@ -59,7 +60,7 @@ def main() -> None:
     ]
     missed = []
     for name, (archive, index, most, wanted) in STREAMS.items():
-        found, spent, words = run(find_indexed(corpora(archive) / index)[:most])
+        found, spent, words = run(find_indexed(unpacked(archive) / index)[:most])
         lines.append(
             f"| {name} | {found.messages:,} | {found.roca:.4f} | {wanted or ''} | {found.sm_at_hm_01:.2f}"
             f" | {found.hm:.2f} | {found.sm:.2f} | {found.lam:.2f} | {found.brier:.4f} | {found.ece:.4f}"

@@ -1,31 +1,10 @@
-"""Where benchmarks find corpora and how they write what they measured."""
+"""How benchmarks write what they measured."""
 
 import os
 import platform
 import sys
-import tarfile
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spamfilter" / "corpora"
-
-
-def corpora(name: str) -> Path:
-    """The unpacked folder of a corpus, unpacked into the cache on first use. Exits if it is not there."""
-    target = CACHE / name
-    if target.is_dir():
-        return target
-    archive = Path(os.environ.get("SPAMFILTER_CORPORA", "")) / f"{name}.tar.xz"
-    if not archive.is_file():
-        raise SystemExit(f"{archive}: not there; set SPAMFILTER_CORPORA to the folder of the corpora")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
-        Path(folder).rename(target)
-        Path(folder).mkdir()  # the context removes what it made
-    return target
 
 
 def write_result(file: Path, title: str, script: str, text: str) -> None:

@@ -6,12 +6,12 @@ so that nothing goes untested unnoticed.
 
 import os
 import shutil
-import tarfile
-import tempfile
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+
+from benchmarks.corpora import unpacked
 
 SERVER_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/postfix/sbin", "/usr/libexec/postfix")
 """Where distributions put servers, which an ordinary user's PATH leaves out."""
@@ -38,30 +38,11 @@ def require_root(reason: str) -> None:
 
 
 def corpus(name: str) -> Path:
-    """The folder of one corpus, unpacked from NAME.tar.xz in the folder that SPAMFILTER_CORPORA names.
-
-    Unpacked once into a cache outside the tree; under another name first, so that a half-unpacked one is never used.
-    """
-    archives = os.environ.get("SPAMFILTER_CORPORA")
-    if not archives:
-        missing("SPAMFILTER_CORPORA is not set: it names the folder of the corpora's .tar.xz archives")
-    archive = Path(archives) / f"{name}.tar.xz"
-    if not archive.is_file():
-        missing(f"{archive} is missing")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spamfilter" / "corpora"
-    folder = cache / name
-    if folder.is_dir():
-        return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache, prefix=f".{name}-") as unpacking:
-        with tarfile.open(archive) as tar:
-            tar.extractall(f"{unpacking}/{name}", filter="data")
-        try:
-            Path(unpacking, name).rename(folder)
-        except OSError:  # another run was first, and its copy is as good
-            if not folder.is_dir():
-                raise
-    return folder
+    """The folder of one corpus of real mail."""
+    try:
+        return unpacked(name)
+    except FileNotFoundError as error:
+        missing(str(error))
 
 
 def corpora() -> Path:

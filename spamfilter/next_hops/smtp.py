@@ -47,6 +47,7 @@ class SmtpNextHop(NextHop):
         self.tls = tls
         self.timeouts = timeouts or Timeouts()
         self._kept: list[_SmtpConversation] = []
+        self._closed = False
 
     @property
     def where(self) -> str:
@@ -65,6 +66,7 @@ class SmtpNextHop(NextHop):
         return await self._connect()
 
     def close(self) -> None:
+        self._closed = True
         for conversation in self._kept:
             conversation.abort()
         self._kept.clear()
@@ -86,7 +88,7 @@ class SmtpNextHop(NextHop):
             raise NextHopError(f"{self.where}: {error}") from error
 
     def keep(self, conversation: "_SmtpConversation") -> None:
-        if len(self._kept) >= KEPT_CONNECTIONS:
+        if self._closed or len(self._kept) >= KEPT_CONNECTIONS:
             conversation.abort()
             return
         self._kept.append(conversation)

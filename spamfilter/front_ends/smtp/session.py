@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 
-from aiosmtpd.smtp import SMTP
+from aiosmtpd.smtp import SMTP, TLSSetupException
 
 from spamfilter.errors import NextHopError
 from spamfilter.front_ends.front_end import Relay
@@ -268,7 +268,11 @@ class Session(SMTP):
             return Reply.of("502 5.5.1 STARTTLS is not offered")
         await self._reset()
         self._forwarded.clear()
-        await super().smtp_STARTTLS("")
+        try:
+            await super().smtp_STARTTLS("")
+        except TLSSetupException as error:
+            log.info("%s: no TLS: %s", self._peer, printable(str(error.__cause__)))
+            raise ConnectionError from error
         return None
 
     async def _xforward(self, argument: str) -> Reply:

@@ -1,0 +1,193 @@
+"""The relay as a process: feedback seen within a second, signals, a database in trouble."""
+
+import contextlib
+import re
+import signal
+import smtplib
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.servers import Relay, relay, sink, wait_until
+
+SPAM = "From: shop@example.org\r\nSubject: cheap pills\r\n\r\nbuy cheap pills now, limited offer {}\r\n"
+_SCORE = re.compile(rb"X-Spam-Status: \S+ score=([0-9.]+)")
+
+
+def send(port: int, mail: str) -> None:
+    with smtplib.SMTP("127.0.0.1", port, "client.example", timeout=30) as client:
+        client.sendmail("a@example.org", ["b@example.test"], mail.encode())
+
+
+def delivered(server: Relay) -> list[bytes]:
+    """The mails in the built-in Maildir, oldest first."""
+    folder = server.state / "mail" / "new"
+    return [file.read_bytes() for file in sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)]
+
+
+def score(mail: bytes) -> float:
+    match = _SCORE.search(mail)
+    assert match
+    return float(match.group(1))
+
+
+def id_of(mail: bytes) -> str:
+    match = re.search(rb"X-Spamfilter-Id: (\S+)", mail)
+    assert match
+    return match.group(1).decode()
+
+
+def test_a_mark_by_id_in_another_process_is_seen_within_a_second(tmp_path: Path) -> None:
+    with relay(tmp_path / "relay") as server:
+        send(server.port, SPAM.format(1))
+        first = delivered(server)[0]
+        done = server.command("mark-spam", id_of(first))
+        assert done.returncode == 0, done.stderr
+        time.sleep(1)
+        send(server.port, SPAM.format(2))
+        assert score(delivered(server)[1]) > score(first) + 0.2
+        assert b"learnt=0/1" in delivered(server)[1]
+        assert server.command("forget", id_of(first)).returncode == 0
+        time.sleep(1)
+        send(server.port, SPAM.format(3))
+        assert score(delivered(server)[2]) == score(first)
+
+
+def test_training_in_bulk_reaches_a_running_relay(tmp_path: Path) -> None:
+    for label, words in (("spam", "cheap pills"), ("ham", "lunch at noon")):
+        (tmp_path / label).mkdir()
+        for number in range(20):
+            (tmp_path / label / f"{number}.eml").write_text(f"Subject: {words} {number}\n\n{words}, {number}\n")
+    with relay(tmp_path / "relay") as server:
+        done = server.command("train", "--spam", str(tmp_path / "spam"), "--ham", str(tmp_path / "ham"))
+        assert "learnt 20 ham and 20 spam" in done.stdout, done.stderr
+        time.sleep(1)
+        send(server.port, SPAM.format(1))
+        assert b"learnt=20/20" in delivered(server)[0]
+        assert b"X-Spam-Flag: YES" in delivered(server)[0]
+
+
+def test_sighup_changes_thresholds_without_dropping_a_connection(tmp_path: Path) -> None:
+    with relay(tmp_path / "relay") as server, smtplib.SMTP("127.0.0.1", server.port, "c", timeout=30) as client:
+        client.sendmail("a@x.example", ["b@y.example"], SPAM.format(1).encode())
+        server.config.write_text(server.config.read_text() + "\n[verdict]\nunsure = 0.1\nspam = 0.4\n")
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "reloaded" in server.log(), "the reload")
+        client.sendmail("a@x.example", ["b@y.example"], SPAM.format(2).encode())
+        assert [b"X-Spam-Flag: YES" in mail for mail in delivered(server)] == [False, True]
+        # A file that is wrong changes nothing, and says why.
+        server.config.write_text("[verdict]\nspma = 0.4\n")
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "unknown key verdict.spma" in server.log(), "the complaint")
+        client.sendmail("a@x.example", ["b@y.example"], SPAM.format(3).encode())
+        assert b"X-Spam-Flag: YES" in delivered(server)[2]
+
+
+def test_sigterm_lets_a_running_transaction_finish_and_turns_new_ones_away(tmp_path: Path) -> None:
+    with relay(tmp_path / "relay") as server:
+        busy, idle = (smtplib.SMTP("127.0.0.1", server.port, "c", timeout=30) for _ in range(2))
+        with busy, contextlib.suppress(smtplib.SMTPServerDisconnected), idle:
+            idle.ehlo()
+            busy.ehlo()
+            busy.mail("a@x.example")
+            busy.rcpt("b@y.example")
+            busy.docmd("DATA")
+            server.process.terminate()
+            assert idle.getreply()[0] == 421
+            with pytest.raises(ConnectionRefusedError):
+                smtplib.SMTP("127.0.0.1", server.port, timeout=10)
+            busy.send(SPAM.format(1).encode() + b".\r\n")
+            assert busy.getreply()[0] == 250
+            assert busy.getreply()[0] == 421
+        assert server.process.wait(30) == 0
+        assert len(delivered(server)) == 1
+        with sqlite3.connect(server.state / "spamfilter.db") as database:
+            assert database.execute("SELECT count(*) FROM journal").fetchone() == (1,)
+        database.close()
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    database = sqlite3.connect(path, isolation_level=None)
+    try:
+        database.execute("BEGIN EXCLUSIVE")
+        yield
+        database.execute("ROLLBACK")
+    finally:
+        database.close()
+
+
+def test_a_locked_database_delays_no_mail_and_loses_no_journal(tmp_path: Path) -> None:
+    with relay(tmp_path / "relay") as server:
+        send(server.port, SPAM.format(0))
+        with locked(server.state / "spamfilter.db"):
+            for number in range(5):
+                send(server.port, SPAM.format(number + 1))
+            assert len(delivered(server)) == 6
+        ids = {id_of(mail) for mail in delivered(server)}
+
+        def journalled() -> set[str]:
+            with contextlib.closing(sqlite3.connect(server.state / "spamfilter.db")) as database:
+                return {row[0] for row in database.execute("SELECT id FROM journal")}
+
+        wait_until(lambda: journalled() == ids, "the journal of what passed meanwhile")
+
+
+@pytest.mark.parametrize("damage", ["garbage", "gone", "full of zeros"])
+def test_a_destroyed_database_leaves_the_relay_judging_from_memory(tmp_path: Path, damage: str) -> None:
+    with relay(tmp_path / "relay") as server:
+        send(server.port, SPAM.format(1))
+        assert server.command("mark-spam", id_of(delivered(server)[0])).returncode == 0
+        time.sleep(1)
+        file = server.state / "spamfilter.db"
+        if damage == "gone":
+            for path in server.state.glob("spamfilter.db*"):
+                path.unlink()
+        else:
+            for path in server.state.glob("spamfilter.db*"):
+                path.write_bytes((b"\0" if damage == "full of zeros" else b"garbage ") * 20_000)
+        for number in range(3):
+            send(server.port, SPAM.format(number + 2))
+            time.sleep(0.7)
+        assert file.exists() or damage == "gone"
+        assert all(score(mail) > 0.5 for mail in delivered(server)[1:])
+        assert len(delivered(server)) == 4
+        assert "Traceback" not in server.log()
+
+
+def test_two_daemons_on_one_address_the_second_says_so_and_ends_with_2(tmp_path: Path) -> None:
+    with relay(tmp_path / "relay") as server:
+        server.config.write_text(server.config.read_text().replace(":0", f":{server.port}"))
+        done = subprocess.run(
+            [sys.executable, "-m", "spamfilter", "serve"],
+            env=server.environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert f"relay.listen = '127.0.0.1:{server.port}'" in done.stderr
+        assert "Traceback" not in done.stderr
+        send(server.port, SPAM.format(1))
+
+
+def test_many_clients_at_once_lose_nothing(tmp_path: Path) -> None:
+    with sink() as target, relay(tmp_path / "relay", relay={"next_hop": f"smtp://127.0.0.1:{target.port}"}) as server:
+
+        def deliver(first: int) -> None:
+            with smtplib.SMTP("127.0.0.1", server.port, "c", timeout=60) as client:
+                for number in range(first, first + 50):
+                    client.sendmail("a@x.example", ["b@y.example"], f"Subject: {number}\r\n\r\nhello\r\n".encode())
+
+        threads = [threading.Thread(target=deliver, args=(50 * worker,)) for worker in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        subjects = sorted(int(mail.values("Subject")[0]) for mail in target.wait(400))
+        assert subjects == list(range(400))
+        report = server.command("stats", "--json")
+        assert report.returncode == 0, report.stderr
