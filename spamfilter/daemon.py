@@ -30,6 +30,11 @@ FOLLOW_EVERY = 0.25
 """Seconds between looks at the ledger: a training is seen within a second, an idle look costs 0.3 ms."""
 FOLLOW_CHUNK = 32
 """Ledger entries taken in at a time: some milliseconds in which no mail moves."""
+TRIAL = (
+    "python3 -c \"import smtplib; smtplib.SMTP('%s', %d).sendmail("
+    "'me@example.org', 'you@example.org', 'Subject: hello\\n\\nIs this spam?')\""
+)
+"""A client in one line, for whoever starts the relay the first time."""
 FIRST_FD = 3
 """Where systemd's sockets begin: sd_listen_fds(3)."""
 
@@ -90,6 +95,9 @@ class _Daemon:
             log.info("listening on %s", _name(sock))
         log.info("database %s: %d ham and %d spam learnt", self._store.where, learnt["ham"], learnt["spam"])
         log.info("ready: send mail to %s; it goes on to %s", _name(sockets[0]), self._relay.next_hop.where)
+        if not self._settings.relay.next_hop:
+            host, port = sockets[0].getsockname()[:2]
+            log.info("to try it: " + TRIAL, host, port)
         _notify("READY=1")
         await stop.wait()
         _notify("STOPPING=1")

@@ -82,7 +82,7 @@ def report_text(report: Report) -> str:
     lines = [
         f"spamfilter report, {_moment(report.since)} to {_moment(report.until)} UTC",
         "",
-        f"Mail        {total:,} messages, {_size(report.bytes)}",
+        f"Mail        {total:,} message{'' if total == 1 else 's'}, {_size(report.bytes)}",
         "  judged    " + _shares(report.classes, total),
         "  done      " + _shares({name: n for name, n in report.actions.items() if n}, total),
         "",

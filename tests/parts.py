@@ -1,20 +1,22 @@
-"""Both neighbours of the relay, as real SMTP on real sockets: a client, and a next hop that can be told to misbehave."""
+"""Both neighbours of the relay on real sockets: a client, and a next hop that can be told to misbehave."""
 
 import asyncio
 import ipaddress
 import re
+import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from spamfilter.config import Limits, Settings
+from spamfilter.config import Limits, Network, Settings
 from spamfilter.filter import Filter
 from spamfilter.front_ends import FRONT_ENDS, Relay
 from spamfilter.journal import Journal
 from spamfilter.judging import Judge
 from spamfilter.next_hops import Maildir, NextHop, Timeouts, open_next_hop
-from spamfilter.stores import Store, open_store
+from spamfilter.stores import JournalEntry, Store, open_store
 from spamfilter.verdict import Policy
 
 KEYWORDS = ("PIPELINING", "SIZE 10240000", "8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
@@ -179,8 +181,11 @@ class Running:
         """Actions of the journal's entries, oldest first."""
         return [entry.action for entry in self.entries()]
 
-    def entries(self) -> list[object]:
-        return list(self.relay.journal._waiting)
+    def entries(self) -> list[JournalEntry]:
+        """The journal, oldest first: what was written, and what waits to be."""
+        self.relay.journal.write()
+        now = datetime.now(UTC)
+        return self.store.journal(now - timedelta(days=1), now + timedelta(days=1))
 
 
 @asynccontextmanager
@@ -191,15 +196,13 @@ async def relaying(
     policy: Policy | None = None,
     limits: Limits | None = None,
     timeouts: Timeouts | None = None,
-    trusted: tuple[ipaddress.IPv4Network, ...] = LOCAL,
+    trusted: Sequence[Network] = LOCAL,
     domains: frozenset[str] = frozenset(),
     normalise: bool = False,
     tls: ssl.SSLContext | None = None,
     filter: Filter | None = None,
 ) -> AsyncIterator[Running]:
     """A relay with a store in memory in front of a next hop, on a free port."""
-    import socket
-
     store = filter.store if filter else open_store("memory:")
     hop = (
         open_next_hop(next_hop, "relay.test", None, timeouts or Timeouts(2, 2, 2))

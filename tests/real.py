@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-
-from benchmarks.corpora import unpacked
+from corpora import unpacked
 
 SERVER_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/postfix/sbin", "/usr/libexec/postfix")
 """Where distributions put servers, which an ordinary user's PATH leaves out."""

@@ -125,7 +125,9 @@ def test_the_bounds_of_wilson_solve_its_equation(trials: int, data: st.DataObjec
         if not 1e-12 < bound < 1 - 1e-12:
             assert events in (0, trials)
             continue
-        assert abs(share - bound) == pytest.approx(1.959964 * math.sqrt(bound * (1 - bound) / trials), rel=1e-4, abs=1e-9)
+        assert abs(share - bound) == pytest.approx(
+            1.959964 * math.sqrt(bound * (1 - bound) / trials), rel=1e-4, abs=1e-9
+        )
 
 
 def test_scores_are_split_by_label_and_sorted() -> None:

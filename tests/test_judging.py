@@ -59,20 +59,20 @@ def trained() -> Filter:
 def test_a_mail_gets_the_verdict_of_filter_and_policy(subject: str, body: str, class_: Class, action: Action) -> None:
     filter = trained()
     sent = mail(subject, body, "new")
-    judgement = Judge(filter, Policy()).judge(sent, "ID")
+    judgement = Judge(filter, Policy(spam=0.65, unsure=0.4)).judge(sent, "ID")
     verdict = judgement.verdict
     assert (verdict.class_, verdict.action, verdict.fault) == (class_, action, "")
     assert judgement.reading is not None
     score = filter.score(judgement.reading)
     assert (verdict.posterior, verdict.log_odds) == (score.posterior, score.log_odds)
     assert verdict.learnt == {"ham": 5, "spam": 5}
-    assert (verdict.size, verdict.scanned, verdict.threshold) == (len(sent), len(sent), 0.9)
+    assert (verdict.size, verdict.scanned, verdict.threshold) == (len(sent), len(sent), 0.65)
     assert len(verdict.evidence) == 5
     assert judgement.digest == parse(sent).digest()
 
 
 def test_a_refusal_waits_for_enough_learnt_messages() -> None:
-    policy = Policy(spam=0.6, reject=0.7, reject_after=6)
+    policy = Policy(spam=0.6, reject=0.6, reject_after=6)
     filter = trained()
     judge = Judge(filter, policy)
     sent = mail("cheap pills", "buy now", "new")
@@ -84,7 +84,8 @@ def test_a_refusal_waits_for_enough_learnt_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("on_unsure", "action"), [("pass", "pass"), ("tag", "tag"), ("reject", "pass"), ("quarantine", "pass"), ("defer", "pass")]
+    ("on_unsure", "action"),
+    [("pass", "pass"), ("tag", "tag"), ("reject", "pass"), ("quarantine", "pass"), ("defer", "pass")],
 )
 def test_what_cannot_be_scored_passes_as_unsure(
     on_unsure: Action, action: Action, caplog: pytest.LogCaptureFixture
@@ -108,8 +109,6 @@ def test_a_store_that_is_gone_makes_no_mail_wait(caplog: pytest.LogCaptureFixtur
     verdict = Judge(Filter(Gone(), VOICE), Policy()).judge(mail(), "ID").verdict
     assert (verdict.class_, verdict.action, verdict.fault) == ("unsure", "pass", "StoreError")
     assert "gone" in caplog.text
-
-
 
 
 @some(100)

@@ -38,8 +38,9 @@ def learnt(likelihood: Likelihood, learnings: Learnings) -> Counts:
 
 def mirrored(counts: Counts) -> Counts:
     swapped = copy.deepcopy(counts)
-    for table in (swapped.words, swapped.messages, swapped.occurrences):
-        table["ham"], table["spam"] = table["spam"], table["ham"]  # type: ignore[index]  # three kinds of value
+    swapped.words = {label: swapped.words[other(label)] for label in LABELS}
+    swapped.messages = {label: swapped.messages[other(label)] for label in LABELS}
+    swapped.occurrences = {label: swapped.occurrences[other(label)] for label in LABELS}
     return swapped
 
 
@@ -60,7 +61,9 @@ def any_counts(draw: st.DrawFn) -> Counts:
 @every
 @some(80)
 @given(LEARNINGS, TOKENS, st.sampled_from(LABELS))
-def test_to_learn_and_unlearn_is_the_identity(name: str, learnings: Learnings, tokens: dict[bytes, int], label: Label) -> None:
+def test_to_learn_and_unlearn_is_the_identity(
+    name: str, learnings: Learnings, tokens: dict[bytes, int], label: Label
+) -> None:
     likelihood = LIKELIHOODS[name]()
     counts = learnt(likelihood, learnings)
     before = copy.deepcopy(counts)
@@ -123,6 +126,26 @@ def test_the_score_is_the_constant_and_the_weights(name: str, counts: Counts, to
     total = likelihood.constant(counts) + math.fsum(weights.values())
     assert likelihood.log_odds(tokens, counts) == pytest.approx(total, rel=1e-9, abs=1e-9)
     assert set(weights) == {token for token in tokens if any(token in counts.words[label] for label in LABELS)}
+
+
+@every
+@some(100)
+@given(any_counts(), TOKENS, st.sampled_from(LABELS), st.integers(0, 40))
+def test_another_look_adds_as_if_it_had_been_added_at_once(
+    name: str, counts: Counts, tokens: dict[bytes, int], label: Label, amount: int
+) -> None:
+    likelihood = LIKELIHOODS[name]()
+    more = likelihood.more(tokens, label, counts, amount)
+    assert 0 <= more <= likelihood.amount(tokens, label, counts)
+    if more:
+        first, second = likelihood.deltas(tokens, amount), likelihood.deltas(tokens, more)
+        both = {token: first.get(token, 0) + second[token] for token in second}
+        assert likelihood.deltas(tokens, amount + more) == both
+
+
+@pytest.mark.parametrize(("amount", "more"), [(0, 8), (7, 8), (8, 8), (9, 7), (15, 1), (16, 0), (99, 0)])
+def test_soft_adds_at_most_two_messages_in_all_rounds(amount: int, more: int) -> None:
+    assert Soft().more({b"a": 1}, "spam", Counts(), amount) == more
 
 
 @every

@@ -78,9 +78,7 @@ FOLDED = st.lists(VALUE, min_size=1, max_size=3).map(b"\r\n ".join)
 
 
 @some(300)
-@given(
-    st.lists(st.tuples(st.booleans(), NAMES, FORGED, FOLDED), max_size=8), st.binary(max_size=40)
-)
+@given(st.lists(st.tuples(st.booleans(), NAMES, FORGED, FOLDED), max_size=8), st.binary(max_size=40))
 def test_without_our_fields_the_output_is_the_input_without_the_forged_ones(
     fields: list[tuple[bool, bytes, bytes, bytes]], body: bytes
 ) -> None:
@@ -117,7 +115,9 @@ def test_the_body_is_not_copied() -> None:
             "[SPAM]", b"Subject: =?utf-8?q?gr=C3=BCn?=", b"Subject: [SPAM] =?utf-8?q?gr=C3=BCn?=", id="encoded-word"
         ),
         pytest.param("[SPAM]", b"A: Subject: x", b"Subject: [SPAM]\r\nA: Subject: x", id="no-subject"),
-        pytest.param("[SPAM]", b"A: 1\r\n Subject: x", b"Subject: [SPAM]\r\nA: 1\r\n Subject: x", id="in-a-folded-line"),
+        pytest.param(
+            "[SPAM]", b"A: 1\r\n Subject: x", b"Subject: [SPAM]\r\nA: 1\r\n Subject: x", id="in-a-folded-line"
+        ),
         pytest.param("[MÜLL]", b"Subject: hello", b"Subject: =?utf-8?b?W03DnExMXQ==?= hello", id="not-ascii"),
     ],
 )

@@ -3,6 +3,7 @@
 import base64
 import encodings.aliases
 import quopri
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given
@@ -20,9 +21,11 @@ FRAGMENTS = st.sampled_from(
         *(b"Content-Type: text/plain; charset=%s\n" % name.encode() for name in CODECS if "escape" not in name),
         *(b"Content-Type: multipart/mixed; boundary=%s\n" % name for name in (b"a", b"ab", b'"a', b'""', b"")),
         *(b"Content-Transfer-Encoding: %s\n" % name for name in (b"base64", b"quoted-printable", b"8bit", b"x")),
-        b"--a\n", b"--a--\n", b"--ab\n", b"\n", b"\n\n", b"\r\n", b"\r", b"From ", b">From a\n", b"Subject:", b" ", b":",
+        b"--a\n", b"--a--\n", b"--ab\n", b"\n", b"\n\n", b"\r\n", b"\r", b"From ", b">From a\n", b"Subject:", b" ",
+        b":",
         b"Content-Type: message/rfc822\n", b"=?utf-8?q?", b"=?utf-8?b?", b"?=", b"=?hz?b?fn4=?=", b"=", b"=\n", b"=FF",
-        b"YWJj", b"YQ==", b"Y", b"\xff\xfe", "中文".encode(), "ü".encode(), b"\0", b"\x1b$B", b"~{", b"+AGE-", b"a" * 700,
+        b"YWJj", b"YQ==", b"Y", b"\xff\xfe", "中文".encode(), "ü".encode(), b"\0", b"\x1b$B", b"~{", b"+AGE-",
+        b"a" * 700,
     ]
 )  # fmt: skip
 """Pieces that mails are made of, for mails nobody would write."""
@@ -205,7 +208,11 @@ def test_parts_lie_between_boundary_lines(body: bytes, texts: list[bytes]) -> No
 def _encoded(text: str, encoding: str, line_end: str = "\n") -> bytes:
     raw = text.replace("\n", line_end).encode()
     head = f"Message-ID: <1@x>\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: {encoding}"
-    encoders = {"8bit": bytes, "base64": base64.encodebytes, "quoted-printable": quopri.encodestring}
+    encoders: dict[str, Callable[[bytes], bytes]] = {
+        "8bit": bytes,
+        "base64": base64.encodebytes,
+        "quoted-printable": quopri.encodestring,
+    }
     return head.encode() + b"\n\n" + encoders[encoding](raw)
 
 

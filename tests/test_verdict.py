@@ -32,7 +32,7 @@ def on(**actions: Action) -> Policy:
         pytest.param(DEFAULT, 1.0, ENOUGH, "spam", "reject", id="one"),
         pytest.param(DEFAULT, 1.0, {"ham": 199, "spam": 900}, "spam", "tag", id="too-little-ham-learnt"),
         pytest.param(DEFAULT, 1.0, {"ham": 900, "spam": 199}, "spam", "tag", id="too-little-spam-learnt"),
-        pytest.param(replace(DEFAULT, reject_after=0), 1.0, {"ham": 0, "spam": 0}, "spam", "reject", id="reject-at-once"),
+        pytest.param(replace(DEFAULT, reject_after=0), 1.0, {"ham": 0, "spam": 0}, "spam", "reject", id="at-once"),
         pytest.param(replace(DEFAULT, reject=0), 1.0, ENOUGH, "spam", "tag", id="reject-switched-off"),
         pytest.param(replace(DEFAULT, may_reject=False), 1.0, ENOUGH, "spam", "tag", id="after-the-queue"),
         pytest.param(replace(DEFAULT, spam=1.0, reject=1.0), 1.0, ENOUGH, "spam", "reject", id="all-thresholds-one"),

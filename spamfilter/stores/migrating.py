@@ -9,7 +9,7 @@ from spamfilter.stores.sql import SqlStore
 
 
 def migrate(url: str, revision: str = "head") -> tuple[str | None, str | None]:
-    """Upgrade, or downgrade to an older `revision`; returns the revisions before and after.
+    """Upgrade, or downgrade to an older `revision` ('base': no tables); returns the revisions before and after.
 
     The change of the tables and the record of it are one transaction. Raises StoreError where the
     database is newer than this program.
@@ -23,7 +23,8 @@ def migrate(url: str, revision: str = "head") -> tuple[str | None, str | None]:
             connection = connection.execution_options(begin="BEGIN IMMEDIATE")
             with connection.begin():
                 config.attributes["connection"] = connection
-                move = command.upgrade if revision == "head" or (before or "") <= revision else command.downgrade
+                back = revision == "base" or (revision != "head" and revision < (before or ""))
+                move = command.downgrade if back else command.upgrade
                 try:
                     move(config, revision)
                 except Exception as error:

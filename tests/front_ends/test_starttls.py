@@ -1,6 +1,7 @@
 """STARTTLS of clients: offered with a certificate, clean of what was sent in the clear."""
 
 import asyncio
+import contextlib
 import logging
 from pathlib import Path
 
@@ -35,12 +36,9 @@ async def test_commands_sent_in_the_clear_behind_starttls_are_dropped(tmp_path: 
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", tls=tls) as running:
         client = await running.connect()
         await client.ask("EHLO c")
-        with pytest.raises((OSError, TimeoutError)):
-            # Plaintext where a handshake is due: it must break the handshake, not be obeyed.
-            async with asyncio.timeout(5):
-                await secured(client, tmp_path, b"EHLO evil\r\nMAIL FROM:<evil@x>\r\n")
-                await client.ask("NOOP")
-                raise TimeoutError
+        # Plaintext where a handshake is due breaks the handshake or is dropped; it is not obeyed.
+        with contextlib.suppress(OSError, TimeoutError):
+            await asyncio.wait_for(secured(client, tmp_path, b"EHLO evil\r\nMAIL FROM:<evil@x>\r\n"), 5)
         assert not [line for line in hop.received if line.startswith(b"MAIL")]
 
 

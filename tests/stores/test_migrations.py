@@ -63,7 +63,7 @@ def test_the_head_that_the_program_knows_is_the_newest_script() -> None:
 
 
 def test_the_scripts_are_numbered_without_a_gap() -> None:
-    assert REVISIONS == [f"{number:04}" for number in range(1, len(REVISIONS) + 1)]
+    assert [f"{number:04}" for number in range(1, len(REVISIONS) + 1)] == REVISIONS
     names = sorted(path.name for path in (shipped("migrations") / "versions").glob("*.py"))
     assert [name[:5] for name in names] == [f"{revision}_" for revision in REVISIONS]
 

@@ -1,0 +1,72 @@
+"""Every command of the README, run as a newcomer would: in order, in a new home, in a copy of the checkout."""
+
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.installed import ROOT, clean_environment, copy_checkout
+from tests.integration.servers import wait_until
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```sh\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_test_command_of_the_readme_is_what_ci_runs() -> None:
+    commands = [block for block in BLOCKS if "pytest" in block]
+    assert len(commands) == 1
+    assert "grep -m 1 -F '.[test]' README.md" in (ROOT / ".ci" / "run").read_text()
+    assert next(line for line in README.splitlines() if ".[test]" in line) == commands[0].strip()
+
+
+def test_every_other_command_of_the_readme_works_as_it_stands(tmp_path: Path) -> None:
+    if Path("/var/lib/spamfilter").exists():
+        pytest.fail("a service is installed here, whose database these commands would use: /var/lib/spamfilter")
+    checkout = copy_checkout(tmp_path / "checkout")
+    home = tmp_path / "home"
+    for folder, words in ((".Junk", "cheap pills"), (".Archive", "lunch at noon")):
+        (home / "Maildir" / folder / "cur").mkdir(parents=True)
+        for number in range(3):
+            mail = home / "Maildir" / folder / "cur" / f"{number}:2,S"
+            mail.write_text(f"Subject: {words} {number}\n\n{words}\n")
+    environment = clean_environment(home)
+    log = tmp_path / "log"
+    first, *others = [block for block in BLOCKS if "pytest" not in block]
+    assert "spamfilter serve" in first
+    said: dict[str, str] = {}
+    with log.open("wb") as file:
+        relay = subprocess.Popen(
+            ["bash", "-c", first], env=environment, cwd=checkout, stdout=file, stderr=file, start_new_session=True
+        )
+    try:
+        wait_until(lambda: "ready:" in log.read_text() or relay.poll() is not None, "the first command", 300)
+        assert relay.poll() is None, log.read_text()
+        assert "send mail to 127.0.0.1:10025" in log.read_text()
+        for block in others:
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", block],
+                env=environment, cwd=checkout, capture_output=True, text=True, timeout=120, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+            said[block] = done.stdout
+    finally:
+        subprocess.run(["pkill", "-TERM", "-s", str(relay.pid)], check=False)
+        relay.send_signal(signal.SIGTERM)
+        relay.wait(60)
+
+    def output(word: str) -> str:
+        return next(text for block, text in said.items() if word in block)
+
+    assert "X-Spam-Status: No, score=0.500 class=unsure threshold=0.900 learnt=0/0" in output("sendmail(")
+    marks = output("mark-spam")
+    assert "learnt as spam; score 0.500 -> " in marks
+    assert "learnt as ham (was spam, which is taken back)" in marks
+    assert "forgotten as ham" in marks
+    assert "learnt 3 ham and 3 spam" in output("train --spam")
+    assert "next hop       smtp://127.0.0.1:10026\n" in output("check-config")
+    report, _, machine = output("stats").rpartition("\n{")
+    assert "Mail        1 message" in report
+    assert json.loads("{" + machine)["learnt"] == {"ham": 3, "spam": 3}

@@ -1,0 +1,60 @@
+"""The built wheel in an empty environment, outside the checkout: it must bring all it needs."""
+
+import re
+import signal
+import smtplib
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from spamfilter.shipped import samples
+from tests.integration.installed import clean_environment, install_wheel
+from tests.integration.servers import wait_until
+
+
+@pytest.fixture(scope="module")
+def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def spamfilter(binaries: Path, home: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [str(binaries / "spamfilter"), *arguments],
+        env=clean_environment(home), cwd=home, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_wheel_serves_and_delivers(binaries: Path, tmp_path: Path) -> None:
+    environment = clean_environment(tmp_path) | {"SPAMFILTER_RELAY__LISTEN": '["127.0.0.1:0"]'}
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        process = subprocess.Popen([str(binaries / "spamfilter"), "serve"], env=environment, cwd=tmp_path, stderr=file)
+    try:
+        wait_until(lambda: "ready:" in log.read_text() or process.poll() is not None, "the relay")
+        match = re.search(r"listening on 127\.0\.0\.1:(\d+)", log.read_text())
+        assert match, log.read_text()
+        with smtplib.SMTP("127.0.0.1", int(match.group(1)), "c", timeout=30) as client:
+            client.sendmail("a@x.example", ["b@y.example"], "Subject: hello\r\n\r\nhello\r\n")
+        (mail,) = (tmp_path / ".local/state/spamfilter/mail/new").iterdir()
+        assert "X-Spamfilter-Id: " in mail.read_text()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def test_the_wheel_migrates(binaries: Path, tmp_path: Path) -> None:
+    assert "schema none -> 0001" in spamfilter(binaries, tmp_path, "migrate")
+    assert "schema 0001 -> none" in spamfilter(binaries, tmp_path, "migrate", "--revision", "base")
+
+
+def test_the_wheel_shows_its_samples(binaries: Path, tmp_path: Path) -> None:
+    assert tomllib.loads(spamfilter(binaries, tmp_path, "sample-config"))["verdict"]["spam"] == 0.9
+    names = spamfilter(binaries, tmp_path, "sample-config", "--list").split()
+    assert names == samples()
+    assert {"systemd/spamfilter.service", "config/spamfilter.toml"} <= set(names)
+    for name in names:
+        assert spamfilter(binaries, tmp_path, "sample-config", name).strip()

@@ -1,0 +1,52 @@
+"""The documentation against the program, in both directions."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import click
+import pytest
+
+from spamfilter import cli
+from spamfilter.report import Report
+from spamfilter.training import Outcome
+
+DOCS = Path(__file__).parents[1] / "docs"
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def documented(section: str) -> set[str]:
+    """The names in the first column of a section of docs/json.md."""
+    text = (DOCS / "json.md").read_text(encoding="utf-8").split(f"## {section}\n")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
+
+
+def test_the_report_and_its_description_name_the_same() -> None:
+    assert documented("stats --json") == {field.name for field in fields(Report)}
+
+
+def test_the_outcome_of_a_training_and_its_description_name_the_same() -> None:
+    assert documented("train --json") == {field.name for field in fields(Outcome)}
+
+
+@pytest.mark.parametrize("name", [name for name in cli.main.commands if name not in ("migrate", "backup")])
+def test_each_command_stands_in_the_readme(name: str) -> None:
+    assert re.search(rf"spamfilter (--config \S+ )?{name}\b", README), name
+
+
+def test_the_readme_names_no_command_that_is_not_there() -> None:
+    named = set(re.findall(r"bin/spamfilter (?:--config \S+ )?([a-z-]+)", README))
+    assert named <= set(cli.main.commands)
+
+
+@pytest.mark.parametrize("command", cli.main.commands.values(), ids=cli.main.commands.keys())
+def test_each_command_shows_an_example(command: click.Command) -> None:
+    assert "Example: spamfilter " in (command.help or "")
+
+
+def test_each_dependency_has_its_reason() -> None:
+    declared = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    names = set(re.findall(r'^  "([a-z-]+)>=', declared, re.MULTILINE)) | {"hatchling"}
+    reasons = (DOCS / "dependencies.md").read_text(encoding="utf-8").partition("Not used:")[0]
+    assert set(re.findall(r"\*\*([a-z-]+)\*\*", reasons)) == names

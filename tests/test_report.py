@@ -1,0 +1,186 @@
+"""The report: every figure, recomputed from a journal and a ledger in another way."""
+
+import math
+import random
+from datetime import timedelta
+from itertools import product
+
+import pytest
+
+from spamfilter.counts import LABELS, Label
+from spamfilter.filter import Filter, Reading
+from spamfilter.rendering import report_json, report_text, to_json
+from spamfilter.report import LATEST, WORDS, Report, build
+from spamfilter.stores import Store
+from spamfilter.stores.memory import MemoryStore
+from spamfilter.verdict import ACTIONS, CLASSES
+from tests.made import NOON, VOICE, journal_entry
+
+WEEK = timedelta(days=7)
+
+
+def digest(number: int) -> bytes:
+    return b"%016d" % number
+
+
+def mark(store: Store, number: int, label: Label, source: str = "cli", days: float = 0) -> None:
+    tokens = {"fields": {b"number:%d" % number: 1, b"all": 1}}
+    Filter(store, VOICE).learn(Reading(digest(number), tokens), label, source, "ann", NOON - timedelta(days=days))
+
+
+def report(store: Store) -> Report:
+    return build(store, ["fields"], NOON - WEEK, NOON)
+
+
+def test_an_empty_period_is_a_report_of_nothing() -> None:
+    empty = report(MemoryStore())
+    assert (empty.messages, empty.bytes, empty.latest, empty.words) == (0, 0, [], [])
+    assert empty.classes == dict.fromkeys(CLASSES, 0)
+    assert empty.actions == dict.fromkeys(ACTIONS, 0)
+    for rate in (empty.ham_rate, empty.spam_rate):
+        assert (rate.errors, rate.messages, rate.low, rate.high) == (0, 0, 0.0, 1.0)
+    assert "nothing yet" in report_text(empty)
+    assert to_json(report_json(empty))
+
+
+def test_errors_are_what_users_corrected_counted_by_hand() -> None:
+    store = MemoryStore()
+    classes = ["ham"] * 6 + ["unsure"] * 4 + ["spam"] * 5
+    store.write_journal(
+        [
+            journal_entry(
+                id=f"{number:02}", digest=digest(number), class_=class_, at=NOON - timedelta(hours=number + 1)
+            )
+            for number, class_ in enumerate(classes)
+        ]
+    )
+    mark(store, 0, "spam")  # missed
+    mark(store, 1, "ham")  # confirmed
+    mark(store, 6, "spam")  # unsure, settled
+    mark(store, 7, "ham")
+    mark(store, 8, "ham", "train")  # bulk, corrects nothing
+    mark(store, 10, "ham")  # lost
+    mark(store, 11, "ham")  # lost
+    mark(store, 12, "spam")  # confirmed
+    mark(store, 13, "ham", "train")  # bulk, corrects nothing
+    mark(store, 99, "spam")  # not of the journal
+    made = report(store)
+    # Ham in truth: 6 judged ham - 1 missed spam + 2 lost + 1 unsure settled; spam: 5 - 2 + 1 + 1.
+    assert (made.ham_rate.errors, made.ham_rate.messages) == (2, 8)
+    assert (made.spam_rate.errors, made.spam_rate.messages) == (1, 5)
+    assert made.unsure_settled == {"ham": 1, "spam": 1}
+    assert made.classes == {"ham": 6, "unsure": 4, "spam": 5}
+    assert "2 of 8 = 25.00 %" in report_text(made)
+
+
+def test_a_mark_that_was_taken_back_corrects_nothing() -> None:
+    store = MemoryStore()
+    store.write_journal([journal_entry(id="1", digest=digest(1), class_="ham", at=NOON - timedelta(hours=1))])
+    mark(store, 1, "spam")
+    assert report(store).spam_rate.errors == 1
+    Filter(store, VOICE).forget(Reading(digest(1), {"fields": {}}), "cli")
+    assert report(store).spam_rate.errors == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_figure_recomputed(seed: int) -> None:
+    chance = random.Random(seed)
+    store = MemoryStore()
+    rows = []
+    for number in range(chance.choice([1, 2, 99, 200])):
+        evidence = [(f"word{chance.randrange(30)}", chance.uniform(-2, 2)) for _ in range(5)]
+        rows.append(
+            journal_entry(
+                id=f"{number:04}",
+                digest=digest(number),
+                at=NOON - timedelta(days=chance.uniform(-1, 9)),
+                class_=chance.choice(CLASSES),
+                action=chance.choice(ACTIONS),
+                size=chance.randrange(10**6),
+                judge_us=chance.randrange(10**4),
+                total_us=chance.randrange(10**6),
+                subject=f"subject {number}",
+                evidence=evidence,
+            )
+        )
+    store.write_journal(rows)
+    marks: dict[int, tuple[Label, str, float]] = {}
+    for number in chance.sample(range(len(rows) + 5), k=min(40, len(rows))):
+        marks[number] = (chance.choice(LABELS), chance.choice(["cli", "imap", "train"]), chance.uniform(0, 10))
+    ordered = sorted(marks.items(), key=lambda item: -item[1][2])
+    for number, (label, source, days) in ordered:
+        mark(store, number, label, source, days)
+    made = report(store)
+
+    inside = [row for row in rows if NOON - WEEK <= row.at < NOON]
+    assert made.messages == len(inside)
+    assert made.bytes == sum(row.size for row in inside)
+    assert made.classes == {name: len([row for row in inside if row.class_ == name]) for name in CLASSES}
+    assert made.actions == {name: len([row for row in inside if row.action == name]) for name in ACTIONS}
+
+    said: dict[bytes, Label] = {digest(n): label for n, (label, source, _) in marks.items() if source != "train"}
+    pairs = [(row.class_, said.get(row.digest, row.class_)) for row in inside]
+    for label, other, rate in (("ham", "spam", made.ham_rate), ("spam", "ham", made.spam_rate)):
+        assert rate.errors == pairs.count((other, label))  # type: ignore[arg-type]  # names of classes
+        assert rate.messages == len([truth for _, truth in pairs if truth == label])
+        if rate.messages:
+            assert 0 <= rate.low <= rate.errors / rate.messages <= rate.high <= 1
+    for label in LABELS:
+        assert made.unsure_settled[label] == pairs.count(("unsure", label))
+
+    for delay, times in ((made.judging, [r.judge_us for r in inside]), (made.relaying, [r.total_us for r in inside])):
+        if not times:
+            assert (delay.median, delay.p99) == (0, 0)
+            continue
+        assert (
+            len([t for t in times if t < delay.median])
+            <= len(times) / 2
+            <= len([t for t in times if t <= delay.median])
+        )
+        assert delay.p99 in times
+        assert math.ceil(len([t for t in times if t <= delay.p99]) + 1) >= 0.99 * len(times)
+
+    new = [(number, facts) for number, facts in ordered if facts[2] <= 7]
+    assert made.learnings == len([facts for _, facts in new if facts[2] > 0])
+    assert [(row.label, row.source, row.by) for row in made.latest] == [
+        (facts[0], facts[1], "ann") for _, facts in reversed(new[-LATEST:])
+    ]
+    subjects = {row.digest: row.subject for row in inside}
+    assert [row.subject for row in made.latest] == [
+        subjects.get(digest(number), "") for number, _ in reversed(new[-LATEST:])
+    ]
+    assert made.learnt == {label: len([1 for mine, _, _ in marks.values() if mine == label]) for label in LABELS}
+    assert made.vocabulary == {"fields": store.load(["fields"]).counts["fields"].vocabulary}
+
+    words: dict[str, list[float]] = {}
+    for row, place in product(inside, range(5)):
+        words.setdefault(row.evidence[place][0], []).append(row.evidence[place][1])
+    assert len(made.words) == min(WORDS, len(words))
+    quietest = min((abs(sum(words[word.token])) for word in made.words), default=0)
+    assert all(abs(sum(words[token])) <= quietest for token in words.keys() - {word.token for word in made.words})
+    for word in made.words:
+        shares = words[word.token]
+        assert word.verdicts == len(shares)
+        assert word.weight == pytest.approx(sum(shares) / len(shares))
+
+
+def test_the_report_is_text_of_at_most_100_columns_whatever_the_mail_said() -> None:
+    store = MemoryStore()
+    nasty = "\x1b[31m\r\n\u202e" + "x" * 500
+    store.write_journal(
+        [journal_entry(id="1", digest=digest(1), at=NOON - timedelta(hours=1), subject=nasty, evidence=[(nasty, 1.0)])]
+    )
+    Filter(store, VOICE).learn(
+        Reading(digest(1), {"fields": {b"a": 1}}), "spam", "cli", nasty, NOON - timedelta(hours=1)
+    )
+    text = report_text(report(store))
+    assert all(len(line) <= 100 for line in text.split("\n"))
+    assert all(letter == "\n" or " " <= letter <= "~" for letter in text)
+
+
+def test_one_class_alone_brings_advice() -> None:
+    store = MemoryStore()
+    mark(store, 1, "spam")
+    assert "Advice" in report_text(report(store))
+    mark(store, 2, "ham")
+    assert "Advice" not in report_text(report(store))

@@ -1,0 +1,204 @@
+"""Bulk training: a mail is one learning however often it is met, and an interruption costs nothing."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from spamfilter import training
+from spamfilter.calibration import Calibration
+from spamfilter.counts import Counts, Label
+from spamfilter.errors import InputError, StoreBusy
+from spamfilter.filter import Filter
+from spamfilter.likelihoods.soft import Soft
+from spamfilter.mailboxes import Mail, interleaved
+from spamfilter.message import parse
+from spamfilter.stores import Store, open_store
+from spamfilter.training import BATCH, ROUNDS, Outcome, train
+from tests.made import VOICE, mail
+
+Mails = list[tuple[Label, Mail]]
+
+
+def labelled(count: int) -> Mails:
+    def some(word: str) -> list[Mail]:
+        sent = [
+            mail(f"{word} {number}", f"{word} text {number % 7}", f"{word}{number}") for number in range(count // 2)
+        ]
+        return [Mail(f"{word}{number}", lambda number=number: sent[number]) for number in range(count // 2)]  # type: ignore[misc]
+
+    return interleaved(some("cheap"), some("lunch"))
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: object) -> Iterator[Store]:
+    store = open_store("memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/store.db")
+    yield store
+    store.close()
+
+
+def run(store: Store, mails: Mails, progress: object = None) -> Outcome:
+    outcome = Outcome()
+    train(Filter(store, VOICE), mails, "ann", progress or (lambda count: None), outcome)  # type: ignore[arg-type]
+    return outcome
+
+
+def straight(mails: Mails) -> object:
+    """What the counts are after an undisturbed training."""
+    store = open_store("memory:")
+    run(store, mails)
+    state = store.load(["fields"])
+    return state.counts, state.learnt, state.calibration
+
+
+def test_all_mails_are_learnt_in_order_and_told_as_progress(store: Store) -> None:
+    mails = labelled(2 * BATCH + 10)
+    steps: list[int] = []
+    outcome = run(store, mails, steps.append)
+    assert (outcome.learnt, outcome.known, outcome.relabelled) == ({"ham": BATCH + 5, "spam": BATCH + 5}, 0, 0)
+    assert steps == [BATCH, BATCH, 10] * ROUNDS
+    first = store.entries_after(0)[: len(mails)]
+    assert [entry.label for entry in first] == [label for label, _ in mails]
+    assert {(entry.source, entry.by) for entry in store.entries_after(0)} == {("train", "ann")}
+    assert Filter(store, VOICE).verify() == []
+
+
+def test_how_it_is_cut_into_batches_changes_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    mails = labelled(BATCH + 10)
+    whole = straight(mails)
+    monkeypatch.setattr(training, "BATCH", 7)
+    assert straight(mails) == whole
+
+
+def test_later_rounds_add_to_what_is_judged_badly_and_stay_within_the_bound(store: Store) -> None:
+    mails = labelled(60)
+    outcome = run(store, mails)
+    assert outcome.reinforced > 0
+    amounts = [entry.added["fields"] for entry in store.learnings()]
+    assert len(amounts) == 60
+    assert max(amounts) > 8
+    assert max(amounts) <= Soft.most
+    assert store.load([]).learnt == {"ham": 30, "spam": 30}
+    assert store.load([]).last == 60 + 2 * outcome.reinforced
+
+
+def test_a_run_that_was_finished_changes_nothing_the_next_time(store: Store) -> None:
+    mails = labelled(20)
+    run(store, mails)
+    before, steps = store.load(["fields"]), []  # type: ignore[var-annotated]
+    assert run(store, mails, steps.append) == Outcome(known=20)
+    assert store.load(["fields"]) == before
+    assert sum(steps) == 20 * ROUNDS
+
+
+def test_a_users_mark_is_left_as_it_is(store: Store) -> None:
+    mails = labelled(30)
+    filter = Filter(store, VOICE)
+    marked = filter.read(parse(mails[0][1].read()))
+    filter.learn(marked, mails[0][0], "cli", "bob")
+    assert run(store, mails).known == 1
+    (mine,) = [entry for entry in store.learnings() if entry.source == "cli"]
+    assert (mine.id, mine.by, mine.added) == (1, "bob", {"fields": 8})
+
+
+def test_a_mail_that_was_learnt_in_several_rounds_is_forgotten_without_a_trace() -> None:
+    mails = labelled(30)
+    store = open_store("memory:")
+    run(store, mails)
+    filter = Filter(store, VOICE)
+    for _, item in mails:
+        filter.forget(filter.read(parse(item.read())), "cli")
+    state = store.load(["fields"])
+    assert (state.counts["fields"], state.calibration) == (Counts(), Calibration())
+
+
+def test_an_interrupted_training_goes_on_to_the_same_counts(store: Store) -> None:
+    mails = labelled(3 * BATCH)
+    done: list[int] = []
+
+    def interrupt(count: int) -> None:
+        done.append(count)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    outcome = Outcome()
+    with pytest.raises(KeyboardInterrupt):
+        train(Filter(store, VOICE), mails, "ann", interrupt, outcome)
+    assert outcome == Outcome(learnt={"ham": BATCH, "spam": BATCH})
+    assert store.load([]).last == 2 * BATCH
+    again = run(store, mails)
+    assert (again.learnt, again.known) == ({"ham": BATCH // 2, "spam": BATCH // 2}, 2 * BATCH)
+    state = store.load(["fields"])
+    assert (state.counts, state.learnt, state.calibration) == straight(mails)
+
+
+def test_a_training_interrupted_in_a_later_round_is_finished_the_next_time(store: Store) -> None:
+    mails = labelled(BATCH)
+    done: list[int] = []
+
+    def interrupt(count: int) -> None:
+        done.append(count)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(store, mails, interrupt)
+    last = store.load([]).last
+    assert last > BATCH
+    again = run(store, mails)
+    assert (again.known, again.reinforced > 0) == (BATCH, True)
+    assert run(store, mails) == Outcome(known=BATCH)
+    assert max(entry.added["fields"] for entry in store.learnings()) <= Soft.most
+    assert Filter(store, VOICE).verify() == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StoreBusy])
+def test_a_training_broken_off_within_a_batch_leaves_that_batch_out(
+    store: Store, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mails = labelled(3 * BATCH)
+
+    def fail() -> bytes:
+        raise error
+
+    outcome = Outcome()
+    broken = [*mails[: BATCH + 5], ("spam", Mail("broken", fail)), *mails[BATCH + 5 :]]
+    with pytest.raises(error):
+        train(Filter(store, VOICE), broken, "ann", lambda count: None, outcome)
+    assert sum(outcome.learnt.values()) == BATCH == store.load([]).last
+    run(store, mails)
+    state = store.load(["fields"])
+    assert (state.counts, state.learnt, state.calibration) == straight(mails)
+
+
+def test_a_mail_that_is_there_twice_counts_once(store: Store) -> None:
+    mails = labelled(10)
+    outcome = run(store, [*mails, *mails[:4]])
+    assert (sum(outcome.learnt.values()), outcome.known) == (10, 4)
+    assert run(store, mails) == Outcome(known=10)
+    assert store.load([]).learnt == {"ham": 5, "spam": 5}
+    assert Filter(store, VOICE).verify() == []
+
+
+def test_a_mail_of_the_other_label_is_relabelled(store: Store) -> None:
+    mails = labelled(10)
+    run(store, mails)
+    turned: Mails = [("ham" if label == "spam" else "spam", mail) for label, mail in mails]
+    outcome = run(store, turned)
+    assert (outcome.relabelled, outcome.known, sum(outcome.learnt.values())) == (10, 0, 0)
+    assert {entry.label: entry.digest for entry in store.learnings()}.keys() == {"ham", "spam"}
+    assert Filter(store, VOICE).verify() == []
+    assert store.load([]).learnt == {"ham": 5, "spam": 5}
+
+
+def test_what_cannot_be_read_is_passed_over_and_named(store: Store) -> None:
+    def gone() -> bytes:
+        raise InputError("x.eml: No such file or directory")
+
+    mails = labelled(4)
+    outcome = run(store, [mails[0], ("spam", Mail("x.eml", gone)), *mails[1:]])
+    assert outcome.unreadable == ["x.eml: No such file or directory"]
+    assert sum(outcome.learnt.values()) == 4
+
+
+def test_nothing_to_learn_is_no_fault(store: Store) -> None:
+    assert run(store, []) == Outcome()
