@@ -79,11 +79,11 @@ class Journal:
         self.write()
 
     def write(self) -> None:
-        """Write what is waiting; what cannot be written stays."""
+        """Write what is waiting; what cannot be written now stays."""
         while self._waiting:
             batch = [self._waiting[place] for place in range(min(BATCH, len(self._waiting)))]
             try:
-                self._store.write_journal(batch)
+                self._write(batch)
             except StoreError as error:
                 if not self._failing:
                     log.error("journal: %s; entries are held in memory", error)  # noqa: TRY400 - the sentence says it
@@ -94,6 +94,20 @@ class Journal:
                 self._failing = False
             for _ in batch:
                 self._waiting.popleft()
+
+    def _write(self, batch: list[JournalEntry]) -> None:
+        """Write a batch. One entry that no store could take must not hold up those behind it."""
+        try:
+            self._store.write_journal(batch)
+        except StoreError:
+            raise
+        except Exception:
+            if len(batch) == 1:
+                log.exception("journal: %s cannot be written and is dropped", batch[0].id)
+                self.dropped += 1
+                return
+            for entry in batch:
+                self._write([entry])
 
     def _expire(self) -> None:
         if time.monotonic() < self._expire_at:

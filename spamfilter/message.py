@@ -32,6 +32,7 @@ _BETWEEN_ENCODED_WORDS = re.compile(rb"(?<=\?=)[ \t\n]+(?==\?)")
 _PARAMETER = re.compile(rb"""(boundary|charset)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))""", re.IGNORECASE)
 _NOT_BASE64 = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
 _SPACES = re.compile(rb"\s+")
+_NAME = re.compile(rb"[!-9;-~]+")  # RFC 5322 section 2.2: printable ASCII but the colon
 
 _DROPPED = frozenset((
     b"status", b"x-status", b"content-length", b"lines", b"x-keywords", b"x-bogosity", b"replied",
@@ -141,7 +142,7 @@ def _split(block: bytes, defects: list[str]) -> tuple[list[Field], bytes]:
     for line in head.replace(b"\n ", b" ").replace(b"\n\t", b" ").split(b"\n"):
         name, colon, value = line.partition(b":")
         name = name.rstrip().lower()
-        if not colon or not name.isascii() or len(name.split()) != 1:
+        if not colon or not _NAME.fullmatch(name):
             if line:
                 defects.append("not-a-field")
         elif not _dropped(name):

@@ -13,7 +13,7 @@ MAX_COMMAND = 512
 """Limits of the protocol, for a value and for a command line with its line end."""
 UNAVAILABLE = "[UNAVAILABLE]"
 
-_HEX = re.compile(r"\+([0-9A-F]{2})")
+_HEX = re.compile(rb"\+([0-9A-F]{2})")
 
 
 def parse(argument: str) -> dict[str, str]:
@@ -24,7 +24,8 @@ def parse(argument: str) -> dict[str, str]:
         name = name.upper()
         if not equals or name not in ATTRIBUTES:
             raise ValueError(f"unknown attribute {name[:20]!a}")
-        value = _HEX.sub(lambda match: chr(int(match.group(1), 16)), value)
+        raw = _HEX.sub(lambda match: bytes([int(match.group(1), 16)]), value.encode("utf-8", "surrogateescape"))
+        value = raw.decode("utf-8", "replace")
         if len(value) > MAX_VALUE:
             raise ValueError(f"value of {name} is too long")
         if any(ord(letter) < 0x20 or ord(letter) == 0x7F for letter in value):
@@ -51,5 +52,5 @@ def commands(attributes: Mapping[str, str], wanted: str) -> Iterator[bytes]:
 
 
 def _xtext(value: str) -> bytes:
-    raw = value.encode("utf-8", "surrogateescape")
+    raw = value.encode()
     return b"".join(b"%c" % byte if 0x21 <= byte <= 0x7E and byte not in b"+=" else b"+%02X" % byte for byte in raw)
