@@ -290,7 +290,7 @@ def test_the_report_as_text_and_as_json(shell: Shell) -> None:
         now = datetime.now(UTC)
         store.write_journal([journal_entry(at=now - timedelta(hours=hours)) for hours in (1, 30, 24 * 8)])
     assert "2 messages" in shell.done("stats")
-    assert "1 messages" in shell.done("stats", "--since", "24h")
+    assert "1 message," in shell.done("stats", "--since", "24h")
     assert "3 messages" in shell.done("stats", "--since", "2w")
     report = json.loads(shell.done("stats", "--json"))
     assert report == {

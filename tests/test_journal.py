@@ -163,6 +163,23 @@ def test_what_comes_while_a_full_backlog_is_written_is_not_lost_uncounted() -> N
     assert "late" in written
 
 
+def test_an_entry_that_no_store_could_take_holds_up_no_others(caplog: pytest.LogCaptureFixture) -> None:
+    class Picky(MemoryStore):
+        def write_journal(self, entries: Sequence[JournalEntry]) -> None:
+            for entry in entries:
+                entry.subject.encode()
+            super().write_journal(entries)
+
+    store = Picky()
+    journal = Journal(store)
+    for id, subject in (("1", "a"), ("2", "\udc80"), ("3", "b")):
+        journal.add(journal_entry(id=id, subject=subject))
+    journal.write()
+    assert [id for id in "123" if store.find_journal(id)] == ["1", "3"]
+    assert journal.dropped == 1
+    assert "2 cannot be written and is dropped" in caplog.text
+
+
 def test_a_journal_that_is_stopped_while_the_store_is_away_ends() -> None:
     store = Moody()
     store.refusal = StoreError("gone")

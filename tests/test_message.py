@@ -135,6 +135,15 @@ def test_a_leading_mbox_line_is_skipped(first: bytes, kept: bool) -> None:
     assert "not-a-field" not in message.defects
 
 
+@pytest.mark.parametrize(
+    "name", [b"", b" ", b"two words", b"x\0", b"x\x7f", "grün".encode(), b"\xff", b"a\x0bb"], ids=ascii
+)
+def test_what_is_no_name_of_a_field_is_passed_over_with_its_line(name: bytes) -> None:
+    message = parse(name + b": value\nSubject: x\n\n")
+    assert message.fields == ((b"subject", b"x"),)
+    assert message.defects == ("not-a-field",)
+
+
 def test_the_first_field_of_a_name_is_the_one_that_counts() -> None:
     message = parse(b"Subject: one\nSUBJECT : two\n\n")
     assert message.fields == ((b"subject", b"one"), (b"subject", b"two"))

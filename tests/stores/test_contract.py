@@ -328,7 +328,7 @@ def test_a_state_that_was_handed_out_is_not_the_stores_own(store: Store) -> None
     assert shown(store) == before
 
 
-@pytest.mark.parametrize("url", ["postgres:x", "", "/tmp/x.db", "SQLITE:///x"])
+@pytest.mark.parametrize("url", ["postgres:x", "", "/var/x.db", "SQLITE:///x"])
 def test_an_unknown_kind_of_store_is_refused_with_the_kinds_there_are(url: str) -> None:
     with pytest.raises(StoreError, match=r"unknown kind of store .*known: memory, sqlite"):
         open_store(url)
