@@ -65,13 +65,19 @@ def _by() -> str:
         return ""
 
 
-@contextmanager
-def _store(settings: config.Settings) -> Iterator[Store]:
+def _settings(file: Path | None) -> config.Settings:
+    """The configuration, with its state directory made where that is the default's place."""
+    settings = config.load(file)
     if not settings.store.url:
         try:
             config.state_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{config.state_directory()}: {error.strerror}; set [store] url") from error
+    return settings
+
+
+@contextmanager
+def _store(settings: config.Settings) -> Iterator[Store]:
     store = open_store(settings.store_url())
     try:
         yield store
@@ -81,7 +87,7 @@ def _store(settings: config.Settings) -> Iterator[Store]:
 
 @contextmanager
 def _filter(file: Path | None, whole: bool) -> Iterator[tuple[Filter, config.Settings]]:
-    settings = config.load(file)
+    settings = _settings(file)
     with _store(settings) as store:
         yield Filter(store, settings.voices(), whole=whole), settings
 
@@ -117,10 +123,7 @@ def serve(file: Path | None) -> None:
     """
     from spamfilter.daemon import serve as run
 
-    settings = config.load(file)
-    if not settings.store.url:
-        config.state_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
-    run(settings, config.config_file(file))
+    run(_settings(file), config.config_file(file))
 
 
 @main.command()
@@ -171,14 +174,11 @@ def _marking(label: Label | None) -> Callable[..., None]:
 
     def run(file: Path | None, names: tuple[str, ...], as_json: bool) -> None:
         with _filter(file, whole=False) as (filter, _):
-            changes = 0
             for subject in _subjects(filter, names or ("-",)):
-                change = (
-                    filter.learn(subject.reading, label, source="cli", by=_by())
-                    if label
-                    else filter.forget(subject.reading, source="cli", by=_by())
-                )
-                changes += change.changed
+                if label:
+                    change = filter.learn(subject.reading, label, source="cli", by=_by())
+                else:
+                    change = filter.forget(subject.reading, source="cli", by=_by())
                 _say(subject, label, change, as_json)
 
     return run
@@ -269,7 +269,14 @@ def _since(text: str, now: datetime) -> datetime:
 
 @main.command()
 @click.option("--since", default="7d", show_default=True, help="A span (24h, 7d, 4w) or a date (2026-01-31, UTC).")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people, or for programs.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.pass_obj
 def stats(file: Path | None, since: str, form: str, as_json: bool) -> None:
@@ -281,7 +288,7 @@ def stats(file: Path | None, since: str, form: str, as_json: bool) -> None:
 
     now = datetime.now(UTC)
     begin = _since(since, now)
-    settings = config.load(file)
+    settings = _settings(file)
     with _store(settings) as store:
         report = build(store, settings.learn.voices, begin, now)
     if as_json or form == "json":
@@ -300,9 +307,7 @@ def migrate(file: Path | None, revision: str) -> None:
     """
     from spamfilter.stores.migrating import migrate as run
 
-    settings = config.load(file)
-    if not settings.store.url:
-        config.state_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings = _settings(file)
     before, after = run(settings.store_url(), revision)
     click.echo(f"{settings.store_url()}: schema {before or 'none'} -> {after or 'none'}")
 
@@ -315,7 +320,7 @@ def backup(file: Path | None, target: Path) -> None:
 
     Example: spamfilter backup /var/backups/spamfilter-monday.db
     """
-    with _store(config.load(file)) as store:
+    with _store(_settings(file)) as store:
         store.backup(target)
     click.echo(f"{target}: {target.stat().st_size} bytes")
 
@@ -347,5 +352,7 @@ def sample_config(name: str, names: bool) -> None:
     """
     if names:
         click.echo("\n".join(samples()))
-    else:
-        click.echo(shipped(name).read_text(encoding="utf-8"), nl=False)
+        return
+    if name not in samples():
+        raise InputError(f"{name}: no such sample; `spamfilter sample-config --list` names them")
+    click.echo(shipped(name).read_text(encoding="utf-8"), nl=False)

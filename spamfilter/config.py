@@ -95,6 +95,7 @@ Address = Annotated[str, AfterValidator(_address)]
 NetworkText = Annotated[str, AfterValidator(_network)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
+Days = Annotated[float, Field(gt=0, le=36_500)]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -103,7 +104,7 @@ class _Section(BaseModel):
 
 
 class Relay(_Section):
-    listen: list[Address] = ["127.0.0.1:10025"]
+    listen: Annotated[list[Address], Field(min_length=1)] = ["127.0.0.1:10025"]
     next_hop: Annotated[str, AfterValidator(_next_hop)] = ""
     next_hop_tls: Literal["none", "starttls"] = "none"
     next_hop_ca: str = ""
@@ -177,7 +178,7 @@ class Store(_Section):
 
 
 class Feedback(_Section):
-    window_days: Positive = 14.0
+    window_days: Days = 14.0
 
 
 class Limits(_Section):
@@ -195,7 +196,7 @@ class Limits(_Section):
 
 
 class Report(_Section):
-    journal_days: Positive = 30.0
+    journal_days: Days = 30.0
 
 
 class Log(_Section):
@@ -327,6 +328,8 @@ def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str
             value = text
     for key in path[:-1]:
         values = values.setdefault(key, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"{variable}: {key} = {values!r} in the file is a value, and no section to put this in")
     values[path[-1]] = value
 
 

@@ -62,9 +62,10 @@ class Counts:
         other = self.words["ham" if label == "spam" else "spam"]
         changed = {word: mine.get(word, 0) + sign * delta for word, delta in deltas.items()}
         total = self.messages[label] + sign * messages
+        occurrences = self.occurrences[label] + sign * sum(deltas.values())
         if total < 0 or (changed and min(changed.values()) < 0):
             raise CountError("a count would fall below zero: this was not learnt, or the counts are damaged")
-        if changed and max(changed.values()) > MAX_COUNT:
+        if max(total, occurrences, *changed.values()) > MAX_COUNT:
             raise CountError("a count would grow past what the store can hold")
         for word, count in changed.items():
             if count:
@@ -76,4 +77,4 @@ class Counts:
                 if word not in other:
                     self.vocabulary -= 1
         self.messages[label] = total
-        self.occurrences[label] += sign * sum(deltas.values())
+        self.occurrences[label] = occurrences

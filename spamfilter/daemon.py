@@ -12,7 +12,7 @@ import signal
 import socket
 import ssl
 import time
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from spamfilter.config import Settings, load, split_address
@@ -48,11 +48,11 @@ def serve(settings: Settings, file: Path | None) -> None:
         log.warning("configuration: %s", warning)
     # Binding first: a second daemon on the same address must not get as far as the database.
     sockets = _inherited() or [sock for address in settings.relay.listen for sock in _bound(address)]
-    store = open_store(settings.store_url(), migrate=True)
-    try:
+    with ExitStack() as stack:
+        for sock in sockets:
+            stack.enter_context(sock)
+        store = stack.enter_context(closing(open_store(settings.store_url(), migrate=True)))
         asyncio.run(_Daemon(settings, file, store).run(sockets))
-    finally:
-        store.close()
 
 
 class _Daemon:

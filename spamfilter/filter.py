@@ -90,7 +90,7 @@ class Filter:
 
     def follow(self) -> int:
         """Take in what other processes have learnt since; returns how many ledger entries that was."""
-        return self._catch_up(self._all(), self.store.entries_after)
+        return self._catch_up(self._all(), self.store.entries_after) if self._whole else 0
 
     def take_in(self, entries: list[Entry]) -> int:
         """As `follow`, for entries that were read elsewhere; those known already are passed over."""
@@ -119,16 +119,17 @@ class Filter:
         """One transaction for any number of learnings; all or none."""
         return Training(self)
 
-    def rebuilt(self) -> State:
-        """The state as the sum of the ledger, from nothing."""
+    def rebuilt(self, last: int) -> State:
+        """The state as the sum of the ledger up to the entry `last`, from nothing."""
         state = State({voice.name: Counts() for voice in self.voices}, dict.fromkeys(LABELS, 0), Calibration(), 0)
-        self._catch_up(state, self.store.entries_after)
+        self._catch_up(state, lambda seen: [entry for entry in self.store.entries_after(seen) if entry.id <= last])
         return state
 
     def verify(self) -> list[str]:
         """Damage in the store, and counts that are not the sum of the ledger; empty if all is well."""
         found = self.store.verify()
-        kept, summed = self.store.load(voice.name for voice in self.voices), self.rebuilt()
+        kept = self.store.load(voice.name for voice in self.voices)
+        summed = self.rebuilt(kept.last)  # what others learn meanwhile is no damage
         for name in kept.counts:
             if kept.counts[name] != summed.counts[name]:
                 found.append(f"{self.store.where}: the words of voice {name} are not the sum of the ledger")
@@ -137,9 +138,12 @@ class Filter:
         return found
 
     def _all(self) -> State:
+        """All counts; or, where they are not held, no words but the totals as they are now."""
+        names = [voice.name for voice in self.voices]
+        if not self._whole:
+            return self.store.state({name: {} for name in names})
         if self._state is None:
-            names = [voice.name for voice in self.voices]
-            self._state = self.store.load(names) if self._whole else self.store.state({name: {} for name in names})
+            self._state = self.store.load(names)
         return self._state
 
     def _for(self, reading: Reading) -> State:
@@ -199,8 +203,8 @@ class Training:
         except BaseException:
             self._filter._state = None
             raise
-        if error[0] is not None or not self._filter._whole:
-            self._filter._state = None  # what was applied in memory has not been written, or is partial
+        if error[0] is not None:
+            self._filter._state = None  # what was applied in memory has not been written
 
     def learn(self, reading: Reading, label: Label, source: str, by: str = "", at: datetime | None = None) -> Change:
         """See `Filter.learn`."""

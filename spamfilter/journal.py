@@ -21,6 +21,8 @@ WRITE_EVERY = 0.5
 """Seconds between batches: half of the second that a crash may cost."""
 BATCH = 500
 """Rows of one transaction: some milliseconds of write lock."""
+MAX_DAYS = 36_500.0
+"""For ever: a hundred years, which every calendar can count back."""
 EXPIRE_EVERY = 3600.0
 """Seconds between expiries: the windows are counted in days."""
 
@@ -49,8 +51,8 @@ class Journal:
         self._store = store
         self._waiting: deque[JournalEntry] = deque()
         self._backlog = backlog
-        self._tokens_kept = timedelta(days=tokens_days)
-        self._entries_kept = timedelta(days=entries_days)
+        self._tokens_kept = timedelta(days=min(tokens_days, MAX_DAYS))
+        self._entries_kept = timedelta(days=min(entries_days, MAX_DAYS))
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._failing = False
@@ -67,9 +69,7 @@ class Journal:
 
     def add(self, entry: JournalEntry) -> None:
         """Take an entry; returns at once and never raises."""
-        if len(self._waiting) >= self._backlog:
-            self._waiting.popleft()
-            self.dropped += 1
+        self._bound(self._backlog - 1)
         self._waiting.append(entry)
 
     def _run(self) -> None:
@@ -81,19 +81,25 @@ class Journal:
     def write(self) -> None:
         """Write what is waiting; what cannot be written now stays."""
         while self._waiting:
-            batch = [self._waiting[place] for place in range(min(BATCH, len(self._waiting)))]
+            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             try:
                 self._write(batch)
             except StoreError as error:
                 if not self._failing:
                     log.error("journal: %s; entries are held in memory", error)  # noqa: TRY400 - the sentence says it
                 self._failing = True
+                self._waiting.extendleft(reversed(batch))
+                self._bound(self._backlog)
                 return
             if self._failing:
                 log.warning("journal: written again; %d entries were dropped", self.dropped)
                 self._failing = False
-            for _ in batch:
-                self._waiting.popleft()
+
+    def _bound(self, most: int) -> None:
+        """Drop the oldest entries, and count them, until at most this many wait."""
+        while len(self._waiting) > most:
+            self._waiting.popleft()
+            self.dropped += 1
 
     def _write(self, batch: list[JournalEntry]) -> None:
         """Write a batch. One entry that no store could take must not hold up those behind it."""

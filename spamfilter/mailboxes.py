@@ -69,11 +69,13 @@ def interleaved(spam: Sequence[Mail], ham: Sequence[Mail]) -> list[tuple[Label, 
 
 
 def _files(folder: Path) -> Iterator[Path]:
+    """The files of mail below a folder; in a Maildir those of new, cur and its subfolders."""
+    maildir = (folder / "cur").is_dir() and (folder / "new").is_dir()
     for path in sorted(folder.iterdir()):
         if path.is_dir():
-            if path.name != "tmp":  # of a Maildir: what is there is not delivered yet
+            if not (maildir and path.name == "tmp"):  # what is there is not delivered yet
                 yield from _files(path)
-        elif path.is_file() and not path.name.startswith((".", "dovecot")):
+        elif path.is_file() and not maildir and not path.name.startswith("."):
             yield path
 
 

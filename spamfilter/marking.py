@@ -31,7 +31,7 @@ def mark(mail: bytes, fields: Iterable[tuple[str, str]], subject_prefix: str = "
     head = _OURS.sub(b"", head)
     ours = "".join(f"{name}: {value}\r\n" for name, value in fields).encode("ascii")
     if subject_prefix:
-        head = _prefixed(head, _encoded(subject_prefix))
+        head = _prefixed(head, _encoded(subject_prefix.strip()))
     return first + ours + head, memoryview(mail)[end:]
 
 

@@ -32,7 +32,9 @@ _BETWEEN_ENCODED_WORDS = re.compile(rb"(?<=\?=)[ \t\n]+(?==\?)")
 _PARAMETER = re.compile(rb"""(boundary|charset)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))""", re.IGNORECASE)
 _NOT_BASE64 = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
 _SPACES = re.compile(rb"\s+")
-_NAME = re.compile(rb"[!-9;-~]+")  # RFC 5322 section 2.2: printable ASCII but the colon
+# RFC 5322 section 2.2: printable ASCII but the colon. The longest in use have some 40 letters; a bound,
+# since each word of the value is kept together with the name.
+_NAME = re.compile(rb"[!-9;-~]{1,76}")
 
 _DROPPED = frozenset((
     b"status", b"x-status", b"content-length", b"lines", b"x-keywords", b"x-bogosity", b"replied",
@@ -86,7 +88,8 @@ class Message:
 
 def parse(data: bytes) -> Message:
     """Read a mail: at most its first 65,536 bytes, line ends of any kind, a leading mbox line skipped."""
-    head = bytes(data[:SCANNED]).replace(b"\r\n", b"\n")
+    # Cut after the line ends are alike, so that a mail is the same on the wire and on disk.
+    head = bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")[:SCANNED]
     if head.startswith((b"From ", b">From ")):
         head = head.partition(b"\n")[2]
     walk = _Walk()
@@ -254,7 +257,7 @@ def _codec(charset: bytes) -> str | None:
         codec = codecs.lookup(name)
     except (LookupError, ValueError):
         return None
-    if codec.name in _NOT_CHARSETS or codec.name in ("ascii", "utf-8") or not codec._is_text_encoding:
+    if codec.name.replace("-", "_") in _NOT_CHARSETS or codec.name in ("ascii", "utf-8") or not codec._is_text_encoding:
         return None
     return codec.name
 

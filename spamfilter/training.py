@@ -9,6 +9,7 @@ Guarantee: a mail is one learning, however often it is met; a run that was stopp
 is started again; one that was finished changes nothing the next time.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -20,8 +21,8 @@ from spamfilter.message import parse
 
 ROUNDS = 5
 """Three leave ham and spam out of balance, eight add nothing."""
-UNFINISHED = "unfinished_training"
-"""The setting that remembers a run which did not come to its end."""
+UNFINISHED = "unfinished_trainings"
+"""The setting that remembers runs which did not come to their end, by a digest of their mails' names."""
 BATCH = 64
 """Mails of one transaction: 160 microseconds a mail instead of 1,400, and a lock of some 10 ms."""
 
@@ -53,8 +54,12 @@ def train(
     It deals with ROUNDS times the mails. An interruption leaves the batches before it learnt, and
     `outcome` true.
     """
-    unfinished = filter.store.get_setting(UNFINISHED)
-    filter.store.put_setting(UNFINISHED, True)
+    names = "".join(f"{label} {mail.name}\n" for label, mail in mails)
+    run = hashlib.blake2b(names.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    kept = filter.store.get_setting(UNFINISHED)
+    others = [other for other in kept if other != run] if isinstance(kept, list) else []
+    unfinished = bool(kept) and kept != others
+    filter.store.put_setting(UNFINISHED, [*others, run])
     for batch in _batches(mails):
         _learn(filter, _readings(filter, batch, outcome.unreadable), by, outcome)
         progress(len(batch))
@@ -68,7 +73,7 @@ def train(
                 progress(len(batch))
     else:
         progress((ROUNDS - 1) * len(mails))
-    filter.store.put_setting(UNFINISHED, False)
+    filter.store.put_setting(UNFINISHED, others)
 
 
 def _readings(

@@ -23,7 +23,7 @@ EVIDENCE_SHOWN = 5
 class Policy:
     """Thresholds on the posterior, and what is done with each class.
 
-    reject: spam from this posterior on is refused, whatever on_spam says; 0 never.
+    reject: spam that would be tagged is refused from this posterior on; 0 never.
     reject_after: messages of each class that must be learnt before anything is refused.
     may_reject: False where a refusal would become a bounce to a forged sender (after the queue).
     """
@@ -46,7 +46,7 @@ class Policy:
         """The class of a posterior, and the action; a refusal that is not allowed becomes a tag."""
         class_ = self.classify(posterior)
         action = self.actions[class_]
-        if class_ == "spam" and self.reject and posterior >= self.reject and action != "quarantine":
+        if class_ == "spam" and action == "tag" and self.reject and posterior >= self.reject:
             action = "reject"
         if action == "reject" and not (self.may_reject and min(learnt.values()) >= self.reject_after):
             action = "tag"

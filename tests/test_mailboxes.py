@@ -138,6 +138,8 @@ def test_a_mail_is_read_when_its_turn_comes(tmp_path: Path) -> None:
 )
 def test_where_there_is_no_mail_the_error_names_the_place(tmp_path: Path, name: str, sentence: str) -> None:
     (tmp_path / "empty").mkdir()
+    for folder in ("cur", "new"):
+        (tmp_path / "maildir" / folder).mkdir(parents=True)
     write(tmp_path / "maildir" / "tmp" / "1", one(1))
     with pytest.raises(InputError, match=sentence):
         find(tmp_path / name)

@@ -48,7 +48,7 @@ def on(**actions: Action) -> Policy:
         pytest.param(replace(on(spam="reject"), may_reject=False), 0.95, ENOUGH, "spam", "tag", id="spam-after-queue"),
         pytest.param(on(spam="quarantine"), 1.0, ENOUGH, "spam", "quarantine", id="quarantine-beats-reject"),
         pytest.param(on(spam="pass"), 0.95, ENOUGH, "spam", "pass", id="spam-passed"),
-        pytest.param(on(spam="pass"), 1.0, ENOUGH, "spam", "reject", id="reject-whatever-on-spam-says"),
+        pytest.param(on(spam="pass"), 1.0, ENOUGH, "spam", "pass", id="only-what-would-be-tagged-is-refused"),
     ],
 )  # fmt: skip
 def test_a_posterior_becomes_a_class_and_an_action(

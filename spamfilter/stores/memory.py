@@ -4,7 +4,7 @@ It keeps nothing beyond the process and knows one thread.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -32,8 +32,11 @@ class MemoryStore(Store):
     @contextmanager
     def learning(self) -> Iterator[Learning]:
         learning = _MemoryLearning(self)
-        yield learning
-        learning.commit()
+        try:
+            yield learning
+        except BaseException:
+            learning.roll_back()
+            raise
 
     def load(self, voices: Iterable[str]) -> State:
         return self._state({voice: copy.deepcopy(self._voice(voice)) for voice in voices})
@@ -110,52 +113,47 @@ class MemoryStore(Store):
 
 
 class _MemoryLearning(Learning):
-    """Collects what is to change and does it at the end, all or nothing."""
+    """Changes the store at once, and knows how to take everything back."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._entries: list[Entry] = []
-        self._changes: list[tuple[str, Label, Mapping[Token, int], int]] = []
-        self._calibration: Calibration | None = None
+        self._undo: list[Callable[[], object]] = []
 
     def state(self, tokens: VoiceTokens) -> State:
         return self._store.state(tokens)
 
     def active(self, digest: bytes) -> Entry | None:
-        for entry in reversed(self._entries):
-            if entry.digest == digest:
-                return None if entry.undoes else entry
         return self._store._active.get(digest)
 
     def entries_after(self, last: int) -> list[Entry]:
         return self._store.entries_after(last)
 
     def append(self, entry: Entry) -> Entry:
-        entry = replace(entry, id=len(self._store._ledger) + len(self._entries) + 1)
-        self._entries.append(entry)
+        store = self._store
+        entry = replace(entry, id=len(store._ledger) + 1)
+        before = store._active.pop(entry.digest, None)
+        if not entry.undoes:
+            store._active[entry.digest] = entry
+        store._ledger.append(entry)
+        self._undo.append(lambda: self._take_back(entry, before))
         return entry
 
+    def _take_back(self, entry: Entry, before: Entry | None) -> None:
+        self._store._ledger.pop()
+        self._store._active.pop(entry.digest, None)
+        if before is not None:
+            self._store._active[entry.digest] = before
+
     def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, vocabulary: int) -> None:
-        self._changes.append((voice, label, deltas, messages))
+        counts = self._store._voice(voice)
+        counts.add(label, deltas, messages)
+        self._undo.append(lambda: counts.subtract(label, deltas, messages))
 
     def calibrate(self, calibration: Calibration) -> None:
-        self._calibration = calibration
+        before = self._store._calibration
+        self._store._calibration = calibration
+        self._undo.append(lambda: setattr(self._store, "_calibration", before))
 
-    def commit(self) -> None:
-        done: list[tuple[Counts, Label, Mapping[Token, int], int]] = []
-        try:
-            for voice, label, deltas, messages in self._changes:
-                counts = self._store._voice(voice)
-                counts.add(label, deltas, messages)
-                done.append((counts, label, deltas, messages))
-        except Exception:
-            for counts, label, deltas, messages in reversed(done):
-                counts.subtract(label, deltas, messages)
-            raise
-        for entry in self._entries:
-            self._store._ledger.append(entry)
-            if entry.undoes:
-                self._store._active.pop(entry.digest, None)
-            else:
-                self._store._active[entry.digest] = entry
-        self._store._calibration = self._calibration or self._store._calibration
+    def roll_back(self) -> None:
+        for undo in reversed(self._undo):
+            undo()

@@ -2,10 +2,11 @@
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 
-from spamfilter.errors import StoreError
+from spamfilter.errors import StoreBusy, StoreError
 from spamfilter.shipped import shipped
-from spamfilter.stores.sql import SqlStore
+from spamfilter.stores.sql import SqlStore, store_errors
 
 
 def migrate(url: str, revision: str = "head") -> tuple[str | None, str | None]:
@@ -17,18 +18,25 @@ def migrate(url: str, revision: str = "head") -> tuple[str | None, str | None]:
     store = SqlStore(url)
     try:
         before = store.revision()
-        config = Config()
-        config.set_main_option("script_location", str(shipped("migrations")))
-        with store.engine.connect() as connection:
-            connection = connection.execution_options(begin="BEGIN IMMEDIATE")
-            with connection.begin():
-                config.attributes["connection"] = connection
-                back = revision == "base" or (revision != "head" and revision < (before or ""))
-                move = command.downgrade if back else command.upgrade
-                try:
-                    move(config, revision)
-                except Exception as error:
-                    raise StoreError(f"{store.where}: cannot migrate from {before} to {revision}: {error}") from error
+        try:
+            with store_errors(store.where):
+                _run(store, before, revision)
+        except StoreBusy:
+            raise
+        except (CommandError, StoreError) as error:
+            reason = str(error).removeprefix(f"{store.where}: ")
+            raise StoreError(f"{store.where}: cannot migrate from {before} to {revision}: {reason}") from error
         return before, store.revision()
     finally:
         store.close()
+
+
+def _run(store: SqlStore, before: str | None, revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(shipped("migrations")))
+    back = revision == "base" or (revision != "head" and revision < (before or ""))
+    with store.engine.connect() as connection:
+        connection = connection.execution_options(begin="BEGIN IMMEDIATE")
+        with connection.begin():
+            config.attributes["connection"] = connection
+            (command.downgrade if back else command.upgrade)(config, revision)

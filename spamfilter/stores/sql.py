@@ -31,7 +31,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.pool import QueuePool
 
@@ -55,13 +54,11 @@ _FACTS = [column for column in ledger.columns if column.name != "tokens"]
 
 def connect(url: str) -> Engine:
     """An engine whose transactions are real: BEGIN is ours, IMMEDIATE where a writer asks for it."""
-    path = make_url(url).database
-    if not path or path == ":memory:":
-        raise StoreError(f"{url}: name a file, as in sqlite:////var/lib/spamfilter/spamfilter.db, or use memory:")
-    folder = Path(path).absolute().parent
+    path = _path(url)
+    folder = path.parent
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder; create it, or set [store] url")
-    with _errors(url), suppress(FileExistsError, PermissionError):
+    with store_errors(url), suppress(FileExistsError, PermissionError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     engine = create_engine(url, poolclass=QueuePool, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
 
@@ -81,8 +78,16 @@ def connect(url: str) -> Engine:
     return engine
 
 
+def _path(url: str) -> Path:
+    """The file that a URL of SQLite names. Raises StoreError."""
+    path = url.removeprefix("sqlite:///").partition("?")[0]
+    if not url.startswith("sqlite:///") or path in ("", ":memory:"):
+        raise StoreError(f"{url}: name a file, as in sqlite:////var/lib/spamfilter/spamfilter.db, or use memory:")
+    return Path(path).absolute()
+
+
 @contextmanager
-def _errors(where: str) -> Iterator[None]:
+def store_errors(where: str) -> Iterator[None]:
     """The driver's exceptions as ours."""
     try:
         yield
@@ -100,7 +105,7 @@ class SqlStore(Store):
 
     def __init__(self, url: str) -> None:
         self._engine = connect(url)
-        self._path = Path(make_url(url).database or "").absolute()
+        self._path = _path(url)
 
     @property
     def where(self) -> str:
@@ -108,12 +113,12 @@ class SqlStore(Store):
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with _errors(self.where), self._engine.connect() as connection, connection.begin():
+        with store_errors(self.where), self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        with _errors(self.where), self._engine.connect() as connection:
+        with store_errors(self.where), self._engine.connect() as connection:
             connection = connection.execution_options(begin="BEGIN IMMEDIATE")
             with connection.begin():
                 yield connection
@@ -207,7 +212,7 @@ class SqlStore(Store):
         if target.exists():
             raise StoreError(f"{target}: exists already; name a new file")
         partial = target.with_name(target.name + ".partial")
-        with _errors(str(target)):
+        with store_errors(str(target)):
             os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600))
             try:
                 with self._engine.connect() as connection:
@@ -234,7 +239,7 @@ class SqlStore(Store):
 
 
 class _SqlLearning(Learning):
-    """One write transaction; the changes of words are summed and written once, at its end."""
+    """One write transaction; the changes of words are summed, and written at its end or before a look at them."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -245,6 +250,7 @@ class _SqlLearning(Learning):
         self._last = 0
 
     def state(self, tokens: VoiceTokens) -> State:
+        self.flush()
         return _part(self._connection, tokens)
 
     def active(self, digest: bytes) -> Entry | None:
@@ -302,6 +308,9 @@ class _SqlLearning(Learning):
             _bump(self._connection, vocabularies, {"voice": voice}, {"words": count})
         if self._calibration is not None:
             _put(self._connection, "calibration", list(astuple(self._calibration)))
+        self._words.clear()
+        self._classes.clear()
+        self._vocabulary.clear()
 
     def _take_away(self, less: list[dict[str, Any]]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""

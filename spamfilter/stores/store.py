@@ -76,7 +76,7 @@ class State:
 
 
 class Learning(ABC):
-    """One transaction of learning; its reads show the store as it was when it began."""
+    """One transaction of learning; its reads show what it has written itself."""
 
     @abstractmethod
     def state(self, tokens: VoiceTokens) -> State:
