@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 no, 2 wrong usage or input, 75 try again, 130 interrupted.
 What a user can mend is one line on standard error, never a traceback.
 """
 
+import errno
 import getpass
 import re
 import sys
@@ -38,6 +39,11 @@ class _Commands(click.Group):
             for line in str(error).splitlines():
                 click.echo(f"spamfilter: {line}", err=True)
             sys.exit(error.exit_code)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # somebody has read enough; click ends quietly
+            click.echo(f"spamfilter: {error.filename or 'output'}: {error.strerror}", err=True)
+            sys.exit(2)
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -100,6 +106,8 @@ def _subjects(filter: Filter, names: Iterable[str]) -> Iterator[Subject]:
             if not mail.strip():
                 raise InputError("standard input: no mail in it")
             yield by_mail(filter, "standard input", mail)
+        elif not name:
+            raise InputError("an empty name: name an id, a file or a folder, or - for standard input")
         elif is_id(name) and not Path(name).exists():
             yield by_id(filter.store, name)
         else:
@@ -262,9 +270,9 @@ def _since(text: str, now: datetime) -> datetime:
         if match:
             return now - int(match.group(1)) * _SPANS[match.group(2)]
         moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise InputError(f"--since {text!r}: not a span as 24h, 7d, 4w, nor a date as 2026-01-31") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @main.command()
@@ -298,7 +306,7 @@ def stats(file: Path | None, since: str, form: str, as_json: bool) -> None:
 
 
 @main.command()
-@click.option("--revision", default="head", show_default=True, help="Where to go; an older one goes back.")
+@click.option("--revision", default="head", show_default=True, help="'head', or four digits; an older one goes back.")
 @click.pass_obj
 def migrate(file: Path | None, revision: str) -> None:
     """Bring the database to the schema of this version. `serve` does it, too; make a backup before.
@@ -307,6 +315,8 @@ def migrate(file: Path | None, revision: str) -> None:
     """
     from spamfilter.stores.migrating import migrate as run
 
+    if not re.fullmatch(r"head|[0-9]{4}", revision):
+        raise InputError(f"--revision {revision!r}: neither 'head' nor four digits")
     settings = _settings(file)
     before, after = run(settings.store_url(), revision)
     click.echo(f"{settings.store_url()}: schema {before or 'none'} -> {after or 'none'}")

@@ -94,7 +94,8 @@ def _host_name(text: str) -> str:
 Address = Annotated[str, AfterValidator(_address)]
 NetworkText = Annotated[str, AfterValidator(_network)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Days = Annotated[float, Field(gt=0, le=36_500)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -186,12 +187,12 @@ class Limits(_Section):
     message_size: Annotated[int, Field(ge=65536)] = 52_428_800
     recipients: Count = 1000
     errors: Count = 20
-    idle_seconds: Positive = 300.0
-    data_seconds: Positive = 180.0
-    connect_seconds: Positive = 15.0
-    command_seconds: Positive = 60.0
-    final_seconds: Positive = 80.0
-    drain_seconds: Positive = 30.0
+    idle_seconds: Seconds = 300.0
+    data_seconds: Seconds = 180.0
+    connect_seconds: Seconds = 15.0
+    command_seconds: Seconds = 60.0
+    final_seconds: Seconds = 80.0
+    drain_seconds: Seconds = 30.0
     journal_backlog: Count = 10_000
 
 
@@ -324,7 +325,7 @@ def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str
     if quoted or not (origin is str or get_origin(origin) is Literal):
         try:
             value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except ValueError:  # not TOML, or a number beyond all bounds
             value = text
     for key in path[:-1]:
         values = values.setdefault(key, {})

@@ -8,6 +8,7 @@ a file that is wrong changes nothing. SIGTERM lets running transactions finish.
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -35,6 +36,8 @@ TRIAL = (
     "'me@example.org', 'you@example.org', 'Subject: hello\\n\\nIs this spam?')\""
 )
 """A client in one line, for whoever starts the relay the first time."""
+SPARE_FDS = 100
+"""Descriptors beside connections: database, log, Maildir, threads."""
 FIRST_FD = 3
 """Where systemd's sockets begin: sd_listen_fds(3)."""
 
@@ -46,6 +49,7 @@ def serve(settings: Settings, file: Path | None) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     for warning in settings.warnings():
         log.warning("configuration: %s", warning)
+    _raise_descriptor_limit(settings.limits.connections)
     # Binding first: a second daemon on the same address must not get as far as the database.
     sockets = _inherited() or [sock for address in settings.relay.listen for sock in _bound(address)]
     with ExitStack() as stack:
@@ -79,6 +83,7 @@ class _Daemon:
             normalise=settings.normalises(),
         )
         self._following = True
+        self._generation = store.generation
 
     async def run(self, sockets: list[socket.socket]) -> None:
         stop = asyncio.Event()
@@ -115,21 +120,33 @@ class _Daemon:
         while True:
             await asyncio.sleep(FOLLOW_EVERY)
             try:
-                entries = await asyncio.to_thread(self._store.entries_after, self._filter.last)
-                for start in range(0, len(entries), FOLLOW_CHUNK):
-                    self._filter.take_in(entries[start : start + FOLLOW_CHUNK])
-                    await asyncio.sleep(0)
-            except CountError as error:
-                log.warning("%s; loading all counts anew", error)
-                self._filter.reload()
-            except StoreError as error:
+                await self._look()
+            except Exception as error:
+                # Once for each trouble, whatever it is: without this task nothing would be learnt any more.
                 if self._following:
-                    log.error("%s; judging with what was learnt before", error)  # noqa: TRY400 - the sentence says it
+                    log.error(  # noqa: TRY400 - a sentence for what is expected, a traceback for what is not
+                        "%s; judging with what was learnt before", error, exc_info=not isinstance(error, StoreError)
+                    )
                 self._following = False
             else:
                 if not self._following:
                     log.warning("%s: can be read again", self._store.where)
                 self._following = True
+
+    async def _look(self) -> None:
+        """One look at the ledger."""
+        entries = await asyncio.to_thread(self._store.entries_after, self._filter.last)
+        try:
+            if self._store.generation != self._generation:
+                raise CountError(f"{self._store.where}: was replaced")  # noqa: TRY301 - the same cure
+            for start in range(0, len(entries), FOLLOW_CHUNK):
+                self._filter.take_in(entries[start : start + FOLLOW_CHUNK])
+                await asyncio.sleep(0)
+        except CountError as error:
+            log.warning("%s; loading all counts anew", error)
+            generation = self._store.generation
+            self._filter.adopt(await asyncio.to_thread(self._filter.loaded))
+            self._generation = generation
 
     def _reload(self) -> None:
         """SIGHUP: thresholds, actions, lists and limits; the rest needs a restart, and says so."""
@@ -162,6 +179,19 @@ class _Daemon:
             changed += [f"relay.{name}" for name in fields if getattr(old.relay, name) != getattr(new.relay, name)]
             log.info("reloaded%s", f"; restart for what changed in: {', '.join(changed)}" if changed else "")
         _notify("READY=1")
+
+
+def _raise_descriptor_limit(connections: int) -> None:
+    """Take what the system allows: each client needs a descriptor, and one for its next hop."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * connections + SPARE_FDS
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft < wanted:
+        log.warning(
+            "limits.connections = %d may need %d descriptors, but only %d are allowed", connections, wanted, soft
+        )
 
 
 def _client_tls(settings: Settings) -> ssl.SSLContext | None:

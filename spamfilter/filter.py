@@ -96,9 +96,13 @@ class Filter:
         """As `follow`, for entries that were read elsewhere; those known already are passed over."""
         return self._take_in(self._all(), entries)
 
-    def reload(self) -> None:
-        """Forget the counts in memory; they are loaded from the store when they are needed next."""
-        self._state = None
+    def loaded(self) -> State:
+        """All counts as the store has them now, for `adopt`; the filter's own stay as they are."""
+        return self.store.load(voice.name for voice in self.voices)
+
+    def adopt(self, state: State) -> None:
+        """Judge with these counts from now on."""
+        self._state = state
 
     @property
     def last(self) -> int:
@@ -143,7 +147,7 @@ class Filter:
         if not self._whole:
             return self.store.state({name: {} for name in names})
         if self._state is None:
-            self._state = self.store.load(names)
+            self._state = self.loaded()
         return self._state
 
     def _for(self, reading: Reading) -> State:

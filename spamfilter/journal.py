@@ -12,7 +12,7 @@ import time
 from collections import deque
 from datetime import UTC, datetime, timedelta
 
-from spamfilter.errors import StoreError
+from spamfilter.errors import CountError, StoreError
 from spamfilter.stores import JournalEntry, Store
 
 log = logging.getLogger(__name__)
@@ -105,9 +105,9 @@ class Journal:
         """Write a batch. One entry that no store could take must not hold up those behind it."""
         try:
             self._store.write_journal(batch)
-        except StoreError:
-            raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, StoreError) and not isinstance(error, CountError):
+                raise  # the store is away, which is no fault of an entry
             if len(batch) == 1:
                 log.exception("journal: %s cannot be written and is dropped", batch[0].id)
                 self.dropped += 1

@@ -15,8 +15,8 @@ from spamfilter.errors import InputError
 
 # The separator as mail programs write it. A bare "From " would cut texts that begin so.
 _SEPARATOR = re.compile(
-    rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\r\n]*?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? +"
-    rb"[^\r\n]*?[0-9]{2}:[0-9]{2}[^\r\n]*\r?\n"
+    rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\r\n]{0,300}?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? +"
+    rb"[^\r\n]{0,40}?[0-9]{2}:[0-9]{2}[^\r\n]*\r?\n"
 )
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
@@ -31,12 +31,15 @@ class Mail:
 
 def find(path: Path) -> list[Mail]:
     """The mails under a path, by what is there. Raises InputError where there is nothing to read."""
-    if path.is_dir():
-        mails = [mail for file in _files(path) for mail in _file(file)]
-    elif path.exists():
-        mails = list(_file(path))
-    else:
-        raise InputError(f"{path}: no such file or folder")
+    try:
+        if path.is_dir():
+            mails = [mail for file in _files(path) for mail in _file(file)]
+        elif path.is_file():
+            mails = list(_file(path))
+        else:
+            raise InputError(f"{path}: no such file or folder")
+    except OSError as error:
+        raise InputError(f"{error.filename or path}: {error.strerror}") from error
     if not mails:
         raise InputError(f"{path}: no mail in it")
     return mails
@@ -54,7 +57,7 @@ def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
             continue
         word, _, name = line.strip().partition(" ")
         label = next((label for label in LABELS if label == word.lower()), None)
-        if label is None or not name.strip():
+        if label is None or not name.strip() or "\0" in name:
             raise InputError(f"{index}: line {number}: {line[:60]!r} is not 'spam PATH' or 'ham PATH'")
         found.append((label, _whole(index.parent / name.strip())))
     return found
@@ -80,21 +83,20 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _file(path: Path) -> Iterator[Mail]:
-    try:
-        with path.open("rb") as file:
-            if file.read(5) != b"From ":
+    with path.open("rb") as file:
+        first = file.read(5)
+        if first != b"From ":
+            if first:
                 yield _whole(path)
-                return
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                starts = [(match.start(), match.end()) for match in _SEPARATOR.finditer(content)]
-                end = len(content)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            starts = [match.start() for match in _SEPARATOR.finditer(content)]
+            end = len(content)
     if len(starts) < 2:
         yield _whole(path)
         return
-    for number, (start, _) in enumerate(starts):
-        stop = starts[number + 1][0] if number + 1 < len(starts) else end
+    for number, start in enumerate(starts):
+        stop = starts[number + 1] if number + 1 < len(starts) else end
         yield Mail(f"{path}:{number + 1}", lambda start=start, stop=stop: _slice(path, start, stop))  # type: ignore[misc]
 
 

@@ -183,3 +183,20 @@ def test_evidence_cannot_inject_a_header_or_a_body(tokens: list[str]) -> None:
 )
 def test_the_header_ends_before_the_first_empty_line(mail: bytes, end: int) -> None:
     assert header_end(mail) == end
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(b"X-Spamfilter-" + b" " * 1_000_000, id="blanks"),
+        pytest.param(b"X-Spamfilter-" + b"a" * 1_000_000, id="letters"),
+        pytest.param(b"X-Spam-Flag\r\n" * 100_000, id="no-colon"),
+        pytest.param(b"X-Spam-Flag:\r\n" + b" \r\n" * 300_000 + b"x", id="folds"),
+        pytest.param(b"Subject" + b"\t" * 1_000_000, id="subject"),
+    ],
+)
+def test_a_header_of_a_megabyte_made_to_confuse_is_marked_at_once(head: bytes) -> None:
+    """Quadratic time would take a quarter of an hour here, and the test with it."""
+    new, rest = mark(b"To: x\r\n" + head + b"\r\n\r\nbody\r\n", [("X-Spam-Status", "No")], "[SPAM]")
+    assert b"X-Spam-Status: No\r\n" in new
+    assert bytes(rest).endswith(b"body\r\n")

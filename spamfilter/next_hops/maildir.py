@@ -18,7 +18,8 @@ from pathlib import Path
 from spamfilter.errors import NextHopError, StoreError
 from spamfilter.next_hops.next_hop import Conversation, NextHop, Reply
 
-_PATH = re.compile(rb'(?:MAIL FROM|RCPT TO):[ ]?<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>', re.IGNORECASE)
+_PATH = re.compile(rb'(?:MAIL FROM|RCPT TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))', re.IGNORECASE)
+_MBOX_LINE = re.compile(rb">?From [^\n]*\n")
 
 
 class Maildir:
@@ -43,19 +44,24 @@ class Maildir:
             sender,
             b",\r\n ".join(b"<%s>" % recipient for recipient in recipients),
         )
+        content = b"".join(parts)
+        # Mail systems take such a line for a separator: fields above it would not be in the header.
+        start = match.end() if (match := _MBOX_LINE.match(content)) else 0
+        content = (content[:start] + envelope + content[start:]).replace(b"\r\n", b"\n")
         temporary, final = self.path / "tmp" / name, self.path / "new" / name
+        folder = os.open(self.path / "new", os.O_RDONLY | os.O_DIRECTORY)
         try:
             with open(temporary, "xb", opener=_private) as file:
-                file.write(b"".join((envelope, *parts)).replace(b"\r\n", b"\n"))
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.rename(final)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-        folder = os.open(self.path / "new", os.O_RDONLY | os.O_DIRECTORY)
-        try:
             os.fsync(folder)
+        except OSError:
+            # The client will hear 451 and send it again; what is here must not be found then.
+            temporary.unlink(missing_ok=True)
+            final.unlink(missing_ok=True)
+            raise
         finally:
             os.close(folder)
         return final
@@ -99,9 +105,9 @@ class _MaildirConversation(Conversation):
         if not match:
             return Reply.of("501 5.5.4 Syntax: MAIL FROM:<address> or RCPT TO:<address>")
         if verb == b"MAIL":
-            self._sender, self._recipients = match.group(1), []
+            self._sender, self._recipients = match.group(match.lastindex or 0), []
             return Reply.of("250 2.1.0 Ok")
-        self._recipients.append(match.group(1))
+        self._recipients.append(match.group(match.lastindex or 0))
         return Reply.of("250 2.1.5 Ok")
 
     async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:

@@ -24,7 +24,7 @@ class Reply:
 
     @property
     def positive(self) -> bool:
-        return 200 <= self.code < 400
+        return 200 <= self.code < 300
 
     @property
     def text(self) -> str:

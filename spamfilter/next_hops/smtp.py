@@ -20,6 +20,8 @@ MAX_REPLY_LINES = 200
 KEPT_SECONDS = 60.0
 KEPT_CONNECTIONS = 20
 """Idle connections that wait for the next client: Postfix hangs up after 300 s and counts clients."""
+CHECK_SECONDS = 5.0
+"""For a kept connection to answer RSET: a healthy one takes milliseconds, and EHLO waits for it."""
 BLOCK = 262_144
 """Bytes written before waiting for the socket to drain."""
 
@@ -58,15 +60,21 @@ class SmtpNextHop(NextHop):
             conversation = self._kept.pop()
             conversation.stop_waiting()
             try:
-                if (await conversation.command(b"RSET")).code == 250:
-                    return conversation
-            except NextHopError:
-                pass  # it was closed while it waited, which is its right
-            conversation.abort()
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await conversation.forget()
+            except TimeoutError:
+                # If one hangs they all may, and the client must not wait for each of them in turn.
+                conversation.abort()
+                self._abort_kept()
+            if not conversation.closed:
+                return conversation
         return await self._connect()
 
     def close(self) -> None:
         self._closed = True
+        self._abort_kept()
+
+    def _abort_kept(self) -> None:
         for conversation in self._kept:
             conversation.abort()
         self._kept.clear()
@@ -114,8 +122,18 @@ class _SmtpConversation(Conversation):
             reply = await self._exchange(b"STARTTLS")
             if reply.code != 220:
                 raise NextHopError(f"{self._hop.where}: STARTTLS was answered with {reply.text}")
+            await self._nothing_more()
             await self._writer.start_tls(self._hop.tls, server_hostname=self._hop.host)
             await self._hello()  # what was announced in the clear counts no more
+
+    async def _nothing_more(self) -> None:
+        """What came in the clear behind the reply to STARTTLS may be anybody's: RFC 3207 section 6."""
+        reading = asyncio.create_task(self._reader.read(1))
+        await asyncio.sleep(0)
+        if reading.done():
+            raise NextHopError(f"{self._hop.where}: sent more than its reply to STARTTLS")
+        reading.cancel()
+        await asyncio.wait([reading])
 
     async def _hello(self) -> None:
         name = self._hop.hostname.encode()
@@ -131,6 +149,21 @@ class _SmtpConversation(Conversation):
             raise NextHopError(f"{self._hop.where}: HELO was answered with {reply.text}")
 
     async def command(self, line: bytes) -> Reply:
+        reply = await self._command(line)
+        if 300 <= reply.code < 400:
+            raise NextHopError(f"{self._hop.where}: answered {reply.text} where nothing is to follow")
+        return reply
+
+    async def forget(self) -> None:
+        """RSET; where that does not help, the connection goes and the envelope with it."""
+        try:
+            if (await self._command(b"RSET")).code == 250:
+                return
+        except NextHopError:
+            pass
+        self.abort()
+
+    async def _command(self, line: bytes) -> Reply:
         try:
             async with asyncio.timeout(self._hop.timeouts.command):
                 return await self._exchange(line)
@@ -141,10 +174,12 @@ class _SmtpConversation(Conversation):
             ) from error
 
     async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
-        reply = await self.command(b"DATA")
+        reply = await self._command(b"DATA")
         if reply.code != 354:
-            if reply.positive:
+            if reply.code < 400:
                 raise NextHopError(f"{self._hop.where}: DATA was answered with {reply.text}")
+            # For the client the transaction ends with this reply, so it must end there, too.
+            await self.forget()
             return reply
         payload = b"".join(parts)
         payload = payload.replace(b"\r\n.", b"\r\n..")
@@ -153,11 +188,14 @@ class _SmtpConversation(Conversation):
         ending = b".\r\n" if not payload or payload.endswith(b"\r\n") else b"\r\n.\r\n"
         try:
             async with asyncio.timeout(self._hop.timeouts.final):
-                return await self._send(payload, ending)
+                reply = await self._send(payload, ending)
         except TimeoutError as error:
             raise NextHopError(
                 f"{self._hop.where}: no reply to the message within {self._hop.timeouts.final:g} s"
             ) from error
+        if 300 <= reply.code < 400:
+            raise NextHopError(f"{self._hop.where}: answered the message with {reply.text}")
+        return reply
 
     async def _send(self, payload: bytes, ending: bytes) -> Reply:
         view = memoryview(payload)
@@ -198,6 +236,8 @@ class _SmtpConversation(Conversation):
             match = _LINE.match(line)
             if not match or not (match.group(2) or len(line) == 3):
                 raise NextHopError(f"{self._hop.where}: answered {line[:80]!r}, which is not SMTP")
+            if lines and lines[0][:3] != line[:3]:
+                raise NextHopError(f"{self._hop.where}: gave two codes in one reply, {lines[0][:3]!r} and {line[:3]!r}")
             lines.append(line)
             if match.group(2) != b"-":
                 return Reply.of(*lines)
@@ -215,8 +255,8 @@ class _SmtpConversation(Conversation):
 
     def abort(self) -> None:
         self.stop_waiting()
-        if not self._writer.is_closing():
-            self._writer.close()
+        # Not close(), which would first send what is still to be sent, to a next hop that may wake up.
+        self._writer.transport.abort()
 
     def wait_at_most(self, seconds: float, then: Callable[[], None]) -> None:
         """Close after this long unless `stop_waiting` comes first."""

@@ -80,8 +80,8 @@ def connect(url: str) -> Engine:
 
 def _path(url: str) -> Path:
     """The file that a URL of SQLite names. Raises StoreError."""
-    path = url.removeprefix("sqlite:///").partition("?")[0]
-    if not url.startswith("sqlite:///") or path in ("", ":memory:"):
+    path = url.removeprefix("sqlite:///")
+    if not url.startswith("sqlite:///") or path in ("", ":memory:") or "?" in path:
         raise StoreError(f"{url}: name a file, as in sqlite:////var/lib/spamfilter/spamfilter.db, or use memory:")
     return Path(path).absolute()
 
@@ -106,18 +106,38 @@ class SqlStore(Store):
     def __init__(self, url: str) -> None:
         self._engine = connect(url)
         self._path = _path(url)
+        self._file = self._identity()
 
     @property
     def where(self) -> str:
         return str(self._path)
 
+    def _identity(self) -> tuple[int, int]:
+        """Device and inode of the file. Raises StoreError where it is gone."""
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            self._engine.dispose()  # or what is written would go to a file without a name
+            raise StoreError(f"{self.where}: the database is gone: {error.strerror}") from error
+        return found.st_dev, found.st_ino
+
+    def _check(self) -> None:
+        """Notice a file that was deleted or replaced: the open connections would go on with the old one."""
+        identity = self._identity()
+        if identity != self._file:
+            self._engine.dispose()
+            self._file = identity
+            self.generation += 1
+
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
+        self._check()
         with store_errors(self.where), self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
+        self._check()
         with store_errors(self.where), self._engine.connect() as connection:
             connection = connection.execution_options(begin="BEGIN IMMEDIATE")
             with connection.begin():

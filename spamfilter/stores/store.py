@@ -104,7 +104,13 @@ class Learning(ABC):
 
 
 class Store(ABC):
-    """A place that keeps what was learnt and what was judged."""
+    """A place that keeps what was learnt and what was judged.
+
+    generation: grows when another store has taken the place of this one, a restored backup for
+    instance; whoever holds counts of it in memory loads them anew.
+    """
+
+    generation: int = 0
 
     @abstractmethod
     def learning(self) -> AbstractContextManager[Learning]:

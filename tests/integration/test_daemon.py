@@ -159,6 +159,50 @@ def test_a_destroyed_database_leaves_the_relay_judging_from_memory(tmp_path: Pat
         assert all(score(mail) > 0.5 for mail in delivered(server)[1:])
         assert len(delivered(server)) == 4
         assert "Traceback" not in server.log()
+        if damage == "gone":
+            assert server.log().count("the database is gone") <= 2  # once for the journal, once for the ledger
+
+
+def test_a_restored_backup_takes_the_place_of_the_database_under_a_running_relay(tmp_path: Path) -> None:
+    with relay(tmp_path / "relay") as server:
+        send(server.port, SPAM.format(1))
+        copy = tmp_path / "copy.db"
+        assert server.command("backup", str(copy)).returncode == 0
+        assert server.command("mark-spam", id_of(delivered(server)[0])).returncode == 0
+        wait_until(lambda: scored_anew(server) > 0.6, "the mark")
+        for path in server.state.glob("spamfilter.db*"):
+            path.unlink()
+        copy.rename(server.state / "spamfilter.db")
+        wait_until(lambda: "was replaced; loading all counts anew" in server.log(), "the restored database")
+        assert scored_anew(server) == 0.5
+        # And the new one is followed and written, too.
+        assert server.command("mark-spam", id_of(delivered(server)[-1])).returncode == 0
+        wait_until(lambda: scored_anew(server) > 0.6, "the mark in the restored database")
+
+
+def scored_anew(server: Relay) -> float:
+    """Send one more mail; its score."""
+    number = len(delivered(server))
+    send(server.port, SPAM.format(number + 1))
+    return score(delivered(server)[number])
+
+
+def test_a_ledger_row_that_cannot_be_read_is_logged_once_and_followed_past(tmp_path: Path) -> None:
+    with relay(tmp_path / "relay") as server:
+        send(server.port, SPAM.format(1))
+        with contextlib.closing(sqlite3.connect(server.state / "spamfilter.db")) as database:
+            database.execute(
+                "INSERT INTO ledger (at, digest, label, added, calibrated, tokens, source, by) VALUES"
+                " ('2026-01-01 00:00:00', x'00', 'spam', '{}', '[0,0,0,0]', x'0011', 'cli', '')"
+            )
+            database.commit()
+            time.sleep(1.5)
+            database.execute("DELETE FROM ledger")
+            database.commit()
+        assert server.log().count("judging with what was learnt before") == 1
+        wait_until(lambda: "can be read again" in server.log(), "the recovery")
+        assert server.command("mark-spam", id_of(delivered(server)[0])).returncode == 0
+        wait_until(lambda: scored_anew(server) > 0.6, "the mark")
 
 
 def test_two_daemons_on_one_address_the_second_says_so_and_ends_with_2(tmp_path: Path) -> None:

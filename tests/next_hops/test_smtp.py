@@ -1,6 +1,7 @@
 """The SMTP client of the relay against a next hop that does as it is told."""
 
 import asyncio
+import contextlib
 import ssl
 from pathlib import Path
 
@@ -83,6 +84,41 @@ async def test_starttls_is_demanded_and_the_certificate_checked(tmp_path: Path) 
         with pytest.raises(NextHopError, match="certificate verify failed"):
             await SmtpNextHop("127.0.0.1", hop.port, "relay.test", ssl.create_default_context()).open()
         await asyncio.sleep(0.05)
+
+
+async def test_what_is_injected_behind_the_reply_to_starttls_breaks_the_conversation(tmp_path: Path) -> None:
+    server_context(tmp_path)
+    async with Hop((*KEYWORDS, "STARTTLS")) as hop:
+        hop.replies["STARTTLS"] = b"220 go\r\n250-evil\r\n250 XFORWARD NAME\r\n"
+        with pytest.raises(NextHopError, match="sent more than its reply to STARTTLS"):
+            await SmtpNextHop("127.0.0.1", hop.port, "relay.test", client_context(tmp_path)).open()
+        await asyncio.sleep(0.02)
+
+
+async def test_a_next_hop_that_stops_reading_is_cut_off_and_gets_no_more_of_the_mail() -> None:
+    closed = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for reply in (b"220 hop\r\n", b"250 hop\r\n", b"354 go on\r\n"):
+            writer.write(reply)
+            if reply[:3] != b"354":
+                await reader.readline()
+        await asyncio.sleep(1)  # and reads nothing meanwhile
+        received = b""
+        with contextlib.suppress(ConnectionError):
+            received = await reader.read(-1)
+        assert not received.endswith(b"\r\n.\r\n")
+        closed.set()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        conversation = await SmtpNextHop("127.0.0.1", port, "relay.test", timeouts=QUICK).open()
+        with pytest.raises(NextHopError, match="no reply to the message"):
+            await conversation.data([b"x" * 30_000_000])
+        conversation.abort()
+        await asyncio.wait_for(closed.wait(), 10)
 
 
 async def test_a_next_hop_without_the_demanded_starttls_gets_no_mail(tmp_path: Path) -> None:

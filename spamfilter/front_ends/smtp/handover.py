@@ -25,11 +25,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Transaction:
-    """An envelope: paths without their angle brackets, as the client sent them; its real client."""
+    """An envelope: paths without their angle brackets, as the client sent them; its real client.
+
+    refused: codes of the replies to recipients that were not accepted.
+    """
 
     sender: bytes
     client: str
     recipients: list[bytes] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
 
 
 async def hand_over(

@@ -28,12 +28,15 @@ MAX_LINE = 8192
 """Bytes of a command: RFC 5321 wants 512 and 1,000 more for DSN's ORCPT; Postfix takes 2,048 and up."""
 KEEP_ALIVE_SECONDS = 60.0
 """Between NOOPs to a next hop that waits while a client sends slowly; Postfix hangs up after 300 s."""
+LINGER_SECONDS = 5.0
+"""For a client to take our last words before it is cut off."""
 OWN_KEYWORDS = ("8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
 """Announced where the next hop announces them; PIPELINING, SIZE, STARTTLS, XFORWARD have rules of their own."""
 
 # Angle brackets may lack: what a next hop tolerates is not refused here.
 _PATH = re.compile(r'(?:FROM|TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))(?: .*)?', re.IGNORECASE)
 _SIZE = re.compile(r" SIZE=([0-9]{1,20})(?: |$)", re.IGNORECASE)
+_ROUTING = re.compile(r'[@%!:,"\\]')
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 OK = Reply.of("250 2.0.0 Ok")
@@ -115,9 +118,11 @@ class Session(SMTP):
 
     def _last_words(self, reply: Reply) -> None:
         self._leaving = True
-        if self.transport is not None and not self.transport.is_closing():
+        if isinstance(self.transport, asyncio.Transport) and not self.transport.is_closing():
             self._writer.write(reply.raw)
             self.transport.close()
+            # A client that does not read would keep its place for ever.
+            self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     async def _send(self, reply: Reply) -> None:
         self._writer.write(reply.raw)
@@ -207,6 +212,7 @@ class Session(SMTP):
         """
         self._broken = True
         self._transaction = None
+        self._forwarded.clear()
         if self._conversation is not None:
             self._conversation.abort()
             self._conversation = None
@@ -306,6 +312,7 @@ class Session(SMTP):
             if not reply.positive:
                 log.warning("%s: the next hop answers XFORWARD with %s", self._peer, printable(reply.text))
         reply = await self._next("MAIL", argument)
+        self._broken = 400 <= reply.code < 500  # what is pipelined behind it must not hear worse
         if reply.positive:
             address = self._forwarded.get("ADDR", self._peer)
             client = self._peer if address == xforward.UNAVAILABLE else address.removeprefix("IPV6:")
@@ -332,15 +339,27 @@ class Session(SMTP):
         if not match or not argument.upper().startswith("TO:"):
             return Reply.of("501 5.5.4 Syntax: RCPT TO:<address> [parameters]")
         recipient = match.group(match.lastindex or 0)
-        domain = recipient.rpartition("@")[2].lower()
-        if not self._trusted and domain not in self._relay.domains:
+        if not self._trusted and not self._ours(recipient):
             return Reply.of("554 5.7.1 Relay access denied")
         if len(self._transaction.recipients) >= self._relay.limits.recipients:
             return Reply.of("452 4.5.3 Too many recipients")
         reply = await self._next("RCPT", argument)
         if reply.positive:
             self._transaction.recipients.append(_bytes(recipient))
+        else:
+            self._transaction.refused.append(reply.code)
         return reply
+
+    def _ours(self, recipient: str) -> bool:
+        """Whether a stranger may send there: a plain address in our domains, or the postmaster.
+
+        Anything that a mail server might take for a route to elsewhere is not plain; the next hop
+        trusts us, and would relay it.
+        """
+        local, _, domain = recipient.rpartition("@")
+        if not local:
+            return domain.lower() == "postmaster"  # RFC 5321 section 4.5.1
+        return domain.lower() in self._relay.domains and not _ROUTING.search(local)
 
     async def _data(self, argument: str) -> Reply | None:
         if argument:
@@ -348,6 +367,8 @@ class Session(SMTP):
         if self._transaction is None:
             return UNREACHABLE if self._broken else Reply.of("503 5.5.1 Need MAIL and RCPT before DATA")
         if not self._transaction.recipients:
+            if self._transaction.refused and max(self._transaction.refused) < 500:
+                return Reply.of("451 4.5.1 No recipients accepted yet")
             return Reply.of("554 5.5.1 No valid recipients")
         assert self._wire is not None
         await self._send(Reply.of("354 End data with <CR><LF>.<CR><LF>"))
@@ -420,10 +441,13 @@ class Session(SMTP):
         if not running or self._conversation is None:
             return OK
         try:
-            return await self._conversation.command(b"RSET")
+            reply = await self._conversation.command(b"RSET")
         except NextHopError:
-            self._drop()  # with the connection the envelope is gone, too
-            return OK
+            reply = None
+        if reply is not None and reply.positive:
+            return reply
+        self._conversation.abort()  # with the connection the envelope is gone, too
+        return OK
 
     async def _rset(self, argument: str) -> Reply:
         return Reply.of("501 5.5.4 Syntax: RSET") if argument else await self._reset()
