@@ -1,7 +1,7 @@
-"""How good a filter is: the measures of the TREC spam tracks, and intervals.
+"""How good a filter is: the measures of the TREC spam tracks.
 
 Scores are any numbers that rise with spam; labels are 'ham' or 'spam'. Source: G. Cormack,
-TREC 2007 Spam Track Overview; E. B. Wilson, JASA 22 (1927).
+TREC 2007 Spam Track Overview.
 """
 
 import math
@@ -50,20 +50,6 @@ def calibration_error(posteriors: ArrayLike, spam: ArrayLike, bins: int = 10) ->
     where = np.minimum((p * bins).astype(int), bins - 1)
     sums = [np.bincount(where, weights=values, minlength=bins) for values in (p, y)]
     return float(np.abs(sums[0] - sums[1]).sum() / len(p))
-
-
-def wilson(events: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
-    """The 95 % interval of a share, honest for small numbers; (0, 1) without trials.
-
-    >>> [round(bound, 3) for bound in wilson(1, 10)]
-    [0.018, 0.404]
-    """
-    if not trials:
-        return 0.0, 1.0
-    share, square = events / trials, z * z / trials
-    centre = share + square / 2
-    margin = z * math.sqrt(share * (1 - share) / trials + square / (4 * trials))
-    return max(0.0, (centre - margin) / (1 + square)), min(1.0, (centre + margin) / (1 + square))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from spamfilter.counts import LABELS, Label
-from spamfilter.evaluation import wilson
 from spamfilter.filter import BULK
+from spamfilter.intervals import wilson
 from spamfilter.stores import Entry, JournalEntry, Store
 from spamfilter.verdict import ACTIONS, CLASSES
 

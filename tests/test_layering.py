@@ -21,6 +21,7 @@ ORDER = (
     "verdict",
     "marking",
     "evaluation",
+    "intervals",
     "stores",
     "filter",
     "judging",
@@ -51,7 +52,7 @@ EXCEPTIONS = {
     ("stores.migrating", "stores.sql"): "migrations run on the engine of the SQL store, and on nothing else",
 }
 
-CORE = ORDER[: ORDER.index("evaluation") + 1]
+CORE = ORDER[: ORDER.index("intervals") + 1]
 PURE = {
     "abc", "binascii", "codecs", "collections", "dataclasses", "email", "functools", "hashlib", "math", "numpy", "re",
     "typing",
