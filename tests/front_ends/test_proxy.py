@@ -258,7 +258,7 @@ async def test_what_is_pipelined_behind_a_temporary_refusal_hears_no_permanent_o
 async def test_clients_that_never_read_do_not_keep_their_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spamfilter.front_ends.smtp.session.LINGER_SECONDS", 0.2)
+    monkeypatch.setattr("spamfilter.front_ends.smtp.client.LINGER_SECONDS", 0.2)
     limits = Limits(connections=3, idle_seconds=0.5)
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=limits) as running:
         deaf = []

@@ -1,10 +1,10 @@
-"""One client's SMTP session, as a subclass of aiosmtpd's.
+"""One client's SMTP dialogue: a transparent proxy's.
 
-aiosmtpd gives the connection, STARTTLS and timers; the dialogue is ours, since a proxy has to pass
-on what a server may answer itself: commands with all their parameters go to the next hop as they
-came, and its replies come back as they are.
+A proxy has to pass on what a server may answer itself: commands with all their parameters go to
+the next hop as they came, and its replies come back as they are.
 
-Guarantee: an exception in here is a 451 without details; end of input does not stop a hand-over.
+Guarantee: an exception in here is a 451 without details. What fails for a time is never made a 5xx,
+nor is what was pipelined behind it.
 """
 
 import asyncio
@@ -12,11 +12,12 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 
-from aiosmtpd.smtp import SMTP, TLSSetupException
+from aiosmtpd.smtp import TLSSetupException
 
 from spamfilter.errors import NextHopError
 from spamfilter.front_ends.front_end import Relay
 from spamfilter.front_ends.smtp import xforward
+from spamfilter.front_ends.smtp.client import Client
 from spamfilter.front_ends.smtp.handover import Transaction, hand_over
 from spamfilter.front_ends.smtp.wire import LineTooLong, TooLarge, Wire, has_bare_newlines, normalised
 from spamfilter.next_hops import Conversation, Reply
@@ -28,8 +29,6 @@ MAX_LINE = 8192
 """Bytes of a command: RFC 5321 wants 512 and 1,000 more for DSN's ORCPT; Postfix takes 2,048 and up."""
 KEEP_ALIVE_SECONDS = 60.0
 """Between NOOPs to a next hop that waits while a client sends slowly; Postfix hangs up after 300 s."""
-LINGER_SECONDS = 5.0
-"""For a client to take our last words before it is cut off."""
 OWN_KEYWORDS = ("8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
 """Announced where the next hop announces them; PIPELINING, SIZE, STARTTLS, XFORWARD have rules of their own."""
 
@@ -44,95 +43,32 @@ UNREACHABLE = Reply.of("451 4.4.1 The next hop cannot be reached; try again late
 LEAVING = Reply.of("421 4.3.2 Shutting down; try again later")
 
 
-class Session(SMTP):
-    """A connection of a client. sessions: the set it counts itself into."""
-
-    line_length_limit = 2 * 65_536  # aiosmtpd makes it the size of the read buffer; lines are bounded by Wire
+class Session(Client):
+    """The dialogue with one client. sessions: the set it counts itself into."""
 
     def __init__(self, relay: Relay, sessions: "set[Session]") -> None:
-        super().__init__(
-            None,
-            hostname=relay.hostname,
-            ident="ESMTP spamfilter",
-            tls_context=relay.tls,
-            timeout=relay.limits.idle_seconds,
-            data_size_limit=relay.limits.message_size,
-            enable_SMTPUTF8=True,
-            loop=asyncio.get_running_loop(),
-        )
-        self._relay = relay
+        super().__init__(relay)
         self._sessions = sessions
-        self._wire: Wire | None = None
         self._conversation: Conversation | None = None
         self._transaction: Transaction | None = None
         self._forwarded: dict[str, str] = {}
-        self._peer = ""
-        self._port = 0
-        self._greeted = ""
         self._broken = False
         self._errors = 0
         self._busy = False
-        self._leaving = False
         self._verbs: dict[bytes, Callable[[str], Awaitable[Reply | None]]] = {
             b"HELO": self._helo, b"EHLO": self._ehlo, b"STARTTLS": self._starttls, b"XFORWARD": self._xforward,
             b"MAIL": self._mail, b"RCPT": self._rcpt, b"DATA": self._data, b"RSET": self._rset,
             b"NOOP": self._noop, b"VRFY": self._vrfy, b"QUIT": self._quit,
         }  # fmt: skip
 
-    # The connection
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        secured = self._original_transport is not None
-        # A peer that is gone already has no name.
-        address, self._port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        self._peer = address.removeprefix("::ffff:") if "." in address else address
-        super().connection_made(transport)
-        if secured:
-            assert self._wire is not None
-            self._wire.clear()
-            self._greeted = ""
-
     def connection_lost(self, error: Exception | None) -> None:
         self._sessions.discard(self)
         super().connection_lost(error)
-
-    def eof_received(self) -> bool | None:
-        """Let the handler find the end of input; aiosmtpd would cancel it in the middle of a hand-over."""
-        assert self.session is not None
-        asyncio.StreamReaderProtocol.eof_received(self)
-        return self.session.ssl is None
-
-    def _timeout_cb(self) -> None:
-        if self.transport is not None:
-            self._last_words(Reply.of("421 4.4.2 Timeout; closing connection"))
 
     def leave_if_idle(self) -> None:
         """Say goodbye unless a transaction is running; it may end, and then no new one begins."""
         if not self._busy and self._transaction is None and not self._leaving:
             self._last_words(LEAVING)
-
-    def abort(self) -> None:
-        """Cut the connection."""
-        if isinstance(self.transport, asyncio.Transport):
-            self.transport.abort()
-
-    def _last_words(self, reply: Reply) -> None:
-        self._leaving = True
-        if isinstance(self.transport, asyncio.Transport) and not self.transport.is_closing():
-            self._writer.write(reply.raw)
-            self.transport.close()
-            # A client that does not read would keep its place for ever.
-            self.loop.call_later(LINGER_SECONDS, self.transport.abort)
-
-    async def _send(self, reply: Reply) -> None:
-        self._writer.write(reply.raw)
-        await self._writer.drain()
-
-    @property
-    def _trusted(self) -> bool:
-        return self._relay.trusts(self._peer)
-
-    # The dialogue
 
     async def _handle_client(self) -> None:
         if len(self._sessions) >= self._relay.limits.connections:
@@ -226,8 +162,6 @@ class Session(SMTP):
         if self._conversation is None or self._conversation.closed:
             self._conversation = await self._relay.next_hop.open()
         return self._conversation
-
-    # The commands
 
     async def _helo(self, argument: str) -> Reply:
         if not argument:
@@ -393,11 +327,6 @@ class Session(SMTP):
         reply: Reply = await self._relay.shielded(self._hand_over(mail))
         return reply
 
-    def _pause_timeout(self) -> None:
-        """Blocks and the next hop have limits of their own; the idle timer must not cut into them."""
-        if self._timeout_handle is not None:
-            self._timeout_handle.cancel()
-
     async def _keep_alive(self, received: asyncio.Event) -> None:
         """NOOP to the next hop now and then until the message is here, so that it does not hang up."""
         assert self._conversation is not None
@@ -420,9 +349,6 @@ class Session(SMTP):
         else:
             self._conversation = conversation
         return reply
-
-    def _gone(self) -> bool:
-        return self.transport is None or self.transport.is_closing()
 
     def _end_transaction(self) -> None:
         self._transaction = None
