@@ -21,7 +21,8 @@ from spamfilter.counts import Label
 from spamfilter.filter import Filter
 from spamfilter.message import parse
 from spamfilter.shipped import samples, shipped
-from spamfilter.stores import Store, open_store, sql
+from spamfilter.stores import Store, open_store
+from spamfilter.stores.sql import connection as sql_connection
 from tests.made import NOON, VOICE, journal_entry, mail
 
 ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
@@ -493,7 +494,7 @@ def test_a_store_url_that_is_none_is_one_line_that_names_it(
 
 @pytest.mark.parametrize("command", ["mark-spam", "forget", "train", "migrate"])
 def test_a_locked_database_is_exit_code_75(shell: Shell, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sql_connection, "BUSY_SECONDS", 0.05)
     shell.write("x.eml", mail())
     shell.done("mark-ham", stdin=mail(name="other"))
     before = shell.rows("ledger")

@@ -12,7 +12,7 @@ from spamfilter.counts import Counts, Label
 from spamfilter.errors import CountError, StoreError
 from spamfilter.stores import STORES, Entry, Learning, State, Store, open_store
 from spamfilter.stores import memory as memory_module
-from spamfilter.stores import sql as sql_module
+from spamfilter.stores.sql import SqlStore, queries
 from spamfilter.stores.store import ENTRIES
 from tests.made import NOON, journal_entry
 
@@ -98,7 +98,7 @@ def test_the_state_of_some_tokens_has_their_counts_and_the_totals_of_all(store: 
 
 
 def test_a_message_of_many_tokens_is_looked_up_whole(store: Store) -> None:
-    tokens = {b"word%d" % number: 1 for number in range(3 * sql_module.LOOK_UP + 1)}
+    tokens = {b"word%d" % number: 1 for number in range(3 * queries.LOOK_UP + 1)}
     with store.learning() as learning:
         learning.append(Entry(NOON, b"0" * 16, "ham", {"fields": 8}, STEP, {"fields": tokens}, "cli", ""))
         learning.change("fields", "ham", dict.fromkeys(tokens, 8), 1, len(tokens))
@@ -336,5 +336,5 @@ def test_an_unknown_kind_of_store_is_refused_with_the_kinds_there_are(url: str) 
 
 def test_stores_are_told_apart_by_their_modules() -> None:
     assert issubclass(memory_module.MemoryStore, Store)
-    assert issubclass(sql_module.SqlStore, Store)
+    assert issubclass(SqlStore, Store)
     assert NOON.tzinfo is UTC

@@ -15,9 +15,10 @@ from sqlalchemy import exc
 
 from spamfilter.errors import CountError, StoreBusy, StoreError
 from spamfilter.filter import Filter
-from spamfilter.stores import open_store, sql
+from spamfilter.stores import open_store
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import SqlStore
+from spamfilter.stores.sql import connection as sql_connection
 from tests.made import VOICE, journal_entry, reading
 
 HOLDER = """
@@ -98,7 +99,7 @@ def test_the_database_is_in_wal_mode_and_syncs_every_commit(path: Path) -> None:
 
 
 def test_a_writer_that_waits_too_long_hears_that_the_store_is_busy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sql_connection, "BUSY_SECONDS", 0.05)
     with opened(path) as store:
         filter = trained(store)
         before = store.load(["fields"])
@@ -119,7 +120,7 @@ def test_a_writer_that_waits_too_long_hears_that_the_store_is_busy(path: Path, m
 def test_migrating_a_locked_database_is_busy_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from spamfilter.stores.migrating import migrate
 
-    monkeypatch.setattr(sql, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sql_connection, "BUSY_SECONDS", 0.05)
     with opened(path):
         pass
     with locked(path), pytest.raises(StoreBusy):

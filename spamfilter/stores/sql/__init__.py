@@ -1,0 +1,196 @@
+"""The store in a SQL database: SQLite through SQLAlchemy Core.
+
+Guarantee: one learning is one transaction, begun with the write lock held, so that what it reads
+is what it changes. Commits reach the disk (synchronous=FULL). The file is made with mode 0600.
+Readers never wait (WAL); a writer waits at most BUSY_SECONDS and then raises StoreBusy.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, delete, select, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from spamfilter.errors import StoreError
+from spamfilter.stores.schema import journal, ledger, settings, words
+from spamfilter.stores.sql.connection import connect, file_of, store_errors
+from spamfilter.stores.sql.learning import SqlLearning
+from spamfilter.stores.sql.queries import (
+    FACTS,
+    columns,
+    entries_after,
+    entry_of,
+    fill,
+    journal_entry_of,
+    only_active,
+    part_state,
+    put_setting_row,
+    totals,
+    whole_state,
+)
+from spamfilter.stores.store import Entry, JournalEntry, Learning, State, Store
+from spamfilter.voices import VoiceTokens
+
+__all__ = ["SqlStore", "store_errors"]
+
+
+class SqlStore(Store):
+    """One database. Its schema must be at `schema.HEAD`; `stores.migrate` brings it there."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = connect(url)
+        self._path = file_of(url)
+        self._file = self._identity()
+
+    @property
+    def where(self) -> str:
+        return str(self._path)
+
+    def _identity(self) -> tuple[int, int]:
+        """Device and inode of the file. Raises StoreError where it is gone."""
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            self._engine.dispose()  # or what is written would go to a file without a name
+            raise StoreError(f"{self.where}: the database is gone: {error.strerror}") from error
+        return found.st_dev, found.st_ino
+
+    def _check(self) -> None:
+        """Notice a file that was deleted or replaced: the open connections would go on with the old one."""
+        identity = self._identity()
+        if identity != self._file:
+            self._engine.dispose()
+            self._file = identity
+            self.generation += 1
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        self._check()
+        with store_errors(self.where), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        self._check()
+        with store_errors(self.where), self._engine.connect() as connection:
+            connection = connection.execution_options(begin="BEGIN IMMEDIATE")
+            with connection.begin():
+                yield connection
+
+    def revision(self) -> str | None:
+        """The revision the schema is at; None for a database without tables."""
+        with self._reading() as connection:
+            if not self._engine.dialect.has_table(connection, "alembic_version"):
+                return None
+            found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+            return str(found) if found else None
+
+    @property
+    def engine(self) -> Engine:
+        """For migrations, which change tables and not rows."""
+        return self._engine
+
+    @contextmanager
+    def learning(self) -> Iterator[Learning]:
+        with self._writing() as connection:
+            learning = SqlLearning(connection)
+            yield learning
+            learning.flush()
+
+    def load(self, voices: Iterable[str]) -> State:
+        with self._reading() as connection:
+            counts = {}
+            for voice in voices:
+                counts[voice] = totals(connection, voice)
+                found = connection.execution_options(yield_per=10_000).execute(
+                    select(words.c.word, words.c.ham, words.c.spam).where(words.c.voice == voice)
+                )
+                fill(counts[voice], found)
+            return whole_state(connection, counts)
+
+    def state(self, tokens: VoiceTokens) -> State:
+        with self._reading() as connection:
+            return part_state(connection, tokens)
+
+    def entries_after(self, last: int) -> list[Entry]:
+        with self._reading() as connection:
+            return entries_after(connection, last)
+
+    def learnings(self, since: datetime | None = None) -> list[Entry]:
+        query = only_active(select(*FACTS)).order_by(ledger.c.id)
+        if since is not None:
+            query = query.where(ledger.c.at >= since)
+        with self._reading() as connection:
+            return [entry_of(row, {}) for row in connection.execute(query)]
+
+    def write_journal(self, entries: Sequence[JournalEntry]) -> None:
+        if not entries:
+            return
+        rows = [{key.rstrip("_"): value for key, value in columns(entry).items()} for entry in entries]
+        with self._writing() as connection:
+            connection.execute(upsert(journal).on_conflict_do_nothing(), rows)
+
+    def find_journal(self, id: str) -> JournalEntry | None:
+        with self._reading() as connection:
+            row = connection.execute(select(journal).where(journal.c.id == id)).one_or_none()
+            return None if row is None else journal_entry_of(row)
+
+    def journal(self, since: datetime, until: datetime) -> list[JournalEntry]:
+        shown = [column for column in journal.columns if column.name != "tokens"]
+        query = select(*shown).where(journal.c.at >= since, journal.c.at < until).order_by(journal.c.id)
+        with self._reading() as connection:
+            return [journal_entry_of(row) for row in connection.execute(query)]
+
+    def expire(self, tokens_before: datetime, entries_before: datetime) -> tuple[int, int]:
+        with self._writing() as connection:
+            gone = connection.execute(delete(journal).where(journal.c.at < entries_before)).rowcount
+            emptied = connection.execute(
+                update(journal).where(journal.c.at < tokens_before, journal.c.tokens.is_not(None)).values(tokens=None)
+            ).rowcount
+            return emptied, gone
+
+    def get_setting(self, name: str) -> object:
+        with self._reading() as connection:
+            return connection.execute(select(settings.c.value).where(settings.c.name == name)).scalar()
+
+    def put_setting(self, name: str, value: object) -> None:
+        with self._writing() as connection:
+            put_setting_row(connection, name, value)
+
+    def verify(self) -> list[str]:
+        with self._reading() as connection:
+            found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(10)")]
+        return [f"{self.where}: {line}" for line in found if line != "ok"]
+
+    def backup(self, target: Path) -> None:
+        if target.exists():
+            raise StoreError(f"{target}: exists already; name a new file")
+        partial = target.with_name(target.name + ".partial")
+        with store_errors(str(target)):
+            os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600))
+            try:
+                with self._engine.connect() as connection:
+                    source = connection.connection.driver_connection
+                    assert isinstance(source, sqlite3.Connection)
+                    copy = sqlite3.connect(partial)
+                    try:
+                        source.backup(copy)
+                        copy.execute("PRAGMA journal_mode = DELETE")  # one file, without -wal beside it
+                    finally:
+                        copy.close()
+                with partial.open("rb") as file:
+                    os.fsync(file.fileno())
+                partial.rename(target)
+            finally:
+                partial.unlink(missing_ok=True)
+
+    def size(self) -> int:
+        files = (self._path.with_name(self._path.name + suffix) for suffix in ("", "-wal", "-shm"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def close(self) -> None:
+        self._engine.dispose()

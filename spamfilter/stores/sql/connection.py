@@ -1,0 +1,65 @@
+"""Connections to SQLite that do what the store promises: real transactions, synced, private files."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.pool import QueuePool
+
+from spamfilter.errors import CountError, StoreBusy, StoreError
+
+BUSY_SECONDS = 10.0
+"""Longer than any batch of `train` holds the lock, shorter than a user's patience."""
+
+
+def connect(url: str) -> Engine:
+    """An engine whose transactions are real: BEGIN is ours, IMMEDIATE where a writer asks for it."""
+    path = file_of(url)
+    folder = path.parent
+    if not folder.is_dir():
+        raise StoreError(f"{folder}: no such folder; create it, or set [store] url")
+    with store_errors(url), suppress(FileExistsError, PermissionError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    engine = create_engine(url, poolclass=QueuePool, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: Any, record: Any) -> None:
+        connection.isolation_level = None  # the driver shall not begin transactions on its own
+        connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+        with suppress(sqlite3.OperationalError):  # a read-only file keeps the mode it has
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+
+    return engine
+
+
+def file_of(url: str) -> Path:
+    """The file that a URL of SQLite names. Raises StoreError."""
+    path = url.removeprefix("sqlite:///")
+    if not url.startswith("sqlite:///") or path in ("", ":memory:") or "?" in path:
+        raise StoreError(f"{url}: name a file, as in sqlite:////var/lib/spamfilter/spamfilter.db, or use memory:")
+    return Path(path).absolute()
+
+
+@contextmanager
+def store_errors(where: str) -> Iterator[None]:
+    """The driver's exceptions as ours."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise CountError(f"{where}: {error.orig}: the counts do not hold what was to be taken away") from error
+    except (DBAPIError, sqlite3.Error, OSError) as error:
+        reason = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+        if isinstance(error, OperationalError | sqlite3.OperationalError) and "locked" in reason:
+            raise StoreBusy(f"{where}: another process holds the database; try again") from error
+        raise StoreError(f"{where}: {reason}") from error

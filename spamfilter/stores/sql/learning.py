@@ -1,0 +1,110 @@
+"""A transaction of learning in SQL."""
+
+from collections.abc import Mapping
+from dataclasses import astuple, replace
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from spamfilter.calibration import Calibration
+from spamfilter.counts import LABELS, Label
+from spamfilter.errors import CountError
+from spamfilter.features import Token
+from spamfilter.stores.schema import classes, ledger, vocabularies, words
+from spamfilter.stores.sql.queries import (
+    bump,
+    columns,
+    entries_after,
+    entry_of,
+    only_active,
+    part_state,
+    put_setting_row,
+)
+from spamfilter.stores.store import Entry, Learning, State
+from spamfilter.voices import VoiceTokens
+
+
+class SqlLearning(Learning):
+    """One write transaction; the changes of words are summed, and written at its end or before a look at them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._words: dict[tuple[str, Token], dict[Label, int]] = {}
+        self._classes: dict[tuple[str, Label], list[int]] = {}
+        self._vocabulary: dict[str, int] = {}
+        self._calibration: Calibration | None = None
+        self._last = 0
+
+    def state(self, tokens: VoiceTokens) -> State:
+        self.flush()
+        return part_state(self._connection, tokens)
+
+    def active(self, digest: bytes) -> Entry | None:
+        query = only_active(select(ledger)).where(ledger.c.digest == digest)
+        row = self._connection.execute(query).one_or_none()
+        return None if row is None else entry_of(row, row.tokens)
+
+    def entries_after(self, last: int) -> list[Entry]:
+        return entries_after(self._connection, last)
+
+    def append(self, entry: Entry) -> Entry:
+        row = {key: value for key, value in columns(entry).items() if key != "id"}
+        if entry.undoes:
+            row["tokens"] = None  # they stand in the row that is undone
+        written = self._connection.execute(insert(ledger).values(**row)).inserted_primary_key
+        assert written is not None
+        self._last = int(written[0])
+        return replace(entry, id=self._last)
+
+    def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, vocabulary: int) -> None:
+        for word, delta in deltas.items():
+            change = self._words.setdefault((voice, word), dict.fromkeys(LABELS, 0))
+            change[label] += delta
+        totals = self._classes.setdefault((voice, label), [0, 0])
+        totals[0] += messages
+        totals[1] += sum(deltas.values())
+        self._vocabulary[voice] = self._vocabulary.get(voice, 0) + vocabulary
+
+    def calibrate(self, calibration: Calibration) -> None:
+        self._calibration = calibration
+
+    def flush(self) -> None:
+        changed = [
+            {"voice": voice, "word": word.decode(), **change, "touched": self._last}
+            for (voice, word), change in self._words.items()
+            if any(change.values())
+        ]
+        more = [row for row in changed if row["ham"] >= 0 and row["spam"] >= 0]
+        less = [row for row in changed if row["ham"] < 0 or row["spam"] < 0]
+        if more:
+            adding = upsert(words)
+            sums = {name: words.c[name] + adding.excluded[name] for name in LABELS}
+            self._connection.execute(
+                adding.on_conflict_do_update(
+                    index_elements=[words.c.voice, words.c.word],
+                    set_={**sums, "touched": adding.excluded.touched},
+                ),
+                more,
+            )
+        if less:
+            self._take_away(less)
+        for (voice, label), (messages, total) in self._classes.items():
+            bump(self._connection, classes, {"voice": voice, "class": label}, {"messages": messages, "words": total})
+        for voice, count in self._vocabulary.items():
+            bump(self._connection, vocabularies, {"voice": voice}, {"words": count})
+        if self._calibration is not None:
+            put_setting_row(self._connection, "calibration", list(astuple(self._calibration)))
+        self._words.clear()
+        self._classes.clear()
+        self._vocabulary.clear()
+
+    def _take_away(self, less: list[dict[str, Any]]) -> None:
+        """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
+        rows = [{f"new_{key}": value for key, value in row.items()} for row in less]
+        here = (words.c.voice == bindparam("new_voice")) & (words.c.word == bindparam("new_word"))
+        sums = {name: words.c[name] + bindparam(f"new_{name}") for name in LABELS}
+        subtracting = update(words).where(here).values(**sums, touched=bindparam("new_touched"))
+        if self._connection.execute(subtracting, rows).rowcount != len(rows):
+            raise CountError("the words table lacks words of the learning that is to be taken back")
+        self._connection.execute(delete(words).where(here, words.c.ham == 0, words.c.spam == 0), rows)

@@ -1,0 +1,115 @@
+"""What is asked of the tables, on a connection whose transaction is somebody else's."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import Connection, Select, Table, exists, func, select, text, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from spamfilter.calibration import Calibration
+from spamfilter.counts import LABELS, Counts, Label
+from spamfilter.stores import schema
+from spamfilter.stores.schema import classes, ledger, settings, vocabularies, words
+from spamfilter.stores.store import ENTRIES, Entry, JournalEntry, State
+from spamfilter.voices import VoiceTokens
+
+LOOK_UP = 500
+"""Words of one SELECT: well below SQLite's bound on variables, and few round trips for a mail."""
+
+undone = ledger.alias("undone")
+FACTS = [column for column in ledger.columns if column.name != "tokens"]
+"""The columns of the ledger but for its bulk."""
+
+
+def bump(connection: Connection, table: Table, key: dict[str, str], amounts: dict[str, int]) -> None:
+    """Add to the totals of one row, making it first where it is missing."""
+    connection.execute(upsert(table).on_conflict_do_nothing(), {**key, **dict.fromkeys(amounts, 0)})
+    sums = {name: table.c[name] + amount for name, amount in amounts.items()}
+    connection.execute(update(table).where(*(table.c[name] == value for name, value in key.items())).values(**sums))
+
+
+def put_setting_row(connection: Connection, name: str, value: object) -> None:
+    putting = upsert(settings)
+    connection.execute(
+        putting.on_conflict_do_update(index_elements=[settings.c.name], set_={"value": putting.excluded.value}),
+        {"name": name, "value": value},
+    )
+
+
+def columns(row: Entry | JournalEntry) -> dict[str, Any]:
+    return {field.name: getattr(row, field.name) for field in fields(row)}
+
+
+def entry_of(row: Any, tokens: VoiceTokens) -> Entry:
+    found = {column.name: row._mapping[column.name] for column in FACTS}
+    return Entry(**{**found, "calibrated": tuple(found["calibrated"]), "tokens": tokens})
+
+
+def journal_entry_of(row: Any) -> JournalEntry:
+    found = dict(row._mapping)
+    found["class_"] = found.pop("class")
+    found["evidence"] = [(token, weight) for token, weight in found["evidence"]]
+    return JournalEntry(**{"tokens": None, **found})
+
+
+def only_active(query: Select[Any]) -> Select[Any]:
+    """Learnings that no later entry takes back."""
+    taken_back = exists().where(undone.c.undoes == ledger.c.id)
+    return query.where(ledger.c.undoes.is_(None), ~taken_back)
+
+
+def entries_after(connection: Connection, last: int) -> list[Entry]:
+    tokens = func.coalesce(ledger.c.tokens, undone.c.tokens, type_=schema.PackedTokens).label("tokens")
+    query = (
+        select(*FACTS, tokens)
+        .outerjoin_from(ledger, undone, ledger.c.undoes == undone.c.id)
+        .where(ledger.c.id > last)
+        .order_by(ledger.c.id)
+        .limit(ENTRIES)
+    )
+    return [entry_of(row, row.tokens) for row in connection.execute(query)]
+
+
+def totals(connection: Connection, voice: str) -> Counts:
+    """Counts without words, but with the totals of the voice."""
+    counts = Counts()
+    for row in connection.execute(select(classes).where(classes.c.voice == voice)):
+        label: Label = row._mapping["class"]
+        counts.messages[label], counts.occurrences[label] = row.messages, row.words
+    query = select(vocabularies.c.words).where(vocabularies.c.voice == voice)
+    counts.vocabulary = connection.execute(query).scalar() or 0
+    return counts
+
+
+def fill(counts: Counts, rows: Iterable[Any]) -> None:
+    ham, spam = counts.words["ham"], counts.words["spam"]
+    for word, in_ham, in_spam in rows:
+        token = word.encode()
+        if in_ham:
+            ham[token] = in_ham
+        if in_spam:
+            spam[token] = in_spam
+
+
+def part_state(connection: Connection, tokens: VoiceTokens) -> State:
+    counts = {}
+    for voice, wanted in tokens.items():
+        counts[voice] = totals(connection, voice)
+        names = [token.decode() for token in wanted]
+        for start in range(0, len(names), LOOK_UP):
+            some = names[start : start + LOOK_UP]
+            query = select(words.c.word, words.c.ham, words.c.spam)
+            fill(counts[voice], connection.execute(query.where(words.c.voice == voice, words.c.word.in_(some))))
+    return whole_state(connection, counts)
+
+
+def whole_state(connection: Connection, counts: dict[str, Counts]) -> State:
+    learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
+    query = select(ledger.c.label, ledger.c.undoes.is_not(None), func.count()).group_by(ledger.c.label, text("2"))
+    found: Iterable[Any] = connection.execute(query)
+    for label, undoing, count in found:
+        learnt[label] += -count if undoing else count
+    kept = connection.execute(select(settings.c.value).where(settings.c.name == "calibration")).scalar()
+    last = connection.execute(select(func.max(ledger.c.id))).scalar() or 0
+    return State(counts, learnt, Calibration(*kept) if kept else Calibration(), last)
