@@ -1,6 +1,6 @@
 """The commands; each one function, each with an example in its help.
 
-Exit codes: 0 done, 1 no, 2 wrong usage or input, 75 try again, 130 interrupted.
+Exit codes: 0 done, 2 wrong usage or input, 75 try again, 130 interrupted.
 What a user can mend is one line on standard error, never a traceback.
 """
 
@@ -8,7 +8,7 @@ import errno
 import getpass
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ from spamfilter import __version__, config, mailboxes, rendering
 from spamfilter.counts import Label
 from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.feedback import Subject, by_id, by_mail
-from spamfilter.filter import Change, Filter
+from spamfilter.filter import Filter
 from spamfilter.journal import is_id
 from spamfilter.shipped import samples, shipped
 from spamfilter.stores import Store, open_store
@@ -84,6 +84,8 @@ def _settings(file: Path | None) -> config.Settings:
 
 @contextmanager
 def _store(settings: config.Settings) -> Iterator[Store]:
+    if settings.store_url().startswith("memory:"):
+        raise InputError('[store] url = "memory:" keeps nothing between commands; name a database file')
     store = open_store(settings.store_url())
     try:
         yield store
@@ -171,32 +173,24 @@ def train(
                     f"learnt {outcome.learnt['ham']} ham and {outcome.learnt['spam']} spam;"
                     f" {outcome.known} were known, {outcome.relabelled} changed their label"
                 )
-            for problem in outcome.unreadable:
+            for problem in outcome.problems:
                 click.echo(f"spamfilter: {problem}", err=True)
-    if outcome.unreadable:
+    if outcome.problems:
         sys.exit(2)
 
 
-def _marking(label: Label | None) -> Callable[..., None]:
-    """The body of mark-spam, mark-ham and forget."""
-
-    def run(file: Path | None, names: tuple[str, ...], as_json: bool) -> None:
-        with _filter(file, whole=False) as (filter, _):
-            for subject in _subjects(filter, names or ("-",)):
-                if label:
-                    change = filter.learn(subject.reading, label, source="cli", by=_by())
-                else:
-                    change = filter.forget(subject.reading, source="cli", by=_by())
-                _say(subject, label, change, as_json)
-
-    return run
-
-
-def _say(subject: Subject, label: Label | None, change: Change, as_json: bool) -> None:
-    if as_json:
-        click.echo(rendering.to_json(rendering.change_json(_named(subject), change)))
-    else:
-        click.echo(rendering.change_text(subject.name, label, change))
+def _mark(label: Label | None, file: Path | None, names: tuple[str, ...], as_json: bool) -> None:
+    """mark-spam, mark-ham, and with None forget."""
+    with _filter(file, whole=False) as (filter, _):
+        for subject in _subjects(filter, names or ("-",)):
+            if label:
+                change = filter.learn(subject.reading, label, source="cli", by=_by())
+            else:
+                change = filter.forget(subject.reading, source="cli", by=_by())
+            if as_json:
+                click.echo(rendering.to_json(rendering.change_json(_named(subject), change)))
+            else:
+                click.echo(rendering.change_text(subject.name, label, change))
 
 
 _names = click.argument("names", nargs=-1, metavar="[ID|FILE|DIR|-]...")
@@ -213,7 +207,7 @@ def mark_spam(file: Path | None, names: tuple[str, ...], as_json: bool) -> None:
 
     Example: spamfilter mark-spam 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
-    _marking("spam")(file, names, as_json)
+    _mark("spam", file, names, as_json)
 
 
 @main.command("mark-ham")
@@ -225,7 +219,7 @@ def mark_ham(file: Path | None, names: tuple[str, ...], as_json: bool) -> None:
 
     Example: spamfilter mark-ham < message.eml
     """
-    _marking("ham")(file, names, as_json)
+    _mark("ham", file, names, as_json)
 
 
 @main.command()
@@ -237,7 +231,7 @@ def forget(file: Path | None, names: tuple[str, ...], as_json: bool) -> None:
 
     Example: spamfilter forget 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
-    _marking(None)(file, names, as_json)
+    _mark(None, file, names, as_json)
 
 
 @main.command()

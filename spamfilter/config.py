@@ -26,6 +26,19 @@ SYSTEM_FILE = Path("/etc/spamfilter/spamfilter.toml")
 SYSTEM_STATE = Path("/var/lib/spamfilter")
 PREFIX = "SPAMFILTER_"
 
+LIVE: dict[str, frozenset[str]] = {
+    "relay": frozenset(("trusted", "domains", "bare_newlines")),
+    "verdict": frozenset((
+        "spam", "unsure", "reject", "reject_after", "on_ham", "on_unsure", "on_spam", "subject_prefix",
+        "evidence_header",
+    )),
+    "limits": frozenset((
+        "connections", "message_size", "recipients", "errors", "idle_seconds", "data_seconds", "drain_seconds",
+    )),
+    "log": frozenset(("level",)),
+}  # fmt: skip
+"""Keys that a running relay takes over at SIGHUP; the others want a restart."""
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 
@@ -76,6 +89,8 @@ def _next_hop(text: str) -> str:
 def _store_url(text: str) -> str:
     if text and text.partition(":")[0] not in STORES:
         raise ValueError(f"not a store; known kinds: {', '.join(STORES)}")
+    if text.startswith("sqlite") and not re.fullmatch(r"sqlite:////[^?]+", text):
+        raise ValueError("name an absolute path, as in sqlite:////var/lib/spamfilter/spamfilter.db")
     return text
 
 
@@ -88,6 +103,18 @@ def _one_line(text: str) -> str:
 def _host_name(text: str) -> str:
     if text and not _HOST.fullmatch(text):
         raise ValueError("not a host name")
+    return text
+
+
+def _domain(text: str) -> str:
+    if not _HOST.fullmatch(text):
+        raise ValueError("not a domain name; without @ or blanks, as in example.org")
+    return text
+
+
+def _absolute(text: str) -> str:
+    if text and not text.startswith("/"):
+        raise ValueError("not an absolute path")
     return text
 
 
@@ -111,7 +138,7 @@ class Relay(_Section):
     next_hop_ca: str = ""
     mode: Literal["before-queue", "after-queue"] = "before-queue"
     trusted: list[NetworkText] = ["127.0.0.0/8", "::1/128"]
-    domains: list[str] = []
+    domains: list[Annotated[str, AfterValidator(_domain)]] = []
     hostname: Annotated[str, AfterValidator(_host_name)] = ""
     tls_certificate: str = ""
     tls_key: str = ""
@@ -123,7 +150,12 @@ class Relay(_Section):
     @model_validator(mode="after")
     def _pairs(self) -> Self:
         if bool(self.tls_certificate) != bool(self.tls_key):
-            raise ValueError("tls_certificate and tls_key go together: set both or none")
+            raise ValueError(
+                f"tls_certificate = {self.tls_certificate!r} and tls_key = {self.tls_key!r} go together:"
+                " set both or none"
+            )
+        if self.next_hop_tls == "starttls" and not self.next_hop.startswith("smtp:"):
+            raise ValueError(f'next_hop_tls = "starttls" needs an smtp:// next_hop, not {self.next_hop!r}')
         return self
 
 
@@ -137,12 +169,15 @@ class Verdict(_Section):
     on_spam: Action = "tag"
     subject_prefix: Annotated[str, AfterValidator(_one_line)] = ""
     evidence_header: bool = False
-    quarantine: str = ""
+    quarantine: Annotated[str, AfterValidator(_absolute)] = ""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.unsure > self.spam or (self.reject and self.reject < self.spam):
-            raise ValueError("thresholds must rise: unsure <= spam <= reject (reject = 0 never refuses)")
+            raise ValueError(
+                f"unsure = {self.unsure}, spam = {self.spam}, reject = {self.reject}: thresholds must rise, unsure <="
+                " spam <= reject (reject = 0 never refuses)"
+            )
         return self
 
 
@@ -205,7 +240,7 @@ class Log(_Section):
 
 
 class Settings(_Section):
-    """All settings; `file` names where they came from, for messages."""
+    """All settings."""
 
     relay: Relay = Relay()
     verdict: Verdict = Verdict()
@@ -246,6 +281,18 @@ class Settings(_Section):
         parameters = getattr(self.learn, self.learn.likelihood).model_dump()
         likelihood: Likelihood = LIKELIHOODS[self.learn.likelihood](**parameters)
         return tuple(Voice(name, likelihood) for name in self.learn.voices)
+
+    def reloaded(self, new: "Settings") -> tuple["Settings", list[str]]:
+        """These settings with what of `new` may change while running, and the keys that want a restart."""
+        sections: dict[str, BaseModel] = {}
+        waiting: list[str] = []
+        for name in Settings.model_fields:
+            old, fresh = getattr(self, name), getattr(new, name)
+            live = LIVE.get(name, frozenset())
+            sections[name] = old.model_copy(update={key: getattr(fresh, key) for key in live})
+            keys = type(old).model_fields
+            waiting += [f"{name}.{key}" for key in keys if key not in live and getattr(old, key) != getattr(fresh, key)]
+        return self.model_copy(update=sections), waiting
 
     def warnings(self) -> list[str]:
         """What is allowed, but will surprise."""
@@ -317,7 +364,7 @@ def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str
     for key in path:
         fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
         if key not in fields:
-            raise ConfigError(f"{variable}: unknown key {'.'.join(path)}; see the sample configuration")
+            raise ConfigError(f"{variable}: unknown key {'.'.join(path)} = {text!r}; see the sample configuration")
         kind = fields[key].annotation
     origin = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     quoted = text[:1] in ("'", '"')
@@ -342,7 +389,7 @@ def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ..
         where = origins.get(keys, file)
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            lines.append(f"{where}: unknown key {'.'.join(keys)}; see the sample configuration")
+            lines.append(f"{where}: unknown key {'.'.join(keys)} = {item['input']!r}; see the sample configuration")
         elif isinstance(item["input"], dict):
             lines.append(f"{where}: {'.'.join(keys)}: {message}")
         else:

@@ -149,35 +149,23 @@ class _Daemon:
             self._generation = generation
 
     def _reload(self) -> None:
-        """SIGHUP: thresholds, actions, lists and limits; the rest needs a restart, and says so."""
+        """SIGHUP: the keys of `config.LIVE`; what else has changed is named, and waits for a restart."""
         _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             new = load(self._file)
         except ConfigError as error:
             log.error("not reloaded: %s", error)  # noqa: TRY400 - the sentence says it
         else:
-            relay, old = self._relay, self._settings
-            relay.judge.policy = new.policy()
-            relay.trusted = new.relay.networks()
-            relay.domains = frozenset(domain.lower() for domain in new.relay.domains)
-            relay.limits = new.limits
-            relay.normalise = new.normalises()
-            logging.getLogger().setLevel(new.log.level.upper())
-            live = {"verdict", "limits", "log"}
-            fixed = [name for name in Settings.model_fields if name not in live | {"relay"}]
-            changed = [name for name in fixed if getattr(old, name) != getattr(new, name)]
-            fields = (
-                "listen",
-                "next_hop",
-                "next_hop_tls",
-                "next_hop_ca",
-                "mode",
-                "hostname",
-                "tls_certificate",
-                "tls_key",
-            )
-            changed += [f"relay.{name}" for name in fields if getattr(old.relay, name) != getattr(new.relay, name)]
-            log.info("reloaded%s", f"; restart for what changed in: {', '.join(changed)}" if changed else "")
+            relay = self._relay
+            self._settings, waiting = self._settings.reloaded(new)
+            relay.judge.policy = self._settings.policy()
+            relay.trusted = self._settings.relay.networks()
+            relay.domains = frozenset(domain.lower() for domain in self._settings.relay.domains)
+            relay.limits = self._settings.limits
+            relay.normalise = self._settings.normalises()
+            _raise_descriptor_limit(relay.limits.connections)
+            logging.getLogger().setLevel(self._settings.log.level.upper())
+            log.info("reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else "")
         _notify("READY=1")
 
 

@@ -5,8 +5,8 @@ message changes nothing; the other label first takes away exactly what the first
 Guarantee: counts, totals and calibration are the sum of the ledger; `rebuilt` recomputes them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -119,9 +119,17 @@ class Filter:
         with self.training() as training:
             return training.forget(reading, source, by)
 
-    def training(self) -> AbstractContextManager["Training"]:
+    @contextmanager
+    def training(self) -> Iterator["Training"]:
         """One transaction for any number of learnings; all or none."""
-        return Training(self)
+        try:
+            with self.store.learning() as learning:
+                if self._whole:
+                    self._catch_up(self._all(), learning.entries_after)
+                yield Training(self, learning)
+        except BaseException:
+            self._state = None  # what was applied in memory has not been written
+            raise
 
     def rebuilt(self, last: int) -> State:
         """The state as the sum of the ledger up to the entry `last`, from nothing."""
@@ -188,27 +196,11 @@ class Filter:
 
 
 class Training:
-    """A transaction of learning: opened by `Filter.training`, written when it is left without an error."""
+    """A transaction of learning, opened by `Filter.training`."""
 
-    def __init__(self, filter: Filter) -> None:
+    def __init__(self, filter: Filter, learning: Learning) -> None:
         self._filter = filter
-        self._opened = filter.store.learning()
-        self._learning: Learning
-
-    def __enter__(self) -> "Training":
-        self._learning = self._opened.__enter__()
-        if self._filter._whole:
-            self._filter._catch_up(self._filter._all(), self._learning.entries_after)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        try:
-            self._opened.__exit__(*error)  # type: ignore[arg-type]  # the three of the protocol
-        except BaseException:
-            self._filter._state = None
-            raise
-        if error[0] is not None:
-            self._filter._state = None  # what was applied in memory has not been written
+        self._learning = learning
 
     def learn(self, reading: Reading, label: Label, source: str, by: str = "", at: datetime | None = None) -> Change:
         """See `Filter.learn`."""
@@ -222,7 +214,7 @@ class Training:
             return Change(False, active.label, before, before)
         if active is not None:
             self._undo(state, active, source, by)
-        unlearnt = _score(self._filter.voices, reading, state)
+        unlearnt = _score(self._filter.voices, reading, state) if active else before
         added = {
             voice.name: voice.likelihood.amount(reading.tokens[voice.name], label, state.counts[voice.name])
             for voice in self._filter.voices

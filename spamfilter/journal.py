@@ -50,6 +50,7 @@ class Journal:
     def __init__(self, store: Store, backlog: int = 10_000, tokens_days: float = 14, entries_days: float = 30) -> None:
         self._store = store
         self._waiting: deque[JournalEntry] = deque()
+        self._lock = threading.Lock()
         self._backlog = backlog
         self._tokens_kept = timedelta(days=min(tokens_days, MAX_DAYS))
         self._entries_kept = timedelta(days=min(entries_days, MAX_DAYS))
@@ -69,8 +70,9 @@ class Journal:
 
     def add(self, entry: JournalEntry) -> None:
         """Take an entry; returns at once and never raises."""
-        self._bound(self._backlog - 1)
-        self._waiting.append(entry)
+        with self._lock:
+            self._bound(self._backlog - 1)
+            self._waiting.append(entry)
 
     def _run(self) -> None:
         while not self._stopping.wait(WRITE_EVERY):
@@ -81,15 +83,17 @@ class Journal:
     def write(self) -> None:
         """Write what is waiting; what cannot be written now stays."""
         while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            with self._lock:
+                batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             try:
                 self._write(batch)
             except StoreError as error:
                 if not self._failing:
                     log.error("journal: %s; entries are held in memory", error)  # noqa: TRY400 - the sentence says it
                 self._failing = True
-                self._waiting.extendleft(reversed(batch))
-                self._bound(self._backlog)
+                with self._lock:
+                    self._waiting.extendleft(reversed(batch))
+                    self._bound(self._backlog)
                 return
             if self._failing:
                 log.warning("journal: written again; %d entries were dropped", self.dropped)
@@ -122,5 +126,5 @@ class Journal:
         now = datetime.now(UTC)
         try:
             self._store.expire(now - self._tokens_kept, now - self._entries_kept)
-        except StoreError as error:
+        except Exception as error:  # the thread must live, whatever the store says to this
             log.warning("journal: cannot expire: %s", error)

@@ -8,6 +8,7 @@ import hashlib
 import logging
 from dataclasses import dataclass
 
+from spamfilter.counts import Label
 from spamfilter.filter import Filter, Reading
 from spamfilter.message import Message, parse
 from spamfilter.verdict import EVIDENCE_SHOWN, Policy, Verdict
@@ -35,18 +36,20 @@ class Judge:
     def judge(self, mail: bytes, id: str) -> Judgement:
         """Judge one mail; `id` names it in the log if that fails."""
         message = reading = None
+        learnt: dict[Label, int] = {"ham": 0, "spam": 0}
         try:
+            learnt = dict(self.filter.learnt)
             message = parse(mail)
             reading = self.filter.read(message)
             score = self.filter.score(reading)
-            class_, action = self.policy.decide(score.posterior, self.filter.learnt)
+            class_, action = self.policy.decide(score.posterior, learnt)
             verdict = Verdict(
                 posterior=score.posterior,
                 log_odds=score.log_odds,
                 class_=class_,
                 action=action,
                 threshold=self.policy.spam,
-                learnt=dict(self.filter.learnt),
+                learnt=learnt,
                 evidence=self.filter.evidence(reading, EVIDENCE_SHOWN),
                 size=message.size,
                 scanned=message.scanned,
@@ -60,7 +63,7 @@ class Judge:
                 class_="unsure",
                 action="tag" if self.policy.actions["unsure"] == "tag" else "pass",
                 threshold=self.policy.spam,
-                learnt={"ham": 0, "spam": 0},
+                learnt=learnt,
                 size=len(mail),
                 scanned=len(mail),
                 fault=type(error).__name__,

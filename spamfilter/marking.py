@@ -16,7 +16,7 @@ _OURS = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _SUBJECT = re.compile(rb"^subject[ \t]*:[ \t]*", re.IGNORECASE | re.MULTILINE)
-_MBOX_LINE = re.compile(rb">?From [^\n]*\n")
+MBOX_LINE = re.compile(rb">?From [^\n]*\n")
 
 
 def mark(mail: bytes, fields: Iterable[tuple[str, str]], subject_prefix: str = "") -> tuple[bytes, memoryview]:
@@ -27,7 +27,7 @@ def mark(mail: bytes, fields: Iterable[tuple[str, str]], subject_prefix: str = "
     end = header_end(mail)
     head = mail[:end]
     first = b""
-    if match := _MBOX_LINE.match(head):
+    if match := MBOX_LINE.match(head):
         # Mail systems take this line for a separator; a header field above it would end the header.
         first, head = match.group(), head[match.end() :]
     head = _OURS.sub(b"", head)

@@ -37,7 +37,7 @@ _SPACES = re.compile(rb"\s+")
 _NAME = re.compile(rb"[!-9;-~]{1,76}")
 
 _DROPPED = frozenset((
-    b"status", b"x-status", b"content-length", b"lines", b"x-keywords", b"x-bogosity", b"replied",
+    b"status", b"x-status", b"content-length", b"lines", b"x-keywords", b"replied",
     b"forwarded", b"delivered-to-trec",
 ))  # fmt: skip
 _DROPPED_PREFIXES = (

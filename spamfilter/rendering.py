@@ -85,6 +85,7 @@ def report_text(report: Report) -> str:
         f"Mail        {total:,} message{'' if total == 1 else 's'}, {_size(report.bytes)}",
         "  judged    " + _shares(report.classes, total),
         "  done      " + _shares({name: n for name, n in report.actions.items() if n}, total),
+        "  answered  " + _shares({name.replace("_", " "): n for name, n in report.replies.items() if n}, total),
         "",
         "Errors that users corrected (95 % interval)",
         f"  ham taken for spam    {_rate(report.ham_rate)}",

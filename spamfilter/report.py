@@ -16,6 +16,7 @@ from spamfilter.intervals import wilson
 from spamfilter.stores import Entry, JournalEntry, Store
 from spamfilter.verdict import ACTIONS, CLASSES
 
+REPLIES = {"2": "accepted", "4": "put_off", "5": "refused"}
 LATEST = 10
 WORDS = 15
 """Rows of the lists: what fits on a screen beside the figures."""
@@ -62,7 +63,10 @@ class MatteringWord:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One period. unsure_settled: unsure messages that somebody has labelled since, by label."""
+    """One period; a mail that was put off and came again counts each time.
+
+    replies: what clients heard, by the reply's class: accepted (2xx), put_off (4xx), refused (5xx).
+    unsure_settled: unsure messages that somebody has labelled since, by label."""
 
     since: datetime
     until: datetime
@@ -70,6 +74,7 @@ class Report:
     bytes: int
     classes: dict[str, int]
     actions: dict[str, int]
+    replies: dict[str, int]
     ham_rate: Rate
     spam_rate: Rate
     unsure_settled: dict[str, int]
@@ -102,6 +107,7 @@ def build(store: Store, voices: Sequence[str], since: datetime, until: datetime)
         bytes=sum(entry.size for entry in entries),
         classes={name: classes[name] for name in CLASSES},
         actions={name: actions[name] for name in ACTIONS},
+        replies={name: sum(entry.reply.startswith(digit) for entry in entries) for digit, name in REPLIES.items()},
         ham_rate=_rate(lost, classes["ham"] - missed + lost + marked["unsure", "ham"]),
         spam_rate=_rate(missed, classes["spam"] - lost + missed + marked["unsure", "spam"]),
         unsure_settled={label: marked["unsure", label] for label in LABELS},
@@ -112,7 +118,7 @@ def build(store: Store, voices: Sequence[str], since: datetime, until: datetime)
         vocabulary={voice: counts.vocabulary for voice, counts in state.counts.items()},
         learnt={label: state.learnt[label] for label in LABELS},
         learnings=len(new),
-        latest=_latest(new, entries),
+        latest=_latest(store, new),
         words=_words(entries),
     )
 
@@ -128,10 +134,11 @@ def _delay(microseconds: list[int]) -> Delay:
     return Delay(microseconds[len(microseconds) // 2], microseconds[int(0.99 * (len(microseconds) - 1))])
 
 
-def _latest(learnings: list[Entry], entries: list[JournalEntry]) -> list[LearntMessage]:
-    seen = {entry.digest: entry for entry in entries}
+def _latest(store: Store, learnings: list[Entry]) -> list[LearntMessage]:
+    latest = learnings[: -LATEST - 1 : -1]
+    seen = store.journal_of([entry.digest for entry in latest])
     rows = []
-    for entry in reversed(learnings[-LATEST:]):
+    for entry in latest:
         mail = seen.get(entry.digest)
         id, subject = (mail.id, mail.subject) if mail else ("", "")
         rows.append(LearntMessage(entry.at, entry.label, entry.source, entry.by, id, subject))

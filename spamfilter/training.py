@@ -12,33 +12,38 @@ is started again; one that was finished changes nothing the next time.
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from spamfilter.counts import Label
 from spamfilter.errors import InputError
 from spamfilter.filter import BULK, Filter, Reading
 from spamfilter.mailboxes import Mail
 from spamfilter.message import parse
+from spamfilter.stores import Store
 
 ROUNDS = 5
 """Three leave ham and spam out of balance, eight add nothing."""
 UNFINISHED = "unfinished_trainings"
 """The setting that remembers runs which did not come to their end, by a digest of their mails' names."""
+MOST_UNFINISHED = 20
+"""Runs remembered; whoever gives up more of them will not go on with the oldest."""
 BATCH = 64
-"""Mails of one transaction: 160 microseconds a mail instead of 1,400, and a lock of some 10 ms."""
+"""Mails of one transaction: one sync of the disk for all of them, and a lock of a few tenths of a second."""
 
 
 @dataclass(slots=True)
 class Outcome:
     """What a training did: mails newly learnt by label, known already, known under the other label.
 
-    reinforced: how often a later round added to a mail of this run.
+    reinforced: how often a later round added to a mail of this run. problems: sentences about mails
+    that were passed over.
     """
 
     learnt: dict[Label, int] = field(default_factory=lambda: {"ham": 0, "spam": 0})
     known: int = 0
     relabelled: int = 0
     reinforced: int = 0
-    unreadable: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     @property
     def changes(self) -> int:
@@ -54,37 +59,60 @@ def train(
     It deals with ROUNDS times the mails. An interruption leaves the batches before it learnt, and
     `outcome` true.
     """
-    names = "".join(f"{label} {mail.name}\n" for label, mail in mails)
-    run = hashlib.blake2b(names.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    kept = filter.store.get_setting(UNFINISHED)
-    others = [other for other in kept if other != run] if isinstance(kept, list) else []
-    unfinished = bool(kept) and kept != others
-    filter.store.put_setting(UNFINISHED, [*others, run])
+    run = _name(mails)
+    unfinished = run in _unfinished(filter.store)
+    filter.store.put_setting(UNFINISHED, [*_unfinished(filter.store)[-MOST_UNFINISHED:], run])
+    seen: dict[bytes, Label] = {}
     for batch in _batches(mails):
-        _learn(filter, _readings(filter, batch, outcome.unreadable), by, outcome)
+        readings = _readings(filter, batch, outcome.problems)
+        _learn(filter, _consistent(readings, seen, outcome.problems), by, outcome)
         progress(len(batch))
     if unfinished or outcome.changes:
         for _ in range(ROUNDS - 1):
             for batch in _batches(mails):
                 readings = _readings(filter, batch, [])
                 with filter.training() as training:
-                    for label, reading in readings:
+                    for label, _, reading in readings:
                         outcome.reinforced += training.reinforce(reading, label)
                 progress(len(batch))
     else:
         progress((ROUNDS - 1) * len(mails))
-    filter.store.put_setting(UNFINISHED, others)
+    filter.store.put_setting(UNFINISHED, [other for other in _unfinished(filter.store) if other != run])
+
+
+def _unfinished(store: Store) -> list[str]:
+    kept = store.get_setting(UNFINISHED)
+    return [str(run) for run in kept] if isinstance(kept, list) else []
+
+
+def _name(mails: Sequence[tuple[Label, Mail]]) -> str:
+    """A digest of labels and file names, without the folder and the flags that a Maildir changes."""
+    names = "".join(f"{label} {Path(mail.name).name.partition(':2,')[0]}\n" for label, mail in mails)
+    return hashlib.blake2b(names.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+def _consistent(
+    readings: list[tuple[Label, str, Reading]], seen: dict[bytes, Label], problems: list[str]
+) -> list[tuple[Label, Reading]]:
+    """Without mails that this run has met under the other label: neither can be right for both."""
+    kept = []
+    for label, name, reading in readings:
+        if seen.setdefault(reading.digest, label) != label:
+            problems.append(f"{name}: passed over as {label}, the same mail was given as {seen[reading.digest]} before")
+        else:
+            kept.append((label, reading))
+    return kept
 
 
 def _readings(
-    filter: Filter, batch: Sequence[tuple[Label, Mail]], unreadable: list[str]
-) -> list[tuple[Label, Reading]]:
+    filter: Filter, batch: Sequence[tuple[Label, Mail]], problems: list[str]
+) -> list[tuple[Label, str, Reading]]:
     readings = []
     for label, mail in batch:
         try:
-            readings.append((label, filter.read(parse(mail.read()))))
+            readings.append((label, mail.name, filter.read(parse(mail.read()))))
         except InputError as error:
-            unreadable.append(str(error))
+            problems.append(str(error))
     return readings
 
 

@@ -26,8 +26,8 @@ LOCAL = (ipaddress.ip_network("127.0.0.0/8"),)
 class Hop:
     """A next hop. replies: first word or whole line -> what to answer instead of the usual.
 
-    An answer may be bytes (whole lines), or 'close', 'hang'. received: command lines; messages: what came
-    after DATA, as on the wire, without the end.
+    An answer may be bytes (whole lines), or 'close', 'hang'; delays: seconds before it. received: command
+    lines; messages: what came after DATA, as on the wire, without the end.
     """
 
     def __init__(self, keywords: tuple[str, ...] = KEYWORDS) -> None:
@@ -35,7 +35,9 @@ class Hop:
         self.replies: dict[str, bytes] = {}
         self.received: list[bytes] = []
         self.messages: list[bytes] = []
+        self.delays: dict[str, float] = {}
         self.connections = 0
+        self.open = 0
         self.aborted = 0
         self.before_final: Callable[[], Awaitable[None]] | None = None
         self.tls: ssl.SSLContext | None = None
@@ -61,12 +63,14 @@ class Hop:
         assert task is not None
         self._tasks.add(task)
         self.connections += 1
+        self.open += 1
         try:
             await self._dialogue(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             self._tasks.discard(task)
+            self.open -= 1
             writer.close()
 
     async def _dialogue(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -110,6 +114,7 @@ class Hop:
 
     async def _answer(self, writer: asyncio.StreamWriter, name: str, usual: bytes) -> bool:
         answer = self.replies.get(name, usual)
+        await asyncio.sleep(self.delays.get(name.split(" ")[0], 0))
         if answer == b"close":
             return False
         if answer == b"hang":

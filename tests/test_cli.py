@@ -251,7 +251,7 @@ def test_training_by_an_index(shell: Shell) -> None:
     pile(shell, "good")
     index = shell.write("full/index", b"spam ../junk/cur/0\nham ../good/cur/0\nspam ../junk/cur/1\n")
     outcome = json.loads(shell.done("train", "--json", "--index", index))
-    assert (outcome["learnt"], outcome["known"], outcome["unreadable"]) == ({"ham": 1, "spam": 2}, 0, [])
+    assert (outcome["learnt"], outcome["known"], outcome["problems"]) == ({"ham": 1, "spam": 2}, 0, [])
 
 
 def test_a_mail_that_cannot_be_read_is_named_and_the_others_are_learnt(shell: Shell) -> None:

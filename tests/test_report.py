@@ -125,6 +125,8 @@ def test_every_figure_recomputed(seed: int) -> None:
         assert rate.messages == len([truth for _, truth in pairs if truth == label])
         if rate.messages:
             assert 0 <= rate.low <= rate.errors / rate.messages <= rate.high <= 1
+    heard = [row.reply[0] for row in inside]
+    assert made.replies == {"accepted": heard.count("2"), "put_off": heard.count("4"), "refused": heard.count("5")}
     for label in LABELS:
         assert made.unsure_settled[label] == pairs.count(("unsure", label))
 
@@ -145,7 +147,7 @@ def test_every_figure_recomputed(seed: int) -> None:
     assert [(row.label, row.source, row.by) for row in made.latest] == [
         (facts[0], facts[1], "ann") for _, facts in reversed(new[-LATEST:])
     ]
-    subjects = {row.digest: row.subject for row in inside}
+    subjects = {row.digest: row.subject for row in sorted(rows, key=lambda row: row.id)}
     assert [row.subject for row in made.latest] == [
         subjects.get(digest(number), "") for number, _ in reversed(new[-LATEST:])
     ]

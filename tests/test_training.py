@@ -196,9 +196,56 @@ def test_what_cannot_be_read_is_passed_over_and_named(store: Store) -> None:
 
     mails = labelled(4)
     outcome = run(store, [mails[0], ("spam", Mail("x.eml", gone)), *mails[1:]])
-    assert outcome.unreadable == ["x.eml: No such file or directory"]
+    assert outcome.problems == ["x.eml: No such file or directory"]
     assert sum(outcome.learnt.values()) == 4
 
 
 def test_nothing_to_learn_is_no_fault(store: Store) -> None:
     assert run(store, []) == Outcome()
+
+
+def moved(mails: Mails) -> Mails:
+    """The same mails after a mail program has looked at them: other folder, other flags."""
+    return [(label, Mail(f"/elsewhere/cur/{item.name}:2,S", item.read)) for label, item in mails]
+
+
+def test_a_run_goes_on_although_the_files_were_moved_and_flagged_meanwhile(store: Store) -> None:
+    mails = labelled(2 * BATCH)
+    stopped = [0]
+
+    def stop(count: int) -> None:
+        stopped[0] += count
+        if stopped[0] > len(mails):  # in the second round
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(store, mails, stop)
+    run(store, moved(mails))
+    assert store.get_setting(training.UNFINISHED) == []
+    state = store.load(["fields"])
+    assert (state.counts, state.learnt, state.calibration) == straight(mails)
+
+
+def test_another_run_does_not_end_one_that_was_stopped(store: Store) -> None:
+    mails = labelled(2 * BATCH)
+
+    def stop(count: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(store, mails, stop)
+    run(store, [("ham", Mail("other", lambda: mail("other", "words", "other")))])
+    assert len(store.get_setting(training.UNFINISHED)) == 1  # type: ignore[arg-type]
+    run(store, mails)
+    assert store.get_setting(training.UNFINISHED) == []
+
+
+def test_a_mail_given_under_both_labels_is_learnt_once_and_named(store: Store) -> None:
+    item = Mail("twice", lambda: mail("twice", "the same", "twice"))
+    mails: Mails = [("ham", item), ("spam", item)]
+    outcome = run(store, mails)
+    assert (outcome.learnt, outcome.relabelled) == ({"ham": 1, "spam": 0}, 0)
+    assert outcome.problems == ["twice: passed over as spam, the same mail was given as ham before"]
+    entries = len(store.entries_after(0))
+    run(store, mails)
+    assert len(store.entries_after(0)) == entries

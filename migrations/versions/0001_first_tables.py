@@ -46,7 +46,7 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ledger_digest", "ledger", ["digest"])
-    op.create_index("ledger_undoes", "ledger", ["undoes"], unique=True)
+    op.create_index("ledger_undoes", "ledger", ["undoes"], unique=True, sqlite_where=sa.text("undoes IS NOT NULL"))
     op.create_index("ledger_at", "ledger", ["at"])
     op.create_table(
         "journal",

@@ -4,6 +4,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
+from spamfilter.config import split_address
 from spamfilter.errors import ConfigError
 from spamfilter.next_hops.maildir import Maildir, MaildirNextHop
 from spamfilter.next_hops.next_hop import Conversation, NextHop, Reply
@@ -13,8 +14,8 @@ __all__ = ["NEXT_HOPS", "Conversation", "Maildir", "NextHop", "Reply", "Timeouts
 
 
 def _smtp(address: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:
-    host, _, port = address.removeprefix("//").rpartition(":")
-    return SmtpNextHop(host.strip("[]"), int(port), hostname, tls, timeouts)
+    host, port = split_address(address.removeprefix("//"))
+    return SmtpNextHop(host, port, hostname, tls, timeouts)
 
 
 def _maildir(address: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spamfilter.errors import NextHopError, StoreError
+from spamfilter.marking import MBOX_LINE
 from spamfilter.next_hops.next_hop import Conversation, NextHop, Reply
 
 _PATH = re.compile(rb'(?:MAIL FROM|RCPT TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))', re.IGNORECASE)
-_MBOX_LINE = re.compile(rb">?From [^\n]*\n")
 
 
 class Maildir:
@@ -46,7 +46,7 @@ class Maildir:
         )
         content = b"".join(parts)
         # Mail systems take such a line for a separator: fields above it would not be in the header.
-        start = match.end() if (match := _MBOX_LINE.match(content)) else 0
+        start = match.end() if (match := MBOX_LINE.match(content)) else 0
         content = (content[:start] + envelope + content[start:]).replace(b"\r\n", b"\n")
         temporary, final = self.path / "tmp" / name, self.path / "new" / name
         folder = os.open(self.path / "new", os.O_RDONLY | os.O_DIRECTORY)
@@ -98,8 +98,11 @@ class _MaildirConversation(Conversation):
 
     async def command(self, line: bytes) -> Reply:
         verb = line[:4].upper()
-        if verb not in (b"MAIL", b"RCPT"):
+        if verb == b"RSET":
             self._recipients = []
+        if verb == b"VRFY":
+            return Reply.of("252 2.0.0 Every recipient is taken")
+        if verb not in (b"MAIL", b"RCPT"):
             return Reply.of("250 2.0.0 Ok")
         match = _PATH.match(line)
         if not match:
@@ -120,6 +123,9 @@ class _MaildirConversation(Conversation):
     @property
     def closed(self) -> bool:
         return False
+
+    async def forget(self) -> None:
+        self._recipients = []
 
     def release(self) -> None:
         return

@@ -49,6 +49,10 @@ class Conversation(ABC):
         parts: the message, lines ended by CR LF, dots not doubled.
         """
 
+    @abstractmethod
+    async def forget(self) -> None:
+        """End the transaction; where the next hop does not, the conversation is closed. Raises nothing."""
+
     @property
     @abstractmethod
     def closed(self) -> bool:

@@ -66,6 +66,9 @@ class SmtpNextHop(NextHop):
                 # If one hangs they all may, and the client must not wait for each of them in turn.
                 conversation.abort()
                 self._abort_kept()
+            except BaseException:
+                conversation.abort()
+                raise
             if not conversation.closed:
                 return conversation
         return await self._connect()
@@ -174,37 +177,34 @@ class _SmtpConversation(Conversation):
             ) from error
 
     async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
-        reply = await self._command(b"DATA")
-        if reply.code != 354:
-            if reply.code < 400:
-                raise NextHopError(f"{self._hop.where}: DATA was answered with {reply.text}")
-            # For the client the transaction ends with this reply, so it must end there, too.
-            await self.forget()
-            return reply
-        payload = b"".join(parts)
-        payload = payload.replace(b"\r\n.", b"\r\n..")
+        limit = self._hop.timeouts.final
+        try:
+            # One limit for all of it: whoever waits for us has one, too.
+            async with asyncio.timeout(limit):
+                reply = await self._exchange(b"DATA")
+                if reply.code == 354:
+                    reply = await self._send(parts)
+                    if reply.code >= 400 or reply.positive:
+                        return reply
+                elif reply.code >= 400:
+                    # For the client the transaction ends with this reply, so it must end there, too.
+                    await self.forget()
+                    return reply
+        except TimeoutError as error:
+            raise NextHopError(f"{self._hop.where}: no reply to the message within {limit:g} s") from error
+        raise NextHopError(f"{self._hop.where}: answered the message with {reply.text}")
+
+    async def _send(self, parts: Sequence[bytes | memoryview]) -> Reply:
+        """The message, dots doubled, and the reply to its end."""
+        payload = b"".join(parts).replace(b"\r\n.", b"\r\n..")
         if payload.startswith(b"."):
             payload = b"." + payload
-        ending = b".\r\n" if not payload or payload.endswith(b"\r\n") else b"\r\n.\r\n"
-        try:
-            async with asyncio.timeout(self._hop.timeouts.final):
-                reply = await self._send(payload, ending)
-        except TimeoutError as error:
-            raise NextHopError(
-                f"{self._hop.where}: no reply to the message within {self._hop.timeouts.final:g} s"
-            ) from error
-        if 300 <= reply.code < 400:
-            raise NextHopError(f"{self._hop.where}: answered the message with {reply.text}")
-        return reply
-
-    async def _send(self, payload: bytes, ending: bytes) -> Reply:
+        payload += b".\r\n" if not payload or payload.endswith(b"\r\n") else b"\r\n.\r\n"
         view = memoryview(payload)
         try:
             for start in range(0, len(view), BLOCK):
                 self._writer.write(view[start : start + BLOCK])
                 await self._writer.drain()
-            self._writer.write(ending)
-            await self._writer.drain()
         except ConnectionError as error:
             # A server that has heard enough says why before it hangs up; a 2xx here would be a lie.
             reply = await self._reply()

@@ -80,6 +80,10 @@ class MemoryStore(Store):
         entries = sorted(self._journal.values(), key=lambda entry: (entry.at, entry.id))
         return [replace(entry, tokens=None) for entry in entries if since <= entry.at < until]
 
+    def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:
+        entries = sorted(self._journal.values(), key=lambda entry: entry.id)
+        return {entry.digest: replace(entry, tokens=None) for entry in entries if entry.digest in digests}
+
     def expire(self, tokens_before: datetime, entries_before: datetime) -> tuple[int, int]:
         gone = [id for id, entry in self._journal.items() if entry.at < entries_before]
         for id in gone:

@@ -23,6 +23,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    text,
 )
 
 from spamfilter.voices import VoiceTokens
@@ -111,7 +112,8 @@ ledger = _table(
     Column("by", Text, nullable=False),
     Column("undoes", Integer, ForeignKey("ledger.id")),
     Index("ledger_digest", "digest"),
-    Index("ledger_undoes", "undoes", unique=True),
+    # Partial, or SQLite takes "undoes IS NULL" for a narrow search and reads the whole ledger.
+    Index("ledger_undoes", "undoes", unique=True, sqlite_where=text("undoes IS NOT NULL")),
     Index("ledger_at", "at"),
     sqlite_autoincrement=True,
 )

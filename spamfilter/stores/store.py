@@ -145,6 +145,10 @@ class Store(ABC):
         """Entries of a period, oldest first, without tokens."""
 
     @abstractmethod
+    def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:
+        """The latest entry of each of these messages that the journal knows, without tokens."""
+
+    @abstractmethod
     def expire(self, tokens_before: datetime, entries_before: datetime) -> tuple[int, int]:
         """Drop the tokens and the entries of the journal from before these moments; how many of each."""
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
+import struct
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,81 @@ async def test_a_keep_alive_reaches_the_next_hop_while_a_client_sends_slowly(
         client.writer.write(MAIL + b".\r\n")
         assert await client.reply() == b"250 2.0.0 Ok: queued as 4711\r\n"
         assert hop.received.count(b"NOOP") >= 2
+
+
+async def test_a_client_that_stalls_while_the_next_hop_dies_is_not_read_as_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spamfilter.front_ends.smtp.session.KEEP_ALIVE_SECONDS", 0.1)
+    limits = Limits(data_seconds=0.5)
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=limits) as running:
+        hop.replies["NOOP"] = b"close"
+        client = await running.connect()
+        await client.envelope()
+        await client.ask("DATA")
+        client.writer.write(b"Subject: x\r\n")
+        assert (await client.reply()).startswith(b"421 4.4.2 ")
+        client.writer.write(b"MAIL FROM:<evil@body>\r\n")
+        assert await client.reply() == b""
+        assert b"MAIL FROM:<evil@body>" not in hop.received
+
+
+async def test_a_next_hop_that_dies_while_a_client_sends_slowly_leaves_the_mail_with_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spamfilter.front_ends.smtp.session.KEEP_ALIVE_SECONDS", 0.1)
+    limits = Limits(message_size=65536)
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=limits) as running:
+        hop.replies["NOOP"] = b"close"
+        client = await running.connect()
+        for mail, code in ((MAIL, b"451"), (b"x" * 70_000 + b"\r\n", b"552")):
+            await client.envelope()
+            await client.ask("DATA")
+            await asyncio.sleep(0.3)
+            client.writer.write(mail + b".\r\n")
+            assert (await client.reply())[:3] == code
+        hop.replies.clear()
+        assert (await client.send(MAIL)).startswith(b"250 ")
+
+
+async def test_the_idle_limit_does_not_cut_into_a_command_that_the_next_hop_answers_late(tmp_path: Path) -> None:
+    limits = Limits(idle_seconds=0.3)
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=limits) as running:
+        hop.delays["RCPT"] = 0.8
+        client = await running.connect()
+        assert (await client.envelope()).startswith(b"250 ")
+
+
+async def test_a_client_that_leaves_while_a_kept_connection_is_checked_leaks_nothing(tmp_path: Path) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        first = await running.connect()
+        await first.ask("EHLO c", "QUIT")
+        await asyncio.sleep(0.05)
+        hop.delays["RSET"] = 0.5
+        second = await running.connect()
+        second.writer.write(b"EHLO c\r\n")
+        await asyncio.sleep(0.1)
+        # A reset, not an end of input, so that the session is cancelled amid the check.
+        second.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        second.writer.transport.abort()
+        await asyncio.sleep(0.7)
+        assert hop.open == 0
+
+
+async def test_a_greeting_that_is_not_utf_8_is_passed_on(tmp_path: Path) -> None:
+    async with (
+        Hop((*KEYWORDS, "XFORWARD NAME ADDR HELO")) as hop,
+        relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running,
+    ):
+        client = await running.connect()
+        assert (await client.ask(b"EHLO \xff\xfe", "MAIL FROM:<a@x>")).startswith(b"250 ")
+        assert any(b"HELO=+FF+FE" in line for line in hop.received)
+
+
+async def test_strangers_cannot_ask_for_users(tmp_path: Path) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", trusted=NOBODY) as running:
+        assert (await (await running.connect()).ask("EHLO c", "VRFY bob")).startswith(b"252 ")
+        assert b"VRFY bob" not in hop.received
 
 
 class StrictHop(Hop):

@@ -89,6 +89,26 @@ def test_sighup_changes_thresholds_without_dropping_a_connection(tmp_path: Path)
         assert b"X-Spam-Flag: YES" in delivered(server)[2]
 
 
+def test_sighup_takes_over_lists_and_names_what_waits_for_a_restart(tmp_path: Path) -> None:
+    settings = {"trusted": ["192.0.2.0/24"], "domains": ["old.example"]}
+    with relay(tmp_path / "relay", relay=settings) as server, smtplib.SMTP("127.0.0.1", server.port, "c") as client:
+        client.ehlo()
+        assert not client.has_extn("xforward")
+        client.mail("a@x.example")
+        assert (client.rcpt("b@old.example")[0], client.rcpt("b@new.example")[0]) == (250, 554)
+        text = server.config.read_text()
+        server.config.write_text(text.replace("old.example", "new.example") + "\n[limits]\nfinal_seconds = 70\n")
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "reloaded" in server.log(), "the reload")
+        assert "what changed in limits.final_seconds waits for a restart" in server.log()
+        assert (client.rcpt("b@old.example")[0], client.rcpt("b@new.example")[0]) == (554, 250)
+        server.config.write_text(server.config.read_text().replace("192.0.2.0/24", "127.0.0.0/8"))
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: server.log().count("reloaded") == 2, "the second reload")
+        client.ehlo()
+        assert client.has_extn("xforward")
+
+
 def test_sigterm_lets_a_running_transaction_finish_and_turns_new_ones_away(tmp_path: Path) -> None:
     with relay(tmp_path / "relay") as server:
         busy, idle = (smtplib.SMTP("127.0.0.1", server.port, "c", timeout=30) for _ in range(2))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.installed import ROOT, clean_environment, copy_checkout
-from tests.integration.servers import wait_until
+from tests.integration.servers import free_port, greets, wait_until
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -34,7 +34,14 @@ def test_every_other_command_of_the_readme_works_as_it_stands(tmp_path: Path) ->
             mail.write_text(f"Subject: {words} {number}\n\n{words}\n")
     environment = clean_environment(home)
     log = tmp_path / "log"
-    first, *others = [block for block in BLOCKS if "pytest" not in block]
+    commands = [block for block in BLOCKS if "pytest" not in block]
+    port = 10025
+    if greets(port):
+        # The reader's own relay, started by the first command, runs in another window.
+        port = free_port()
+        environment["SPAMFILTER_RELAY__LISTEN"] = f'["127.0.0.1:{port}"]'
+        commands = [command.replace("10025", str(port)) for command in commands]
+    first, *others = commands
     assert "spamfilter serve" in first
     said: dict[str, str] = {}
     with log.open("wb") as file:
@@ -44,7 +51,7 @@ def test_every_other_command_of_the_readme_works_as_it_stands(tmp_path: Path) ->
     try:
         wait_until(lambda: "ready:" in log.read_text() or relay.poll() is not None, "the first command", 300)
         assert relay.poll() is None, log.read_text()
-        assert "send mail to 127.0.0.1:10025" in log.read_text()
+        assert f"send mail to 127.0.0.1:{port}" in log.read_text()
         for block in others:
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block],

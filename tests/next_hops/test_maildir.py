@@ -25,6 +25,16 @@ async def test_a_message_is_one_private_file_with_its_envelope(tmp_path: Path) -
     assert list((tmp_path / "mail" / "tmp").iterdir()) == []
 
 
+async def test_a_keep_alive_forgets_nobody_and_vrfy_promises_nothing(tmp_path: Path) -> None:
+    conversation = await MaildirNextHop(tmp_path / "mail").open()
+    for line in (b"MAIL FROM:<a@x>", b"RCPT TO:<b@y>", b"NOOP"):
+        assert (await conversation.command(line)).code == 250
+    assert (await conversation.command(b"VRFY b")).code == 252
+    await conversation.data([b"\r\n"])
+    (file,) = (tmp_path / "mail" / "new").iterdir()
+    assert b"X-Spamfilter-Recipients: <b@y>\n" in file.read_bytes()
+
+
 async def test_rset_forgets_the_recipients(tmp_path: Path) -> None:
     conversation = await MaildirNextHop(tmp_path / "mail").open()
     for line in (b"MAIL FROM:<a@x>", b"RCPT TO:<old@y>", b"RSET", b"MAIL FROM:<>", b"RCPT TO:<new@y>"):

@@ -67,10 +67,14 @@ class Client(SMTP):
 
     def _last_words(self, reply: Reply) -> None:
         self._leaving = True
-        if isinstance(self.transport, asyncio.Transport) and not self.transport.is_closing():
+        if self.transport is not None and not self.transport.is_closing():
             self._writer.write(reply.raw)
+            self._close()
+
+    def _close(self) -> None:
+        """Close once what is written has been read; a client that does not read loses its place all the same."""
+        if isinstance(self.transport, asyncio.Transport) and not self.transport.is_closing():
             self.transport.close()
-            # A client that does not read would keep its place for ever.
             self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     async def _send(self, reply: Reply) -> None:
@@ -82,7 +86,7 @@ class Client(SMTP):
         return self._relay.trusts(self._peer)
 
     def _pause_timeout(self) -> None:
-        """Blocks and the next hop have limits of their own; the idle timer must not cut into them."""
+        """While a command is obeyed, blocks and the next hop have limits of their own; the idle timer must wait."""
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
 

@@ -74,10 +74,10 @@ async def _act(
 ) -> Reply:
     verdict, policy = judgement.verdict, relay.judge.policy
     if verdict.action == "reject":
-        await _reset(conversation)
+        await conversation.forget()
         return Reply.of(f"550 5.7.1 Refused as spam; if it is not, tell the postmaster this id: {id}")
     if verdict.action == "defer":
-        await _reset(conversation)
+        await conversation.forget()
         return Reply.of(f"451 4.7.1 Deferred; try again later ({id})")
     fields = verdict.fields(id, policy.evidence_header)
     parts = mark(mail, fields, policy.subject_prefix if verdict.action == "tag" else "")
@@ -86,19 +86,9 @@ async def _act(
         raise NextHopError("the client hung up before the hand-over")
     if verdict.action == "quarantine":
         await asyncio.to_thread(relay.quarantine.write, parts, transaction.sender, transaction.recipients)
-        await _reset(conversation)
+        await conversation.forget()
         return Reply.of(f"250 2.0.0 Ok: {id}")
     return await conversation.data(parts)
-
-
-async def _reset(conversation: Conversation) -> None:
-    """The next hop shall forget the envelope; where it does not answer, the connection goes."""
-    try:
-        if (await conversation.command(b"RSET")).positive:
-            return
-    except NextHopError:
-        pass
-    conversation.abort()
 
 
 def _record(
@@ -114,9 +104,11 @@ def _record(
     verdict, message = judgement.verdict, judgement.message
     sender = transaction.sender.decode("utf-8", "replace")
     log.info(
-        "%s: client=%s from=<%s> recipients=%d size=%d class=%s score=%.3f action=%s judge_us=%d total_us=%d reply=%s",
+        "%s: client=%s from=<%s> recipients=%d size=%d class=%s score=%.3f action=%s judge_us=%d total_us=%d"
+        " defects=%s reply=%s",
         id, printable(transaction.client), printable(sender), len(transaction.recipients), len(mail), verdict.class_,
-        verdict.posterior, verdict.action, judge_us, total_us, printable(reply.text, 200),
+        verdict.posterior, verdict.action, judge_us, total_us, ",".join(message.defects) if message else "-",
+        printable(reply.text, 200),
     )  # fmt: skip
     relay.journal.add(
         JournalEntry(

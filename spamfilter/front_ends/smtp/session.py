@@ -87,8 +87,7 @@ class Session(Client):
             if self._conversation is not None:
                 self._conversation.release()
                 self._conversation = None
-            if self.transport is not None:
-                self.transport.close()
+            self._close()
 
     async def _turn(self, wire: Wire) -> None:
         """One command and its reply."""
@@ -99,8 +98,11 @@ class Session(Client):
             await self._answer(Reply.of("500 5.5.2 Command line too long"))
             return
         self._busy = True
+        self._pause_timeout()
         try:
-            await self._answer(await self._obey(line))
+            reply = await self._obey(line)
+            self._reset_timeout()
+            await self._answer(reply)
         finally:
             self._busy = False
         if self._relay.draining and self._transaction is None:
@@ -305,21 +307,24 @@ class Session(Client):
                 return Reply.of("451 4.5.1 No recipients accepted yet")
             return Reply.of("554 5.5.1 No valid recipients")
         assert self._wire is not None
-        await self._send(Reply.of("354 End data with <CR><LF>.<CR><LF>"))
+        async with asyncio.timeout(self._relay.limits.data_seconds):
+            await self._send(Reply.of("354 End data with <CR><LF>.<CR><LF>"))
         limits = self._relay.limits
-        self._pause_timeout()
         received = asyncio.Event()
         keeping_alive = asyncio.create_task(self._keep_alive(received))
         try:
             mail = await self._wire.message(limits.message_size, limits.data_seconds)
         except TooLarge:
-            return await self._refuse(Reply.of("552 5.3.4 Message is larger than this relay takes"))
+            mail = None
         except TimeoutError:
+            # What follows would be the rest of the mail: this connection must not go on.
             self._drop()
             return Reply.of("421 4.4.2 Timeout in DATA; closing connection")
         finally:
             received.set()
             await keeping_alive
+        if mail is None:
+            return await self._refuse(Reply.of("552 5.3.4 Message is larger than this relay takes"))
         if has_bare_newlines(mail):
             if not self._relay.normalise:
                 return await self._refuse(Reply.of("550 5.6.0 A CR or LF stands alone; lines must end with CR LF"))
@@ -328,13 +333,21 @@ class Session(Client):
         return reply
 
     async def _keep_alive(self, received: asyncio.Event) -> None:
-        """NOOP to the next hop now and then until the message is here, so that it does not hang up."""
+        """NOOP to the next hop now and then until the message is here, so that it does not hang up.
+
+        Raises nothing: if the next hop is gone, the hand-over will find out.
+        """
         assert self._conversation is not None
         while not received.is_set():
             try:
                 await asyncio.wait_for(received.wait(), KEEP_ALIVE_SECONDS)
             except TimeoutError:
-                await self._conversation.command(b"NOOP")
+                try:
+                    await self._conversation.command(b"NOOP")
+                except NextHopError as error:
+                    log.warning("%s: %s", self._peer, printable(str(error), 300))
+                    self._conversation.abort()
+                    return
 
     async def _hand_over(self, mail: bytes) -> Reply:
         """The part that outlives the client; the conversation is the session's again when it is done."""
@@ -382,6 +395,8 @@ class Session(Client):
         return OK
 
     async def _vrfy(self, argument: str) -> Reply:
+        if not self._trusted:
+            return Reply.of("252 2.0.0 Send some mail and see")
         await self._open()
         return await self._next("VRFY", argument)
 

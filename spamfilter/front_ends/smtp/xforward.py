@@ -51,5 +51,5 @@ def commands(attributes: Mapping[str, str], wanted: str) -> Iterator[bytes]:
 
 
 def _xtext(value: str) -> bytes:
-    raw = value.encode()
+    raw = value.encode("utf-8", "surrogateescape")
     return b"".join(b"%c" % byte if 0x21 <= byte <= 0x7E and byte not in b"+=" else b"+%02X" % byte for byte in raw)

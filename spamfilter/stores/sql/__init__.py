@@ -16,11 +16,12 @@ from sqlalchemy import Connection, Engine, delete, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.errors import StoreError
-from spamfilter.stores.schema import journal, ledger, settings, words
+from spamfilter.stores.schema import journal, ledger, words
 from spamfilter.stores.sql.connection import connect, file_of, store_errors
 from spamfilter.stores.sql.learning import SqlLearning
 from spamfilter.stores.sql.queries import (
     FACTS,
+    SUMMARY,
     columns,
     entries_after,
     entry_of,
@@ -29,6 +30,7 @@ from spamfilter.stores.sql.queries import (
     only_active,
     part_state,
     put_setting_row,
+    setting,
     totals,
     whole_state,
 )
@@ -140,10 +142,14 @@ class SqlStore(Store):
             return None if row is None else journal_entry_of(row)
 
     def journal(self, since: datetime, until: datetime) -> list[JournalEntry]:
-        shown = [column for column in journal.columns if column.name != "tokens"]
-        query = select(*shown).where(journal.c.at >= since, journal.c.at < until).order_by(journal.c.id)
+        query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until).order_by(journal.c.id)
         with self._reading() as connection:
             return [journal_entry_of(row) for row in connection.execute(query)]
+
+    def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:
+        query = select(*SUMMARY).where(journal.c.digest.in_(digests)).order_by(journal.c.id)
+        with self._reading() as connection:
+            return {row.digest: journal_entry_of(row) for row in connection.execute(query)}
 
     def expire(self, tokens_before: datetime, entries_before: datetime) -> tuple[int, int]:
         with self._writing() as connection:
@@ -155,7 +161,8 @@ class SqlStore(Store):
 
     def get_setting(self, name: str) -> object:
         with self._reading() as connection:
-            return connection.execute(select(settings.c.value).where(settings.c.name == name)).scalar()
+            value: object = setting(connection, name)
+            return value
 
     def put_setting(self, name: str, value: object) -> None:
         with self._writing() as connection:

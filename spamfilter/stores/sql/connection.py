@@ -30,7 +30,6 @@ def connect(url: str) -> Engine:
     @event.listens_for(engine, "connect")
     def _connected(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # the driver shall not begin transactions on its own
-        connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
         with suppress(sqlite3.OperationalError):  # a read-only file keeps the mode it has
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")

@@ -20,6 +20,7 @@ from spamfilter.stores.sql.queries import (
     only_active,
     part_state,
     put_setting_row,
+    setting,
 )
 from spamfilter.stores.store import Entry, Learning, State
 from spamfilter.voices import VoiceTokens
@@ -33,6 +34,7 @@ class SqlLearning(Learning):
         self._words: dict[tuple[str, Token], dict[Label, int]] = {}
         self._classes: dict[tuple[str, Label], list[int]] = {}
         self._vocabulary: dict[str, int] = {}
+        self._learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self._calibration: Calibration | None = None
         self._last = 0
 
@@ -54,6 +56,7 @@ class SqlLearning(Learning):
             row["tokens"] = None  # they stand in the row that is undone
         written = self._connection.execute(insert(ledger).values(**row)).inserted_primary_key
         assert written is not None
+        self._learnt[entry.label] += -1 if entry.undoes else 1
         self._last = int(written[0])
         return replace(entry, id=self._last)
 
@@ -93,11 +96,16 @@ class SqlLearning(Learning):
             bump(self._connection, classes, {"voice": voice, "class": label}, {"messages": messages, "words": total})
         for voice, count in self._vocabulary.items():
             bump(self._connection, vocabularies, {"voice": voice}, {"words": count})
+        if any(self._learnt.values()):
+            learnt = setting(self._connection, "learnt") or dict.fromkeys(LABELS, 0)
+            totals = {label: learnt[label] + self._learnt[label] for label in LABELS}
+            put_setting_row(self._connection, "learnt", totals)
         if self._calibration is not None:
             put_setting_row(self._connection, "calibration", list(astuple(self._calibration)))
         self._words.clear()
         self._classes.clear()
         self._vocabulary.clear()
+        self._learnt = dict.fromkeys(LABELS, 0)
 
     def _take_away(self, less: list[dict[str, Any]]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""

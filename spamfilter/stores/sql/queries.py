@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, exists, func, select, text, update
+from sqlalchemy import Connection, Select, Table, exists, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.calibration import Calibration
 from spamfilter.counts import LABELS, Counts, Label
 from spamfilter.stores import schema
-from spamfilter.stores.schema import classes, ledger, settings, vocabularies, words
+from spamfilter.stores.schema import classes, journal, ledger, settings, vocabularies, words
 from spamfilter.stores.store import ENTRIES, Entry, JournalEntry, State
 from spamfilter.voices import VoiceTokens
 
@@ -19,7 +19,8 @@ LOOK_UP = 500
 
 undone = ledger.alias("undone")
 FACTS = [column for column in ledger.columns if column.name != "tokens"]
-"""The columns of the ledger but for its bulk."""
+SUMMARY = [column for column in journal.columns if column.name != "tokens"]
+"""The columns of ledger and journal but for their bulk."""
 
 
 def bump(connection: Connection, table: Table, key: dict[str, str], amounts: dict[str, int]) -> None:
@@ -105,11 +106,13 @@ def part_state(connection: Connection, tokens: VoiceTokens) -> State:
 
 
 def whole_state(connection: Connection, counts: dict[str, Counts]) -> State:
-    learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
-    query = select(ledger.c.label, ledger.c.undoes.is_not(None), func.count()).group_by(ledger.c.label, text("2"))
-    found: Iterable[Any] = connection.execute(query)
-    for label, undoing, count in found:
-        learnt[label] += -count if undoing else count
-    kept = connection.execute(select(settings.c.value).where(settings.c.name == "calibration")).scalar()
+    """A state with these counts, and the totals as they are now."""
+    learnt = setting(connection, "learnt") or dict.fromkeys(LABELS, 0)
+    calibration = setting(connection, "calibration")
     last = connection.execute(select(func.max(ledger.c.id))).scalar() or 0
-    return State(counts, learnt, Calibration(*kept) if kept else Calibration(), last)
+    return State(counts, learnt, Calibration(*calibration) if calibration else Calibration(), last)
+
+
+def setting(connection: Connection, name: str) -> Any:
+    """A value of the settings table, None if there is none."""
+    return connection.execute(select(settings.c.value).where(settings.c.name == name)).scalar()
