@@ -200,13 +200,14 @@ async def test_a_keep_alive_reaches_the_next_hop_while_a_client_sends_slowly(
         assert hop.received.count(b"NOOP") >= 2
 
 
-async def test_a_client_that_stalls_while_the_next_hop_dies_is_not_read_as_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fault", [b"close", b"hang", b"250 fine\r\n"])
+async def test_a_client_that_stalls_is_not_read_as_commands_whatever_the_next_hop_does_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: bytes
 ) -> None:
     monkeypatch.setattr("spamfilter.front_ends.smtp.session.KEEP_ALIVE_SECONDS", 0.1)
     limits = Limits(data_seconds=0.5)
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=limits) as running:
-        hop.replies["NOOP"] = b"close"
+        hop.replies["NOOP"] = fault
         client = await running.connect()
         await client.envelope()
         await client.ask("DATA")

@@ -337,16 +337,17 @@ class Session(Client):
 
         Raises nothing: if the next hop is gone, the hand-over will find out.
         """
-        assert self._conversation is not None
+        conversation = self._conversation
+        assert conversation is not None
         while not received.is_set():
             try:
                 await asyncio.wait_for(received.wait(), KEEP_ALIVE_SECONDS)
             except TimeoutError:
                 try:
-                    await self._conversation.command(b"NOOP")
+                    await conversation.command(b"NOOP")
                 except NextHopError as error:
                     log.warning("%s: %s", self._peer, printable(str(error), 300))
-                    self._conversation.abort()
+                    conversation.abort()
                     return
 
     async def _hand_over(self, mail: bytes) -> Reply:
