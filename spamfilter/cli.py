@@ -6,6 +6,7 @@ What a user can mend is one line on standard error, never a traceback.
 
 import errno
 import getpass
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -106,13 +107,15 @@ def _subjects(filter: Filter, names: Iterable[str]) -> Iterator[Subject]:
         if name == "-":
             mail = sys.stdin.buffer.read()
             if not mail.strip():
-                raise InputError("standard input: no mail in it")
+                raise InputError("standard input: no mail in it; name an id, a file or a Maildir, or pipe a mail in")
             yield by_mail(filter, "standard input", mail)
         elif not name:
             raise InputError("an empty name: name an id, a file or a folder, or - for standard input")
         elif is_id(name) and not Path(name).exists():
             yield by_id(filter.store, name)
         else:
+            if not os.path.lexists(name):
+                raise InputError(f"{name}: no such file or folder, and no id (26 letters and digits)")
             for found in mailboxes.find(Path(name)):
                 yield by_mail(filter, found.name, found.read())
 
@@ -145,7 +148,9 @@ def serve(file: Path | None) -> None:
 def train(
     file: Path | None, spam: tuple[Path, ...], ham: tuple[Path, ...], index: tuple[Path, ...], as_json: bool
 ) -> None:
-    """Learn from mail sorted before, in bulk. May be stopped and started again; nothing counts twice.
+    """Learn from sorted mail, in bulk. May be stopped and started again; nothing counts twice.
+
+    Goes over the mail up to five times: what is still judged badly is learnt again, within bounds.
 
     Example: spamfilter train --spam ~/Maildir/.Junk --ham ~/Maildir/.Archive
     """
@@ -160,7 +165,9 @@ def train(
     outcome = Outcome()
     with _filter(file, whole=True) as (filter, _):
         try:
-            with click.progressbar(length=ROUNDS * len(mails), label="Learning", file=sys.stderr) as bar:
+            with click.progressbar(
+                length=ROUNDS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
+            ) as bar:
                 run(filter, mails, _by(), bar.update, outcome)
         except KeyboardInterrupt:
             click.echo("\nstopped; what is learnt is kept, the same command goes on from here", err=True)
@@ -201,9 +208,10 @@ _names = click.argument("names", nargs=-1, metavar="[ID|FILE|DIR|-]...")
 @_json
 @click.pass_obj
 def mark_spam(file: Path | None, names: tuple[str, ...], as_json: bool) -> None:
-    """Say that messages are spam: by the id in X-Spamfilter-Id, a file, a Maildir, or standard input.
+    """Say that messages are spam, and learn that.
 
-    A repeat changes nothing; a ham that was learnt is taken back exactly before.
+    Names are ids from X-Spamfilter-Id, files, folders or Maildirs; - is standard input. A repeat changes
+    nothing; a ham that was learnt is taken back exactly before.
 
     Example: spamfilter mark-spam 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
@@ -215,7 +223,7 @@ def mark_spam(file: Path | None, names: tuple[str, ...], as_json: bool) -> None:
 @_json
 @click.pass_obj
 def mark_ham(file: Path | None, names: tuple[str, ...], as_json: bool) -> None:
-    """Say that messages are no spam; the mirror of mark-spam.
+    """Say that messages are ham, and learn that; the mirror of mark-spam.
 
     Example: spamfilter mark-ham < message.eml
     """
@@ -248,9 +256,9 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, as_json: boo
         policy = settings.policy()
         for subject in _subjects(filter, names or ("-",)):
             score = filter.score(subject.reading)
-            evidence = filter.evidence(subject.reading, None if as_json else 25) if explain else []
+            evidence = filter.evidence(subject.reading) if explain else []
             tokens = sum(len(tokens) for tokens in subject.reading.tokens.values())
-            class_ = policy.classify(score.posterior)
+            class_ = policy.classify(score.posterior, filter.learnt)
             if as_json:
                 named = _named(subject)
                 click.echo(rendering.to_json(rendering.judgement_json(named, score, class_, tokens, evidence)))
@@ -290,6 +298,8 @@ def stats(file: Path | None, since: str, form: str, as_json: bool) -> None:
 
     now = datetime.now(UTC)
     begin = _since(since, now)
+    if begin >= now:
+        raise InputError(f"--since {since!r}: lies in the future")
     settings = _settings(file)
     with _store(settings) as store:
         report = build(store, settings.learn.voices, begin, now)
@@ -313,7 +323,8 @@ def migrate(file: Path | None, revision: str) -> None:
         raise InputError(f"--revision {revision!r}: neither 'head' nor four digits")
     settings = _settings(file)
     before, after = run(settings.store_url(), revision)
-    click.echo(f"{settings.store_url()}: schema {before or 'none'} -> {after or 'none'}")
+    change = f"schema {before or 'none'} -> {after}" if before != after else f"schema {after}, nothing to do"
+    click.echo(f"{settings.store_url()}: {change}")
 
 
 @main.command()
@@ -332,7 +343,9 @@ def backup(file: Path | None, target: Path) -> None:
 @main.command("check-config")
 @click.pass_obj
 def check_config(file: Path | None) -> None:
-    """Check the configuration and say what it means; exit code 2 and the reason if it is wrong.
+    """Check the configuration and say what it means.
+
+    Exit code 2, with the reason, if it is wrong.
 
     Example: spamfilter --config /etc/spamfilter/spamfilter.toml check-config
     """

@@ -388,6 +388,8 @@ def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ..
         keys = tuple(part for part in path if not part.isdigit())
         where = origins.get(keys, file)
         message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "list_type":
+            message = 'must be a list, as in ["..."]'
         if item["type"] == "extra_forbidden":
             lines.append(f"{where}: unknown key {'.'.join(keys)} = {item['input']!r}; see the sample configuration")
         elif isinstance(item["input"], dict):

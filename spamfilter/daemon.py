@@ -202,7 +202,9 @@ def _bound(address: str) -> list[socket.socket]:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return [_socket(family, where) for family, _, _, _, where in found]
     except OSError as error:
-        raise ConfigError(f"relay.listen = {address!r}: cannot listen there: {error.strerror}") from error
+        raise ConfigError(
+            f"relay.listen = {address!r}: cannot listen there: {error.strerror}; is another spamfilter running?"
+        ) from error
 
 
 def _socket(family: socket.AddressFamily, where: object) -> socket.socket:

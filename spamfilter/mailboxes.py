@@ -83,21 +83,27 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _file(path: Path) -> Iterator[Mail]:
-    with path.open("rb") as file:
-        first = file.read(5)
-        if first != b"From ":
-            if first:
-                yield _whole(path)
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            starts = [match.start() for match in _SEPARATOR.finditer(content)]
-            end = len(content)
-    if len(starts) < 2:
+    """The mails of one file; of one that cannot be opened a single mail, whose reading says why."""
+    try:
+        starts, end = _starts(path)
+    except OSError:
+        starts, end = [0], -1
+    if len(starts) == 1:
         yield _whole(path)
         return
     for number, start in enumerate(starts):
         stop = starts[number + 1] if number + 1 < len(starts) else end
         yield Mail(f"{path}:{number + 1}", lambda start=start, stop=stop: _slice(path, start, stop))  # type: ignore[misc]
+
+
+def _starts(path: Path) -> tuple[list[int], int]:
+    """Where the mails of a file begin (nowhere in an empty file), and where it ends."""
+    with path.open("rb") as file:
+        first = file.read(5)
+        if first != b"From ":
+            return [0] if first else [], -1
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return [match.start() for match in _SEPARATOR.finditer(content)] or [0], len(content)
 
 
 def _whole(path: Path) -> Mail:

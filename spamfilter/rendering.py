@@ -15,6 +15,10 @@ from spamfilter.report import Delay, Rate, Report
 from spamfilter.verdict import Class, printable
 from spamfilter.voices import Evidence
 
+EXPLAINED = 25
+SILENT = 0.0005
+"""Rows of an explanation, and the share of the log-odds that would be shown as nothing."""
+
 
 def to_json(value: dict[str, Any]) -> str:
     """One line; moments as ISO 8601 in UTC."""
@@ -51,16 +55,18 @@ def change_json(named: dict[str, str], change: Change) -> dict[str, Any]:
 
 
 def judgement_text(name: str, score: Score, class_: Class, tokens: int, evidence: Sequence[Evidence]) -> str:
-    """One line, and below it a table of the evidence if there is any."""
+    """One line, and below it a table of the loudest evidence if there is any."""
     line = f"{name}: {class_}, score {score.posterior:.3f} (log-odds {score.log_odds:+.2f}, {tokens} tokens)"
     if not evidence:
         return line
+    telling = [item for item in evidence if abs(item.weight) >= SILENT]
     rows = [f"  {'token':<44} {'ham':>8} {'spam':>8} {'log-odds':>9}"]
     rows += [
-        f"  {printable(item.token, 44):<44} {item.ham:>8.2f} {item.spam:>8.2f} {item.weight:>+9.3f}"
-        for item in evidence
+        f"  {printable(item.token, 44):<44} {item.ham:>8.5g} {item.spam:>8.5g} {item.weight:>+9.3f}"
+        for item in telling[:EXPLAINED]
     ]
-    return "\n".join([line, *rows])
+    rest = len(evidence) - len(telling[:EXPLAINED])
+    return "\n".join([line, *rows, f"  and {rest} known tokens that say less" if rest else ""]).rstrip()
 
 
 def judgement_json(

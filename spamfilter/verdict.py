@@ -37,14 +37,15 @@ class Policy:
     subject_prefix: str = ""
     evidence_header: bool = False
 
-    def classify(self, posterior: float) -> Class:
+    def classify(self, posterior: float, learnt: Mapping[Label, int]) -> Class:
+        """The class of a posterior; nothing is spam before a ham is learnt, since all mail looks like what is known."""
         if posterior >= self.spam:
-            return "spam"
+            return "spam" if learnt["ham"] else "unsure"
         return "unsure" if posterior >= self.unsure else "ham"
 
     def decide(self, posterior: float, learnt: Mapping[Label, int]) -> tuple[Class, Action]:
         """The class of a posterior, and the action; a refusal that is not allowed becomes a tag."""
-        class_ = self.classify(posterior)
+        class_ = self.classify(posterior, learnt)
         action = self.actions[class_]
         if class_ == "spam" and action == "tag" and self.reject and posterior >= self.reject:
             action = "reject"

@@ -32,7 +32,7 @@ def on(**actions: Action) -> Policy:
         pytest.param(DEFAULT, 1.0, ENOUGH, "spam", "reject", id="one"),
         pytest.param(DEFAULT, 1.0, {"ham": 199, "spam": 900}, "spam", "tag", id="too-little-ham-learnt"),
         pytest.param(DEFAULT, 1.0, {"ham": 900, "spam": 199}, "spam", "tag", id="too-little-spam-learnt"),
-        pytest.param(replace(DEFAULT, reject_after=0), 1.0, {"ham": 0, "spam": 0}, "spam", "reject", id="at-once"),
+        pytest.param(replace(DEFAULT, reject_after=0), 1.0, {"ham": 1, "spam": 0}, "spam", "reject", id="at-once"),
         pytest.param(replace(DEFAULT, reject=0), 1.0, ENOUGH, "spam", "tag", id="reject-switched-off"),
         pytest.param(replace(DEFAULT, may_reject=False), 1.0, ENOUGH, "spam", "tag", id="after-the-queue"),
         pytest.param(replace(DEFAULT, spam=1.0, reject=1.0), 1.0, ENOUGH, "spam", "reject", id="all-thresholds-one"),
@@ -44,7 +44,8 @@ def on(**actions: Action) -> Policy:
         pytest.param(on(unsure="reject"), 0.6, ENOUGH, "unsure", "reject", id="unsure-rejected"),
         pytest.param(on(unsure="reject"), 0.6, {"ham": 1, "spam": 1}, "unsure", "tag", id="unsure-not-rejected-yet"),
         pytest.param(on(spam="reject"), 0.95, ENOUGH, "spam", "reject", id="spam-rejected"),
-        pytest.param(on(spam="reject"), 0.95, {"ham": 0, "spam": 0}, "spam", "tag", id="spam-not-rejected-yet"),
+        pytest.param(on(spam="reject"), 0.95, {"ham": 1, "spam": 0}, "spam", "tag", id="spam-not-rejected-yet"),
+        pytest.param(DEFAULT, 0.95, {"ham": 0, "spam": 9}, "unsure", "pass", id="nothing-is-spam-before-a-ham"),
         pytest.param(replace(on(spam="reject"), may_reject=False), 0.95, ENOUGH, "spam", "tag", id="spam-after-queue"),
         pytest.param(on(spam="quarantine"), 1.0, ENOUGH, "spam", "quarantine", id="quarantine-beats-reject"),
         pytest.param(on(spam="pass"), 0.95, ENOUGH, "spam", "pass", id="spam-passed"),
@@ -54,7 +55,7 @@ def on(**actions: Action) -> Policy:
 def test_a_posterior_becomes_a_class_and_an_action(
     policy: Policy, posterior: float, learnt: dict[Label, int], class_: Class, action: Action
 ) -> None:
-    assert policy.classify(posterior) == class_
+    assert policy.classify(posterior, learnt) == class_
     assert policy.decide(posterior, learnt) == (class_, action)
 
 

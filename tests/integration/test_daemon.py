@@ -75,8 +75,11 @@ def test_training_in_bulk_reaches_a_running_relay(tmp_path: Path) -> None:
 
 def test_sighup_changes_thresholds_without_dropping_a_connection(tmp_path: Path) -> None:
     with relay(tmp_path / "relay") as server, smtplib.SMTP("127.0.0.1", server.port, "c", timeout=30) as client:
+        marked = server.command("mark-ham", input="Subject: lunch\n\nat noon\n")
+        assert marked.returncode == 0, marked.stderr
+        time.sleep(1)
         client.sendmail("a@x.example", ["b@y.example"], SPAM.format(1).encode())
-        server.config.write_text(server.config.read_text() + "\n[verdict]\nunsure = 0.1\nspam = 0.4\n")
+        server.config.write_text(server.config.read_text() + "\n[verdict]\nunsure = 0.05\nspam = 0.1\n")
         server.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "reloaded" in server.log(), "the reload")
         client.sendmail("a@x.example", ["b@y.example"], SPAM.format(2).encode())

@@ -101,6 +101,9 @@ class Session(Client):
         self._pause_timeout()
         try:
             reply = await self._obey(line)
+            if reply is not None and reply.code >= 400:
+                verb = printable(line[:8].decode("ascii", "replace").split(" ")[0])
+                log.info("%s: %s is answered with %s", self._peer, verb, printable(reply.text, 200))
             self._reset_timeout()
             await self._answer(reply)
         finally:

@@ -23,7 +23,7 @@ def connect(url: str) -> Engine:
     folder = path.parent
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder; create it, or set [store] url")
-    with store_errors(url), suppress(FileExistsError, PermissionError):
+    with store_errors(url), suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     engine = create_engine(url, poolclass=QueuePool, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
 
@@ -58,7 +58,9 @@ def store_errors(where: str) -> Iterator[None]:
     except IntegrityError as error:
         raise CountError(f"{where}: {error.orig}: the counts do not hold what was to be taken away") from error
     except (DBAPIError, sqlite3.Error, OSError) as error:
-        reason = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+        reason = str(error.orig) if isinstance(error, DBAPIError) else getattr(error, "strerror", None) or str(error)
+        if "readonly database" in reason:
+            reason = "no permission to write; run this as the owner of the database"
         if isinstance(error, OperationalError | sqlite3.OperationalError) and "locked" in reason:
             raise StoreBusy(f"{where}: another process holds the database; try again") from error
         raise StoreError(f"{where}: {reason}") from error
