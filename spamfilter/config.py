@@ -12,10 +12,11 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from spamfilter import addresses
+from spamfilter.addresses import Network
 from spamfilter.errors import ConfigError
 from spamfilter.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.stores import STORES
@@ -39,52 +40,6 @@ LIVE: dict[str, frozenset[str]] = {
 }  # fmt: skip
 """Keys that a running relay takes over at SIGHUP; the others want a restart."""
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
-
-
-def split_address(text: str) -> tuple[str, int]:
-    """'host:port' or '[IPv6]:port' to its two halves. Raises ValueError with a sentence for the user."""
-    host, colon, port = text.rpartition(":")
-    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not colon or not host:
-        raise ValueError("not of the form host:port, [IPv6]:port")
-    if not (port.isascii() and port.isdigit() and int(port) < 65536):
-        raise ValueError(f"the port {port!r} is not a number from 0 to 65535")
-    if ":" in host or re.fullmatch(r"[0-9.]+", host):
-        try:
-            ipaddress.ip_address(host)
-        except ValueError:
-            raise ValueError(f"{host!r} is not an IP address") from None
-    elif not _HOST.fullmatch(host):
-        raise ValueError(f"{host!r} is not a host name")
-    return host, int(port)
-
-
-def _address(text: str) -> str:
-    split_address(text)
-    return text
-
-
-def _network(text: str) -> str:
-    ipaddress.ip_network(text)
-    return text
-
-
-def _next_hop(text: str) -> str:
-    if text.startswith("maildir:"):
-        if not text.removeprefix("maildir:").startswith("/"):
-            raise ValueError("name an absolute path, as in maildir:/var/mail/judged")
-    elif text.startswith("smtp://"):
-        url = urlsplit(text)
-        if url.path or url.query or url.fragment or url.username:
-            raise ValueError("nothing may follow the port, as in smtp://127.0.0.1:10026")
-        if split_address(url.netloc)[1] == 0:
-            raise ValueError("the port 0 cannot be connected to")
-    elif text:
-        raise ValueError("not a next hop; smtp://host:port and maildir:/path are known")
-    return text
-
 
 def _store_url(text: str) -> str:
     if text and text.partition(":")[0] not in STORES:
@@ -94,32 +49,8 @@ def _store_url(text: str) -> str:
     return text
 
 
-def _one_line(text: str) -> str:
-    if not text.isprintable() or len(text) > 60:
-        raise ValueError("must be one line of at most 60 printable characters")
-    return text
-
-
-def _host_name(text: str) -> str:
-    if text and not _HOST.fullmatch(text):
-        raise ValueError("not a host name")
-    return text
-
-
-def _domain(text: str) -> str:
-    if not _HOST.fullmatch(text):
-        raise ValueError("not a domain name; without @ or blanks, as in example.org")
-    return text
-
-
-def _absolute(text: str) -> str:
-    if text and not text.startswith("/"):
-        raise ValueError("not an absolute path")
-    return text
-
-
-Address = Annotated[str, AfterValidator(_address)]
-NetworkText = Annotated[str, AfterValidator(_network)]
+Address = Annotated[str, AfterValidator(addresses.address)]
+NetworkText = Annotated[str, AfterValidator(addresses.network)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -133,13 +64,13 @@ class _Section(BaseModel):
 
 class Relay(_Section):
     listen: Annotated[list[Address], Field(min_length=1)] = ["127.0.0.1:10025"]
-    next_hop: Annotated[str, AfterValidator(_next_hop)] = ""
+    next_hop: Annotated[str, AfterValidator(addresses.next_hop)] = ""
     next_hop_tls: Literal["none", "starttls"] = "none"
     next_hop_ca: str = ""
     mode: Literal["before-queue", "after-queue"] = "before-queue"
     trusted: list[NetworkText] = ["127.0.0.0/8", "::1/128"]
-    domains: list[Annotated[str, AfterValidator(_domain)]] = []
-    hostname: Annotated[str, AfterValidator(_host_name)] = ""
+    domains: list[Annotated[str, AfterValidator(addresses.domain)]] = []
+    hostname: Annotated[str, AfterValidator(addresses.host_name)] = ""
     tls_certificate: str = ""
     tls_key: str = ""
     bare_newlines: Literal["reject", "normalise"] = "reject"
@@ -167,9 +98,9 @@ class Verdict(_Section):
     on_ham: Action = "pass"
     on_unsure: Action = "pass"
     on_spam: Action = "tag"
-    subject_prefix: Annotated[str, AfterValidator(_one_line)] = ""
+    subject_prefix: Annotated[str, AfterValidator(addresses.one_line)] = ""
     evidence_header: bool = False
-    quarantine: Annotated[str, AfterValidator(_absolute)] = ""
+    quarantine: Annotated[str, AfterValidator(addresses.absolute)] = ""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

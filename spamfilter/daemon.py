@@ -16,7 +16,8 @@ import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
-from spamfilter.config import Settings, load, split_address
+from spamfilter.addresses import split_address
+from spamfilter.config import Settings, load
 from spamfilter.errors import ConfigError, CountError, StoreError
 from spamfilter.filter import Filter
 from spamfilter.front_ends import FRONT_ENDS, Relay

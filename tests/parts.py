@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from spamfilter.config import Limits, Network, Settings
+from spamfilter.addresses import Network
+from spamfilter.config import Limits, Settings
 from spamfilter.filter import Filter
 from spamfilter.front_ends import FRONT_ENDS, Relay
 from spamfilter.journal import Journal

@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from spamfilter import config
-from spamfilter.config import Settings, config_file, load, split_address, state_directory
+from spamfilter.addresses import split_address
+from spamfilter.config import Settings, config_file, load, state_directory
 from spamfilter.errors import ConfigError
 from spamfilter.likelihoods import LIKELIHOODS
 from spamfilter.shipped import shipped

@@ -27,6 +27,7 @@ ORDER = (
     "judging",
     "journal",
     "report",
+    "addresses",
     "config",
     "next_hops",
     "front_ends",

@@ -10,7 +10,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spamfilter.config import Limits, Network
+from spamfilter.addresses import Network
+from spamfilter.config import Limits
 from spamfilter.journal import Journal
 from spamfilter.judging import Judge
 from spamfilter.next_hops import Maildir, NextHop

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-from spamfilter.config import split_address
+from spamfilter.addresses import split_address
 from spamfilter.errors import ConfigError
 from spamfilter.next_hops.maildir import Maildir, MaildirNextHop
 from spamfilter.next_hops.next_hop import Conversation, NextHop, Reply

@@ -19,6 +19,7 @@ from spamfilter.front_ends.front_end import Relay
 from spamfilter.front_ends.smtp import xforward
 from spamfilter.front_ends.smtp.client import Client
 from spamfilter.front_ends.smtp.handover import Transaction, hand_over
+from spamfilter.front_ends.smtp.paths import is_plain, path_of, size_of
 from spamfilter.front_ends.smtp.wire import LineTooLong, TooLarge, Wire, has_bare_newlines, normalised
 from spamfilter.next_hops import Conversation, Reply
 from spamfilter.verdict import printable
@@ -32,10 +33,6 @@ KEEP_ALIVE_SECONDS = 60.0
 OWN_KEYWORDS = ("8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
 """Announced where the next hop announces them; PIPELINING, SIZE, STARTTLS, XFORWARD have rules of their own."""
 
-# Angle brackets may lack: what a next hop tolerates is not refused here.
-_PATH = re.compile(r'(?:FROM|TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))(?: .*)?', re.IGNORECASE)
-_SIZE = re.compile(r" SIZE=([0-9]{1,20})(?: |$)", re.IGNORECASE)
-_ROUTING = re.compile(r'[@%!:,"\\]')
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 OK = Reply.of("250 2.0.0 Ok")
@@ -238,11 +235,10 @@ class Session(Client):
             return Reply.of("503 5.5.1 Say HELO or EHLO first")
         if self._transaction is not None:
             return Reply.of("503 5.5.1 Nested MAIL command")
-        match = _PATH.fullmatch(argument)
-        if not match or not argument.upper().startswith("FROM:"):
+        path = path_of(argument, "FROM")
+        if path is None:
             return Reply.of("501 5.5.4 Syntax: MAIL FROM:<address> [parameters]")
-        size = _SIZE.search(argument, match.end(match.lastindex or 0))
-        if size and int(size.group(1)) > self._relay.limits.message_size:
+        if size_of(argument) > self._relay.limits.message_size:
             return Reply.of("552 5.3.4 Message is larger than this relay takes")
         self._broken = False
         conversation = await self._open()
@@ -255,7 +251,7 @@ class Session(Client):
         if reply.positive:
             address = self._forwarded.get("ADDR", self._peer)
             client = self._peer if address == xforward.UNAVAILABLE else address.removeprefix("IPV6:")
-            self._transaction = Transaction(_bytes(match.group(match.lastindex or 0)), client)
+            self._transaction = Transaction(_bytes(path), client)
         return reply
 
     def _client(self) -> dict[str, str]:
@@ -274,31 +270,19 @@ class Session(Client):
     async def _rcpt(self, argument: str) -> Reply:
         if self._transaction is None:
             return UNREACHABLE if self._broken else Reply.of("503 5.5.1 Need MAIL before RCPT")
-        match = _PATH.fullmatch(argument)
-        if not match or not argument.upper().startswith("TO:"):
+        path = path_of(argument, "TO")
+        if path is None:
             return Reply.of("501 5.5.4 Syntax: RCPT TO:<address> [parameters]")
-        recipient = match.group(match.lastindex or 0)
-        if not self._trusted and not self._ours(recipient):
+        if not self._trusted and not is_plain(path, self._relay.domains):
             return Reply.of("554 5.7.1 Relay access denied")
         if len(self._transaction.recipients) >= self._relay.limits.recipients:
             return Reply.of("452 4.5.3 Too many recipients")
         reply = await self._next("RCPT", argument)
         if reply.positive:
-            self._transaction.recipients.append(_bytes(recipient))
+            self._transaction.recipients.append(_bytes(path))
         else:
             self._transaction.refused.append(reply.code)
         return reply
-
-    def _ours(self, recipient: str) -> bool:
-        """Whether a stranger may send there: a plain address in our domains, or the postmaster.
-
-        Anything that a mail server might take for a route to elsewhere is not plain; the next hop
-        trusts us, and would relay it.
-        """
-        local, _, domain = recipient.rpartition("@")
-        if not local:
-            return domain.lower() == "postmaster"  # RFC 5321 section 4.5.1
-        return domain.lower() in self._relay.domains and not _ROUTING.search(local)
 
     async def _data(self, argument: str) -> Reply | None:
         if argument:

@@ -1,0 +1,78 @@
+"""What may stand in a configuration as an address, a network, a domain, a path.
+
+Each check returns its text, or raises ValueError with a sentence for the user.
+"""
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """'host:port' or '[IPv6]:port' to its two halves. Raises ValueError with a sentence for the user."""
+    host, colon, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not host:
+        raise ValueError("not of the form host:port, [IPv6]:port")
+    if not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise ValueError(f"the port {port!r} is not a number from 0 to 65535")
+    if ":" in host or re.fullmatch(r"[0-9.]+", host):
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            raise ValueError(f"{host!r} is not an IP address") from None
+    elif not _HOST.fullmatch(host):
+        raise ValueError(f"{host!r} is not a host name")
+    return host, int(port)
+
+
+def address(text: str) -> str:
+    split_address(text)
+    return text
+
+
+def network(text: str) -> str:
+    ipaddress.ip_network(text)
+    return text
+
+
+def next_hop(text: str) -> str:
+    if text.startswith("maildir:"):
+        if not text.removeprefix("maildir:").startswith("/"):
+            raise ValueError("name an absolute path, as in maildir:/var/mail/judged")
+    elif text.startswith("smtp://"):
+        url = urlsplit(text)
+        if url.path or url.query or url.fragment or url.username:
+            raise ValueError("nothing may follow the port, as in smtp://127.0.0.1:10026")
+        if split_address(url.netloc)[1] == 0:
+            raise ValueError("the port 0 cannot be connected to")
+    elif text:
+        raise ValueError("not a next hop; smtp://host:port and maildir:/path are known")
+    return text
+
+
+def one_line(text: str) -> str:
+    if not text.isprintable() or len(text) > 60:
+        raise ValueError("must be one line of at most 60 printable characters")
+    return text
+
+
+def host_name(text: str) -> str:
+    if text and not _HOST.fullmatch(text):
+        raise ValueError("not a host name")
+    return text
+
+
+def domain(text: str) -> str:
+    if not _HOST.fullmatch(text):
+        raise ValueError("not a domain name; without @ or blanks, as in example.org")
+    return text
+
+
+def absolute(text: str) -> str:
+    if text and not text.startswith("/"):
+        raise ValueError("not an absolute path")
+    return text

@@ -1,0 +1,43 @@
+"""What the arguments of MAIL and RCPT say; everything else in them is passed on unread."""
+
+import re
+
+# Angle brackets may lack: what a next hop tolerates is not refused here.
+_PATH = re.compile(r'(FROM|TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))( .*)?', re.IGNORECASE)
+_SIZE = re.compile(r" SIZE=([0-9]{1,20})(?: |$)", re.IGNORECASE)
+_ROUTING = re.compile(r'[@%!:,"\\]')
+
+
+def path_of(argument: str, keyword: str) -> str | None:
+    """The path behind 'FROM' or 'TO', without angle brackets; None where the syntax is wrong.
+
+    >>> path_of("FROM:<> BODY=8BITMIME", "FROM"), path_of("TO:<a@b>", "FROM")
+    ('', None)
+    """
+    match = _PATH.fullmatch(argument)
+    if not match or match.group(1).upper() != keyword:
+        return None
+    return match.group(3) if match.group(2) is None else match.group(2)
+
+
+def size_of(argument: str) -> int:
+    """The SIZE that MAIL declares, 0 if none.
+
+    >>> size_of("FROM:<a@b> SIZE=1000 BODY=7BIT"), size_of("FROM:<a SIZE=9 @b>")
+    (1000, 0)
+    """
+    match = _PATH.fullmatch(argument)
+    size = _SIZE.search(match.group(4) or "") if match else None
+    return int(size.group(1)) if size else 0
+
+
+def is_plain(recipient: str, domains: frozenset[str]) -> bool:
+    """Whether a stranger may send there: a plain address in these domains, or the postmaster.
+
+    Anything that a mail server might take for a route to elsewhere is not plain; the next hop
+    trusts us, and would relay it.
+    """
+    local, _, domain = recipient.rpartition("@")
+    if not local:
+        return domain.lower() == "postmaster"  # RFC 5321 section 4.5.1
+    return domain.lower() in domains and not _ROUTING.search(local)
