@@ -78,6 +78,9 @@ def exim() -> str:
     """An Exim 4, of the system or, beside another mail server, in the folder that SPAMFILTER_EXIM names."""
     program = require("exim4", "exim4-daemon-light", os.environ.get("SPAMFILTER_EXIM", ""))
     require_root("Exim reads another configuration than its own only for root")
+    closed = [str(folder) for folder in Path(program).resolve().parents if not folder.stat().st_mode & 0o001]
+    if closed:
+        missing(f"Exim's own user cannot enter {closed[-1]}: unpack Exim in another folder than {program}")
     done = subprocess.run([program, "-C", "/dev/null", "-bV"], capture_output=True, text=True, timeout=30, check=False)
     if done.returncode:
         missing(f"{program} does not run: {done.stderr.strip()}")
