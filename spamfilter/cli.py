@@ -255,8 +255,7 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, as_json: boo
     with _filter(file, whole=False) as (filter, settings):
         policy = settings.policy()
         for subject in _subjects(filter, names or ("-",)):
-            score = filter.score(subject.reading)
-            evidence = filter.evidence(subject.reading) if explain else []
+            score, evidence = filter.explained(subject.reading, None if explain else 0)
             tokens = sum(len(tokens) for tokens in subject.reading.tokens.values())
             class_ = policy.classify(score.posterior, filter.learnt)
             if as_json:
@@ -302,7 +301,7 @@ def stats(file: Path | None, since: str, form: str, as_json: bool) -> None:
         raise InputError(f"--since {since!r}: lies in the future")
     settings = _settings(file)
     with _store(settings) as store:
-        report = build(store, settings.learn.voices, begin, now)
+        report = build(store, list(settings.learn.kinds()), begin, now)
     if as_json or form == "json":
         click.echo(rendering.to_json(rendering.report_json(report)))
     else:

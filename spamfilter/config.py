@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from spamfilter import addresses
 from spamfilter.addresses import Network
 from spamfilter.errors import ConfigError
-from spamfilter.likelihoods import LIKELIHOODS, Likelihood
+from spamfilter.learning_rules import Learn, Section
 from spamfilter.stores import STORES
 from spamfilter.verdict import CLASSES, Action, Policy
-from spamfilter.voices import VOICES, Voice, Voices
+from spamfilter.voices import Voices
 
 SYSTEM_FILE = Path("/etc/spamfilter/spamfilter.toml")
 SYSTEM_STATE = Path("/var/lib/spamfilter")
@@ -52,17 +52,12 @@ def _store_url(text: str) -> str:
 Address = Annotated[str, AfterValidator(addresses.address)]
 NetworkText = Annotated[str, AfterValidator(addresses.network)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Days = Annotated[float, Field(gt=0, le=36_500)]
 Count = Annotated[int, Field(ge=1)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Relay(_Section):
+class Relay(Section):
     listen: Annotated[list[Address], Field(min_length=1)] = ["127.0.0.1:10025"]
     next_hop: Annotated[str, AfterValidator(addresses.next_hop)] = ""
     next_hop_tls: Literal["none", "starttls"] = "none"
@@ -90,7 +85,7 @@ class Relay(_Section):
         return self
 
 
-class Verdict(_Section):
+class Verdict(Section):
     spam: Share = 0.9
     unsure: Share = 0.5
     reject: Share = 0.999
@@ -112,43 +107,15 @@ class Verdict(_Section):
         return self
 
 
-class Soft(_Section):
-    scale: Positive = 1.4
-    prior: Positive = 3.0
-    rate: Positive = 3.0
-
-
-class Multinomial(_Section):
-    smoothing: Positive = 1.0
-
-
-class Learn(_Section):
-    voices: list[str] = ["fields"]
-    likelihood: str = "soft"
-    soft: Soft = Soft()
-    multinomial: Multinomial = Multinomial()
-
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        for name in self.voices:
-            if name not in VOICES:
-                raise ValueError(f"voice {name!r} is not known; known: {', '.join(VOICES)}")
-        if self.likelihood not in LIKELIHOODS:
-            raise ValueError(f"likelihood {self.likelihood!r} is not known; known: {', '.join(LIKELIHOODS)}")
-        if not self.voices or len(set(self.voices)) != len(self.voices):
-            raise ValueError("voices must name each voice once, and at least one")
-        return self
-
-
-class Store(_Section):
+class Store(Section):
     url: Annotated[str, AfterValidator(_store_url)] = ""
 
 
-class Feedback(_Section):
+class Feedback(Section):
     window_days: Days = 14.0
 
 
-class Limits(_Section):
+class Limits(Section):
     connections: Count = 1000
     message_size: Annotated[int, Field(ge=65536)] = 52_428_800
     recipients: Count = 1000
@@ -162,15 +129,15 @@ class Limits(_Section):
     journal_backlog: Count = 10_000
 
 
-class Report(_Section):
+class Report(Section):
     journal_days: Days = 30.0
 
 
-class Log(_Section):
+class Log(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-class Settings(_Section):
+class Settings(Section):
     """All settings."""
 
     relay: Relay = Relay()
@@ -209,9 +176,7 @@ class Settings(_Section):
         )
 
     def voices(self) -> Voices:
-        parameters = getattr(self.learn, self.learn.likelihood).model_dump()
-        likelihood: Likelihood = LIKELIHOODS[self.learn.likelihood](**parameters)
-        return tuple(Voice(name, likelihood) for name in self.learn.voices)
+        return self.learn.chosen()
 
     def reloaded(self, new: "Settings") -> tuple["Settings", list[str]]:
         """These settings with what of `new` may change while running, and the keys that want a restart."""

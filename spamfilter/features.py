@@ -1,9 +1,10 @@
 """A Message to tokens: the words that the counts are kept for.
 
-Guarantee: never raises; a token is valid UTF-8, without line breaks. A word of a header field holds
-a colon, a word of the text does not; only the bare name of a field may also be a word of a text.
+Guarantee: never raises; a token is valid UTF-8, without control characters of ASCII.
+In the families `header` and `body` a word of a header field holds a colon and a word of the text does
+not; only the bare name of a field may also be a word of a text. A phrase of the header begins with ^.
 
-FEATURES is the table of token families; a view of a message is a choice of them.
+FEATURES is the table of token families; what a voice sees of a message is a choice of them.
 Measured on trec07p 1-30,000 / SpamAssassin / CSDMC, 1-ROCA%: body words alone .219/.297/.273; with
 all header words and pairs .0159/.111/.072. HTML markup stays: removing it gained nothing.
 """
@@ -11,12 +12,15 @@ all header words and pairs .0159/.111/.072. HTML markup stays: removing it gaine
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 
-from spamfilter.message import Message
+from spamfilter.attributes import attributes
+from spamfilter.message import Message, cut
 
 Token = bytes
 Tokens = Mapping[Token, int]
-"""Token -> occurrences in one message; a likelihood that wants presence looks at the keys."""
+"""Token -> occurrences in one message, or the value of a numeric attribute; a likelihood that wants
+presence looks at the keys."""
 
 TOKENIZER = 1
 """Version of these rules; stored with the counts, since counts of other rules mean other words."""
@@ -24,12 +28,23 @@ TOKENIZER = 1
 MAX_WORD = 24
 """Longer runs are hashes, base64 or addresses of tracking links: their first letter and length serve."""
 
+MAX_RUN = 64
+"""Bytes kept of a word of a phrase; longer runs hardly come twice."""
+MAX_PHRASED = 4_000
+MIN_PHRASED = 1_500
+"""Bytes of header and text together that phrases and grams are taken from, and of the text at least."""
+HEADER_PHRASE = b"^"
+GRAM = 5
+"""Characters of a gram."""
+
 _WORD_BYTES = b"0123456789abcdefghijklmnopqrstuvwxyz'$_-" + bytes(range(0x80, 0x100))
 _TO_WORDS = bytes(
     ord(chr(byte).lower()) if byte < 0x80 and chr(byte).lower().encode() in _WORD_BYTES
     else byte if byte >= 0x80 else 0x20
     for byte in range(256)
 )  # fmt: skip
+# Printable ASCII and all beyond it stays, the rest separates.
+_TO_RUNS = bytes(byte if 33 <= byte <= 126 or byte >= 128 else 0x20 for byte in range(256))
 # U+3040-9FFF and U+AC00-D7AF in UTF-8: scripts without spaces, where each character is a word.
 _CJK = re.compile(
     rb"\xe3[\x81-\xbf][\x80-\xbf]|[\xe4-\xe9][\x80-\xbf]{2}"
@@ -73,12 +88,58 @@ def body(message: Message) -> Iterable[Token]:
     return words(message.text)
 
 
-FEATURES: dict[str, Callable[[Message], Iterable[Token]]] = {"header": header, "body": body}
+def phrases(message: Message) -> Iterable[Token]:
+    """Words as they are written, and each two neighbours, across line ends too; those of the header with a ^.
+
+    On the SpamAssassin corpus words of the header and of the text apart gain a little under a hard shift and
+    under wrong labels, and lose nothing, against both in one.
+    """
+    head, text = (_runs(part) for part in _phrased(message))
+    marked = [HEADER_PHRASE + run for run in head]
+    return [
+        *marked,
+        *(first + b" " + second for first, second in zip(marked, head[1:], strict=False)),
+        *text,
+        *(first + b" " + second for first, second in pairwise(text)),
+    ]
 
 
-def tokenize(message: Message, features: Iterable[str] = tuple(FEATURES)) -> Tokens:
-    """The tokens of a message with their occurrences, for the named families of FEATURES."""
+def grams(message: Message) -> Iterable[Token]:
+    """Each five characters of header and text as they are written, in one row."""
+    text = b"\n\n".join(_phrased(message)).translate(_TO_RUNS).decode("utf-8", "replace")
+    return [text[start : start + GRAM].encode() for start in range(len(text) - GRAM + 1)]
+
+
+def _phrased(message: Message) -> tuple[bytes, bytes]:
+    return message.head, cut(message.text, max(MIN_PHRASED, MAX_PHRASED - len(message.head)))
+
+
+def _runs(text: bytes) -> list[bytes]:
+    runs = text.translate(_TO_RUNS).split()
+    return [run if len(run) <= MAX_RUN else cut(run, MAX_RUN) for run in runs]
+
+
+FEATURES: dict[str, Callable[[Message], Iterable[Token] | Tokens]] = {
+    "header": header,
+    "body": body,
+    "phrases": phrases,
+    "grams": grams,
+    "attributes": attributes,
+}
+
+
+def tokenize(message: Message, families: Iterable[str]) -> dict[str, Tokens]:
+    """Family of FEATURES -> its tokens in this message with their occurrences."""
+    found: dict[str, Tokens] = {}
+    for name in families:
+        family = FEATURES[name](message)
+        found[name] = family if isinstance(family, Mapping) else Counter(family)
+    return found
+
+
+def together(families: Iterable[Tokens]) -> Tokens:
+    """The tokens of several families as one."""
     tokens: Counter[Token] = Counter()
-    for name in features:
-        tokens.update(FEATURES[name](message))
+    for family in families:
+        tokens.update(family)
     return tokens

@@ -5,21 +5,31 @@ message changes nothing; the other label first takes away exactly what the first
 Guarantee: counts, totals and calibration are the sum of the ledger; `rebuilt` recomputes them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Counts, Label
+from spamfilter import model
+from spamfilter.counts import Label
 from spamfilter.errors import StoreError
 from spamfilter.features import TOKENIZER
 from spamfilter.message import Message
-from spamfilter.stores import Entry, Learning, State, Store
-from spamfilter.voices import Evidence, Voices, VoiceTokens, evidence, log_odds, view
+from spamfilter.model import Score, State
+from spamfilter.stores import Entry, Learning, Store
+from spamfilter.voices import Evidence, Voices, VoiceTokens, view, words
 
 BULK = "train"
 """The source of learnings that `train` makes: sorted mail, not a user's correction of a verdict."""
+
+
+RULES = "rules"
+"""The setting that says by which rules the counts were made; counts of other rules mean other things."""
+
+
+def rules(voices: Voices) -> dict[str, object]:
+    """What the counts of these voices depend on: the tokenizer, and the update rule of each voice."""
+    return {"tokenizer": TOKENIZER, "voices": {voice.name: voice.likelihood.name for voice in voices}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +38,6 @@ class Reading:
 
     digest: bytes
     tokens: VoiceTokens
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """Log-odds of spam, natural logarithm, and the calibrated probability."""
-
-    log_odds: float
-    posterior: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +62,13 @@ class Filter:
         self.voices = voices
         self._whole = whole
         self._state: State | None = None
-        rules = {
-            "tokenizer": TOKENIZER,
-            "voices": {voice.name: type(voice.likelihood).__name__.lower() for voice in voices},
-        }
-        kept = store.get_setting("rules")
+        kept, asked = store.get_setting(RULES), rules(voices)
         if kept is None:
-            store.put_setting("rules", rules)
-        elif kept != rules:
+            store.put_setting(RULES, asked)
+        elif kept != asked:
             raise StoreError(
-                f"{store.where}: its counts were made by {kept}, the configuration asks for {rules};"
-                " set [learn] as it was, or name a new database in [store] url"
+                f"{store.where}: its counts were made by {kept}, the configuration asks for {asked};"
+                " run `spamfilter retrain`, or set [learn] as it was"
             )
 
     @property
@@ -82,11 +80,11 @@ class Filter:
         return Reading(message.digest(), view(self.voices, message))
 
     def score(self, reading: Reading) -> Score:
-        return _score(self.voices, reading, self._for(reading))
+        return model.score(self.voices, reading.tokens, self._for(reading))
 
-    def evidence(self, reading: Reading, most: int | None = None) -> list[Evidence]:
-        """The tokens that made the score, the loudest first."""
-        return evidence(self.voices, reading.tokens, self._for(reading).counts, most)
+    def explained(self, reading: Reading, most: int | None = None) -> tuple[Score, list[Evidence]]:
+        """The score, and the tokens that made it, the loudest first."""
+        return model.explained(self.voices, reading.tokens, self._for(reading), most)
 
     def follow(self) -> int:
         """Take in what other processes have learnt since; returns how many ledger entries that was."""
@@ -98,7 +96,7 @@ class Filter:
 
     def loaded(self) -> State:
         """All counts as the store has them now, for `adopt`; the filter's own stay as they are."""
-        return self.store.load(voice.name for voice in self.voices)
+        return model.prepared(self.voices, self.store.load(voice.name for voice in self.voices))
 
     def adopt(self, state: State) -> None:
         """Judge with these counts from now on."""
@@ -133,14 +131,14 @@ class Filter:
 
     def rebuilt(self, last: int) -> State:
         """The state as the sum of the ledger up to the entry `last`, from nothing."""
-        state = State({voice.name: Counts() for voice in self.voices}, dict.fromkeys(LABELS, 0), Calibration(), 0)
+        state = model.empty(self.voices)
         self._catch_up(state, lambda seen: [entry for entry in self.store.entries_after(seen) if entry.id <= last])
         return state
 
     def verify(self) -> list[str]:
         """Damage in the store, and counts that are not the sum of the ledger; empty if all is well."""
         found = self.store.verify()
-        kept = self.store.load(voice.name for voice in self.voices)
+        kept = self.loaded()
         summed = self.rebuilt(kept.last)  # what others learn meanwhile is no damage
         for name in kept.counts:
             if kept.counts[name] != summed.counts[name]:
@@ -153,13 +151,15 @@ class Filter:
         """All counts; or, where they are not held, no words but the totals as they are now."""
         names = [voice.name for voice in self.voices]
         if not self._whole:
-            return self.store.state({name: {} for name in names})
+            return model.prepared(self.voices, self.store.state(dict.fromkeys(names, ())))
         if self._state is None:
             self._state = self.loaded()
         return self._state
 
     def _for(self, reading: Reading) -> State:
-        return self._all() if self._whole else self.store.state(reading.tokens)
+        if self._whole:
+            return self._all()
+        return model.prepared(self.voices, self.store.state(words(self.voices, reading.tokens)))
 
     def _catch_up(self, state: State, entries_after: Callable[[int], list[Entry]]) -> int:
         taken = 0
@@ -172,27 +172,10 @@ class Filter:
         for entry in entries:
             if entry.id <= state.last:
                 continue
-            self._apply(state, entry)
+            model.apply(self.voices, entry, state, -1 if entry.undoes else 1)
+            state.last = entry.id
             taken += 1
         return taken
-
-    def _apply(self, state: State, entry: Entry) -> list[tuple[str, int]]:
-        """Add an entry to a state; returns by how much each voice's vocabulary grew."""
-        grown = []
-        sign = -1 if entry.undoes else 1
-        for voice in self.voices:
-            amount = entry.added.get(voice.name)
-            if amount is None:
-                continue
-            counts = state.counts[voice.name]
-            before = counts.vocabulary
-            change = counts.subtract if entry.undoes else counts.add
-            change(entry.label, voice.likelihood.deltas(entry.tokens[voice.name], amount))
-            grown.append((voice.name, counts.vocabulary - before))
-        state.learnt[entry.label] += sign
-        state.calibration = state.calibration.plus(entry.calibrated, sign)
-        state.last = max(state.last, entry.id)
-        return grown
 
 
 class Training:
@@ -209,21 +192,19 @@ class Training:
             # A mark speaks about the mail as it was learnt: its tokens are the ledger's.
             reading = Reading(reading.digest, active.tokens)
         state = self._state(reading)
-        before = _score(self._filter.voices, reading, state)
+        before = model.score(self._filter.voices, reading.tokens, state)
         if active is not None and active.label == label:
             return Change(False, active.label, before, before)
         if active is not None:
             self._undo(state, active, source, by)
-        unlearnt = _score(self._filter.voices, reading, state) if active else before
-        added = {
-            voice.name: voice.likelihood.amount(reading.tokens[voice.name], label, state.counts[voice.name])
-            for voice in self._filter.voices
-            if voice.name in reading.tokens
-        }
+        unlearnt = model.score(self._filter.voices, reading.tokens, state) if active else before
+        added = model.amounts(self._filter.voices, reading.tokens, label, state)
         step = state.calibration.step(unlearnt.log_odds, label)
         entry = Entry(at or datetime.now(UTC), reading.digest, label, added, step, reading.tokens, source, by)
         self._write(state, entry)
-        return Change(True, active.label if active else None, before, _score(self._filter.voices, reading, state))
+        return Change(
+            True, active.label if active else None, before, model.score(self._filter.voices, reading.tokens, state)
+        )
 
     def forget(self, reading: Reading, source: str, by: str = "") -> Change:
         """See `Filter.forget`."""
@@ -231,24 +212,24 @@ class Training:
         if active is not None:
             reading = Reading(reading.digest, active.tokens)
         state = self._state(reading)
-        before = _score(self._filter.voices, reading, state)
+        before = model.score(self._filter.voices, reading.tokens, state)
         if active is None:
             return Change(False, None, before, before)
         self._undo(state, active, source, by)
-        return Change(True, active.label, before, _score(self._filter.voices, reading, state))
+        return Change(True, active.label, before, model.score(self._filter.voices, reading.tokens, state))
 
     def reinforce(self, reading: Reading, label: Label) -> bool:
         """Look again at a message that bulk training has learnt with this label; True if that added anything.
 
         Its entry gives way to one with the greater amount, so that one message stays one learning.
         """
-        state = self._state(reading)
-        if not any(self._more(reading, label, state, {}).values()):
+        voices, state = self._filter.voices, self._state(reading)
+        if not any(model.more(voices, reading.tokens, label, state, {}).values()):
             return False  # as it is for nine of ten, without a look at the ledger
         active = self._learning.active(reading.digest)
         if active is None or active.label != label or active.source != BULK:
             return False
-        more = self._more(Reading(active.digest, active.tokens), label, state, active.added)
+        more = model.more(voices, active.tokens, label, state, active.added)
         if not any(more.values()):
             return False
         self._undo(state, active, active.source, active.by)
@@ -256,17 +237,11 @@ class Training:
         self._write(state, replace(active, at=datetime.now(UTC), added=added, id=0))
         return True
 
-    def _more(self, reading: Reading, label: Label, state: State, added: Mapping[str, int]) -> dict[str, int]:
-        return {
-            voice.name: voice.likelihood.more(tokens, label, state.counts[voice.name], added.get(voice.name, 0))
-            for voice in self._filter.voices
-            if (tokens := reading.tokens.get(voice.name)) is not None
-        }
-
     def _state(self, reading: Reading) -> State:
         if self._filter._whole:
             return self._filter._all()
-        return self._learning.state(reading.tokens)
+        voices = self._filter.voices
+        return model.prepared(voices, self._learning.state(words(voices, reading.tokens)))
 
     def _undo(self, state: State, active: Entry, source: str, by: str) -> None:
         self._write(
@@ -280,15 +255,7 @@ class Training:
     def _write(self, state: State, entry: Entry) -> None:
         entry = self._learning.append(entry)
         sign = -1 if entry.undoes else 1
-        grown = dict(self._filter._apply(state, entry))
-        for voice in self._filter.voices:
-            if voice.name in grown:
-                deltas = voice.likelihood.deltas(entry.tokens[voice.name], entry.added[voice.name])
-                signed = deltas if sign > 0 else {word: -delta for word, delta in deltas.items()}
-                self._learning.change(voice.name, entry.label, signed, sign, grown[voice.name])
+        for voice, deltas, growth in model.apply(self._filter.voices, entry, state, sign):
+            self._learning.change(voice, entry.label, deltas, sign, growth)
+        state.last = entry.id
         self._learning.calibrate(state.calibration)
-
-
-def _score(voices: Voices, reading: Reading, state: State) -> Score:
-    odds = log_odds(voices, reading.tokens, state.counts)
-    return Score(odds, state.calibration.posterior(odds))

@@ -41,7 +41,7 @@ class Judge:
             learnt = dict(self.filter.learnt)
             message = parse(mail)
             reading = self.filter.read(message)
-            score = self.filter.score(reading)
+            score, evidence = self.filter.explained(reading, EVIDENCE_SHOWN)
             class_, action = self.policy.decide(score.posterior, learnt)
             verdict = Verdict(
                 posterior=score.posterior,
@@ -50,7 +50,7 @@ class Judge:
                 action=action,
                 threshold=self.policy.spam,
                 learnt=learnt,
-                evidence=self.filter.evidence(reading, EVIDENCE_SHOWN),
+                evidence=evidence,
                 size=message.size,
                 scanned=message.scanned,
             )

@@ -23,6 +23,8 @@ MAX_VALUE = 600
 MAX_ENCODED = 16_000
 MAX_TEXT = 4_000
 """Encoded bytes read of a part, and bytes of text kept in all: more text was no gain and cost time."""
+MAX_HEAD = 2_500
+"""Bytes kept of the header as it was written: the same."""
 
 Field = tuple[bytes, bytes]
 """A header field: name in lower case, value unfolded, decoded, in UTF-8."""
@@ -35,6 +37,7 @@ _SPACES = re.compile(rb"\s+")
 # RFC 5322 section 2.2: printable ASCII but the colon. The longest in use have some 40 letters; a bound,
 # since each word of the value is kept together with the name.
 _NAME = re.compile(rb"[!-9;-~]{1,76}")
+_FIELD_END = re.compile(rb"\n(?![ \t])")
 
 _DROPPED = frozenset((
     b"status", b"x-status", b"content-length", b"lines", b"x-keywords", b"replied",
@@ -54,6 +57,7 @@ class Message:
 
     fields: the header fields of the mail, in order, without those of other filters and mailboxes.
     part_fields: the header fields of all MIME parts, in the order of the walk.
+    head: at most 2,500 bytes of UTF-8, the same fields as they were written, folded, those of the parts after them.
     text: at most 4,000 bytes of UTF-8, the decoded text parts one after the other.
     size: bytes of the whole mail; scanned: how many of them were looked at.
     defects: what was odd, one word each, for logs and explanations.
@@ -61,6 +65,7 @@ class Message:
 
     fields: tuple[Field, ...]
     part_fields: tuple[Field, ...]
+    head: bytes
     text: bytes
     size: int
     scanned: int
@@ -93,12 +98,13 @@ def parse(data: bytes) -> Message:
     if head.startswith((b"From ", b">From ")):
         head = head.partition(b"\n")[2]
     walk = _Walk()
-    fields, body = _split(head, walk.defects)
+    fields, written, body = _split(head, walk.defects)
     walk.part(fields, body, 0)
     return Message(
         fields=tuple(fields),
         part_fields=tuple(walk.fields),
-        text=_cut(b"\n".join(walk.texts), MAX_TEXT),
+        head=_head(written, walk.fields),
+        text=cut(b"\n".join(walk.texts), MAX_TEXT),
         size=len(data),
         scanned=min(len(data), SCANNED),
         defects=tuple(dict.fromkeys(walk.defects)),
@@ -123,7 +129,7 @@ class _Walk:
                 if len(parts) > MAX_PARTS:
                     self.defects.append("many-parts")
                 for part in parts[:MAX_PARTS]:
-                    inner, text = _split(part, self.defects)
+                    inner, _, text = _split(part, self.defects)
                     self.fields += inner
                     self.part(inner, text, depth + 1)
                 return
@@ -136,21 +142,28 @@ class _Walk:
             self.room -= len(text)
 
 
-def _split(block: bytes, defects: list[str]) -> tuple[list[Field], bytes]:
-    """The header fields of a mail or part, and its body."""
+def _split(block: bytes, defects: list[str]) -> tuple[list[Field], list[bytes], bytes]:
+    """The header fields of a mail or part, the same as they were written, and its body."""
     if block.startswith(b"\n"):
-        return [], block[1:]
+        return [], [], block[1:]
     head, _, body = block.partition(b"\n\n")
     fields: list[Field] = []
-    for line in head.replace(b"\n ", b" ").replace(b"\n\t", b" ").split(b"\n"):
+    written: list[bytes] = []
+    for line in _FIELD_END.split(head):
         name, colon, value = line.partition(b":")
         name = name.rstrip().lower()
         if not colon or not _NAME.fullmatch(name):
             if line:
                 defects.append("not-a-field")
         elif not _dropped(name):
-            fields.append((name, _value(value.strip())))
-    return fields, body
+            fields.append((name, _value(value.replace(b"\n ", b" ").replace(b"\n\t", b" ").strip())))
+            written.append(line)
+    return fields, written, body
+
+
+def _head(written: list[bytes], part_fields: list[Field]) -> bytes:
+    head = b"\n".join((*written, *(name + b": " + value for name, value in part_fields)))
+    return cut(_to_utf8(head, b""), MAX_HEAD)
 
 
 def _dropped(name: bytes) -> bool:
@@ -167,7 +180,7 @@ def _value(value: bytes) -> bytes:
         value = _ENCODED_WORD.sub(_encoded_word, _BETWEEN_ENCODED_WORDS.sub(b"", value[: 4 * MAX_VALUE]))
     if value.isascii():
         return value[:MAX_VALUE]
-    return _cut(_to_utf8(value[:MAX_VALUE], b""), MAX_VALUE)
+    return cut(_to_utf8(value[:MAX_VALUE], b""), MAX_VALUE)
 
 
 def _encoded_word(match: re.Match[bytes]) -> bytes:
@@ -262,7 +275,7 @@ def _codec(charset: bytes) -> str | None:
     return codec.name
 
 
-def _cut(text: bytes, size: int) -> bytes:
+def cut(text: bytes, size: int) -> bytes:
     """At most `size` bytes of UTF-8 text, cut between characters."""
     if len(text) <= size:
         return text

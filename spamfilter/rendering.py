@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from spamfilter.counts import Label
-from spamfilter.filter import Change, Score
+from spamfilter.filter import Change
+from spamfilter.model import Score
 from spamfilter.report import Delay, Rate, Report
 from spamfilter.verdict import Class, printable
 from spamfilter.voices import Evidence

@@ -5,19 +5,25 @@ score and never from the sum: joint training was tried and lost. VOICES is the t
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spamfilter.counts import Counts
-from spamfilter.features import Token, Tokens, tokenize
+from spamfilter.features import Token, Tokens, together, tokenize
 from spamfilter.likelihoods import Likelihood
 from spamfilter.message import Message
 
-View = Callable[[Message], Tokens]
 VoiceTokens = Mapping[str, Tokens]
 """Voice name -> its tokens of one message."""
 
-VOICES: dict[str, View] = {"fields": tokenize}
+VOICES: dict[str, tuple[str, ...]] = {
+    "fields": ("header", "body"),
+    "phrases": ("phrases",),
+    "body": ("body",),
+    "grams": ("grams",),
+    "attributes": ("attributes",),
+}
+"""Voice -> the families of tokens that it sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +34,23 @@ class Voice:
     likelihood: Likelihood
     weight: float = 1.0
 
-    def tokens(self, message: Message) -> Tokens:
-        return VOICES[self.name](message)
-
 
 Voices = tuple[Voice, ...]
 
 
 def view(voices: Voices, message: Message) -> dict[str, Tokens]:
-    """What each voice sees of a message."""
-    return {voice.name: voice.tokens(message) for voice in voices}
+    """What each voice sees of a message; a family of tokens is read once, however many see it."""
+    views = {voice.name: VOICES[voice.name] for voice in voices}
+    families = tokenize(message, {family for view in views.values() for family in view})
+    return {
+        name: families[view[0]] if len(view) == 1 else together(families[family] for family in view)
+        for name, view in views.items()
+    }
 
 
-def log_odds(voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts]) -> float:
-    """The weighted sum of the voices' log-odds; a voice without tokens for the message is silent."""
-    return math.fsum(
-        voice.weight * voice.likelihood.log_odds(tokens[voice.name], counts[voice.name])
-        for voice in voices
-        if voice.name in tokens
-    )
+def words(voices: Voices, tokens: VoiceTokens) -> dict[str, set[Token]]:
+    """The words whose counts each voice needs to judge these tokens, and to learn them."""
+    return {voice.name: voice.likelihood.words(tokens[voice.name]) for voice in voices if voice.name in tokens}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +64,28 @@ class Evidence:
     weight: float
 
 
-def evidence(
-    voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts], most: int | None = None
-) -> list[Evidence]:
-    """The tokens that made the score, the loudest first; all of them, or `most`."""
-    shares: list[tuple[float, Voice, Token]] = [
-        (voice.weight * weight, voice, token)
+def log_odds(voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts]) -> float:
+    """The weighted sum of the voices' log-odds; a voice without tokens for the message is silent."""
+    return math.fsum(
+        voice.weight * voice.likelihood.log_odds(tokens[voice.name], counts[voice.name])
         for voice in voices
         if voice.name in tokens
-        for token, weight in voice.likelihood.weights(tokens[voice.name], counts[voice.name]).items()
-    ]
-    shares.sort(key=lambda share: (-abs(share[0]), share[2]))
-    return [
+    )
+
+
+def evidence(
+    voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts], most: int | None = None
+) -> tuple[float, list[Evidence]]:
+    """The log-odds, and the tokens that made them, the loudest first: all that say anything, or `most`."""
+    odds = []
+    shares: list[tuple[float, Voice, Token]] = []
+    for voice in voices:
+        if voice.name in tokens:
+            alone, said = voice.likelihood.judge(tokens[voice.name], counts[voice.name], most)
+            odds.append(voice.weight * alone)
+            shares += [(voice.weight * weight, voice, token) for token, weight in said.items()]
+    shares.sort(key=lambda share: (-abs(share[0]), share[1].name, share[2]))
+    return math.fsum(odds), [
         Evidence(
             token=token.decode("utf-8", "replace"),
             voice=voice.name,

@@ -1,36 +1,149 @@
-"""What a likelihood must supply: a constant, a weight per word, and an update rule."""
+"""What a likelihood must supply: a share of the log-odds for each word, and an update rule.
 
-import math
+A row of the table writes its formula once, over a Matrix: many messages in an evaluation, one in the
+relay. What is streamed and what is computed in bulk is therefore the same number.
+"""
+
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from math import fsum
+from typing import Annotated, ClassVar, Literal
 
-from spamfilter.counts import Counts, Label
+import numpy as np
+from annotated_types import Ge, Gt, Lt
+from numpy.typing import NDArray
+
+from spamfilter.counts import LABELS, Counts, Label
 from spamfilter.features import Token, Tokens
+
+Floats = NDArray[np.float64]
+Above = Annotated[float, Gt(0)]
+NotBelow = Annotated[float, Ge(0)]
+Prior = Literal["map", "equal"] | Annotated[float, Gt(0), Lt(1)]
+"""P(spam) before a word is read: "map" is (N_c + 1) / (N + 2), "equal" one half; or a number."""
+
+IMPOSSIBLE = float(np.finfo(np.float64).tiny)
+"""Stands for a probability of 0, so that without smoothing logarithms stay finite: among classes that all are
+impossible the one with the fewest impossible words wins, as it would for a smoothing that goes to 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Messages x words with their counts, sparse: an element for each distinct word of each message.
+
+    tokens, times, ham, spam, rows: the word, its occurrences, its counts in both classes, and the number of the
+    message, each of shape (elements,). messages: how many rows there are, empty ones too.
+    """
+
+    tokens: Sequence[Token]
+    times: Floats
+    ham: Floats
+    spam: Floats
+    rows: NDArray[np.intp]
+    messages: int
+
+    @classmethod
+    def of(cls, messages: Sequence[Tokens], counts: Counts) -> "Matrix":
+        tokens = list(messages[0]) if len(messages) == 1 else list(chain.from_iterable(messages))
+        size = len(tokens)
+
+        def column(values: Iterable[int]) -> Floats:
+            return np.fromiter(values, np.float64, size)
+
+        return cls(
+            tokens=tokens,
+            times=column(chain.from_iterable(message.values() for message in messages)),
+            ham=column(map(counts.words["ham"].get, tokens, repeat(0))),
+            spam=column(map(counts.words["spam"].get, tokens, repeat(0))),
+            rows=np.repeat(np.arange(len(messages)), np.array([len(message) for message in messages], np.intp)),
+            messages=len(messages),
+        )
+
+    def of_class(self, label: Label) -> Floats:
+        """The counts of each word in this class."""
+        return self.spam if label == "spam" else self.ham
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which words have any count."""
+        return (self.ham + self.spam) > 0
+
+    @property
+    def distinct(self) -> Floats:
+        """Distinct words of each message, unknown ones too; shape (messages,)."""
+        return np.bincount(self.rows, minlength=self.messages).astype(np.float64)
+
+    @property
+    def length(self) -> Floats:
+        """All words of each message, unknown ones too; shape (messages,)."""
+        return self._summed(self.times)
+
+    def sums(self, values: Floats) -> Floats:
+        """The sum of an element-wise quantity for each message; exact for a single one, in whatever order."""
+        if self.messages == 1:
+            return np.array([fsum(values.tolist())])
+        return self._summed(values)
+
+    def _summed(self, values: Floats) -> Floats:
+        return np.asarray(np.bincount(self.rows, values, minlength=self.messages), dtype=np.float64)
 
 
 class Likelihood(ABC):
     """One way from counts to the log-odds of spam, and from a label to counts.
 
-    unit: what a count of 1 means, in parts of a message or occurrence; for people to read.
+    name: of its row and its section in the configuration. unit: what a count of 1 means, in parts of a message or
+    occurrence; for people to read. speaks_of_absent: needs the tallies of Counts.
     Invariant: the order of the tokens changes nothing, not even the last bit (sums are exact).
     Invariant: `deltas` depends on nothing but its arguments, so what was learnt can be unlearnt.
-    No likelihood looks at words that the message does not have one by one.
+    Invariant: no score looks at words one by one that the message does not have.
     """
 
+    name: ClassVar[str]
     unit: ClassVar[int] = 1
+    speaks_of_absent: ClassVar[bool] = False
 
     @abstractmethod
-    def weights(self, tokens: Tokens, counts: Counts) -> dict[Token, float]:
-        """Known token -> its share of the log-odds (natural logarithm, above 0 speaks for spam)."""
+    def shares(self, matrix: Matrix, counts: Counts) -> Floats:
+        """What each element says: its share of the log-odds of its message, natural logarithm; 0 if unknown."""
 
-    def constant(self, counts: Counts) -> float:
-        """The part of the log-odds that no token owns: the prior, if there is one."""
+    def constants(self, matrix: Matrix, counts: Counts) -> Floats | float:
+        """The part of each message's log-odds that no word of it owns: prior, absent words."""
         return 0.0
 
+    def total(self, matrix: Matrix, shares: Floats, counts: Counts) -> Floats:
+        """The log-odds of each message, from the shares of its words."""
+        return matrix.sums(shares) + self.constants(matrix, counts)
+
+    def log_odds_of(self, messages: Sequence[Tokens], counts: Counts) -> Floats:
+        """ln(P(spam) / P(ham)) of many messages at once; shape (messages,)."""
+        matrix = Matrix.of(messages, counts)
+        return self.total(matrix, self.shares(matrix, counts), counts)
+
     def log_odds(self, tokens: Tokens, counts: Counts) -> float:
-        """ln(P(spam) / P(ham)) of a message: the constant and the weights of its tokens."""
-        return self.constant(counts) + math.fsum(self.weights(tokens, counts).values())
+        """ln(P(spam) / P(ham)) of a message."""
+        return float(self.log_odds_of([tokens], counts)[0])
+
+    def weights(self, tokens: Tokens, counts: Counts) -> dict[Token, float]:
+        """Token -> its share of the log-odds, for tokens that say anything."""
+        return self.judge(tokens, counts, None)[1]
+
+    def judge(self, tokens: Tokens, counts: Counts, most: int | None = 0) -> tuple[float, dict[Token, float]]:
+        """The log-odds, and the shares of the `most` tokens that say most (None: of all that say anything)."""
+        matrix = Matrix.of([tokens], counts)
+        shares = self.shares(matrix, counts)
+        loud = np.abs(shares)
+        if most is not None and most < len(shares):
+            chosen = np.argpartition(-loud, most)[:most]
+        else:
+            chosen = np.flatnonzero(loud)
+        said = {matrix.tokens[at]: float(shares[at]) for at in chosen.tolist() if shares[at]}
+        return float(self.total(matrix, shares, counts)[0]), said
+
+    def words(self, tokens: Tokens) -> set[Token]:
+        """The words whose counts a message needs."""
+        return set(tokens)
 
     @abstractmethod
     def amount(self, tokens: Tokens, label: Label, counts: Counts) -> int:
@@ -43,3 +156,90 @@ class Likelihood(ABC):
     @abstractmethod
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
         """What learning with this `amount` adds to each word's count of the class."""
+
+
+class Generative(Likelihood):
+    """A likelihood that gives each class a probability of the message; the posterior follows by Bayes' theorem.
+
+    Every message is learnt whole, once. `prior` is a field of each row.
+    """
+
+    prior: Prior
+    skips_unknown: ClassVar[bool] = True
+
+    @abstractmethod
+    def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
+        """What each element adds to ln P(message | class), without factors that are the same in every class."""
+
+    def rest(self, label: Label, matrix: Matrix, counts: Counts) -> Floats | float:
+        """What no word of the message adds to it: the words that are absent."""
+        return 0.0
+
+    def log_prior(self, label: Label, counts: Counts) -> float:
+        """ln P(class)."""
+        if self.prior == "map":
+            return float(np.log((counts.messages[label] + 1) / (sum(counts.messages.values()) + 2)))
+        spam = 0.5 if self.prior == "equal" else float(self.prior)
+        return float(np.log(spam if label == "spam" else 1 - spam))
+
+    def shares(self, matrix: Matrix, counts: Counts) -> Floats:
+        difference = self.given("spam", matrix, counts) - self.given("ham", matrix, counts)
+        return np.where(matrix.known, difference, 0.0) if self.skips_unknown else difference
+
+    def constants(self, matrix: Matrix, counts: Counts) -> Floats | float:
+        rest = self.rest("spam", matrix, counts) - self.rest("ham", matrix, counts)
+        return rest + self.log_prior("spam", counts) - self.log_prior("ham", counts)
+
+    def joint(self, tokens: Tokens, counts: Counts) -> dict[Label, float]:
+        """Class -> ln P(class) + ln P(message | class), without factors that are the same in every class."""
+        matrix = Matrix.of([tokens], counts)
+        found: dict[Label, float] = {}
+        for label in LABELS:
+            each = self.given(label, matrix, counts)
+            each = np.where(matrix.known, each, 0.0) if self.skips_unknown else each
+            rest = np.asarray(self.rest(label, matrix, counts)).item()
+            found[label] = matrix.sums(each).item() + rest + self.log_prior(label, counts)
+        return found
+
+    def posterior(self, tokens: Tokens, counts: Counts) -> dict[Label, float]:
+        """Class -> P(class | message), by normalising `joint` in log space."""
+        joint = self.joint(tokens, counts)
+        highest = max(joint.values())
+        shares = {label: np.exp(value - highest) for label, value in joint.items()}
+        return {label: float(share / sum(shares.values())) for label, share in shares.items()}
+
+    def amount(self, tokens: Tokens, label: Label, counts: Counts) -> int:
+        return 1
+
+
+class OfOccurrences(Generative):
+    """A message adds each word as often as it has it."""
+
+    def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
+        return {token: times for token, times in tokens.items() if times}
+
+
+class OfPresence(Generative):
+    """A message adds each of its words once."""
+
+    def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
+        return dict.fromkeys(tokens, 1)
+
+
+def ratio(above: Floats | float, below: float) -> Floats | float:
+    """above / below, and 0 where nothing was learnt to divide by."""
+    return above / below if below else above * 0.0
+
+
+def log(probability: Floats | float) -> Floats:
+    """The natural logarithm of probabilities, finite for 0 (see IMPOSSIBLE)."""
+    return np.log(np.maximum(probability, IMPOSSIBLE))
+
+
+def over_vocabulary(label: Label, counts: Counts, value: Callable[[Floats], Floats]) -> float:
+    """The sum of value(count) over all known words, by how many words have each count: no scan of the words."""
+    assert counts.tallies is not None, "a likelihood that speaks of absent words is given tallies"
+    tally = counts.tallies[label]
+    size = len(tally) + 1
+    having = np.fromiter(chain(tally.values(), (counts.vocabulary - sum(tally.values()),)), np.float64, size)
+    return fsum((having * value(np.fromiter(chain(tally, (0,)), np.float64, size))).tolist())

@@ -11,11 +11,11 @@ from datetime import datetime
 from pathlib import Path
 
 from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Counts, Label
+from spamfilter.counts import LABELS, Counts, Growth, Label
 from spamfilter.errors import StoreError
 from spamfilter.features import Token
-from spamfilter.stores.store import ENTRIES, Entry, JournalEntry, Learning, State, Store
-from spamfilter.voices import VoiceTokens
+from spamfilter.model import State
+from spamfilter.stores.store import ENTRIES, Entry, JournalEntry, Learning, Store
 
 
 class MemoryStore(Store):
@@ -41,19 +41,20 @@ class MemoryStore(Store):
     def load(self, voices: Iterable[str]) -> State:
         return self._state({voice: copy.deepcopy(self._voice(voice)) for voice in voices})
 
-    def state(self, tokens: VoiceTokens) -> State:
-        return self._state({voice: self._part(voice, words) for voice, words in tokens.items()})
+    def state(self, words: Mapping[str, Iterable[Token]]) -> State:
+        return self._state({voice: self._part(voice, some) for voice, some in words.items()})
 
     def _voice(self, voice: str) -> Counts:
         return self._counts.setdefault(voice, Counts())
 
     def _part(self, voice: str, words: Iterable[Token]) -> Counts:
         whole, part = self._voice(voice), Counts()
+        whole.tally()
         words = set(words)
         for label in LABELS:
             part.words[label] = {word: count for word in words if (count := whole.get(word, label))}
         part.messages, part.occurrences = dict(whole.messages), dict(whole.occurrences)
-        part.vocabulary = whole.vocabulary
+        part.vocabulary, part.tallies = whole.vocabulary, copy.deepcopy(whole.tallies)
         return part
 
     def _state(self, counts: dict[str, Counts]) -> State:
@@ -123,8 +124,8 @@ class _MemoryLearning(Learning):
         self._store = store
         self._undo: list[Callable[[], object]] = []
 
-    def state(self, tokens: VoiceTokens) -> State:
-        return self._store.state(tokens)
+    def state(self, words: Mapping[str, Iterable[Token]]) -> State:
+        return self._store.state(words)
 
     def active(self, digest: bytes) -> Entry | None:
         return self._store._active.get(digest)
@@ -148,7 +149,7 @@ class _MemoryLearning(Learning):
         if before is not None:
             self._store._active[entry.digest] = before
 
-    def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, vocabulary: int) -> None:
+    def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, growth: Growth) -> None:
         counts = self._store._voice(voice)
         counts.add(label, deltas, messages)
         self._undo.append(lambda: counts.subtract(label, deltas, messages))

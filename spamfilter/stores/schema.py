@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from spamfilter.voices import VoiceTokens
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision under migrations/; kept here so that a command need not load Alembic to check."""
 
 
@@ -98,6 +98,14 @@ vocabularies = _table(
     "vocabularies",
     Column("voice", Text, primary_key=True),
     Column("words", Integer, nullable=False),
+)
+tallies = _table(
+    "tallies",
+    Column("voice", Text, primary_key=True),
+    Column("class", Text, primary_key=True),
+    Column("count", Integer, primary_key=True),
+    Column("words", Integer, nullable=False),
+    CheckConstraint("count > 0 AND words >= 0", name="tallies_not_negative"),
 )
 ledger = _table(
     "ledger",

@@ -12,8 +12,9 @@ from datetime import datetime
 from pathlib import Path
 
 from spamfilter.calibration import Calibration, Step
-from spamfilter.counts import Counts, Label
+from spamfilter.counts import Growth, Label
 from spamfilter.features import Token
+from spamfilter.model import State
 from spamfilter.verdict import Action, Class
 from spamfilter.voices import VoiceTokens
 
@@ -65,22 +66,12 @@ class JournalEntry:
     tokens: VoiceTokens | None
 
 
-@dataclass(slots=True)
-class State:
-    """Everything that judging needs, as of the ledger entry `last` (0: nothing learnt yet)."""
-
-    counts: dict[str, Counts]
-    learnt: dict[Label, int]
-    calibration: Calibration
-    last: int
-
-
 class Learning(ABC):
     """One transaction of learning; its reads show what it has written itself."""
 
     @abstractmethod
-    def state(self, tokens: VoiceTokens) -> State:
-        """The state with the counts of these tokens only; totals are those of the whole store."""
+    def state(self, words: Mapping[str, Iterable[Token]]) -> State:
+        """The state with the counts of these words of each voice only; totals and tallies are those of all words."""
 
     @abstractmethod
     def active(self, digest: bytes) -> Entry | None:
@@ -95,8 +86,8 @@ class Learning(ABC):
         """Write an entry; returns it with its id."""
 
     @abstractmethod
-    def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, vocabulary: int) -> None:
-        """Add to the counts of a voice; negative numbers take away. vocabulary: words more than before."""
+    def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, growth: Growth) -> None:
+        """Add to the counts of a voice; negative numbers take away. growth: what that does to its totals."""
 
     @abstractmethod
     def calibrate(self, calibration: Calibration) -> None:
@@ -121,8 +112,8 @@ class Store(ABC):
         """All counts of these voices."""
 
     @abstractmethod
-    def state(self, tokens: VoiceTokens) -> State:
-        """The state with the counts of these tokens only."""
+    def state(self, words: Mapping[str, Iterable[Token]]) -> State:
+        """The state with the counts of these words of each voice only; totals and tallies are those of all words."""
 
     @abstractmethod
     def entries_after(self, last: int) -> list[Entry]:

@@ -7,7 +7,7 @@ Readers never wait (WAL); a writer waits at most BUSY_SECONDS and then raises St
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,8 @@ from sqlalchemy import Connection, Engine, delete, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.errors import StoreError
+from spamfilter.features import Token
+from spamfilter.model import State
 from spamfilter.stores.schema import journal, ledger, words
 from spamfilter.stores.sql.connection import connect, file_of, store_errors
 from spamfilter.stores.sql.learning import SqlLearning
@@ -34,8 +36,7 @@ from spamfilter.stores.sql.queries import (
     totals,
     whole_state,
 )
-from spamfilter.stores.store import Entry, JournalEntry, Learning, State, Store
-from spamfilter.voices import VoiceTokens
+from spamfilter.stores.store import Entry, JournalEntry, Learning, Store
 
 __all__ = ["SqlStore", "store_errors"]
 
@@ -112,11 +113,13 @@ class SqlStore(Store):
                     select(words.c.word, words.c.ham, words.c.spam).where(words.c.voice == voice)
                 )
                 fill(counts[voice], found)
+                if not any((counts[voice].tallies or {}).values()):
+                    counts[voice].tallies = None  # this voice's likelihood does not ask for them
             return whole_state(connection, counts)
 
-    def state(self, tokens: VoiceTokens) -> State:
+    def state(self, words: Mapping[str, Iterable[Token]]) -> State:
         with self._reading() as connection:
-            return part_state(connection, tokens)
+            return part_state(connection, words)
 
     def entries_after(self, last: int) -> list[Entry]:
         with self._reading() as connection:

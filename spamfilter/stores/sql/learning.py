@@ -1,6 +1,6 @@
 """A transaction of learning in SQL."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -8,10 +8,11 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Label
+from spamfilter.counts import LABELS, Growth, Label, move
 from spamfilter.errors import CountError
 from spamfilter.features import Token
-from spamfilter.stores.schema import classes, ledger, vocabularies, words
+from spamfilter.model import State
+from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql.queries import (
     bump,
     columns,
@@ -22,8 +23,7 @@ from spamfilter.stores.sql.queries import (
     put_setting_row,
     setting,
 )
-from spamfilter.stores.store import Entry, Learning, State
-from spamfilter.voices import VoiceTokens
+from spamfilter.stores.store import Entry, Learning
 
 
 class SqlLearning(Learning):
@@ -34,13 +34,14 @@ class SqlLearning(Learning):
         self._words: dict[tuple[str, Token], dict[Label, int]] = {}
         self._classes: dict[tuple[str, Label], list[int]] = {}
         self._vocabulary: dict[str, int] = {}
+        self._tallies: dict[tuple[str, Label], dict[int, int]] = {}
         self._learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self._calibration: Calibration | None = None
         self._last = 0
 
-    def state(self, tokens: VoiceTokens) -> State:
+    def state(self, words: Mapping[str, Iterable[Token]]) -> State:
         self.flush()
-        return part_state(self._connection, tokens)
+        return part_state(self._connection, words)
 
     def active(self, digest: bytes) -> Entry | None:
         query = only_active(select(ledger)).where(ledger.c.digest == digest)
@@ -60,14 +61,15 @@ class SqlLearning(Learning):
         self._last = int(written[0])
         return replace(entry, id=self._last)
 
-    def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, vocabulary: int) -> None:
+    def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, growth: Growth) -> None:
         for word, delta in deltas.items():
             change = self._words.setdefault((voice, word), dict.fromkeys(LABELS, 0))
             change[label] += delta
         totals = self._classes.setdefault((voice, label), [0, 0])
         totals[0] += messages
         totals[1] += sum(deltas.values())
-        self._vocabulary[voice] = self._vocabulary.get(voice, 0) + vocabulary
+        self._vocabulary[voice] = self._vocabulary.get(voice, 0) + growth.vocabulary
+        move(self._tallies.setdefault((voice, label), {}), growth.tallies)
 
     def calibrate(self, calibration: Calibration) -> None:
         self._calibration = calibration
@@ -96,6 +98,13 @@ class SqlLearning(Learning):
             bump(self._connection, classes, {"voice": voice, "class": label}, {"messages": messages, "words": total})
         for voice, count in self._vocabulary.items():
             bump(self._connection, vocabularies, {"voice": voice}, {"words": count})
+        moved = [
+            {"voice": voice, "class": label, "count": count, "words": words}
+            for (voice, label), moved in self._tallies.items()
+            for count, words in moved.items()
+        ]
+        if moved:
+            self._move(moved)
         if any(self._learnt.values()):
             learnt = setting(self._connection, "learnt") or dict.fromkeys(LABELS, 0)
             totals = {label: learnt[label] + self._learnt[label] for label in LABELS}
@@ -105,7 +114,20 @@ class SqlLearning(Learning):
         self._words.clear()
         self._classes.clear()
         self._vocabulary.clear()
+        self._tallies.clear()
         self._learnt = dict.fromkeys(LABELS, 0)
+
+    def _move(self, moved: list[dict[str, Any]]) -> None:
+        """Tallies that words have left, and joined; those that no word has any more go."""
+        self._connection.execute(upsert(tallies).on_conflict_do_nothing(), [{**row, "words": 0} for row in moved])
+        rows = [{f"new_{key}": value for key, value in row.items()} for row in moved]
+        here = tallies.c.count == bindparam("new_count")
+        for name in ("voice", "class"):
+            here &= tallies.c[name] == bindparam(f"new_{name}")
+        self._connection.execute(
+            update(tallies).where(here).values(words=tallies.c.words + bindparam("new_words")), rows
+        )
+        self._connection.execute(delete(tallies).where(here, tallies.c.words == 0), rows)
 
     def _take_away(self, less: list[dict[str, Any]]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""

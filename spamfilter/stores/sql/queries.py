@@ -1,6 +1,6 @@
 """What is asked of the tables, on a connection whose transaction is somebody else's."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -8,10 +8,12 @@ from sqlalchemy import Connection, Select, Table, exists, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Counts, Label
+from spamfilter.counts import LABELS, Counts, Label, Tallies
+from spamfilter.features import Token
+from spamfilter.model import State
 from spamfilter.stores import schema
-from spamfilter.stores.schema import classes, journal, ledger, settings, vocabularies, words
-from spamfilter.stores.store import ENTRIES, Entry, JournalEntry, State
+from spamfilter.stores.schema import classes, journal, ledger, settings, tallies, vocabularies, words
+from spamfilter.stores.store import ENTRIES, Entry, JournalEntry
 from spamfilter.voices import VoiceTokens
 
 LOOK_UP = 500
@@ -23,7 +25,7 @@ SUMMARY = [column for column in journal.columns if column.name != "tokens"]
 """The columns of ledger and journal but for their bulk."""
 
 
-def bump(connection: Connection, table: Table, key: dict[str, str], amounts: dict[str, int]) -> None:
+def bump(connection: Connection, table: Table, key: dict[str, str | int], amounts: dict[str, int]) -> None:
     """Add to the totals of one row, making it first where it is missing."""
     connection.execute(upsert(table).on_conflict_do_nothing(), {**key, **dict.fromkeys(amounts, 0)})
     sums = {name: table.c[name] + amount for name, amount in amounts.items()}
@@ -73,13 +75,17 @@ def entries_after(connection: Connection, last: int) -> list[Entry]:
 
 
 def totals(connection: Connection, voice: str) -> Counts:
-    """Counts without words, but with the totals of the voice."""
+    """Counts without words, but with the totals and the tallies of the voice."""
     counts = Counts()
     for row in connection.execute(select(classes).where(classes.c.voice == voice)):
         label: Label = row._mapping["class"]
         counts.messages[label], counts.occurrences[label] = row.messages, row.words
     query = select(vocabularies.c.words).where(vocabularies.c.voice == voice)
     counts.vocabulary = connection.execute(query).scalar() or 0
+    kept: Tallies = {label: {} for label in LABELS}
+    for row in connection.execute(select(tallies).where(tallies.c.voice == voice)):
+        kept[row._mapping["class"]][row._mapping["count"]] = row.words
+    counts.tallies = kept
     return counts
 
 
@@ -93,15 +99,15 @@ def fill(counts: Counts, rows: Iterable[Any]) -> None:
             spam[token] = in_spam
 
 
-def part_state(connection: Connection, tokens: VoiceTokens) -> State:
+def part_state(connection: Connection, some: Mapping[str, Iterable[Token]]) -> State:
     counts = {}
-    for voice, wanted in tokens.items():
+    for voice, wanted in some.items():
         counts[voice] = totals(connection, voice)
         names = [token.decode() for token in wanted]
         for start in range(0, len(names), LOOK_UP):
-            some = names[start : start + LOOK_UP]
+            batch = names[start : start + LOOK_UP]
             query = select(words.c.word, words.c.ham, words.c.spam)
-            fill(counts[voice], connection.execute(query.where(words.c.voice == voice, words.c.word.in_(some))))
+            fill(counts[voice], connection.execute(query.where(words.c.voice == voice, words.c.word.in_(batch))))
     return whole_state(connection, counts)
 
 

@@ -1,0 +1,145 @@
+"""Voices, their counts and the calibration: judge a message, decide what a label teaches, apply it, take it away.
+
+Guarantee: nothing here touches a store or a clock. A lesson is complete: applied and taken away, it leaves the
+state as it was, whatever was learnt in between.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from spamfilter.calibration import Calibration, Step
+from spamfilter.counts import LABELS, Counts, Growth, Label
+from spamfilter.voices import Evidence, Voices, VoiceTokens, evidence, log_odds
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Log-odds of spam, natural logarithm, and the calibrated probability."""
+
+    log_odds: float
+    posterior: float
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that judging needs, as of the ledger entry `last` (0: nothing learnt yet)."""
+
+    counts: dict[str, Counts]
+    learnt: dict[Label, int]
+    calibration: Calibration
+    last: int
+
+
+class Lesson(Protocol):
+    """What was learnt of one message.
+
+    added: what the update rule of each voice gave (its `amount`); calibrated: the step of the calibration.
+    """
+
+    @property
+    def label(self) -> Label: ...
+    @property
+    def added(self) -> Mapping[str, int]: ...
+    @property
+    def calibrated(self) -> Step: ...
+    @property
+    def tokens(self) -> VoiceTokens: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """A lesson that stands in no ledger."""
+
+    label: Label
+    added: Mapping[str, int]
+    calibrated: Step
+    tokens: VoiceTokens
+
+
+def empty(voices: Voices) -> State:
+    """The state before anything is learnt."""
+    return prepared(
+        voices, State({voice.name: Counts() for voice in voices}, dict.fromkeys(LABELS, 0), Calibration(), 0)
+    )
+
+
+def prepared(voices: Voices, state: State) -> State:
+    """A state with the tallies that its voices need and no others; it must hold all words, or the tallies already."""
+    for voice in voices:
+        counts = state.counts.get(voice.name)
+        if counts is not None:
+            if voice.likelihood.speaks_of_absent:
+                counts.tally()
+            else:
+                counts.tallies = None
+    return state
+
+
+def score(voices: Voices, tokens: VoiceTokens, state: State) -> Score:
+    """Judge a message."""
+    odds = log_odds(voices, tokens, state.counts)
+    return Score(odds, state.calibration.posterior(odds))
+
+
+def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | None) -> tuple[Score, list[Evidence]]:
+    """Judge a message, with the `most` loudest tokens (None: all that say anything)."""
+    odds, said = evidence(voices, tokens, state.counts, most)
+    return Score(odds, state.calibration.posterior(odds)), said
+
+
+def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State) -> dict[str, int]:
+    """What learning a message now would add, by voice."""
+    return {
+        voice.name: voice.likelihood.amount(tokens[voice.name], label, state.counts[voice.name])
+        for voice in voices
+        if voice.name in tokens
+    }
+
+
+def more(voices: Voices, tokens: VoiceTokens, label: Label, state: State, added: Mapping[str, int]) -> dict[str, int]:
+    """What another look in bulk training would add to a message that has added so much before."""
+    return {
+        voice.name: voice.likelihood.more(tokens[voice.name], label, state.counts[voice.name], added.get(voice.name, 0))
+        for voice in voices
+        if voice.name in tokens
+    }
+
+
+def apply(voices: Voices, lesson: Lesson, state: State, sign: int = 1) -> list[tuple[str, dict[bytes, int], Growth]]:
+    """Add a lesson to a state, or with sign -1 take it away; returns what that changed of each voice's words.
+
+    Raises CountError where it cannot be taken away; then nothing is promised about the state.
+    """
+    changes = []
+    for voice in voices:
+        amount = lesson.added.get(voice.name, 0)
+        if not amount:
+            continue
+        counts = state.counts[voice.name]
+        deltas = voice.likelihood.deltas(lesson.tokens[voice.name], amount)
+        growth = (counts.add if sign > 0 else counts.subtract)(lesson.label, deltas)
+        changes.append((voice.name, {word: sign * delta for word, delta in deltas.items()}, growth))
+    state.learnt[lesson.label] += sign
+    state.calibration = state.calibration.plus(lesson.calibrated, sign)
+    return changes
+
+
+def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State) -> Taught:
+    """Learn a message; returns the lesson, for `apply` to take away."""
+    step = state.calibration.step(log_odds(voices, tokens, state.counts), label)
+    lesson = Taught(label, amounts(voices, tokens, label, state), step, tokens)
+    apply(voices, lesson, state)
+    return lesson
+
+
+def reinforced(voices: Voices, lesson: Taught, state: State) -> Taught:
+    """Look again at a message in a later round of bulk training; the same lesson if there is nothing more to learn."""
+    extra = more(voices, lesson.tokens, lesson.label, state, lesson.added)
+    if not any(extra.values()):
+        return lesson
+    apply(voices, lesson, state, -1)
+    added = {name: amount + extra.get(name, 0) for name, amount in lesson.added.items()}
+    again = Taught(lesson.label, added, lesson.calibrated, lesson.tokens)
+    apply(voices, again, state)
+    return again
