@@ -137,7 +137,7 @@ def tokenize(message: Message, families: Iterable[str]) -> dict[str, Tokens]:
     return found
 
 
-def together(families: Iterable[Tokens]) -> Tokens:
+def merged(families: Iterable[Tokens]) -> Tokens:
     """The tokens of several families as one."""
     tokens: Counter[Token] = Counter()
     for family in families:

@@ -198,7 +198,7 @@ class Training:
         if active is not None:
             self._undo(state, active, source, by)
         unlearnt = model.score(self._filter.voices, reading.tokens, state) if active else before
-        added = model.amounts(self._filter.voices, reading.tokens, label, state)
+        added = model.amounts(self._filter.voices, reading.tokens, label, state, unlearnt)
         step = state.calibration.step(unlearnt.log_odds, label)
         entry = Entry(at or datetime.now(UTC), reading.digest, label, added, step, reading.tokens, source, by)
         self._write(state, entry)

@@ -5,20 +5,21 @@ state as it was, whatever was learnt in between.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from spamfilter.calibration import Calibration, Step
 from spamfilter.counts import LABELS, Counts, Growth, Label
-from spamfilter.voices import Evidence, Voices, VoiceTokens, evidence, log_odds
+from spamfilter.voices import Evidence, Voices, VoiceTokens, evidence, log_odds, together
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Log-odds of spam, natural logarithm, and the calibrated probability."""
+    """Log-odds of spam, natural logarithm, and the calibrated probability; voices: what each says, unweighted."""
 
     log_odds: float
     posterior: float
+    voices: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -78,20 +79,26 @@ def prepared(voices: Voices, state: State) -> State:
 
 def score(voices: Voices, tokens: VoiceTokens, state: State) -> Score:
     """Judge a message."""
-    odds = log_odds(voices, tokens, state.counts)
-    return Score(odds, state.calibration.posterior(odds))
+    return _score(voices, log_odds(voices, tokens, state.counts), state)
 
 
 def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | None) -> tuple[Score, list[Evidence]]:
     """Judge a message, with the `most` loudest tokens (None: all that say anything)."""
     odds, said = evidence(voices, tokens, state.counts, most)
-    return Score(odds, state.calibration.posterior(odds)), said
+    return _score(voices, odds, state), said
 
 
-def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State) -> dict[str, int]:
-    """What learning a message now would add, by voice."""
+def _score(voices: Voices, odds: Mapping[str, float], state: State) -> Score:
+    whole = together(voices, odds)
+    return Score(whole, state.calibration.posterior(whole), odds)
+
+
+def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> dict[str, int]:
+    """What learning a message now would add, by voice; score: of the message in this state."""
     return {
-        voice.name: voice.likelihood.amount(tokens[voice.name], label, state.counts[voice.name])
+        voice.name: voice.likelihood.amount(
+            tokens[voice.name], label, state.counts[voice.name], score.voices[voice.name]
+        )
         for voice in voices
         if voice.name in tokens
     }
@@ -125,10 +132,10 @@ def apply(voices: Voices, lesson: Lesson, state: State, sign: int = 1) -> list[t
     return changes
 
 
-def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State) -> Taught:
-    """Learn a message; returns the lesson, for `apply` to take away."""
-    step = state.calibration.step(log_odds(voices, tokens, state.counts), label)
-    lesson = Taught(label, amounts(voices, tokens, label, state), step, tokens)
+def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> Taught:
+    """Learn a message whose score in this state is known; returns the lesson, for `apply` to take away."""
+    step = state.calibration.step(score.log_odds, label)
+    lesson = Taught(label, amounts(voices, tokens, label, state, score), step, tokens)
     apply(voices, lesson, state)
     return lesson
 

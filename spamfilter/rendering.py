@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from spamfilter.counts import Label
+from spamfilter.evaluating import Outcome
 from spamfilter.filter import Change
 from spamfilter.model import Score
 from spamfilter.report import Delay, Rate, Report
@@ -157,3 +158,56 @@ def _size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} GB"
+
+
+def outcome_json(outcome: Outcome, suspects: int) -> dict[str, Any]:
+    """One run of an evaluation; `suspects` of the suspected wrong labels."""
+    return {
+        "likelihood": outcome.likelihood,
+        "protocol": outcome.protocol,
+        "part": outcome.run.part,
+        "taught": outcome.run.taught,
+        **asdict(outcome.metrics),
+        "intervals": outcome.intervals,
+        "microseconds": round(outcome.microseconds, 1),
+        "suspects": [
+            {"name": name, "label": label, "posterior": posterior}
+            for name, label, posterior in outcome.suspects[:suspects]
+        ],
+    }
+
+
+_COLUMNS = (
+    ("1-ROCA%", "roca", 4), ("sm@.1", "sm_at_hm_01", 2), ("LAM%", "lam", 3), ("hm%", "hm", 2), ("sm%", "sm", 2),
+    ("Brier", "brier", 4), ("ECE", "ece", 4),
+)  # fmt: skip
+
+
+def outcomes_text(outcomes: Sequence[Outcome], suspects: int) -> str:
+    """A table of runs, each with its 95 % intervals below it, and the suspected wrong labels."""
+    width = max(len("contender"), *(len(_title(outcome)) for outcome in outcomes))
+    head = "".join(f"{title:>17}" for title, _, _ in _COLUMNS)
+    lines = [f"{'contender':<{width}}{head}{'us':>8}"]
+    for outcome in outcomes:
+        figures = "".join(f"{getattr(outcome.metrics, name):>17.{digits}f}" for _, name, digits in _COLUMNS)
+        lines.append(f"{_title(outcome):<{width}}{figures}{outcome.microseconds:>8.0f}")
+        if outcome.intervals:
+            bounds = "".join(f"{_interval(outcome.intervals[name], digits):>17}" for _, name, digits in _COLUMNS)
+            lines.append(f"{'':<{width}}{bounds}")
+    metrics = outcomes[-1].metrics
+    lines += ["", f"{metrics.messages:,} messages judged: {metrics.ham:,} ham, {metrics.spam:,} spam"]
+    for outcome in outcomes if suspects else ():
+        lines += ["", f"labels that {_title(outcome)} doubts:"]
+        lines += [
+            f"  {printable(name, 100)}: labelled {label}, probability of spam {posterior:.4f}"
+            for name, label, posterior in outcome.suspects[:suspects]
+        ] or ["  none"]
+    return "\n".join(lines)
+
+
+def _title(outcome: Outcome) -> str:
+    return f"{outcome.likelihood} {outcome.run.part}".rstrip()
+
+
+def _interval(bounds: tuple[float, float], digits: int) -> str:
+    return f"{bounds[0]:.{digits}f}-{bounds[1]:.{digits}f}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spamfilter.counts import Counts
-from spamfilter.features import Token, Tokens, together, tokenize
+from spamfilter.features import Token, Tokens, merged, tokenize
 from spamfilter.likelihoods import Likelihood
 from spamfilter.message import Message
 
@@ -43,7 +43,7 @@ def view(voices: Voices, message: Message) -> dict[str, Tokens]:
     views = {voice.name: VOICES[voice.name] for voice in voices}
     families = tokenize(message, {family for view in views.values() for family in view})
     return {
-        name: families[view[0]] if len(view) == 1 else together(families[family] for family in view)
+        name: families[view[0]] if len(view) == 1 else merged(families[family] for family in view)
         for name, view in views.items()
     }
 
@@ -64,28 +64,32 @@ class Evidence:
     weight: float
 
 
-def log_odds(voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts]) -> float:
-    """The weighted sum of the voices' log-odds; a voice without tokens for the message is silent."""
-    return math.fsum(
-        voice.weight * voice.likelihood.log_odds(tokens[voice.name], counts[voice.name])
+def log_odds(voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts]) -> dict[str, float]:
+    """Voice -> its own log-odds; a voice without tokens for the message is silent."""
+    return {
+        voice.name: voice.likelihood.log_odds(tokens[voice.name], counts[voice.name])
         for voice in voices
         if voice.name in tokens
-    )
+    }
+
+
+def together(voices: Voices, odds: Mapping[str, float]) -> float:
+    """The weighted sum of the voices' log-odds."""
+    return math.fsum(voice.weight * odds[voice.name] for voice in voices if voice.name in odds)
 
 
 def evidence(
     voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts], most: int | None = None
-) -> tuple[float, list[Evidence]]:
-    """The log-odds, and the tokens that made them, the loudest first: all that say anything, or `most`."""
-    odds = []
+) -> tuple[dict[str, float], list[Evidence]]:
+    """The voices' log-odds, and the tokens that made them, the loudest first: all that say anything, or `most`."""
+    odds: dict[str, float] = {}
     shares: list[tuple[float, Voice, Token]] = []
     for voice in voices:
         if voice.name in tokens:
-            alone, said = voice.likelihood.judge(tokens[voice.name], counts[voice.name], most)
-            odds.append(voice.weight * alone)
+            odds[voice.name], said = voice.likelihood.judge(tokens[voice.name], counts[voice.name], most)
             shares += [(voice.weight * weight, voice, token) for token, weight in said.items()]
     shares.sort(key=lambda share: (-abs(share[0]), share[1].name, share[2]))
-    return math.fsum(odds), [
+    return odds, [
         Evidence(
             token=token.decode("utf-8", "replace"),
             voice=voice.name,

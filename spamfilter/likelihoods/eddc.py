@@ -74,33 +74,34 @@ class Eddc(Likelihood):
         found[telling] = SCALE * (log(0.5 + c * (in_spam - 0.5)) - log(0.5 + c * (in_ham - 0.5)))
         return found
 
-    def amount(self, tokens: Tokens, label: Label, counts: Counts) -> int:
-        matrix = Matrix.of([tokens], counts)
-        header = np.fromiter((token.startswith(HEADER_PHRASE) for token in tokens), np.float64, len(tokens))
-        mine, learnt = matrix.of_class(label).copy(), dict(counts.messages)
-        other = matrix.ham if label == "spam" else matrix.spam
-
-        def towards() -> float:
-            spam, ham = (mine, other) if label == "spam" else (other, mine)
-            shares = self._shares(ham, spam, learnt["ham"], learnt["spam"])
-            log_odds = math.fsum(shares.tolist()) + self._constant(learnt["ham"], learnt["spam"])
-            return log_odds if label == "spam" else -log_odds
-
-        before = towards()
+    def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
+        if log_odds is None:
+            log_odds = self.log_odds(tokens, counts)
+        before = log_odds if label == "spam" else -log_odds
         if before >= self.thick:
             return 0
-        mine += 1
-        learnt[label] += 1
-        amount, after = 1, towards()
+        matrix = Matrix.of([tokens], counts)
+        learnt = {**counts.messages, label: counts.messages[label] + 1}
+        header = np.fromiter((token.startswith(HEADER_PHRASE) for token in tokens), np.float64, len(tokens))
+
+        def towards(repeats: int) -> float:
+            ham, spam = matrix.ham, matrix.spam
+            if label == "spam":
+                spam = spam + 1 + repeats * header
+            else:
+                ham = ham + 1 + repeats * header
+            shares = self._shares(ham, spam, learnt["ham"], learnt["spam"])
+            found = math.fsum(shares.tolist()) + self._constant(learnt["ham"], learnt["spam"])
+            return found if label == "spam" else -found
+
+        after = towards(0)
         if after >= self.thick or after - before >= self.step:
-            return amount
-        while amount <= REPEATS:
-            mine += header
-            amount += 1
-            before, after = after, towards()
+            return 1
+        for repeats in range(1, REPEATS + 1):
+            before, after = after, towards(repeats)
             if after > self.goal or after - before >= LEAP:
                 break
-        return amount
+        return 1 + repeats
 
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
         if amount <= 1:

@@ -146,8 +146,11 @@ class Likelihood(ABC):
         return set(tokens)
 
     @abstractmethod
-    def amount(self, tokens: Tokens, label: Label, counts: Counts) -> int:
-        """What learning this message now would add; written to the ledger. 0: nothing to learn."""
+    def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
+        """What learning this message now would add; written to the ledger. 0: nothing to learn.
+
+        log_odds: what these counts say of the message, where that is known already.
+        """
 
     def more(self, tokens: Tokens, label: Label, counts: Counts, amount: int) -> int:
         """What another look in bulk training would add to a message that has added `amount` before."""
@@ -208,7 +211,7 @@ class Generative(Likelihood):
         shares = {label: np.exp(value - highest) for label, value in joint.items()}
         return {label: float(share / sum(shares.values())) for label, share in shares.items()}
 
-    def amount(self, tokens: Tokens, label: Label, counts: Counts) -> int:
+    def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
         return 1
 
 

@@ -60,7 +60,7 @@ class RobinsonFisher(Likelihood):
         )
         return np.array([_indicator(spam, ham, n) for spam, ham, n in tests])
 
-    def amount(self, tokens: Tokens, label: Label, counts: Counts) -> int:
+    def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
         return 1
 
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:

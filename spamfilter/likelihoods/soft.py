@@ -48,8 +48,9 @@ class Soft(Likelihood):
         evidence = np.log(matrix.spam + prior) - np.log(matrix.ham + prior)
         return np.asarray(self.scale * evidence / np.sqrt(matrix.distinct)[matrix.rows])
 
-    def amount(self, tokens: Tokens, label: Label, counts: Counts) -> int:
-        log_odds = self.log_odds(tokens, counts)
+    def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
+        if log_odds is None:
+            log_odds = self.log_odds(tokens, counts)
         towards = log_odds if label == "spam" else -log_odds
         # exp overflows beyond 709; long before that there is nothing left to learn, or everything.
         wrong = 1 / (1 + math.exp(min(towards, 700.0)))

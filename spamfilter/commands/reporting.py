@@ -1,0 +1,56 @@
+"""stats."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from spamfilter import rendering
+from spamfilter.commands.command import opened_store, settings_of
+from spamfilter.errors import InputError
+
+_SPANS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+def _since(text: str, now: datetime) -> datetime:
+    match = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
+    try:
+        if match:
+            return now - int(match.group(1)) * _SPANS[match.group(2)]
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InputError(f"--since {text!r}: not a span as 24h, 7d, 4w, nor a date as 2026-01-31") from None
+
+
+@click.command()
+@click.option("--since", default="7d", show_default=True, help="A span (24h, 7d, 4w) or a date (2026-01-31, UTC).")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people, or for programs.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.pass_obj
+def stats(file: Path | None, since: str, form: str, as_json: bool) -> None:
+    """Report: mail, verdicts, errors that users corrected, speed, what was learnt, words that mattered.
+
+    Example: spamfilter stats --since 24h
+    """
+    from spamfilter.report import build
+
+    now = datetime.now(UTC)
+    begin = _since(since, now)
+    if begin >= now:
+        raise InputError(f"--since {since!r}: lies in the future")
+    settings = settings_of(file)
+    with opened_store(settings) as store:
+        report = build(store, list(settings.learn.kinds()), begin, now)
+    if as_json or form == "json":
+        click.echo(rendering.to_json(rendering.report_json(report)))
+    else:
+        click.echo(rendering.report_text(report))

@@ -1,0 +1,23 @@
+"""serve."""
+
+from pathlib import Path
+
+import click
+
+from spamfilter import config
+from spamfilter.commands.command import settings_of
+
+
+@click.command()
+@click.pass_obj
+def serve(file: Path | None) -> None:
+    """Run the relay until SIGTERM; SIGHUP reloads thresholds, lists and limits.
+
+    Needs no configuration: listens on 127.0.0.1:10025, keeps its database under the state directory and
+    delivers to a Maildir there until [relay] next_hop names your mail server.
+
+    Example: spamfilter serve
+    """
+    from spamfilter.daemon import serve as run
+
+    run(settings_of(file), config.config_file(file))

@@ -1,0 +1,57 @@
+"""train."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from spamfilter import mailboxes, rendering
+from spamfilter.commands.command import as_json_option, opened_filter, user
+
+
+@click.command()
+@click.option("--spam", multiple=True, type=click.Path(path_type=Path), help="Maildir, mbox, .eml or folder of spam.")
+@click.option("--ham", multiple=True, type=click.Path(path_type=Path), help="Maildir, mbox, .eml or folder of ham.")
+@click.option("--index", multiple=True, type=click.Path(path_type=Path), help="File of lines 'spam PATH', 'ham PATH'.")
+@as_json_option
+@click.pass_obj
+def train(
+    file: Path | None, spam: tuple[Path, ...], ham: tuple[Path, ...], index: tuple[Path, ...], as_json: bool
+) -> None:
+    """Learn from sorted mail, in bulk. May be stopped and started again; nothing counts twice.
+
+    Goes over the mail up to five times: what is still judged badly is learnt again, within bounds.
+
+    Example: spamfilter train --spam ~/Maildir/.Junk --ham ~/Maildir/.Archive
+    """
+    from spamfilter.training import ROUNDS, Outcome
+    from spamfilter.training import train as run
+
+    if not (spam or ham or index):
+        raise click.UsageError("name some mail: --spam PATH and --ham PATH, or --index FILE")
+    mails = [item for path in index for item in mailboxes.find_indexed(path)]
+    piles = [[mail for path in paths for mail in mailboxes.find(path)] for paths in (spam, ham)]
+    mails += mailboxes.interleaved(*piles)
+    outcome = Outcome()
+    with opened_filter(file, whole=True) as (filter, _):
+        try:
+            with click.progressbar(
+                length=ROUNDS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
+            ) as bar:
+                run(filter, mails, user(), bar.update, outcome)
+        except KeyboardInterrupt:
+            click.echo("\nstopped; what is learnt is kept, the same command goes on from here", err=True)
+            raise
+        finally:
+            if as_json:
+                click.echo(rendering.to_json(asdict(outcome)))
+            else:
+                click.echo(
+                    f"learnt {outcome.learnt['ham']} ham and {outcome.learnt['spam']} spam;"
+                    f" {outcome.known} were known, {outcome.relabelled} changed their label"
+                )
+            for problem in outcome.problems:
+                click.echo(f"spamfilter: {problem}", err=True)
+    if outcome.problems:
+        sys.exit(2)

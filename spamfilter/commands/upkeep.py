@@ -1,0 +1,77 @@
+"""migrate, backup, check-config, sample-config."""
+
+import re
+from pathlib import Path
+
+import click
+
+from spamfilter import config
+from spamfilter.commands.command import opened_store, settings_of
+from spamfilter.errors import InputError
+from spamfilter.shipped import samples, shipped
+
+
+@click.command()
+@click.option("--revision", default="head", show_default=True, help="'head', or four digits; an older one goes back.")
+@click.pass_obj
+def migrate(file: Path | None, revision: str) -> None:
+    """Bring the database to the schema of this version. `serve` does it, too; make a backup before.
+
+    Example: spamfilter migrate
+    """
+    from spamfilter.stores.migrating import migrate as run
+
+    if not re.fullmatch(r"head|[0-9]{4}", revision):
+        raise InputError(f"--revision {revision!r}: neither 'head' nor four digits")
+    settings = settings_of(file)
+    before, after = run(settings.store_url(), revision)
+    change = f"schema {before or 'none'} -> {after}" if before != after else f"schema {after}, nothing to do"
+    click.echo(f"{settings.store_url()}: {change}")
+
+
+@click.command()
+@click.argument("target", type=click.Path(path_type=Path))
+@click.pass_obj
+def backup(file: Path | None, target: Path) -> None:
+    """Copy the database into a new file while everything goes on.
+
+    Example: spamfilter backup /var/backups/spamfilter-monday.db
+    """
+    with opened_store(settings_of(file)) as store:
+        store.backup(target)
+    click.echo(f"{target}: {target.stat().st_size} bytes")
+
+
+@click.command("check-config")
+@click.pass_obj
+def check_config(file: Path | None) -> None:
+    """Check the configuration and say what it means.
+
+    Exit code 2, with the reason, if it is wrong.
+
+    Example: spamfilter --config /etc/spamfilter/spamfilter.toml check-config
+    """
+    settings = config.load(file)
+    for warning in settings.warnings():
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(f"configuration  {config.config_file(file) or 'defaults and environment'}")
+    click.echo(f"listens on     {', '.join(settings.relay.listen)} ({settings.relay.mode})")
+    click.echo(f"next hop       {settings.next_hop_url()}")
+    click.echo(f"database       {settings.store_url()}")
+    click.echo("ok")
+
+
+@click.command("sample-config")
+@click.argument("name", default="config/spamfilter.toml")
+@click.option("--list", "names", is_flag=True, help="Name all samples: for Postfix, Exim and systemd, too.")
+def sample_config(name: str, names: bool) -> None:
+    """Print the sample configuration, or another sample that came with this version.
+
+    Example: spamfilter sample-config > /etc/spamfilter/spamfilter.toml
+    """
+    if names:
+        click.echo("\n".join(samples()))
+        return
+    if name not in samples():
+        raise InputError(f"{name}: no such sample; `spamfilter sample-config --list` names them")
+    click.echo(shipped(name).read_text(encoding="utf-8"), nl=False)
