@@ -18,7 +18,7 @@ from pathlib import Path
 
 from spamfilter.addresses import split_address
 from spamfilter.config import Settings, load
-from spamfilter.errors import ConfigError, CountError, StoreError
+from spamfilter.errors import ConfigError, CountError, SpamfilterError
 from spamfilter.filter import Filter
 from spamfilter.front_ends import FRONT_ENDS, Relay
 from spamfilter.journal import Journal
@@ -126,7 +126,9 @@ class _Daemon:
                 # Once for each trouble, whatever it is: without this task nothing would be learnt any more.
                 if self._following:
                     log.error(  # noqa: TRY400 - a sentence for what is expected, a traceback for what is not
-                        "%s; judging with what was learnt before", error, exc_info=not isinstance(error, StoreError)
+                        "%s; judging with what was learnt before",
+                        error,
+                        exc_info=not isinstance(error, SpamfilterError),
                     )
                 self._following = False
             else:
@@ -139,14 +141,15 @@ class _Daemon:
         entries = await asyncio.to_thread(self._store.entries_after, self._filter.last)
         try:
             if self._store.generation != self._generation:
-                raise CountError(f"{self._store.where}: was replaced")  # noqa: TRY301 - the same cure
+                raise CountError(f"{self._store.where}: was replaced or rebuilt")  # noqa: TRY301 - the same cure
             for start in range(0, len(entries), FOLLOW_CHUNK):
                 self._filter.take_in(entries[start : start + FOLLOW_CHUNK])
                 await asyncio.sleep(0)
         except CountError as error:
             log.warning("%s; loading all counts anew", error)
             generation = self._store.generation
-            self._filter.adopt(await asyncio.to_thread(self._filter.loaded))
+            voices = load(self._file).voices()  # a rebuilding follows a change of [learn]
+            self._filter.adopt(await asyncio.to_thread(self._filter.loaded, voices), voices)
             self._generation = generation
 
     def _reload(self) -> None:

@@ -62,14 +62,10 @@ class Filter:
         self.voices = voices
         self._whole = whole
         self._state: State | None = None
-        kept, asked = store.get_setting(RULES), rules(voices)
-        if kept is None:
-            store.put_setting(RULES, asked)
-        elif kept != asked:
-            raise StoreError(
-                f"{store.where}: its counts were made by {kept}, the configuration asks for {asked};"
-                " run `spamfilter retrain`, or set [learn] as it was"
-            )
+        if store.get_setting(RULES) is None:
+            store.put_setting(RULES, rules(voices))
+        self._generation = store.generation
+        self._check(voices)
 
     @property
     def learnt(self) -> dict[Label, int]:
@@ -94,13 +90,28 @@ class Filter:
         """As `follow`, for entries that were read elsewhere; those known already are passed over."""
         return self._take_in(self._all(), entries)
 
-    def loaded(self) -> State:
-        """All counts as the store has them now, for `adopt`; the filter's own stay as they are."""
-        return model.prepared(self.voices, self.store.load(voice.name for voice in self.voices))
+    def loaded(self, voices: Voices | None = None) -> State:
+        """All counts as the store has them now, for `adopt`; the filter's own stay as they are.
 
-    def adopt(self, state: State) -> None:
-        """Judge with these counts from now on."""
-        self._state = state
+        voices: others than the filter's, after a rebuilding. Raises StoreError where the counts are of other rules.
+        """
+        self._check(voices or self.voices)
+        return self._loaded(voices or self.voices)
+
+    def adopt(self, state: State, voices: Voices | None = None) -> None:
+        """Judge with these counts, and by these voices, from now on."""
+        self._state, self.voices = state, voices or self.voices
+
+    def _loaded(self, voices: Voices) -> State:
+        return model.prepared(voices, self.store.load(voice.name for voice in voices))
+
+    def _check(self, voices: Voices) -> None:
+        kept, asked = self.store.get_setting(RULES), rules(voices)
+        if kept != asked:
+            raise StoreError(
+                f"{self.store.where}: its counts were made by {kept}, the configuration asks for {asked};"
+                " run `spamfilter retrain`, or set [learn] as it was"
+            )
 
     @property
     def last(self) -> int:
@@ -122,6 +133,9 @@ class Filter:
         """One transaction for any number of learnings; all or none."""
         try:
             with self.store.learning() as learning:
+                if self.store.generation != self._generation:
+                    self._check(self.voices)
+                    self._state, self._generation = None, self.store.generation
                 if self._whole:
                     self._catch_up(self._all(), learning.entries_after)
                 yield Training(self, learning)
@@ -138,7 +152,7 @@ class Filter:
     def verify(self) -> list[str]:
         """Damage in the store, and counts that are not the sum of the ledger; empty if all is well."""
         found = self.store.verify()
-        kept = self.loaded()
+        kept = self._loaded(self.voices)
         summed = self.rebuilt(kept.last)  # what others learn meanwhile is no damage
         for name in kept.counts:
             if kept.counts[name] != summed.counts[name]:
@@ -153,7 +167,7 @@ class Filter:
         if not self._whole:
             return model.prepared(self.voices, self.store.state(dict.fromkeys(names, ())))
         if self._state is None:
-            self._state = self.loaded()
+            self._state = self._loaded(self.voices)
         return self._state
 
     def _for(self, reading: Reading) -> State:

@@ -58,13 +58,14 @@ def change_json(named: dict[str, str], change: Change) -> dict[str, Any]:
 
 def judgement_text(name: str, score: Score, class_: Class, tokens: int, evidence: Sequence[Evidence]) -> str:
     """One line, and below it a table of the loudest evidence if there is any."""
-    line = f"{name}: {class_}, score {score.posterior:.3f} (log-odds {score.log_odds:+.2f}, {tokens} tokens)"
+    voices = "".join(f", {voice} {odds:+.2f}" for voice, odds in score.voices.items()) if len(score.voices) > 1 else ""
+    line = f"{name}: {class_}, score {score.posterior:.3f} (log-odds {score.log_odds:+.2f}{voices}; {tokens} tokens)"
     if not evidence:
         return line
     telling = [item for item in evidence if abs(item.weight) >= SILENT]
-    rows = [f"  {'token':<44} {'ham':>8} {'spam':>8} {'log-odds':>9}"]
+    rows = [f"  {'token':<44} {'voice':<10} {'ham':>8} {'spam':>8} {'log-odds':>9}"]
     rows += [
-        f"  {printable(item.token, 44):<44} {item.ham:>8.5g} {item.spam:>8.5g} {item.weight:>+9.3f}"
+        f"  {printable(item.token, 44):<44} {item.voice:<10} {item.ham:>8.5g} {item.spam:>8.5g} {item.weight:>+9.3f}"
         for item in telling[:EXPLAINED]
     ]
     rest = len(evidence) - len(telling[:EXPLAINED])
@@ -79,6 +80,7 @@ def judgement_json(
         "posterior": score.posterior,
         "log_odds": score.log_odds,
         "class": class_,
+        "voices": dict(score.voices),
         "tokens": tokens,
         "evidence": [asdict(item) for item in evidence],
     }
@@ -186,13 +188,13 @@ _COLUMNS = (
 def outcomes_text(outcomes: Sequence[Outcome], suspects: int) -> str:
     """A table of runs, each with its 95 % intervals below it, and the suspected wrong labels."""
     width = max(len("contender"), *(len(_title(outcome)) for outcome in outcomes))
-    head = "".join(f"{title:>17}" for title, _, _ in _COLUMNS)
+    head = "".join(f"{title:>15}" for title, _, _ in _COLUMNS)
     lines = [f"{'contender':<{width}}{head}{'us':>8}"]
     for outcome in outcomes:
-        figures = "".join(f"{getattr(outcome.metrics, name):>17.{digits}f}" for _, name, digits in _COLUMNS)
+        figures = "".join(f"{getattr(outcome.metrics, name):>15.{digits}f}" for _, name, digits in _COLUMNS)
         lines.append(f"{_title(outcome):<{width}}{figures}{outcome.microseconds:>8.0f}")
         if outcome.intervals:
-            bounds = "".join(f"{_interval(outcome.intervals[name], digits):>17}" for _, name, digits in _COLUMNS)
+            bounds = "".join(f"{_interval(outcome.intervals[name], digits):>15}" for _, name, digits in _COLUMNS)
             lines.append(f"{'':<{width}}{bounds}")
     metrics = outcomes[-1].metrics
     lines += ["", f"{metrics.messages:,} messages judged: {metrics.ham:,} ham, {metrics.spam:,} spam"]

@@ -36,6 +36,7 @@ ORDER = (
     "front_ends",
     "mailboxes",
     "training",
+    "retraining",
     "contenders",
     "protocols",
     "evaluating",

@@ -14,6 +14,7 @@ COMMANDS: tuple[click.Command, ...] = (
     reporting.stats,
     evaluating.evaluate,
     upkeep.migrate,
+    upkeep.retrain,
     upkeep.backup,
     upkeep.check_config,
     upkeep.sample_config,

@@ -1,14 +1,18 @@
-"""migrate, backup, check-config, sample-config."""
+"""migrate, retrain, backup, check-config, sample-config."""
 
 import re
+import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from spamfilter import config
-from spamfilter.commands.command import opened_store, settings_of
+from spamfilter import config, mailboxes, rendering
+from spamfilter.commands.command import as_json_option, opened_store, settings_of
 from spamfilter.errors import InputError
+from spamfilter.message import parse
 from spamfilter.shipped import samples, shipped
+from spamfilter.voices import view
 
 
 @click.command()
@@ -27,6 +31,44 @@ def migrate(file: Path | None, revision: str) -> None:
     before, after = run(settings.store_url(), revision)
     change = f"schema {before or 'none'} -> {after}" if before != after else f"schema {after}, nothing to do"
     click.echo(f"{settings.store_url()}: {change}")
+
+
+@click.command()
+@click.option(
+    "--mail",
+    "folders",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Where learnt mail still lies: read anew for voices that the ledger has no tokens of.",
+)
+@as_json_option
+@click.pass_obj
+def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None:
+    """Rebuild the counts from the ledger, after a change of [learn] or of the tokenizer.
+
+    All or nothing, and a relay runs on: it judges with the old counts until the new ones are there.
+
+    Example: spamfilter retrain --mail ~/Maildir
+    """
+    from spamfilter.retraining import retrain as run
+    from spamfilter.training import ROUNDS
+
+    settings = settings_of(file)
+    voices = settings.voices()
+    with opened_store(settings) as store:
+        mails = {}
+        for folder in folders:
+            for mail in mailboxes.find(folder):
+                mails[parse(mail.read()).digest()] = lambda mail=mail: view(voices, parse(mail.read()))
+        entries = store.state({}).last
+        with click.progressbar(length=ROUNDS * entries, label="Rebuilding", file=sys.stderr) as bar:
+            done = run(store, voices, mails, bar.update)
+    if as_json:
+        click.echo(rendering.to_json(asdict(done)))
+        return
+    click.echo(f"rebuilt from {done.messages} messages, {done.reread} of them read anew")
+    for voice, number in done.silent.items():
+        click.echo(f"voice {voice} has learnt nothing of {number} messages: name the folders of that mail with --mail")
 
 
 @click.command()

@@ -15,7 +15,7 @@ from spamfilter.counts import LABELS, Counts, Growth, Label
 from spamfilter.errors import StoreError
 from spamfilter.features import Token
 from spamfilter.model import State
-from spamfilter.stores.store import ENTRIES, Entry, JournalEntry, Learning, Store
+from spamfilter.stores.store import ENTRIES, Entry, JournalEntry, Learning, Relearnt, Store
 
 
 class MemoryStore(Store):
@@ -158,6 +158,33 @@ class _MemoryLearning(Learning):
         before = self._store._calibration
         self._store._calibration = calibration
         self._undo.append(lambda: setattr(self._store, "_calibration", before))
+
+    def rebuild(self, state: State, lessons: Iterable[Relearnt]) -> None:
+        store = self._store
+        before = dict(store._counts), list(store._ledger), dict(store._active), store._calibration
+        anew = {lesson.id: lesson for lesson in lessons}
+        store._counts = copy.deepcopy(state.counts)
+        store._calibration = state.calibration
+        for at, entry in enumerate(store._ledger):
+            lesson = anew.get(entry.id, Relearnt(entry.id, {}, (0, 0, 0, 0), None))
+            tokens = entry.tokens if lesson.tokens is None else lesson.tokens
+            entry = replace(entry, added=lesson.added, calibrated=lesson.calibrated, tokens=tokens)
+            store._ledger[at] = entry
+            if entry.id in anew:
+                store._active[entry.digest] = entry
+        store.generation += 1
+        self._undo.append(lambda: self._restore(*before))
+
+    def _restore(
+        self, counts: dict[str, Counts], ledger: list[Entry], active: dict[bytes, Entry], calibration: Calibration
+    ) -> None:
+        store = self._store
+        store._counts, store._ledger, store._active, store._calibration = counts, ledger, active, calibration
+
+    def put_setting(self, name: str, value: object) -> None:
+        before = dict(self._store._settings)
+        self._store.put_setting(name, value)
+        self._undo.append(lambda: setattr(self._store, "_settings", before))
 
     def roll_back(self) -> None:
         for undo in reversed(self._undo):

@@ -66,6 +66,16 @@ class JournalEntry:
     tokens: VoiceTokens | None
 
 
+@dataclass(frozen=True, slots=True)
+class Relearnt:
+    """What a ledger entry adds under other rules; tokens: None where they are those that the ledger has."""
+
+    id: int
+    added: Mapping[str, int]
+    calibrated: Step
+    tokens: VoiceTokens | None
+
+
 class Learning(ABC):
     """One transaction of learning; its reads show what it has written itself."""
 
@@ -93,12 +103,25 @@ class Learning(ABC):
     def calibrate(self, calibration: Calibration) -> None:
         """Keep this state of the calibration."""
 
+    @abstractmethod
+    def rebuild(self, state: State, lessons: Iterable[Relearnt]) -> None:
+        """Replace all counts, totals and the calibration, and say in the ledger what each active learning added now.
+
+        Entries that were taken back, and those that took them back, add nothing any more. `generation` grows, here
+        and in every process that looks at the ledger next.
+        """
+
+    @abstractmethod
+    def put_setting(self, name: str, value: object) -> None:
+        """As `Store.put_setting`, within this transaction."""
+
 
 class Store(ABC):
     """A place that keeps what was learnt and what was judged.
 
-    generation: grows when another store has taken the place of this one, a restored backup for
-    instance; whoever holds counts of it in memory loads them anew.
+    generation: grows when another store has taken the place of this one, a restored backup for instance, and when
+    its counts were rebuilt; whoever holds counts of it in memory loads them anew. Noticed by whoever opens a
+    transaction of learning, or asks for the entries after one.
     """
 
     generation: int = 0

@@ -23,6 +23,7 @@ from spamfilter.stores.sql.connection import connect, file_of, store_errors
 from spamfilter.stores.sql.learning import SqlLearning
 from spamfilter.stores.sql.queries import (
     FACTS,
+    REBUILT,
     SUMMARY,
     columns,
     entries_after,
@@ -48,6 +49,7 @@ class SqlStore(Store):
         self._engine = connect(url)
         self._path = file_of(url)
         self._file = self._identity()
+        self._rebuilt: int | None = None
 
     @property
     def where(self) -> str:
@@ -69,6 +71,13 @@ class SqlStore(Store):
             self._engine.dispose()
             self._file = identity
             self.generation += 1
+
+    def _notice(self, connection: Connection) -> None:
+        """Notice that the counts were rebuilt."""
+        rebuilt = setting(connection, REBUILT) or 0
+        if self._rebuilt is not None and rebuilt != self._rebuilt:
+            self.generation += 1
+        self._rebuilt = rebuilt
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
@@ -100,6 +109,7 @@ class SqlStore(Store):
     @contextmanager
     def learning(self) -> Iterator[Learning]:
         with self._writing() as connection:
+            self._notice(connection)
             learning = SqlLearning(connection)
             yield learning
             learning.flush()
@@ -123,6 +133,7 @@ class SqlStore(Store):
 
     def entries_after(self, last: int) -> list[Entry]:
         with self._reading() as connection:
+            self._notice(connection)
             return entries_after(connection, last)
 
     def learnings(self, since: datetime | None = None) -> list[Entry]:

@@ -1,19 +1,21 @@
 """A transaction of learning in SQL."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, replace
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Growth, Label, move
+from spamfilter.counts import LABELS, Counts, Growth, Label, move
 from spamfilter.errors import CountError
 from spamfilter.features import Token
 from spamfilter.model import State
 from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql.queries import (
+    REBUILT,
     bump,
     columns,
     entries_after,
@@ -23,7 +25,10 @@ from spamfilter.stores.sql.queries import (
     put_setting_row,
     setting,
 )
-from spamfilter.stores.store import Entry, Learning
+from spamfilter.stores.store import Entry, Learning, Relearnt
+
+BATCH = 10_000
+"""Rows of one INSERT when all counts are written anew."""
 
 
 class SqlLearning(Learning):
@@ -73,6 +78,32 @@ class SqlLearning(Learning):
 
     def calibrate(self, calibration: Calibration) -> None:
         self._calibration = calibration
+
+    def rebuild(self, state: State, lessons: Iterable[Relearnt]) -> None:
+        write = self._connection.execute
+        for table in (words, classes, vocabularies, tallies):
+            write(delete(table))
+        for voice, counts in state.counts.items():
+            for rows, table in ((_words_of(voice, counts, state.last), words), (_tallies_of(voice, counts), tallies)):
+                while batch := list(islice(rows, BATCH)):
+                    write(insert(table), batch)
+            write(insert(vocabularies), {"voice": voice, "words": counts.vocabulary})
+            for label in LABELS:
+                total = {"messages": counts.messages[label], "words": counts.occurrences[label]}
+                write(insert(classes), {"voice": voice, "class": label, **total})
+        write(update(ledger).values(added={}, calibrated=[0, 0, 0, 0]))
+        here = ledger.c.id == bindparam("entry")
+        amounts = update(ledger).where(here).values(added=bindparam("new_added"), calibrated=bindparam("new_step"))
+        tokens = update(ledger).where(here).values(tokens=bindparam("new_tokens"))
+        for lesson in lessons:
+            write(amounts, {"entry": lesson.id, "new_added": dict(lesson.added), "new_step": list(lesson.calibrated)})
+            if lesson.tokens is not None:
+                write(tokens, {"entry": lesson.id, "new_tokens": lesson.tokens})
+        self.put_setting("calibration", list(astuple(state.calibration)))
+        self.put_setting(REBUILT, (setting(self._connection, REBUILT) or 0) + 1)
+
+    def put_setting(self, name: str, value: object) -> None:
+        put_setting_row(self._connection, name, value)
 
     def flush(self) -> None:
         changed = [
@@ -138,3 +169,15 @@ class SqlLearning(Learning):
         if self._connection.execute(subtracting, rows).rowcount != len(rows):
             raise CountError("the words table lacks words of the learning that is to be taken back")
         self._connection.execute(delete(words).where(here, words.c.ham == 0, words.c.spam == 0), rows)
+
+
+def _words_of(voice: str, counts: Counts, last: int) -> Iterator[dict[str, object]]:
+    for word in {**counts.words["ham"], **counts.words["spam"]}:
+        ham, spam = counts.get(word, "ham"), counts.get(word, "spam")
+        yield {"voice": voice, "word": word.decode(), "ham": ham, "spam": spam, "touched": last}
+
+
+def _tallies_of(voice: str, counts: Counts) -> Iterator[dict[str, object]]:
+    for label, tally in (counts.tallies or {}).items():
+        for count, having in tally.items():
+            yield {"voice": voice, "class": label, "count": count, "words": having}

@@ -19,6 +19,9 @@ from spamfilter.voices import VoiceTokens
 LOOK_UP = 500
 """Words of one SELECT: well below SQLite's bound on variables, and few round trips for a mail."""
 
+REBUILT = "rebuilt"
+"""The setting that counts how often the counts were made anew."""
+
 undone = ledger.alias("undone")
 FACTS = [column for column in ledger.columns if column.name != "tokens"]
 SUMMARY = [column for column in journal.columns if column.name != "tokens"]
