@@ -155,7 +155,7 @@ def _split(block: bytes, defects: list[str]) -> tuple[list[Field], list[bytes], 
         if not colon or not _NAME.fullmatch(name):
             if line:
                 defects.append("not-a-field")
-        elif not _dropped(name):
+        elif not dropped(name):
             fields.append((name, _value(value.replace(b"\n ", b" ").replace(b"\n\t", b" ").strip())))
             written.append(line)
     return fields, written, body
@@ -166,7 +166,7 @@ def _head(written: list[bytes], part_fields: list[Field]) -> bytes:
     return cut(_to_utf8(head, b""), MAX_HEAD)
 
 
-def _dropped(name: bytes) -> bool:
+def dropped(name: bytes) -> bool:
     """Whether a field tells what another filter or a mailbox thought of the mail."""
     return (
         name in _DROPPED
