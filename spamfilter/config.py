@@ -278,21 +278,30 @@ def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str
 
 
 def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ...], str]) -> str:
-    lines = []
+    found: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
-        path = tuple(str(part) for part in item["loc"])
-        keys = tuple(part for part in path if not part.isdigit())
-        where = origins.get(keys, file)
+        keys = _keys(item["loc"])
+        where = next((origins[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in origins), file)
+        name = f"{where}: {'.'.join(keys)}"
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "list_type":
             message = 'must be a list, as in ["..."]'
         if item["type"] == "extra_forbidden":
-            lines.append(f"{where}: unknown key {'.'.join(keys)} = {item['input']!r}; see the sample configuration")
+            title = f"{where}: unknown key {'.'.join(keys)} = {item['input']!r}; see the sample configuration"
+            found[title] = []
         elif isinstance(item["input"], dict):
-            lines.append(f"{where}: {'.'.join(keys)}: {message}")
+            found.setdefault(name, []).append(message)
         else:
-            lines.append(f"{where}: {'.'.join(keys)} = {item['input']!r}: {message}")
-    return "\n".join(lines)
+            found.setdefault(f"{name} = {item['input']!r}", []).append(message)
+    return "\n".join(": ".join([title, "; or ".join(said)]) if said else title for title, said in found.items())
+
+
+def _keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
+    """The keys of the file in pydantic's path to an error, without places in lists and the name of an alternative."""
+    keys = [part for part in path if isinstance(part, str)]
+    if keys and (keys[-1] == "constrained-float" or keys[-1].startswith("literal[")):
+        keys.pop()
+    return tuple(keys)
 
 
 def _check_files(settings: Settings, file: str) -> None:

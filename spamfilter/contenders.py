@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from spamfilter import model
-from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Label
+from spamfilter.counts import LABELS, OTHER, Label
 from spamfilter.features import Token
 from spamfilter.model import Score, Taught
 from spamfilter.voices import Voices, VoiceTokens
@@ -76,30 +75,36 @@ class OneRule:
     """The single word that makes the fewest errors, alone (R. Holte, Machine Learning 11, 1993).
 
     A word that is present says one class and absent the other; among all words and both directions the one with the
-    fewest errors so far judges, by Laplace's rule of succession. Words are kept in a heap by how much they differ
-    between the classes, so no look goes over all of them.
+    fewest errors so far judges, by Laplace's rule of succession. If presence says spam the errors are
+    S - (s - h), with S spam learnt and s, h messages with the word; so each direction needs its largest difference,
+    and keeps words in a heap by it: no look goes over all of them.
     """
 
     name = ONE_RULE
 
     def __init__(self, voices: Voices) -> None:
         self._voices = voices
-        self._learnt: Counter[Label] = Counter()
+        self._learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self._present: dict[Label, Counter[Token]] = {label: Counter() for label in LABELS}
-        self._heap: list[tuple[int, Token]] = []
-        self._calibration = Calibration()
+        self._heaps: dict[Label, list[tuple[int, Token]]] = {label: [] for label in LABELS}
 
-    def _difference(self, word: Token) -> int:
-        """Messages that the word divides rightly, beyond those it divides wrongly, in its better direction."""
-        return abs(self._present["spam"][word] - self._present["ham"][word])
+    def _against(self, word: Token, label: Label) -> int:
+        """How many more messages of the other class have the word: the lowest makes the fewest errors."""
+        return self._present[OTHER[label]][word] - self._present[label][word]
 
-    def _best(self) -> Token | None:
-        while self._heap and -self._heap[0][0] != self._difference(self._heap[0][1]):
-            heapq.heappop(self._heap)  # it has changed since, and stands elsewhere with what it is now
-        return self._heap[0][1] if self._heap else None
+    def best(self) -> Token | None:
+        """The word that judges now; None before anything is learnt."""
+        found: list[tuple[int, Token]] = []
+        for label, heap in self._heaps.items():
+            while heap and heap[0][0] != self._against(heap[0][1], label):
+                heapq.heappop(heap)  # it has changed since, and stands elsewhere with what it is now
+            if heap:
+                against, word = heap[0]
+                found.append((self._learnt[label] + against, word))
+        return min(found)[1] if found else None
 
     def score(self, tokens: VoiceTokens) -> Score:
-        word = self._best()
+        word = self.best()
         present = any(word in words for words in tokens.values()) if word is not None else False
         odds = math.log(self._agreeing("spam", word, present) / self._agreeing("ham", word, present))
         return Score(odds, 1 / (1 + math.exp(-odds)))
@@ -112,7 +117,8 @@ class OneRule:
         self._learnt[label] += 1
         for word in set().union(*tokens.values()):
             self._present[label][word] += 1
-            heapq.heappush(self._heap, (-self._difference(word), word))
+            for direction, heap in self._heaps.items():
+                heapq.heappush(heap, (self._against(word, direction), word))
 
     def train(self, examples: Callable[[], Examples], rounds: int) -> None:
         """Learn a pile of mail; a second look would count it twice."""

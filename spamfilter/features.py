@@ -28,7 +28,7 @@ TOKENIZER = 1
 MAX_WORD = 24
 """Longer runs are hashes, base64 or addresses of tracking links: their first letter and length serve."""
 
-MAX_RUN = 64
+MAX_RUN = 128
 """Bytes kept of a word of a phrase; longer runs hardly come twice."""
 MAX_PHRASED = 4_000
 MIN_PHRASED = 1_500

@@ -152,7 +152,11 @@ class Filter:
     def verify(self) -> list[str]:
         """Damage in the store, and counts that are not the sum of the ledger; empty if all is well."""
         found = self.store.verify()
-        kept = self._loaded(self.voices)
+        kept = self.store.load(voice.name for voice in self.voices)
+        for voice in self.voices:
+            counts = kept.counts[voice.name]
+            if voice.likelihood.speaks_of_absent and counts.tallies is None and counts.vocabulary:
+                found.append(f"{self.store.where}: the tallies of voice {voice.name} are missing")
         summed = self.rebuilt(kept.last)  # what others learn meanwhile is no damage
         for name in kept.counts:
             if kept.counts[name] != summed.counts[name]:

@@ -7,7 +7,7 @@ no line here.
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
 
 from spamfilter.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.likelihoods.gaussian import Gaussian
@@ -26,8 +26,17 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
+def _known(likelihood: str) -> str:
+    if likelihood not in LIKELIHOODS:
+        raise ValueError(f"not a likelihood; known: {', '.join(LIKELIHOODS)}")
+    return likelihood
+
+
+Kind = Annotated[str, AfterValidator(_known)]
+
+
 class _Voice(Section):
-    likelihood: str
+    likelihood: Kind
     weight: Positive
 
 
@@ -40,23 +49,21 @@ def _parameters(row: type[Likelihood]) -> type[Section]:
 
 
 def _voice(likelihood: str, weight: float) -> type[Section]:
-    return create_model("voice", __base__=_Voice, likelihood=(str, likelihood), weight=(Positive, weight))
+    return create_model("voice", __base__=_Voice, likelihood=(Kind, likelihood), weight=(Positive, weight))
 
 
 class _Choice(Section):
     voices: list[str] = []
-    likelihood: str = ""
+    likelihood: Annotated[str, AfterValidator(lambda name: name and _known(name))] = ""
 
     @model_validator(mode="after")
-    def _known(self) -> Self:
+    def _fitting(self) -> Self:
         for name in self.voices:
             if name not in VOICES:
                 raise ValueError(f"voice {name!r} is not known; known: {', '.join(VOICES)}")
         if len(set(self.voices)) != len(self.voices):
             raise ValueError("voices must name each voice once")
         for name, kind in self.kinds().items():
-            if kind not in LIKELIHOODS:
-                raise ValueError(f"likelihood {kind!r} is not known; known: {', '.join(LIKELIHOODS)}")
             if (name == ATTRIBUTES) != (kind == Gaussian.name):
                 raise ValueError(f"likelihood {kind!r} is not for voice {name!r}: gaussian is for numbers, and only it")
         return self
@@ -86,8 +93,8 @@ class _Choice(Section):
 
 
 _SECTIONS: dict[str, type[Section]] = {
-    "fields": _voice("soft", 1.0),
-    "phrases": _voice("eddc", 0.3),
+    "fields": _voice("soft", 0.5),
+    "phrases": _voice("eddc", 0.35),
     "body": _voice("soft", 0.5),
     "grams": _voice("soft", 1.0),
     "attributes": _voice("gaussian", 1.0),

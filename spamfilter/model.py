@@ -10,7 +10,7 @@ from typing import Protocol
 
 from spamfilter.calibration import Calibration, Step
 from spamfilter.counts import LABELS, Counts, Growth, Label
-from spamfilter.voices import Evidence, Voices, VoiceTokens, evidence, log_odds, together
+from spamfilter.voices import Evidence, Opinions, Voices, VoiceTokens, judged, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Score:
 
     log_odds: float
     posterior: float
-    voices: Mapping[str, float] = field(default_factory=dict)
+    voices: Opinions = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -79,25 +79,21 @@ def prepared(voices: Voices, state: State) -> State:
 
 def score(voices: Voices, tokens: VoiceTokens, state: State) -> Score:
     """Judge a message."""
-    return _score(voices, log_odds(voices, tokens, state.counts), state)
+    return explained(voices, tokens, state, 0)[0]
 
 
 def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | None) -> tuple[Score, list[Evidence]]:
     """Judge a message, with the `most` loudest tokens (None: all that say anything)."""
-    odds, said = evidence(voices, tokens, state.counts, most)
-    return _score(voices, odds, state), said
-
-
-def _score(voices: Voices, odds: Mapping[str, float], state: State) -> Score:
-    whole = together(voices, odds)
-    return Score(whole, state.calibration.posterior(whole), odds)
+    opinions, evidence = judged(voices, tokens, state.counts, most)
+    log_odds = together(voices, opinions)
+    return Score(log_odds, state.calibration.posterior(log_odds), opinions), evidence
 
 
 def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> dict[str, int]:
     """What learning a message now would add, by voice; score: of the message in this state."""
     return {
         voice.name: voice.likelihood.amount(
-            tokens[voice.name], label, state.counts[voice.name], score.voices[voice.name]
+            tokens[voice.name], label, state.counts[voice.name], score.voices[voice.name].own
         )
         for voice in voices
         if voice.name in tokens

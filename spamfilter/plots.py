@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spamfilter.errors import InputError
 from spamfilter.evaluating import Outcome
+from spamfilter.intervals import wilson
 
 FORMATS = (".svg", ".png")
 BINS = 10
@@ -97,10 +98,20 @@ def _reliability(axes: Any, outcomes: Sequence[Outcome]) -> None:
         spam = np.array([label == "spam" for label in outcome.run.labels])
         place = np.minimum((p * BINS).astype(int), BINS - 1)
         full = [at for at in range(BINS) if (place == at).any()]
-        said, true = ([values[place == at].mean() for at in full] for values in (p, spam))
+        said = np.array([p[place == at].mean() for at in full])
+        counted = [(int(spam[place == at].sum()), int((place == at).sum())) for at in full]
+        true = np.array([some / of for some, of in counted])
+        bounds = np.array([wilson(some, of) for some, of in counted])
         name = f"{outcome.likelihood} ({outcome.metrics.ece:.4f})"
-        axes.plot(said, true, marker="o", markersize=4, label=name, **_line(number))
-    axes.set(xlabel="probability of spam, as said", ylabel="share of spam, as it was", title="Reliability")
+        colour = _line(number)["color"]
+        beside = said + 0.006 * (number - len(outcomes) / 2)  # so that bars do not hide each other
+        around = np.maximum(np.abs(bounds.T - true), 0)
+        axes.errorbar(beside, true, yerr=around, fmt="o", markersize=4, label=name, color=colour, elinewidth=0.9)
+    axes.set(
+        xlabel="probability of spam, as said",
+        ylabel="share of spam, as it was",
+        title="Reliability, with 95 % intervals",
+    )
     axes.grid(alpha=0.25)
     axes.legend(title="ECE", fontsize=8)
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from spamfilter.contenders import Contender, Examples
 from spamfilter.counts import LABELS, OTHER, Label
+from spamfilter.mailboxes import mixed
 from spamfilter.voices import VoiceTokens
 
 Feedback = Literal["full", "delayed", "partial", "errors-and-unsure"]
@@ -208,7 +209,7 @@ def _parted(examples: Sequence[Example], trial: Trial) -> tuple[list[Example], l
 def _trained(
     train: Sequence[Example], test: Sequence[Example], enter: Enter, trial: Trial, progress: Progress, part: str = ""
 ) -> list[Run]:
-    contenders = enter()
+    contenders, train = enter(), mixed(train, lambda example: example.label)
     runs = [Run(contender.name, part, taught=len(train)) for contender in contenders]
     given = _given(train, trial)
     left = 0

@@ -58,7 +58,9 @@ def change_json(named: dict[str, str], change: Change) -> dict[str, Any]:
 
 def judgement_text(name: str, score: Score, class_: Class, tokens: int, evidence: Sequence[Evidence]) -> str:
     """One line, and below it a table of the loudest evidence if there is any."""
-    voices = "".join(f", {voice} {odds:+.2f}" for voice, odds in score.voices.items()) if len(score.voices) > 1 else ""
+    voices = (
+        "".join(f", {voice} {said.heard:+.2f}" for voice, said in score.voices.items()) if len(score.voices) > 1 else ""
+    )
     line = f"{name}: {class_}, score {score.posterior:.3f} (log-odds {score.log_odds:+.2f}{voices}; {tokens} tokens)"
     if not evidence:
         return line
@@ -80,7 +82,7 @@ def judgement_json(
         "posterior": score.posterior,
         "log_odds": score.log_odds,
         "class": class_,
-        "voices": dict(score.voices),
+        "voices": {voice: said.heard for voice, said in score.voices.items()},
         "tokens": tokens,
         "evidence": [asdict(item) for item in evidence],
     }

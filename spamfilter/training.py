@@ -17,7 +17,7 @@ from pathlib import Path
 from spamfilter.counts import Label
 from spamfilter.errors import InputError
 from spamfilter.filter import BULK, Filter, Reading
-from spamfilter.mailboxes import Mail
+from spamfilter.mailboxes import Mail, mixed
 from spamfilter.message import parse
 from spamfilter.stores import Store
 
@@ -54,11 +54,12 @@ class Outcome:
 def train(
     filter: Filter, mails: Sequence[tuple[Label, Mail]], by: str, progress: Callable[[int], None], outcome: Outcome
 ) -> None:
-    """Learn mails in this order, adding to `outcome`; `progress` is told how many a step has dealt with.
+    """Learn mails, evenly mixed, adding to `outcome`; `progress` is told how many a step has dealt with.
 
     It deals with ROUNDS times the mails. An interruption leaves the batches before it learnt, and
     `outcome` true.
     """
+    mails = mixed(mails, lambda item: item[0])
     run = _name(mails)
     unfinished = run in _unfinished(filter.store)
     filter.store.put_setting(UNFINISHED, [*_unfinished(filter.store)[-MOST_UNFINISHED:], run])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from spamfilter.counts import Counts
 from spamfilter.features import Token, Tokens, merged, tokenize
-from spamfilter.likelihoods import Likelihood
+from spamfilter.likelihoods import Likelihood, Opinion
 from spamfilter.message import Message
 
 VoiceTokens = Mapping[str, Tokens]
@@ -64,32 +64,27 @@ class Evidence:
     weight: float
 
 
-def log_odds(voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts]) -> dict[str, float]:
-    """Voice -> its own log-odds; a voice without tokens for the message is silent."""
-    return {
-        voice.name: voice.likelihood.log_odds(tokens[voice.name], counts[voice.name])
-        for voice in voices
-        if voice.name in tokens
-    }
+Opinions = Mapping[str, Opinion]
+"""Voice name -> what it says of one message; a voice without tokens for the message is silent."""
 
 
-def together(voices: Voices, odds: Mapping[str, float]) -> float:
-    """The weighted sum of the voices' log-odds."""
-    return math.fsum(voice.weight * odds[voice.name] for voice in voices if voice.name in odds)
+def together(voices: Voices, opinions: Opinions) -> float:
+    """The filter's log-odds: the weighted sum of what is heard of the voices."""
+    return math.fsum(voice.weight * opinions[voice.name].heard for voice in voices if voice.name in opinions)
 
 
-def evidence(
-    voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts], most: int | None = None
-) -> tuple[dict[str, float], list[Evidence]]:
-    """The voices' log-odds, and the tokens that made them, the loudest first: all that say anything, or `most`."""
-    odds: dict[str, float] = {}
+def judged(
+    voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts], most: int | None = 0
+) -> tuple[dict[str, Opinion], list[Evidence]]:
+    """What the voices say, and the tokens that made it, the loudest first: all that say anything, or `most`."""
+    opinions: dict[str, Opinion] = {}
     shares: list[tuple[float, Voice, Token]] = []
     for voice in voices:
         if voice.name in tokens:
-            odds[voice.name], said = voice.likelihood.judge(tokens[voice.name], counts[voice.name], most)
+            opinions[voice.name], said = voice.likelihood.judge(tokens[voice.name], counts[voice.name], most)
             shares += [(voice.weight * weight, voice, token) for token, weight in said.items()]
     shares.sort(key=lambda share: (-abs(share[0]), share[1].name, share[2]))
-    return odds, [
+    return opinions, [
         Evidence(
             token=token.decode("utf-8", "replace"),
             voice=voice.name,

@@ -17,13 +17,15 @@ from click.testing import CliRunner, Result
 
 from spamfilter import __version__, config, feedback, mailboxes
 from spamfilter.cli import main
+from spamfilter.config import Settings
 from spamfilter.counts import Label
 from spamfilter.filter import Filter
 from spamfilter.message import parse
 from spamfilter.shipped import samples, shipped
 from spamfilter.stores import Store, open_store
+from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import connection as sql_connection
-from tests.made import NOON, VOICE, journal_entry, mail
+from tests.made import NOON, journal_entry, mail
 
 ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
 COMMANDS = sorted(main.commands)
@@ -75,7 +77,7 @@ class Shell:
     def learnt(self) -> tuple[dict[Label, int], list[str]]:
         """Messages learnt of each class; and what a check of the database finds."""
         with self.store() as store:
-            return dict(store.load([]).learnt), Filter(store, VOICE, whole=False).verify()
+            return dict(store.load([]).learnt), Filter(store, Settings().voices(), whole=False).verify()
 
     def rows(self, table: str) -> list[tuple[object, ...]]:
         connection = sqlite3.connect(self.folder / "spamfilter.db")
@@ -159,7 +161,7 @@ def test_the_other_label_takes_the_first_back(shell: Shell) -> None:
     path = shell.write("x.eml", mail())
     shell.done("mark-spam", path)
     said = shell.done("mark-ham", path)
-    assert said.startswith(f"{path}: learnt as ham (was spam, which is taken back); score 0.")
+    assert said.startswith(f"{path}: learnt as ham (was spam, which is taken back); score 1.000 -> 0.0")
     assert shell.learnt() == ({"ham": 1, "spam": 0}, [])
     assert {row[3] for row in shell.rows("words")} == {0}
 
@@ -189,7 +191,7 @@ def test_a_message_is_judged_and_not_learnt(shell: Shell) -> None:
     assert shell.done("judge", path).startswith(f"{path}: unsure, score 0.500 (log-odds +0.00, ")
     shell.done("mark-spam", path)
     before = shell.rows("ledger")
-    assert ": unsure, score 0.9" in shell.done("judge", stdin=mail())
+    assert ": unsure, score 1.000" in shell.done("judge", stdin=mail())
     assert shell.rows("ledger") == before
 
 
@@ -197,10 +199,10 @@ def test_a_judgement_is_explained_in_a_table(shell: Shell) -> None:
     path = shell.write("x.eml", mail("hello"))
     shell.done("mark-spam", path)
     lines = shell.done("judge", "--explain", path).splitlines()
-    assert lines[1].split() == ["token", "ham", "spam", "log-odds"]
+    assert lines[1].split() == ["token", "voice", "ham", "spam", "log-odds"]
     assert len(lines) == 2 + 25 + 1
-    assert lines[-1] == "  and 15 known tokens that say less"
-    assert any(line.split()[1:3] == ["0", "1"] for line in lines[2:])
+    assert lines[-1] == "  and 53 known tokens that say less"
+    assert any(line.split()[-4:-1] == ["phrases", "0", "5"] for line in lines[2:])
     assert all(len(line) <= 100 for line in lines[1:])
 
 
@@ -208,7 +210,10 @@ def test_a_judgement_is_explained_in_json(shell: Shell) -> None:
     path = shell.write("x.eml", mail("grün".encode("unicode_escape").decode()))
     shell.done("mark-spam", path)
     judged = json.loads(shell.done("judge", "--explain", "--json", path))
-    assert judged.keys() == {"file", "posterior", "log_odds", "class", "tokens", "evidence"}
+    assert judged.keys() == {"file", "posterior", "log_odds", "class", "voices", "tokens", "evidence"}
+    weights = {voice.name: voice.weight for voice in Settings().voices()}
+    odds = sum(weights[voice] * alone for voice, alone in judged["voices"].items())
+    assert (judged["voices"].keys(), judged["log_odds"]) == (weights.keys(), pytest.approx(odds))
     assert judged["tokens"] == len(judged["evidence"]) > 25
     assert judged["log_odds"] == pytest.approx(sum(item["weight"] for item in judged["evidence"]))
     assert judged["evidence"][0].keys() == {"token", "voice", "ham", "spam", "weight"}
@@ -312,8 +317,8 @@ def test_a_span_that_is_none_is_named(shell: Shell, since: str) -> None:
 
 
 def test_a_database_is_migrated_forth_and_said_so(shell: Shell) -> None:
-    assert shell.done("migrate") == f"{shell.url}: schema none -> 0001\n"
-    assert shell.done("migrate") == f"{shell.url}: schema 0001, nothing to do\n"
+    assert shell.done("migrate") == f"{shell.url}: schema none -> {HEAD}\n"
+    assert shell.done("migrate") == f"{shell.url}: schema {HEAD}, nothing to do\n"
     assert "9999" in shell.fails("migrate", "--revision", "9999")
 
 

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Counts, Label
+from spamfilter.counts import LABELS, Counts, Growth, Label
 from spamfilter.errors import StoreError
 from spamfilter.filter import Change, Filter, Reading
 from spamfilter.likelihoods.multinomial import Multinomial
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.message import parse
-from spamfilter.stores import State, Store, open_store
+from spamfilter.model import State
+from spamfilter.stores import Store, open_store
 from spamfilter.voices import Voice, Voices
 from tests.made import VOICE, mail, reading, some
 
@@ -287,7 +288,7 @@ def test_damage_is_told_by_name() -> None:
         filter = Filter(again(), VOICE)
         act(filter, "spam", MESSAGES[0])
         with again().learning() as learning:
-            learning.change("fields", "ham", {b"a": 1}, 0, 0)
+            learning.change("fields", "ham", {b"a": 1}, 0, Growth(0))
             learning.calibrate(Calibration(slope=1))
         words, calibration = filter.verify()
         assert "the words of voice fields are not the sum of the ledger" in words
@@ -323,6 +324,8 @@ def test_evidence_is_the_loudest_tokens() -> None:
         filter = Filter(again(), VOICE)
         act(filter, "spam", MESSAGES[0])
         act(filter, "spam", MESSAGES[1])
-        loudest, *others = filter.evidence(MESSAGES[1])
+        score, (loudest, *others) = filter.explained(MESSAGES[1])
         assert (loudest.token, len(others)) == ("b", 2)
-        assert filter.evidence(MESSAGES[1], 1) == [loudest]
+        assert filter.explained(MESSAGES[1], 1) == (score, [loudest])
+        assert filter.explained(MESSAGES[1], 0) == (score, [])
+        assert score == filter.score(MESSAGES[1])

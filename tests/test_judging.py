@@ -7,16 +7,16 @@ from hypothesis import given
 
 from spamfilter.counts import Counts, Label
 from spamfilter.errors import StoreError
-from spamfilter.features import Token, Tokens
 from spamfilter.filter import Filter
 from spamfilter.judging import Judge
+from spamfilter.likelihoods.likelihood import Floats, Matrix
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.marking import mark
 from spamfilter.message import parse
-from spamfilter.stores import State
+from spamfilter.model import State
 from spamfilter.stores.memory import MemoryStore
 from spamfilter.verdict import Action, Class, Policy
-from spamfilter.voices import Voice, VoiceTokens
+from spamfilter.voices import Voice
 from tests.made import VOICE, mail, some
 from tests.test_message import MAILS
 
@@ -24,10 +24,8 @@ from tests.test_message import MAILS
 class Broken(Soft):
     """Learns, and cannot judge."""
 
-    def weights(self, tokens: Tokens, counts: Counts) -> dict[Token, float]:
+    def shares(self, matrix: Matrix, counts: Counts) -> Floats:
         raise ZeroDivisionError("a secret of the mail")
-
-    log_odds = weights  # type: ignore[assignment]  # it raises before it returns
 
 
 class Gone(MemoryStore):
@@ -36,7 +34,7 @@ class Gone(MemoryStore):
     def load(self, voices: object) -> State:
         raise StoreError("gone")
 
-    def state(self, tokens: VoiceTokens) -> State:
+    def state(self, words: object) -> State:
         raise StoreError("gone")
 
 

@@ -1,17 +1,22 @@
 """Voices: the weighted sum of their log-odds, and the evidence that adds up to it."""
 
 import math
+from collections import Counter
+from itertools import permutations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.counts import LABELS, Counts, Label
-from spamfilter.features import tokenize
+from spamfilter.features import FEATURES, tokenize
+from spamfilter.likelihoods.eddc import Eddc
+from spamfilter.likelihoods.gaussian import Gaussian
+from spamfilter.likelihoods.likelihood import Matrix
 from spamfilter.likelihoods.multinomial import Multinomial
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.message import parse
-from spamfilter.voices import VOICES, Evidence, Voice, evidence, log_odds, view
+from spamfilter.voices import VOICES, Evidence, Voice, judged, together, view, words
 from tests.made import mail, some
 
 TWO = (Voice("one", Soft(), 1.0), Voice("two", Multinomial(), 0.25))
@@ -35,8 +40,26 @@ def test_log_odds_are_the_weighted_sum_of_the_voices(
     learnings: Learnings, first: dict[bytes, int], second: dict[bytes, int]
 ) -> None:
     counts = counts_of(learnings)
-    expected = Soft().log_odds(first, counts["one"]) + 0.25 * Multinomial().log_odds(second, counts["two"])
-    assert log_odds(TWO, {"one": first, "two": second}, counts) == pytest.approx(expected, abs=1e-12)
+    opinions, _ = judged(TWO, {"one": first, "two": second}, counts)
+    one, two = Soft().log_odds(first, counts["one"]), Multinomial().log_odds(second, counts["two"])
+    assert opinions == {"one": (one, one), "two": (two, two)}
+    assert together(TWO, opinions) == pytest.approx(one + 0.25 * two, abs=1e-12)
+
+
+def test_the_filter_hears_less_of_a_header_than_the_voice_learns_from() -> None:
+    eddc, counts = Eddc(limit=0.25), Counts()
+    counts.add("spam", {b"^cheap": 3, b"^pills": 2, b"now": 1}, messages=4)
+    counts.add("ham", {b"lunch": 1}, messages=4)
+    tokens = {"phrases": {b"^cheap": 1, b"^pills": 1, b"now": 1}}
+    opinions, found = judged((Voice("phrases", eddc, 0.5),), tokens, {"phrases": counts}, None)
+    alone = Eddc().weights(tokens["phrases"], counts)
+    assert opinions["phrases"].own == pytest.approx(math.fsum(alone.values()))
+    assert opinions["phrases"].heard == pytest.approx(0.25 + alone[b"now"])
+    assert opinions["phrases"].heard < opinions["phrases"].own
+    shares = {item.token: item.weight for item in found}
+    assert shares["now"] == pytest.approx(0.5 * alone[b"now"])
+    assert shares["^cheap"] + shares["^pills"] == pytest.approx(0.5 * 0.25)
+    assert shares["^cheap"] / shares["^pills"] == pytest.approx(alone[b"^cheap"] / alone[b"^pills"])
 
 
 @some(80)
@@ -46,18 +69,20 @@ def test_evidence_adds_up_to_the_score_but_for_the_priors(
 ) -> None:
     counts = counts_of(learnings)
     tokens = {"one": first, "two": second}
-    found = evidence(TWO, tokens, counts)
-    priors = 0.25 * Multinomial().constant(counts["two"])
-    assert log_odds(TWO, tokens, counts) == pytest.approx(math.fsum(item.weight for item in found) + priors, abs=1e-9)
+    opinions, found = judged(TWO, tokens, counts, None)
+    priors = 0.25 * Multinomial().constants(Matrix.of([second], counts["two"]), counts["two"])
+    assert together(TWO, opinions) == pytest.approx(math.fsum(item.weight for item in found) + priors, abs=1e-9)
     assert [abs(item.weight) for item in found] == sorted((abs(item.weight) for item in found), reverse=True)
-    assert evidence(TWO, tokens, counts, 2) == found[:2]
+    assert judged(TWO, tokens, counts, 2) == (opinions, found[:2])
+    assert judged(TWO, tokens, counts, 0) == (opinions, [])
 
 
 def test_a_voice_without_tokens_for_a_message_is_silent() -> None:
     counts = counts_of([("spam", {b"a": 1})])
-    assert log_odds(TWO, {"one": {b"a": 1}}, counts) == Soft().log_odds({b"a": 1}, counts["one"])
-    assert {item.voice for item in evidence(TWO, {"one": {b"a": 1}}, counts)} == {"one"}
-    assert log_odds(TWO, {}, counts) == 0
+    opinions, found = judged(TWO, {"one": {b"a": 1}}, counts, None)
+    assert opinions["one"].own == Soft().log_odds({b"a": 1}, counts["one"])
+    assert (set(opinions), {item.voice for item in found}) == ({"one"}, {"one"})
+    assert (judged(TWO, {}, counts), together(TWO, {})) == (({}, []), 0)
 
 
 def test_evidence_tells_counts_in_messages_and_is_text() -> None:
@@ -65,7 +90,7 @@ def test_evidence_tells_counts_in_messages_and_is_text() -> None:
     counts = Counts()
     counts.add("spam", {"grün".encode(): 12})
     counts.add("ham", {"grün".encode(): 4})
-    (item,) = evidence(soft, {"one": {"grün".encode(): 1, b"unknown": 1}}, {"one": counts})
+    _, (item,) = judged(soft, {"one": {"grün".encode(): 1, b"unknown": 1}}, {"one": counts}, None)
     assert item == Evidence("grün", "one", ham=0.5, spam=1.5, weight=item.weight)
     assert item.weight == pytest.approx(1.4 / math.sqrt(2) * math.log((12 + 24) / (4 + 24)))
 
@@ -74,8 +99,18 @@ def test_equally_loud_evidence_comes_in_the_order_of_the_tokens() -> None:
     soft = (Voice("one", Soft()),)
     counts = Counts()
     counts.add("spam", {b"b": 8, b"c": 8, b"a": 8})
-    found = evidence(soft, {"one": {b"c": 1, b"b": 1, b"a": 1}}, {"one": counts})
+    _, found = judged(soft, {"one": {b"c": 1, b"b": 1, b"a": 1}}, {"one": counts}, None)
     assert [item.token for item in found] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_which_of_equally_loud_evidence_is_left_out_depends_on_the_tokens_alone(most: int) -> None:
+    soft = (Voice("one", Soft()),)
+    counts = Counts()
+    counts.add("spam", {b"b": 8, b"c": 8, b"a": 8})
+    for order in permutations((b"a", b"b", b"c")):
+        _, found = judged(soft, {"one": dict.fromkeys(order, 1)}, {"one": counts}, most)
+        assert [item.token for item in found] == ["a", "b", "c"][:most]
 
 
 @pytest.mark.parametrize("name", VOICES)
@@ -86,6 +121,27 @@ def test_every_voice_sees_something_of_a_mail(name: str) -> None:
     assert seen[name]
 
 
-def test_the_voice_of_fields_sees_all_tokens() -> None:
-    message = parse(mail())
-    assert VOICES["fields"](message) == tokenize(message)
+@pytest.mark.parametrize("name", VOICES)
+def test_a_voice_sees_its_families_of_tokens_summed(name: str) -> None:
+    message = parse(mail("message-id", "message-id subject"))
+    expected: Counter[bytes] = Counter()
+    for family in VOICES[name]:
+        expected.update(tokenize(message, [family])[family])
+    assert view((Voice(name, Soft()),), message)[name] == expected
+    assert set(VOICES[name]) <= FEATURES.keys()
+
+
+def test_a_word_of_header_and_text_counts_in_both() -> None:
+    message = parse(mail(body="subject message-id subject"))
+    voices = tuple(Voice(name, Soft()) for name in ("fields", "body"))
+    seen = view(voices, message)
+    assert (seen["fields"][b"subject"], seen["body"][b"subject"]) == (3, 2)
+
+
+def test_each_voice_is_asked_which_words_it_needs() -> None:
+    voices = (Voice("fields", Soft()), Voice("attributes", Gaussian()), Voice("body", Soft()))
+    tokens = {"fields": {b"a": 2, b"b": 1}, "attributes": {b"size": 700}}
+    assert words(voices, tokens) == {
+        "fields": {b"a", b"b"},
+        "attributes": {b"size", b"size sum", b"size squares"},
+    }

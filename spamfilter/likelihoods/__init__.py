@@ -5,7 +5,7 @@ from spamfilter.likelihoods.binomial import Binomial
 from spamfilter.likelihoods.complement import Complement
 from spamfilter.likelihoods.eddc import Eddc
 from spamfilter.likelihoods.gaussian import Gaussian
-from spamfilter.likelihoods.likelihood import Likelihood
+from spamfilter.likelihoods.likelihood import Likelihood, Opinion
 from spamfilter.likelihoods.multinomial import Multinomial
 from spamfilter.likelihoods.poisson import Poisson
 from spamfilter.likelihoods.robinson_fisher import RobinsonFisher
@@ -19,4 +19,4 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     )
 }  # fmt: skip
 
-__all__ = ["LIKELIHOODS", "Likelihood"]
+__all__ = ["LIKELIHOODS", "Likelihood", "Opinion"]

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge
 
 from spamfilter.counts import Counts, Label
 from spamfilter.features import Token, Tokens
-from spamfilter.likelihoods.likelihood import Floats, Generative, Matrix, Prior
+from spamfilter.likelihoods.likelihood import Above, Floats, Generative, Matrix, Prior
 
 SUM, SQUARES = b" sum", b" squares"
 QUANTISED = 1 / 12
@@ -22,9 +23,11 @@ class Gaussian(Generative):
 
     Attributes are whole numbers. Three counts are kept of each: how many messages had it, the sum of its values, and
     the sum of their squares; so the moments are exact, and what was learnt can be taken away. variance: divided by n,
-    at least `floor`. An attribute that a message lacks, or that a class has never had, leaves its factor out.
+    at least `floor`. An attribute that a message lacks, or that fewer than `least` messages of a class have had, leaves
+    its factor out. The filter hears no attribute say more than `most`: real tails are thicker than a Gaussian's, and
+    few messages give narrow ones; without the bounds a mail far out would settle a verdict (benchmarks/attributes.py).
 
-    >>> counts, model = Counts(), Gaussian()
+    >>> counts, model = Counts(), Gaussian(least=1)
     >>> for label, values in (("spam", (9, 11)), ("ham", (1, 3))):
     ...     for value in values:
     ...         _ = counts.add(label, model.deltas({b"links": value}, 1))
@@ -32,7 +35,9 @@ class Gaussian(Generative):
     8.0
     """
 
-    floor: float = QUANTISED
+    floor: Above = QUANTISED
+    least: Annotated[int, Ge(1)] = 30
+    most: Above = 5.0
     prior: Prior = "equal"
     name: ClassVar[str] = "gaussian"
 
@@ -44,11 +49,14 @@ class Gaussian(Generative):
         total, squares = counts.get(attribute + SUM, label), counts.get(attribute + SQUARES, label)
         return total / n, max((n * squares - total * total) / (n * n), self.floor)
 
+    def heard(self, matrix: Matrix, shares: Floats) -> Floats:
+        return np.clip(shares, -self.most, self.most)
+
     def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
         both = {
             attribute: self.moments(attribute, label, counts)
             for attribute in set(matrix.tokens)
-            if counts.get(attribute, "ham") and counts.get(attribute, "spam")
+            if min(counts.get(attribute, "ham"), counts.get(attribute, "spam")) >= self.least
         }
         return np.fromiter(self._logarithms(matrix, both), np.float64, len(matrix.tokens))
 

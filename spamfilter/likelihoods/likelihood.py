@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from math import fsum
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
@@ -90,6 +90,13 @@ class Matrix:
         return np.asarray(np.bincount(self.rows, values, minlength=self.messages), dtype=np.float64)
 
 
+class Opinion(NamedTuple):
+    """Log-odds of spam. own: what the voice itself learns from; heard: what the filter makes of it."""
+
+    own: float
+    heard: float
+
+
 class Likelihood(ABC):
     """One way from counts to the log-odds of spam, and from a label to counts.
 
@@ -116,6 +123,10 @@ class Likelihood(ABC):
         """The log-odds of each message, from the shares of its words."""
         return matrix.sums(shares) + self.constants(matrix, counts)
 
+    def heard(self, matrix: Matrix, shares: Floats) -> Floats:
+        """The shares as the filter hears them, where it trusts a voice less than the voice trusts itself."""
+        return shares
+
     def log_odds_of(self, messages: Sequence[Tokens], counts: Counts) -> Floats:
         """ln(P(spam) / P(ham)) of many messages at once; shape (messages,)."""
         matrix = Matrix.of(messages, counts)
@@ -126,20 +137,27 @@ class Likelihood(ABC):
         return float(self.log_odds_of([tokens], counts)[0])
 
     def weights(self, tokens: Tokens, counts: Counts) -> dict[Token, float]:
-        """Token -> its share of the log-odds, for tokens that say anything."""
+        """Token -> its share of the log-odds that are heard, for tokens that say anything."""
         return self.judge(tokens, counts, None)[1]
 
-    def judge(self, tokens: Tokens, counts: Counts, most: int | None = 0) -> tuple[float, dict[Token, float]]:
-        """The log-odds, and the shares of the `most` tokens that say most (None: of all that say anything)."""
+    def judge(self, tokens: Tokens, counts: Counts, most: int | None = 0) -> tuple[Opinion, dict[Token, float]]:
+        """The opinion, and the shares in what is heard of the `most` tokens that say most (None: that say anything).
+
+        Tokens that say as much as the last of them are there, too: which one is the last is not ours to choose.
+        """
         matrix = Matrix.of([tokens], counts)
         shares = self.shares(matrix, counts)
-        loud = np.abs(shares)
-        if most is not None and most < len(shares):
-            chosen = np.argpartition(-loud, most)[:most]
-        else:
-            chosen = np.flatnonzero(loud)
-        said = {matrix.tokens[at]: float(shares[at]) for at in chosen.tolist() if shares[at]}
-        return float(self.total(matrix, shares, counts)[0]), said
+        own = float(self.total(matrix, shares, counts)[0])
+        heard = self.heard(matrix, shares)
+        opinion = Opinion(own, own if heard is shares else float(self.total(matrix, heard, counts)[0]))
+        if most == 0:
+            return opinion, {}
+        loud = np.abs(heard)
+        least = 0.0
+        if most is not None and most < len(loud):
+            least = np.partition(loud, len(loud) - most)[len(loud) - most]
+        chosen = np.flatnonzero((loud >= least) & (loud > 0))
+        return opinion, {matrix.tokens[at]: float(heard[at]) for at in chosen.tolist()}
 
     def words(self, tokens: Tokens) -> set[Token]:
         """The words whose counts a message needs."""

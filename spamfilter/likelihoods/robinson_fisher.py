@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
+from numpy.typing import NDArray
 
 from spamfilter.counts import Counts, Label
 from spamfilter.features import Token, Tokens
@@ -36,29 +37,29 @@ class RobinsonFisher(Likelihood):
     deviation: Annotated[float, Ge(0), Lt(0.5)] = 0.1
     name: ClassVar[str] = "robinson_fisher"
 
-    def _chances(self, matrix: Matrix, counts: Counts) -> tuple[Floats, Floats]:
-        """f of each word and 1 - f, both 1 for words that are skipped."""
+    def _chances(self, matrix: Matrix, counts: Counts) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """f of each word, 1 - f, and which words are heard; both are 1 for the others."""
         number = matrix.ham + matrix.spam
         spam = ratio(matrix.spam, counts.messages["spam"])
         ham = ratio(matrix.ham, counts.messages["ham"])
-        speaking = (number > 0) & (spam + ham > 0)
-        p = np.divide(spam, spam + ham, out=np.full(len(number), self.assumed), where=speaking)
+        known = (number > 0) & (spam + ham > 0)
+        p = np.divide(spam, spam + ham, out=np.full(len(number), self.assumed), where=known)
+        q = np.divide(ham, spam + ham, out=np.full(len(number), 1 - self.assumed), where=known)
         f = (self.strength * self.assumed + number * p) / (self.strength + number)
-        speaking &= np.abs(f - 0.5) >= self.deviation
-        return np.where(speaking, f, 1.0), np.where(speaking, 1.0 - f, 1.0)
+        g = (self.strength * (1 - self.assumed) + number * q) / (self.strength + number)
+        heard = known & (np.abs(f - g) >= 2 * self.deviation)
+        return np.where(heard, f, 1.0), np.where(heard, g, 1.0), heard
 
     def shares(self, matrix: Matrix, counts: Counts) -> Floats:
         """ln(f / (1 - f)): what each word says alone. The test combines them to less than their sum."""
-        f, g = self._chances(matrix, counts)
+        f, g, _ = self._chances(matrix, counts)
         return log(f) - log(g)
 
     def total(self, matrix: Matrix, shares: Floats, counts: Counts) -> Floats:
-        f, g = self._chances(matrix, counts)
-        number = np.bincount(matrix.rows, f != g, minlength=matrix.messages)
-        tests = zip(
-            matrix.sums(-log(f)).tolist(), matrix.sums(-log(g)).tolist(), number.astype(int).tolist(), strict=True
-        )
-        return np.array([_indicator(spam, ham, n) for spam, ham, n in tests])
+        f, g, heard = self._chances(matrix, counts)
+        numbers = np.bincount(matrix.rows, heard, minlength=matrix.messages).astype(int).tolist()
+        sums = (matrix.sums(-log(f)).tolist(), matrix.sums(-log(g)).tolist())
+        return np.array([_indicator(spam, ham, n) for spam, ham, n in zip(*sums, numbers, strict=True)])
 
     def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
         return 1

@@ -27,7 +27,7 @@ class Soft(Likelihood):
     >>> counts, soft = Counts(), Soft()
     >>> soft.log_odds({b"cheap": 1}, counts)
     0.0
-    >>> soft.amount({b"cheap": 1}, "spam", counts)  # p = 1/2: min(1, 3/2) of a message
+    >>> soft.amount({b"cheap": 1}, "spam", counts)  # p = 1/2: min(1, 2/2) of a message
     8
     >>> _ = counts.add("spam", soft.deltas({b"cheap": 1}, 8))
     >>> round(soft.log_odds({b"cheap": 2, b"new": 1}, counts), 4)  # 1.4 / sqrt(2) * ln(4/3)
@@ -36,7 +36,7 @@ class Soft(Likelihood):
 
     scale: Above = 1.4
     prior: Above = 3.0
-    rate: Above = 3.0
+    rate: Above = 2.0
     name: ClassVar[str] = "soft"
     unit: ClassVar[int] = 8
     most: ClassVar[int] = 16

@@ -45,11 +45,13 @@ class MemoryStore(Store):
         return self._state({voice: self._part(voice, some) for voice, some in words.items()})
 
     def _voice(self, voice: str) -> Counts:
-        return self._counts.setdefault(voice, Counts())
+        if voice not in self._counts:
+            self._counts[voice] = Counts()
+            self._counts[voice].tally()
+        return self._counts[voice]
 
     def _part(self, voice: str, words: Iterable[Token]) -> Counts:
         whole, part = self._voice(voice), Counts()
-        whole.tally()
         words = set(words)
         for label in LABELS:
             part.words[label] = {word: count for word in words if (count := whole.get(word, label))}

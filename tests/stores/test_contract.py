@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from spamfilter.calibration import Calibration
-from spamfilter.counts import Counts, Label
+from spamfilter.counts import Counts, Growth, Label
 from spamfilter.errors import CountError, StoreError
-from spamfilter.stores import STORES, Entry, Learning, State, Store, open_store
+from spamfilter.model import State
+from spamfilter.stores import STORES, Entry, Learning, Store, open_store
 from spamfilter.stores import memory as memory_module
 from spamfilter.stores.sql import SqlStore, queries
 from spamfilter.stores.store import ENTRIES
@@ -45,7 +46,7 @@ def write(learning: Learning, entry: Entry, vocabulary: int = 0, messages: int =
     sign = -1 if entry.undoes else 1
     deltas = dict.fromkeys(entry.tokens["fields"], 8 * sign)
     written = learning.append(entry)
-    learning.change("fields", entry.label, deltas, sign * messages, vocabulary)
+    learning.change("fields", entry.label, deltas, sign * messages, Growth(vocabulary))
     return written
 
 
@@ -97,11 +98,30 @@ def test_the_state_of_some_tokens_has_their_counts_and_the_totals_of_all(store: 
     assert (part.learnt, part.calibration, part.last) == (whole.learnt, whole.calibration, whole.last)
 
 
+def test_the_state_of_some_tokens_has_the_tallies_of_all(store: Store) -> None:
+    whole = Counts()
+    whole.tally()
+    changes: list[tuple[Label, dict[bytes, int], int]] = [
+        ("spam", {b"a": 1, b"b": 1, b"c": 3}, 1), ("ham", {b"a": 2}, 1), ("spam", {b"a": 2}, 1),
+        ("spam", {b"b": -1, b"c": -3}, -1),
+    ]  # fmt: skip
+    for number, (label, deltas, messages) in enumerate(changes):
+        sizes = {word: abs(delta) for word, delta in deltas.items()}
+        growth = whole.add(label, sizes) if messages > 0 else whole.subtract(label, sizes)
+        with store.learning() as learning:
+            learning.append(entry(number))
+            learning.change("fields", label, deltas, messages, growth)
+            assert learning.state({"fields": {b"c": 1}}).counts["fields"].tallies == whole.tallies
+        assert store.state({"fields": {}}).counts["fields"].tallies == whole.tallies
+    assert whole.tallies == {"ham": {2: 1}, "spam": {3: 1}}
+    assert store.load(["fields"]).counts["fields"] == whole
+
+
 def test_a_message_of_many_tokens_is_looked_up_whole(store: Store) -> None:
     tokens = {b"word%d" % number: 1 for number in range(3 * queries.LOOK_UP + 1)}
     with store.learning() as learning:
         learning.append(Entry(NOON, b"0" * 16, "ham", {"fields": 8}, STEP, {"fields": tokens}, "cli", ""))
-        learning.change("fields", "ham", dict.fromkeys(tokens, 8), 1, len(tokens))
+        learning.change("fields", "ham", dict.fromkeys(tokens, 8), 1, Growth(len(tokens)))
     assert store.state({"fields": tokens}).counts["fields"] == store.load(["fields"]).counts["fields"]
     assert len(store.load(["fields"]).counts["fields"].words["ham"]) == len(tokens)
 
@@ -122,7 +142,7 @@ def test_any_token_keeps_its_bytes(store: Store, token: bytes) -> None:
     tokens = {"fields": {token: 1, b"a": 1}}
     with store.learning() as learning:
         learning.append(Entry(NOON, b"0" * 16, "ham", {"fields": 8}, STEP, tokens, "cli", ""))
-        learning.change("fields", "ham", {token: 8, b"a": 16}, 1, 2)
+        learning.change("fields", "ham", {token: 8, b"a": 16}, 1, Growth(2))
     expected = {token: 8, b"a": 16}
     assert store.load(["fields"]).counts["fields"].words["ham"] == expected
     assert store.state(tokens).counts["fields"].words["ham"] == expected
@@ -132,8 +152,8 @@ def test_any_token_keeps_its_bytes(store: Store, token: bytes) -> None:
 def test_voices_do_not_meet(store: Store) -> None:
     with store.learning() as learning:
         learning.append(entry(1))
-        learning.change("fields", "spam", {b"a": 8}, 1, 1)
-        learning.change("other", "spam", {b"a": 1}, 1, 1)
+        learning.change("fields", "spam", {b"a": 8}, 1, Growth(1))
+        learning.change("other", "spam", {b"a": 1}, 1, Growth(1))
     counts = store.load(["fields", "other"]).counts
     assert (counts["fields"].words["spam"], counts["other"].words["spam"]) == ({b"a": 8}, {b"a": 1})
 
@@ -166,8 +186,8 @@ def test_a_learning_without_changes_leaves_nothing(store: Store) -> None:
 def _take_away(store: Store, label: Label, deltas: dict[bytes, int], messages: int) -> None:
     with store.learning() as learning:
         learning.append(entry(2))
-        learning.change("fields", "spam", {b"new": 8}, 1, 1)
-        learning.change("fields", label, deltas, messages, 0)
+        learning.change("fields", "spam", {b"new": 8}, 1, Growth(1))
+        learning.change("fields", label, deltas, messages, Growth(0))
 
 
 @pytest.mark.parametrize(

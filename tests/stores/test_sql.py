@@ -263,7 +263,7 @@ def test_a_newer_schema_is_refused(path: Path) -> None:
 def test_an_old_schema_is_migrated_only_when_asked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(path):
         pass
-    monkeypatch.setattr("spamfilter.stores.HEAD", "0002")
+    monkeypatch.setattr("spamfilter.stores.HEAD", "9999")
     with pytest.raises(StoreError, match=rf"store\.db: schema {HEAD} is old; run `spamfilter migrate`"):
         open_store(f"sqlite:///{path}")
     with opened(path, migrate=True) as store:
