@@ -82,8 +82,7 @@ class OneRule:
 
     name = ONE_RULE
 
-    def __init__(self, voices: Voices) -> None:
-        self._voices = voices
+    def __init__(self) -> None:
         self._learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self._present: dict[Label, Counter[Token]] = {label: Counter() for label in LABELS}
         self._heaps: dict[Label, list[tuple[int, Token]]] = {label: [] for label in LABELS}

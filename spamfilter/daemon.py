@@ -146,7 +146,8 @@ class _Daemon:
                 self._filter.take_in(entries[start : start + FOLLOW_CHUNK])
                 await asyncio.sleep(0)
         except CountError as error:
-            log.warning("%s; loading all counts anew", error)
+            if self._following:
+                log.warning("%s; loading all counts anew", error)
             generation = self._store.generation
             voices = load(self._file).voices()  # a rebuilding follows a change of [learn]
             self._filter.adopt(await asyncio.to_thread(self._filter.loaded, voices), voices)

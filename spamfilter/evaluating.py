@@ -5,6 +5,7 @@ Guarantee: nothing of the user's is read but the messages, and nothing is change
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from spamfilter.contenders import ONE_RULE, Contender, Learner, OneRule
 from spamfilter.counts import LABELS, Label
 from spamfilter.errors import InputError
 from spamfilter.evaluation import Metrics, contradicted, intervals, measure
-from spamfilter.learning_rules import Learn
+from spamfilter.learning_rules import ATTRIBUTES, Learn
 from spamfilter.likelihoods import LIKELIHOODS
+from spamfilter.likelihoods.gaussian import Gaussian
 from spamfilter.mailboxes import Mail
 from spamfilter.message import parse
 from spamfilter.protocols import PROTOCOLS, Example, Progress, Run, Trial
@@ -98,7 +100,7 @@ def entrants(names: Sequence[str], learn: Learn) -> tuple[Voices, Callable[[], S
     seen = {voice.name: voice for voices in chosen.values() for voice in voices}
 
     def enter() -> list[Contender]:
-        return [OneRule(voices) if name == ONE_RULE else Learner(name, voices) for name, voices in chosen.items()]
+        return [OneRule() if name == ONE_RULE else Learner(name, voices) for name, voices in chosen.items()]
 
     return tuple(seen.values()), enter
 
@@ -112,10 +114,12 @@ def _voices(name: str, learn: Learn) -> Voices:
         return learn.model_copy(update={"voices": [], "likelihood": name}).chosen()
     pairs = dict(pair.partition("=")[::2] for pair in name.split(","))
     for voice, likelihood in pairs.items():
-        if voice not in VOICES or likelihood not in LIKELIHOODS:
+        fits = (voice == ATTRIBUTES) == (likelihood == Gaussian.name)
+        if voice not in VOICES or likelihood not in LIKELIHOODS or not fits:
             raise InputError(
                 f"{name!r}: not a contender; name {CONFIGURED}, {ONE_RULE}, a likelihood ({', '.join(LIKELIHOODS)}),"
-                f" or likelihoods by voice ({', '.join(VOICES)}), as in fields=soft,phrases=eddc"
+                f" or likelihoods by voice ({', '.join(VOICES)}), as in fields=soft,phrases=eddc; gaussian is for"
+                f" {ATTRIBUTES}, and only it"
             )
     weights = {voice: getattr(learn, voice).weight if len(pairs) > 1 else 1.0 for voice in pairs}
     return tuple(Voice(voice, learn.parametrised(kind), weights[voice]) for voice, kind in pairs.items())
@@ -146,7 +150,8 @@ def _arrived(mail: Mail) -> float:
     message = parse(mail.read())
     for text in (message.field(b"received").rpartition(";")[2], message.field(b"date")):
         try:
-            return parsedate_to_datetime(text).timestamp()
+            moment = parsedate_to_datetime(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             continue
     return 0.0
@@ -196,7 +201,7 @@ def at_thresholds(trial: Trial, policy: Policy) -> Trial:
 
 
 def write_scores(file: Path, run: Run) -> None:
-    """Lines 'label, log-odds, class by the sign' with tabs, in the order of the messages."""
+    """Lines 'label, log-odds, class by probability 1/2' with tabs, in the order of the messages."""
     lines = (
         f"{label}\t{odds:.6f}\t{'spam' if p >= 0.5 else 'ham'}\n"
         for label, odds, p in zip(run.labels, run.log_odds, run.posteriors, strict=True)

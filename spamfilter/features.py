@@ -29,7 +29,7 @@ MAX_WORD = 24
 """Longer runs are hashes, base64 or addresses of tracking links: their first letter and length serve."""
 
 MAX_RUN = 128
-"""Bytes kept of a word of a phrase; longer runs hardly come twice."""
+"""Bytes kept of a word of a phrase: as accurate as whole words, where 64 lose a little on the SpamAssassin corpus."""
 MAX_PHRASED = 4_000
 MIN_PHRASED = 1_500
 """Bytes of header and text together that phrases and grams are taken from, and of the text at least."""

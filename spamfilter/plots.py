@@ -21,15 +21,21 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#
 _STYLES = ("-", "--", "-.", ":")
 
 
-def draw(file: Path, outcomes: Sequence[Outcome], title: str) -> None:
-    """Write the picture. Raises InputError for an unknown format, a missing library, a file that cannot be written."""
+def check(file: Path) -> None:
+    """Raise InputError where `draw` could not: for an unknown format, or without the library."""
     if file.suffix.lower() not in FORMATS:
         raise InputError(f"{file}: a plot ends in {' or '.join(FORMATS)}")
     try:
-        from matplotlib.figure import Figure
+        import matplotlib  # noqa: F401 - only whether it is there
     except ImportError as error:
         raise InputError("plots need matplotlib: pip install 'spamfilter[plots]'") from error
+
+
+def draw(file: Path, outcomes: Sequence[Outcome], title: str) -> None:
+    """Write the picture. Raises InputError for an unknown format, a missing library, a file that cannot be written."""
+    check(file)
     from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
     curve = any(outcome.run.part for outcome in outcomes)
     with rc_context({"svg.hashsalt": "spamfilter", "font.size": 9}):
@@ -117,6 +123,7 @@ def _reliability(axes: Any, outcomes: Sequence[Outcome]) -> None:
 
 
 def _curve(axes: Any, outcomes: Sequence[Outcome]) -> None:
+    outcomes = [outcome for outcome in outcomes if outcome.run.part]  # the journal's verdicts have no size
     names = list(dict.fromkeys(outcome.likelihood for outcome in outcomes))
     for number, name in enumerate(names):
         mine = [outcome for outcome in outcomes if outcome.likelihood == name]

@@ -83,6 +83,13 @@ class Run:
         self.seconds += more.seconds
         self.taught += more.taught
 
+    def reorder(self, places: Sequence[int]) -> None:
+        """Bring the messages into the order of these places, one for each."""
+        order = sorted(range(len(places)), key=lambda number: places[number])
+        self.examples = [self.examples[number] for number in order]
+        self.log_odds = [self.log_odds[number] for number in order]
+        self.posteriors = [self.posteriors[number] for number in order]
+
     def judge(self, contender: Contender, example: Example, tokens: VoiceTokens) -> float:
         began = time.process_time()
         score = contender.score(tokens)
@@ -142,13 +149,17 @@ def cross_validation(examples: Sequence[Example], enter: Enter, trial: Trial, pr
         for number, at in enumerate(places):
             fold_of[at] = number % trial.folds
     runs: list[Run] = []
+    judged: list[int] = []
     for fold in range(trial.folds):
+        places = [at for at, of in enumerate(fold_of) if of == fold]
+        judged += places
         train = [example for example, of in zip(examples, fold_of, strict=True) if of != fold]
-        test = [example for example, of in zip(examples, fold_of, strict=True) if of == fold]
-        found = _trained(train, test, enter, trial, progress)
+        found = _trained(train, [examples[at] for at in places], enter, trial, progress)
         for run, more in zip(runs, found, strict=False):
             run.extend(more)
         runs = runs or found
+    for run in runs:
+        run.reorder(judged)
     return runs
 
 
@@ -173,7 +184,7 @@ PROTOCOLS: dict[str, Callable[[Sequence[Example], Enter, Trial, Progress], list[
 def steps(protocol: str, messages: int, contenders: int, trial: Trial) -> int:
     """How many messages `progress` will be told of, each as often as it is read."""
     looks = trial.rounds * contenders
-    train = round(trial.train * messages)
+    train = (messages + 1) // 2 if trial.split == "alternate" else round(trial.train * messages)
     if protocol == "trained-once":
         return looks * train + messages - train
     if protocol == "cross-validation":
@@ -209,14 +220,14 @@ def _parted(examples: Sequence[Example], trial: Trial) -> tuple[list[Example], l
 def _trained(
     train: Sequence[Example], test: Sequence[Example], enter: Enter, trial: Trial, progress: Progress, part: str = ""
 ) -> list[Run]:
-    contenders, train = enter(), mixed(train, lambda example: example.label)
+    contenders = enter()
+    given = mixed(list(zip(_given(train, trial), train, strict=True)), lambda pair: pair[0])
     runs = [Run(contender.name, part, taught=len(train)) for contender in contenders]
-    given = _given(train, trial)
     left = 0
 
     def labelled() -> Examples:
         nonlocal left
-        for example, label in zip(train, given, strict=True):
+        for label, example in given:
             yield example.read(), label
             left -= 1
             progress(1)

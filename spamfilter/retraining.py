@@ -37,13 +37,14 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
 
     mails: for tokens that the ledger does not have. `progress` is told of ledger entries, ROUNDS times each.
     """
-    rebuilding = _Rebuilding(voices, mails, {entry.id for entry in store.learnings()})
+    known = store.state({}).last
+    rebuilding = _Rebuilding(voices, mails, {entry.id for entry in store.learnings()}, known)
     rebuilding.take_in(store.entries_after, progress)
-    for _ in range(1, ROUNDS):
+    for later in range(1, ROUNDS):
         if not rebuilding.reinforce(store.entries_after, progress):
+            progress((ROUNDS - 1 - later) * rebuilding.state.last)
             break
     with store.learning() as learning:
-        rebuilding.active = None  # what is taken back from here on is seen to be
         rebuilding.take_in(learning.entries_after, progress)
         learning.rebuild(rebuilding.state, rebuilding.relearnt())
         learning.put_setting(RULES, rules(voices))
@@ -51,11 +52,11 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
 
 
 class _Rebuilding:
-    """active: entries that count; None once every entry that is met does, until a later one takes it back."""
+    """active: entries up to `known` that count; later ones do until another takes them back."""
 
-    def __init__(self, voices: Voices, mails: Mails, active: set[int]) -> None:
+    def __init__(self, voices: Voices, mails: Mails, active: set[int], known: int) -> None:
         self.state: State = model.empty(voices)
-        self.active: set[int] | None = active
+        self._active, self._known = active, known
         self._voices = voices
         self._mails = mails
         self._lessons: dict[int, Taught] = {}
@@ -70,7 +71,7 @@ class _Rebuilding:
                 lesson = self._lessons.pop(entry.undoes, None)
                 if lesson is not None:
                     model.apply(self._voices, self._with_tokens(lesson, entry), self.state, -1)
-            elif self.active is None or entry.id in self.active:
+            elif entry.id > self._known or entry.id in self._active:
                 self._learn(entry)
             progress(1)
 

@@ -19,7 +19,7 @@ def documented(section: str) -> set[str]:
     """The names in the first column of a section of docs/json.md."""
     text = (DOCS / "json.md").read_text(encoding="utf-8").split(f"## {section}\n")[1].split("\n## ")[0]
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    return {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
+    return {name for row in rows for name in re.findall(r"`([a-z0-9_]+)`", row)}
 
 
 def test_the_report_and_its_description_name_the_same() -> None:

@@ -124,9 +124,16 @@ def evaluate(
     """
     if live == bool(index or spam or ham):
         raise click.UsageError("name some mail: an INDEX, or --spam PATH and --ham PATH, or else --live")
-    names = names or (CONFIGURED,)
+    names = tuple(dict.fromkeys(names or (CONFIGURED,)))
     if scores and (len(names) > 1 or protocol == "learning-curve"):
         raise click.UsageError("--scores holds one run: one --likelihood, and no learning-curve")
+    for target in filter(None, (scores, plot)):
+        if not target.parent.is_dir():
+            raise InputError(f"{target}: there is no folder {target.parent}")
+    if plot:
+        from spamfilter.plots import check, draw
+
+        check(plot)
     settings = settings_of(file)
     voices, enter = entrants(names, settings.learn)
     trial = at_thresholds(Trial(**varied), settings.policy())
@@ -149,8 +156,6 @@ def evaluate(
     if scores:
         write_scores(scores, outcomes[-1].run)
     if plot:
-        from spamfilter.plots import draw
-
         draw(plot, outcomes, f"{protocol}, {len(examples):,} messages")
     for found in outcomes:
         if as_json:

@@ -20,6 +20,7 @@ def _sql(url: str, migrate: bool) -> Store:
     store = SqlStore(url)
     revision = store.revision()
     if revision == HEAD:
+        store.look()
         return store
     store.close()
     if revision is not None and revision > HEAD:
@@ -29,6 +30,7 @@ def _sql(url: str, migrate: bool) -> Store:
     from spamfilter.stores.migrating import migrate as run
 
     run(url)
+    store.look()
     return store
 
 

@@ -72,6 +72,11 @@ class SqlStore(Store):
             self._file = identity
             self.generation += 1
 
+    def look(self) -> None:
+        """Know from here on whether the counts are rebuilt; the schema must be at HEAD."""
+        with self._reading() as connection:
+            self._notice(connection)
+
     def _notice(self, connection: Connection) -> None:
         """Notice that the counts were rebuilt."""
         rebuilt = setting(connection, REBUILT) or 0

@@ -81,6 +81,9 @@ class SqlLearning(Learning):
 
     def rebuild(self, state: State, lessons: Iterable[Relearnt]) -> None:
         write = self._connection.execute
+        for changes in (self._words, self._classes, self._vocabulary, self._tallies):
+            changes.clear()  # what this transaction has changed before is replaced, too
+        self._calibration = None
         for table in (words, classes, vocabularies, tallies):
             write(delete(table))
         for voice, counts in state.counts.items():

@@ -1,0 +1,390 @@
+"""All counts written anew in one transaction of learning, on every store, and who notices."""
+
+import sqlite3
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spamfilter.calibration import Calibration
+from spamfilter.counts import LABELS, Counts, Growth, Label
+from spamfilter.filter import Filter, Reading
+from spamfilter.likelihoods.bernoulli import Bernoulli
+from spamfilter.likelihoods.soft import Soft
+from spamfilter.model import State
+from spamfilter.retraining import retrain
+from spamfilter.stores import STORES, Entry, Learning, Relearnt, Store, open_store
+from spamfilter.stores.sql import learning as sql_learning
+from spamfilter.voices import Voice, Voices
+from tests.made import NOON, VOICE, reading, some
+
+Opened = Callable[[], Store]
+GREEN = "grün".encode()
+STEP = (5, -3, 2, 1)
+NONE = (0, 0, 0, 0)
+NAMES = ("fields", "body", "old")
+
+
+@contextmanager
+def stored(kind: str) -> Iterator[Opened]:
+    """Opens the same store as often as is asked: as several processes would."""
+    with tempfile.TemporaryDirectory() as folder:
+        opened: list[Store] = []
+
+        def again() -> Store:
+            if kind == "sqlite" or not opened:
+                opened.append(open_store("memory:" if kind == "memory" else f"sqlite:///{folder}/store.db"))
+            return opened[-1]
+
+        try:
+            yield again
+        finally:
+            for store in opened:
+                store.close()
+
+
+@pytest.fixture(params=STORES)
+def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
+    with stored(request.param) as again:
+        yield again
+
+
+def learnt(store: Store) -> list[Entry]:
+    """A ledger of three learnings, the second of them taken back; its entries."""
+    filter = Filter(store, (Voice("old", Soft()),))
+    for name, label in (("first", "spam"), ("second", "ham"), ("third", "ham")):
+        filter.learn(Reading(name.encode().ljust(16), {"old": {b"a": 1, name.encode(): 2}}), label, "cli", "ann")  # type: ignore[arg-type]  # labels are literals
+    filter.forget(Reading(b"second".ljust(16), {}), "address", "bob")
+    return store.entries_after(0)
+
+
+def counted(tallied: bool, words: dict[Label, dict[bytes, int]], **messages: int) -> Counts:
+    counts = Counts()
+    if tallied:
+        counts.tally()
+    for label, deltas in words.items():
+        counts.add(label, deltas, messages[label])
+    return counts
+
+
+def anew() -> tuple[State, list[Relearnt]]:
+    """Counts that nothing in the ledger would have made, so that each must come from here."""
+    fields = counted(True, {"ham": {b"a": 3, b"b": 1, GREEN: 1}, "spam": {b"a": 7}}, ham=2, spam=4)
+    body = counted(False, {"ham": {b"c": 5}, "spam": {b"d": 1, b"c": 2}}, ham=1, spam=1)
+    state = State({"fields": fields, "body": body}, {"ham": 1, "spam": 1}, Calibration(3, -4, 5, 2**60), 4)
+    tokens = {"fields": {b"a": 1, GREEN: 2}, "body": {}}
+    return state, [Relearnt(1, {"fields": 7, "body": 1}, STEP, None), Relearnt(3, {"fields": 1}, (0, 1, 0, 0), tokens)]
+
+
+def rebuild(store: Store) -> tuple[State, list[Relearnt]]:
+    state, lessons = anew()
+    with store.learning() as learning:
+        learning.rebuild(state, lessons)
+        learning.put_setting("name", "new")
+    return state, lessons
+
+
+def shown(store: Store) -> tuple[State, list[object], list[Entry], list[Entry], object]:
+    """All that the store tells of what was learnt; with the tallies, which equality of counts may pass over."""
+    state = store.load(NAMES)
+    tallies: list[object] = [state.counts[name].tallies for name in NAMES]
+    return state, tallies, store.entries_after(0), store.learnings(), store.get_setting("name")
+
+
+def test_the_counts_and_the_calibration_are_those_given_and_no_others(opened: Opened) -> None:
+    store = opened()
+    learnt(store)
+    state, _ = rebuild(store)
+    for view in (store, opened()):
+        kept = view.load(NAMES)
+        assert kept.counts == {**state.counts, "old": Counts()}
+        assert kept.counts["fields"].tallies == {"ham": {3: 1, 1: 2}, "spam": {7: 1}}
+        assert not any((kept.counts["body"].tallies or {}).values())
+        assert (kept.learnt, kept.calibration, kept.last) == ({"ham": 1, "spam": 1}, state.calibration, 4)
+        assert view.get_setting("name") == "new"
+
+
+def test_words_of_one_message_come_with_the_totals_given(opened: Opened) -> None:
+    store = opened()
+    learnt(store)
+    state, _ = rebuild(store)
+    part = opened().state({"fields": {GREEN, b"unknown"}, "body": {b"c"}, "old": {b"a"}})
+    assert part.counts["fields"].words == {"ham": {GREEN: 1}, "spam": {}}
+    assert part.counts["body"].words == {"ham": {b"c": 5}, "spam": {b"c": 2}}
+    assert part.counts["old"].words == {"ham": {}, "spam": {}}
+    for voice in ("fields", "body"):
+        for name in ("messages", "occurrences", "vocabulary"):
+            assert getattr(part.counts[voice], name) == getattr(state.counts[voice], name)
+    assert part.counts["fields"].tallies == state.counts["fields"].tallies
+    assert part.calibration == state.calibration
+
+
+def test_the_ledger_says_what_each_entry_adds_now_and_nothing_else_of_it_changes(opened: Opened) -> None:
+    store = opened()
+    before = learnt(store)
+    _, (first, third) = rebuild(store)
+    after = opened().entries_after(0)
+    for old, new in zip(before, after, strict=True):
+        for name in ("id", "at", "digest", "label", "source", "by", "undoes"):
+            assert getattr(new, name) == getattr(old, name)
+    assert [(entry.added, entry.calibrated) for entry in after] == [
+        (first.added, first.calibrated), ({}, NONE), (third.added, third.calibrated), ({}, NONE),
+    ]  # fmt: skip
+    assert [entry.tokens for entry in after] == [
+        before[0].tokens, before[1].tokens, third.tokens, before[3].tokens,
+    ]  # fmt: skip
+    assert [(entry.id, entry.added) for entry in opened().learnings()] == [(1, first.added), (3, third.added)]
+    with store.learning() as learning:
+        assert [learning.active(entry.digest) for entry in before] == [after[0], None, after[2], None]
+
+
+def test_learning_goes_on_from_what_was_rebuilt(opened: Opened) -> None:
+    store = opened()
+    learnt(store)
+    state, _ = rebuild(store)
+    new = Entry(NOON, b"new".ljust(16), "spam", {"fields": 2}, STEP, {}, "cli", "")
+    counts = state.counts["fields"]
+    growth = counts.add("spam", {b"new": 2, b"a": 2})
+    with store.learning() as learning:
+        learning.append(new)
+        learning.change("fields", "spam", {b"new": 2, b"a": 2}, 1, growth)
+    kept = opened().load(["fields"]).counts["fields"]
+    assert (kept, kept.tallies) == (counts, {"ham": {3: 1, 1: 2}, "spam": {9: 1, 2: 1}})
+
+
+def test_what_was_changed_before_in_the_same_transaction_is_replaced_too(opened: Opened) -> None:
+    store = opened()
+    learnt(store)
+    state, lessons = anew()
+    with store.learning() as learning:
+        learning.change("fields", "spam", {b"a": 8, b"gone": 8}, 1, Growth(2, {8: 2}))
+        learning.calibrate(Calibration().plus(STEP))
+        learning.rebuild(state, lessons)
+    kept = opened().load(["fields"])
+    assert (kept.counts["fields"], kept.counts["fields"].tallies) == (
+        state.counts["fields"], state.counts["fields"].tallies,
+    )  # fmt: skip
+    assert kept.calibration == state.calibration
+
+
+def test_the_state_that_was_given_is_not_the_stores_own(opened: Opened) -> None:
+    store = opened()
+    learnt(store)
+    state, _ = rebuild(store)
+    before = shown(store)
+    state.counts["fields"].add("ham", {b"a": 100})
+    assert shown(store) == before
+
+
+def test_more_words_than_one_statement_takes_are_all_written(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_learning, "BATCH", 7)
+    store = opened()
+    counts = counted(True, {"ham": {b"w%d" % number: 1 + number for number in range(50)}}, ham=1)
+    with store.learning() as learning:
+        learning.rebuild(State({"fields": counts}, {"ham": 0, "spam": 0}, Calibration(), 0), [])
+    kept = opened().load(["fields"]).counts["fields"]
+    assert kept == counts
+    assert kept.tallies == counts.tallies
+    assert len(kept.words["ham"]) == 50
+
+
+def test_an_empty_store_is_rebuilt_to_an_empty_one(opened: Opened) -> None:
+    store = opened()
+    with store.learning() as learning:
+        learning.rebuild(State({"fields": Counts()}, {"ham": 0, "spam": 0}, Calibration(), 0), [])
+    assert store.load(["fields"]).counts["fields"] == Counts()
+    assert opened().verify() == []
+
+
+# All or nothing
+
+
+def _after_it(learning: Learning, error: type[BaseException]) -> None:
+    state, lessons = anew()
+    learning.rebuild(state, lessons)
+    learning.put_setting("name", "new")
+    raise error
+
+
+def _among_its_lessons(learning: Learning, error: type[BaseException]) -> None:
+    state, lessons = anew()
+
+    def broken() -> Iterator[Relearnt]:
+        yield lessons[0]
+        raise error
+
+    learning.rebuild(state, broken())
+
+
+def _after_a_later_change(learning: Learning, error: type[BaseException]) -> None:
+    state, lessons = anew()
+    learning.rebuild(state, lessons)
+    learning.change("fields", "ham", {b"more": 1}, 1, Growth(1, {1: 1}))
+    learning.calibrate(Calibration())
+    raise error
+
+
+Breaks = Callable[[Learning, type[BaseException]], None]
+
+
+def _broken(store: Store, breaks: Breaks, error: type[BaseException]) -> None:
+    with store.learning() as learning:
+        breaks(learning, error)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("breaks", [_after_it, _among_its_lessons, _after_a_later_change])
+def test_a_rebuilding_that_breaks_off_leaves_everything(
+    opened: Opened, breaks: Breaks, error: type[BaseException]
+) -> None:
+    store = opened()
+    learnt(store)
+    store.put_setting("name", "old")
+    before = shown(store)
+    with pytest.raises(error):
+        _broken(store, breaks, error)
+    assert shown(store) == before
+    assert shown(opened()) == before
+    Filter(store, (Voice("old", Soft()),)).learn(Reading(b"more".ljust(16), {"old": {b"a": 1}}), "ham", "cli")
+    assert Filter(opened(), (Voice("old", Soft()),)).verify() == []
+
+
+# Who notices
+
+
+def by_entries(store: Store) -> None:
+    store.entries_after(0)
+
+
+def by_learning(store: Store) -> None:
+    with store.learning():
+        pass
+
+
+LOOKS = [by_entries, by_learning]
+Look = Callable[[Store], None]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("first", LOOKS)
+def test_others_notice_at_their_next_look_at_the_ledger_and_once(opened: Opened, first: Look, look: Look) -> None:
+    here, there = opened(), opened()
+    learnt(here)
+    first(there)
+    before = there.generation
+    rebuild(here)
+    look(there)
+    assert there.generation > before
+    noticed = there.generation
+    look(there)
+    here.put_setting("x", 1)
+    first(there)
+    assert there.generation == noticed
+    rebuild(here)
+    look(there)
+    assert there.generation > noticed
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_process_that_has_only_loaded_the_counts_notices_at_its_first_look(opened: Opened, look: Look) -> None:
+    here, there = opened(), opened()
+    learnt(here)
+    there.load(NAMES)
+    before = there.generation
+    rebuild(here)
+    look(there)
+    assert there.generation > before
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_whoever_rebuilds_sees_it_as_others_do(opened: Opened, look: Look) -> None:
+    store = opened()
+    learnt(store)
+    look(store)
+    before = store.generation
+    rebuild(store)
+    look(store)
+    assert store.generation > before
+
+
+def test_learning_is_no_reason_to_load_all_anew_nor_is_a_rebuilding_that_breaks_off(opened: Opened) -> None:
+    here, there = opened(), opened()
+    by_entries(there)
+    before = there.generation
+    learnt(here)
+    with pytest.raises(RuntimeError):
+        _broken(here, _among_its_lessons, RuntimeError)
+    by_entries(there)
+    by_learning(there)
+    assert there.generation == before
+
+
+# Tallies follow the words
+
+ABSENT: Voices = (Voice("fields", Bernoulli()), Voice("body", Soft()))
+MESSAGES = [
+    Reading(b"%016d" % number, {"fields": dict.fromkeys(words, 1), "body": {b"x": 1}})
+    for number, words in enumerate([[b"a", b"b"], [b"b", b"c", GREEN], [b"a", b"c"], [], [b"a", b"b", b"c", b"d"]])
+]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["ham", "spam", "forget", "retrain"]), st.integers(0, len(MESSAGES) - 1), st.booleans()),
+    max_size=16,
+)
+
+
+def tables(path: Path) -> tuple[dict[tuple[str, str, int], int], dict[tuple[str, str, int], int]]:
+    """The tallies that are kept, and those counted anew over the words."""
+    with closing(sqlite3.connect(path)) as connection:
+        kept = connection.execute("SELECT voice, class, count, words FROM tallies").fetchall()
+        words = connection.execute("SELECT voice, ham, spam FROM words WHERE voice = 'fields'").fetchall()
+    found: Counter[tuple[str, str, int]] = Counter()
+    for voice, ham, spam in words:
+        found.update((voice, label, count) for label, count in (("ham", ham), ("spam", spam)) if count)
+    return {(voice, label, count): number for voice, label, count, number in kept}, dict(found)
+
+
+@some(40)
+@given(STEPS)
+def test_tallies_are_those_of_the_words_whoever_learns_and_after_any_rebuilding(
+    steps: list[tuple[str, int, bool]],
+) -> None:
+    with stored("sqlite") as again, stored("memory") as reference:
+        path = Path(again().where)
+        whole, part = Filter(again(), ABSENT), Filter(again(), ABSENT, whole=False)
+        straight = Filter(reference(), ABSENT)
+        for what, number, by_whole in steps:
+            filter = whole if by_whole else part
+            if what == "retrain":
+                retrain(filter.store, ABSENT, {}, lambda count: None)
+                retrain(straight.store, ABSENT, {}, lambda count: None)
+            for one in (filter, straight):
+                if what == "forget":
+                    one.forget(MESSAGES[number], "cli")
+                elif what in LABELS:
+                    one.learn(MESSAGES[number], "spam" if what == "spam" else "ham", "cli")
+            kept, counted_anew = tables(path)
+            assert kept == counted_anew
+            assert part.store.load(["fields"]).counts["fields"].tallies in (
+                straight.store.load(["fields"]).counts["fields"].tallies, None,
+            )  # fmt: skip
+        assert Filter(again(), ABSENT).verify() == []
+
+
+def test_a_store_of_one_voice_is_rebuilt_to_another_voice_and_back() -> None:
+    for kind in STORES:
+        with stored(kind) as again:
+            filter = Filter(again(), VOICE)
+            for number in range(6):
+                filter.learn(reading(f"m{number}", "a", f"w{number % 3}"), LABELS[number % 2], "cli")
+            before = again().load(["fields"])
+            retrain(again(), (Voice("fields", Bernoulli()),), {}, lambda count: None)
+            assert any((again().load(["fields"]).counts["fields"].tallies or {}).values())
+            retrain(again(), VOICE, {}, lambda count: None)
+            after = again().load(["fields"])
+            assert (after.counts, after.learnt, after.calibration) == (before.counts, before.learnt, before.calibration)
+            assert not any((after.counts["fields"].tallies or {}).values())
