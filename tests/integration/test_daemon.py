@@ -196,7 +196,7 @@ def test_a_restored_backup_takes_the_place_of_the_database_under_a_running_relay
         for path in server.state.glob("spamfilter.db*"):
             path.unlink()
         copy.rename(server.state / "spamfilter.db")
-        wait_until(lambda: "was replaced; loading all counts anew" in server.log(), "the restored database")
+        wait_until(lambda: "was replaced or rebuilt; loading all counts anew" in server.log(), "the restored database")
         assert scored_anew(server) == 0.5
         # And the new one is followed and written, too.
         assert server.command("mark-spam", id_of(delivered(server)[-1])).returncode == 0
