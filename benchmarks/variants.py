@@ -6,7 +6,7 @@ stream; a variant mixes what its voices said. The default is run through the pro
 
     python benchmarks/variants.py [--result FILE] [--only VARIANT]...
 
-Needs SPAMFILTER_CORPORA and 4 GB of memory; takes about ten minutes.
+Needs SPAMFILTER_CORPORA and a gigabyte of memory; takes about ten minutes.
 """
 
 import argparse
@@ -55,9 +55,9 @@ ROUNDS, NOISE = 5, 0.05
 
 INTRODUCTION = """
     1-ROCA% / LAM% of mail, and the error rate in per cent of short texts; less is better. Each message is judged and
-    then learnt, with wrong labels the mean of seeds 1 to 3; `trained once` learns a part of the interleaved stream in five
-    rounds and then judges another, without learning; halves and thirds are of time. A row is the default but for what
-    it says.
+    then learnt, with wrong labels the mean of seeds 1 to 3; `trained once` learns a part of the interleaved stream in
+    five rounds and then judges another, without learning; halves and thirds are of time. A row is the default but for
+    what it says.
 """
 
 Limit = Callable[[Floats], Floats]
