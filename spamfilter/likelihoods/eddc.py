@@ -40,8 +40,9 @@ class Eddc(Likelihood):
     The amount is 1 and the repeats.
 
     The filter hears at most `limit` from the header, on either side: since learning stops at `thick`, a belief beyond
-    it was never put to the test. On trec07p with 5 % of wrong labels the rule of repeats halves 1-ROCA% (.050 to .025);
-    trained on a third of SpamAssassin and judging the next the limit takes a third of it (11.0 to 7.3; benchmarks/variants.py).
+    it was never put to the test. On trec07p with 5 % of wrong labels the rule of repeats halves 1-ROCA% (.050 to
+    .025); trained on a third of SpamAssassin and judging the next the limit takes a third of it (11.0 to 7.3). What
+    else was tried: benchmarks/variants.py.
 
     >>> counts, eddc = Counts(), Eddc()
     >>> _ = counts.add("ham", {b"lunch": 1}, messages=16), counts.add("spam", {b"pills": 1}, messages=16)
