@@ -100,7 +100,6 @@ def run(name: str, stream: Stream, likelihoods: Sequence[str], peers: Sequence[s
                 cells = [reach if outcome.likelihood == "configured" else ""]
                 cells += [f"{metrics.sm_at_hm_01:.2f}", f"{metrics.lam:.3f}", f"{metrics.hm:.2f}", f"{metrics.sm:.2f}"]
                 cells += [f"{metrics.brier:.4f}", f"{metrics.ece:.4f}"]
-                cells.append("" if outcome.likelihood == Bogofilter.name else f"{outcome.microseconds:.0f}")
                 title = f"| {name} | {outcome.likelihood} | {metrics.roca:.4f} ({low:.4f} to {high:.4f})"
                 rows[outcome.likelihood] = [title, " | ".join(cells) + " |"]
             else:
@@ -126,8 +125,8 @@ def main() -> None:
     plot = arguments.result.with_suffix(".svg") if arguments.result else None
     lines = [
         "| stream | contender | 1-ROCA% (95 % interval; further seeds) | to reach, 1-ROCA% / LAM% | sm@.1 | LAM% | hm%"
-        " | sm% | Brier | ECE | us a message |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        " | sm% | Brier | ECE |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     print("\n".join(lines), flush=True)
     for name in arguments.only or STREAMS:
@@ -139,9 +138,7 @@ def main() -> None:
     lines += [
         "",
         f"`configured` is the default, `soft` its voice `fields` alone. Peers: {versions}.{left_out} hm and sm at a"
-        " probability of 1/2. Bulk training in up to five rounds; peers are trained once, as they know no rounds."
-        " Microseconds to judge and learn on the processor, without reading and tokenising for ours; bogofilter runs"
-        " as a process each time, which says nothing of its speed.",
+        " probability of 1/2. Bulk training in up to five rounds; peers are trained once, as they know no rounds.",
     ]
     if plot and PLOTTED in (arguments.only or STREAMS):
         lines += ["", f"![ROC and reliability]({plot.name})"]

@@ -6,7 +6,7 @@ A contender sees the same tokens as every other, and no labels but those it is t
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from spamfilter import model
@@ -82,7 +82,9 @@ class OneRule:
 
     name = ONE_RULE
 
-    def __init__(self) -> None:
+    def __init__(self, voices: Collection[str] | None = None) -> None:
+        """voices: whose words it looks at; None for all."""
+        self._voices = voices
         self._learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self._present: dict[Label, Counter[Token]] = {label: Counter() for label in LABELS}
         self._heaps: dict[Label, list[tuple[int, Token]]] = {label: [] for label in LABELS}
@@ -104,9 +106,12 @@ class OneRule:
 
     def score(self, tokens: VoiceTokens) -> Score:
         word = self.best()
-        present = any(word in words for words in tokens.values()) if word is not None else False
+        present = word in self._words(tokens)
         odds = math.log(self._agreeing("spam", word, present) / self._agreeing("ham", word, present))
         return Score(odds, 1 / (1 + math.exp(-odds)))
+
+    def _words(self, tokens: VoiceTokens) -> set[Token]:
+        return set().union(*(some for name, some in tokens.items() if self._voices is None or name in self._voices))
 
     def _agreeing(self, label: Label, word: Token | None, present: bool) -> int:
         with_it = self._present[label][word] if word is not None else 0
@@ -114,7 +119,7 @@ class OneRule:
 
     def learn(self, tokens: VoiceTokens, label: Label) -> None:
         self._learnt[label] += 1
-        for word in set().union(*tokens.values()):
+        for word in self._words(tokens):
             self._present[label][word] += 1
             for direction, heap in self._heaps.items():
                 heapq.heappush(heap, (self._against(word, direction), word))

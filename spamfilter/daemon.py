@@ -149,8 +149,12 @@ class _Daemon:
             if self._following:
                 log.warning("%s; loading all counts anew", error)
             generation = self._store.generation
-            voices = load(self._file).voices()  # a rebuilding follows a change of [learn]
+            learn, voices = self._settings.learn, self._filter.voices
+            if not await asyncio.to_thread(self._filter.fits):
+                learn = load(self._file).learn  # a rebuilding follows a change of [learn]
+                voices = learn.chosen()
             self._filter.adopt(await asyncio.to_thread(self._filter.loaded, voices), voices)
+            self._settings = self._settings.model_copy(update={"learn": learn})
             self._generation = generation
 
     def _reload(self) -> None:

@@ -21,7 +21,7 @@ from spamfilter.message import parse
 from spamfilter.protocols import PROTOCOLS, Example, Progress, Run, Trial
 from spamfilter.stores import Store
 from spamfilter.verdict import Policy
-from spamfilter.voices import VOICES, Voice, Voices, VoiceTokens, view
+from spamfilter.voices import VOICES, Voice, Voices, VoiceTokens, pack, unpack, view
 
 CONFIGURED = "configured"
 """The contender that is the filter of the configuration."""
@@ -35,7 +35,10 @@ PLAIN = Trial()
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One contender's figures. intervals: measure -> its 95 % interval; microseconds: to judge and learn a message.
+    """One contender's figures.
+
+    intervals: measure -> its 95 % interval. microseconds: of the processor for one look at a message, to judge it, to
+    learn it, or both; 0 if unknown.
 
     suspects: name, label and posterior of messages whose label the verdict contradicts, the surest first.
     """
@@ -83,7 +86,7 @@ def outcome(run: Run, protocol: str, resamples: int) -> Outcome:
         run=run,
         metrics=measure(run.log_odds, run.posteriors, labels),
         intervals=intervals(run.log_odds, run.posteriors, labels, resamples) if resamples else {},
-        microseconds=1e6 * run.seconds / len(labels),
+        microseconds=1e6 * run.seconds / (len(labels) + run.looks),
         suspects=[(run.examples[at].name, labels[at], run.posteriors[at]) for at in suspects],
     )
 
@@ -100,7 +103,10 @@ def entrants(names: Sequence[str], learn: Learn) -> tuple[Voices, Callable[[], S
     seen = {voice.name: voice for voices in chosen.values() for voice in voices}
 
     def enter() -> list[Contender]:
-        return [OneRule() if name == ONE_RULE else Learner(name, voices) for name, voices in chosen.items()]
+        return [
+            OneRule({voice.name for voice in voices}) if name == ONE_RULE else Learner(name, voices)
+            for name, voices in chosen.items()
+        ]
 
     return tuple(seen.values()), enter
 
@@ -160,19 +166,23 @@ def _arrived(mail: Mail) -> float:
 def of_ledger(store: Store, voices: Voices) -> list[Example]:
     """What an installation has learnt and not taken back, in that order, with the tokens that its voices saw.
 
-    Raises InputError where a voice is asked for that the ledger has no tokens of.
+    Bulk mail that was learnt again in a later round stands where that happened. A voice that an entry has no tokens of
+    is silent there. Raises InputError where the ledger has no tokens of a voice at all.
     """
     active = {entry.id for entry in store.learnings()}
     found: list[Example] = []
+    known: set[str] = set()
     last = 0
     while entries := store.entries_after(last):
         last = entries[-1].id
         for entry in entries:
             if entry.id in active:
-                lacking = [voice.name for voice in voices if voice.name not in entry.tokens]
-                if lacking:
-                    raise InputError(f"{store.where}: the ledger has no tokens of {', '.join(lacking)}; evaluate mail")
-                found.append(Example(entry.digest.hex(), entry.label, lambda tokens=entry.tokens: tokens))  # type: ignore[misc]
+                known |= entry.tokens.keys()
+                packed = pack(entry.tokens)
+                found.append(Example(entry.digest.hex(), entry.label, lambda packed=packed: unpack(packed)))  # type: ignore[misc]
+    lacking = [voice.name for voice in voices if voice.name not in known]
+    if found and lacking:
+        raise InputError(f"{store.where}: the ledger has no tokens of {', '.join(lacking)}; evaluate mail")
     return found
 
 
@@ -191,7 +201,6 @@ def of_journal(store: Store) -> Run | None:
             run.examples.append(Example(entry.id, learnings[digest].label, dict))
             run.log_odds.append(entry.log_odds)
             run.posteriors.append(entry.score)
-            run.seconds += entry.judge_us / 1e6
     return run if len(set(run.labels)) == len(LABELS) else None
 
 

@@ -49,7 +49,8 @@ def by_mail(filter: Filter, name: str, mail: bytes) -> Subject:
     reading = filter.read(message)
     entry = _judged(filter.store, mail, message, reading)
     if entry is not None and entry.tokens is not None:
-        return Subject(name, entry.id, Reading(entry.digest, entry.tokens))
+        # Voices that were chosen since see the mail as it is now.
+        return Subject(name, entry.id, Reading(entry.digest, {**reading.tokens, **entry.tokens}))
     return Subject(name, entry.id if entry else "", reading)
 
 

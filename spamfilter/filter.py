@@ -105,6 +105,10 @@ class Filter:
     def _loaded(self, voices: Voices) -> State:
         return model.prepared(voices, self.store.load(voice.name for voice in voices))
 
+    def fits(self) -> bool:
+        """Whether the counts in the store are still of this filter's rules."""
+        return self.store.get_setting(RULES) == rules(self.voices)
+
     def _check(self, voices: Voices) -> None:
         kept, asked = self.store.get_setting(RULES), rules(voices)
         if kept != asked:
@@ -155,7 +159,7 @@ class Filter:
         kept = self.store.load(voice.name for voice in self.voices)
         for voice in self.voices:
             counts = kept.counts[voice.name]
-            if voice.likelihood.speaks_of_absent and counts.tallies is None and counts.vocabulary:
+            if voice.likelihood.needs_tallies and counts.tallies is None and counts.vocabulary:
                 found.append(f"{self.store.where}: the tallies of voice {voice.name} are missing")
         summed = self.rebuilt(kept.last)  # what others learn meanwhile is no damage
         for name in kept.counts:
@@ -207,8 +211,8 @@ class Training:
         """See `Filter.learn`."""
         active = self._learning.active(reading.digest)
         if active is not None:
-            # A mark speaks about the mail as it was learnt: its tokens are the ledger's.
-            reading = Reading(reading.digest, active.tokens)
+            # A mark speaks about the mail as it was learnt: its tokens are the ledger's, where that has them.
+            reading = Reading(reading.digest, {**reading.tokens, **active.tokens})
         state = self._state(reading)
         before = model.score(self._filter.voices, reading.tokens, state)
         if active is not None and active.label == label:

@@ -17,7 +17,7 @@ DEFAULT_VOICES = ("fields", "phrases", "body")
 ATTRIBUTES = "attributes"
 """The voice whose tokens are numbers."""
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class Section(BaseModel):
@@ -63,7 +63,10 @@ class _Choice(Section):
                 raise ValueError(f"voice {name!r} is not known; known: {', '.join(VOICES)}")
         if len(set(self.voices)) != len(self.voices):
             raise ValueError("voices must name each voice once")
-        for name, kind in self.kinds().items():
+        if self.likelihood not in ("", Gaussian.name) and self.voices == [ATTRIBUTES]:
+            raise ValueError(f"likelihood {self.likelihood!r} is for words, and no voice of words is named")
+        every = {name: getattr(self, name).likelihood for name in VOICES}
+        for name, kind in (*every.items(), *self.kinds().items()):
             if (name == ATTRIBUTES) != (kind == Gaussian.name):
                 raise ValueError(f"likelihood {kind!r} is not for voice {name!r}: gaussian is for numbers, and only it")
         return self

@@ -70,7 +70,7 @@ def prepared(voices: Voices, state: State) -> State:
     for voice in voices:
         counts = state.counts.get(voice.name)
         if counts is not None:
-            if voice.likelihood.speaks_of_absent:
+            if voice.likelihood.needs_tallies:
                 counts.tally()
             else:
                 counts.tallies = None

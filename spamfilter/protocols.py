@@ -58,8 +58,9 @@ class Trial:
 
 @dataclass(slots=True)
 class Run:
-    """The scores that one contender gave, in the order of the messages. seconds: of judging and learning them.
+    """The scores that one contender gave, in the order of the messages.
 
+    seconds: of the processor, to judge and learn, without reading. looks: at messages that were only learnt.
     part: what of the protocol this is, the size of the training for instance; taught: labels it was given.
     """
 
@@ -69,6 +70,7 @@ class Run:
     log_odds: list[float] = field(default_factory=list)
     posteriors: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    looks: int = 0
     taught: int = 0
 
     @property
@@ -81,6 +83,7 @@ class Run:
         self.log_odds += more.log_odds
         self.posteriors += more.posteriors
         self.seconds += more.seconds
+        self.looks += more.looks
         self.taught += more.taught
 
     def reorder(self, places: Sequence[int]) -> None:
@@ -223,20 +226,23 @@ def _trained(
     contenders = enter()
     given = mixed(list(zip(_given(train, trial), train, strict=True)), lambda pair: pair[0])
     runs = [Run(contender.name, part, taught=len(train)) for contender in contenders]
-    left = 0
+    left, reading = 0, 0.0
 
     def labelled() -> Examples:
-        nonlocal left
+        nonlocal left, reading
         for label, example in given:
-            yield example.read(), label
+            began = time.process_time()
+            tokens = example.read()
+            reading += time.process_time() - began
+            yield tokens, label
             left -= 1
             progress(1)
 
     for contender, run in zip(contenders, runs, strict=True):
-        left = trial.rounds * len(train)
-        began = time.process_time()
+        left, reading, began = trial.rounds * len(train), 0.0, time.process_time()
         contender.train(labelled, trial.rounds)
-        run.seconds += time.process_time() - began
+        run.seconds += time.process_time() - began - reading
+        run.looks += trial.rounds * len(train) - left
         progress(left)
     for example in test:
         tokens = example.read()

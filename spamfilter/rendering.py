@@ -198,8 +198,10 @@ def outcomes_text(outcomes: Sequence[Outcome], suspects: int) -> str:
         if outcome.intervals:
             bounds = "".join(f"{_interval(outcome.intervals[name], digits):>15}" for _, name, digits in _COLUMNS)
             lines.append(f"{'':<{width}}{bounds}")
-    metrics = outcomes[-1].metrics
-    lines += ["", f"{metrics.messages:,} messages judged: {metrics.ham:,} ham, {metrics.spam:,} spam"]
+    judged = {(outcome.metrics.ham, outcome.metrics.spam): outcome for outcome in reversed(outcomes)}
+    for (ham, spam), outcome in reversed(judged.items()):
+        whose = f" by {_title(outcome)}" if len(judged) > 1 else ""
+        lines += ["", f"{ham + spam:,} messages judged{whose}: {ham:,} ham, {spam:,} spam"]
     for outcome in outcomes if suspects else ():
         lines += ["", f"labels that {_title(outcome)} doubts:"]
         lines += [

@@ -202,7 +202,7 @@ def test_a_judgement_is_explained_in_a_table(shell: Shell) -> None:
     assert lines[1].split() == ["token", "voice", "ham", "spam", "log-odds"]
     assert len(lines) == 2 + 25 + 1
     assert lines[-1] == "  and 53 known tokens that say less"
-    assert any(line.split()[-4:-1] == ["phrases", "0", "1"] for line in lines[2:])
+    assert any(line.split()[-4:-1] == ["fields", "0", "1"] for line in lines[2:])
     assert all(len(line) <= 100 for line in lines[1:])
 
 

@@ -284,7 +284,7 @@ def test_the_journal_gives_the_verdicts_on_mail_that_was_labelled_since(store: S
         ("ham", 0.95, 4.5), ("spam", 0.75, 2.5),
     ]  # fmt: skip
     assert run.contender == "journal"
-    assert run.seconds == pytest.approx(0.001)
+    assert run.seconds == 0  # the journal has times by the clock, and with parsing
     assert {store.find_journal(example.name).digest for example in run.examples} == {  # type: ignore[union-attr]
         reading("lost").digest, reading("junk").digest,
     }  # fmt: skip

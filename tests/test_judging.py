@@ -38,9 +38,12 @@ class Gone(MemoryStore):
         raise StoreError("gone")
 
 
+LEARNT = 12
+
+
 def trained() -> Filter:
     filter = Filter(MemoryStore(), VOICE)
-    for number in range(5):
+    for number in range(LEARNT):
         filter.learn(filter.read(parse(mail("cheap pills", "buy now", f"s{number}"))), "spam", "cli")
         filter.learn(filter.read(parse(mail("our lunch", "see you", f"h{number}"))), "ham", "cli")
     return filter
@@ -63,14 +66,14 @@ def test_a_mail_gets_the_verdict_of_filter_and_policy(subject: str, body: str, c
     assert judgement.reading is not None
     score = filter.score(judgement.reading)
     assert (verdict.posterior, verdict.log_odds) == (score.posterior, score.log_odds)
-    assert verdict.learnt == {"ham": 5, "spam": 5}
+    assert verdict.learnt == {"ham": LEARNT, "spam": LEARNT}
     assert (verdict.size, verdict.scanned, verdict.threshold) == (len(sent), len(sent), 0.65)
     assert len(verdict.evidence) == 5
     assert judgement.digest == parse(sent).digest()
 
 
 def test_a_refusal_waits_for_enough_learnt_messages() -> None:
-    policy = Policy(spam=0.6, reject=0.6, reject_after=6)
+    policy = Policy(spam=0.6, reject=0.6, reject_after=LEARNT + 1)
     filter = trained()
     judge = Judge(filter, policy)
     sent = mail("cheap pills", "buy now", "new")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from spamfilter import config, feedback
 from spamfilter.calibration import Calibration
 from spamfilter.contenders import Learner
 from spamfilter.counts import LABELS, OTHER, Counts, Label
-from spamfilter.errors import InputError, StoreError
+from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.filter import BULK, RULES, Filter, Reading, rules
 from spamfilter.likelihoods import LIKELIHOODS
 from spamfilter.likelihoods.gaussian import Gaussian
@@ -281,9 +281,14 @@ class Busy(Store):
             self.done.append(when)
             self.meanwhile()
 
-    def learning(self) -> AbstractContextManager[Learning]:
-        self._now("before the transaction")
-        return self.store.learning()
+    @contextmanager
+    def learning(self) -> Iterator[Learning]:
+        self.transactions = getattr(self, "transactions", 0) + 1
+        if self.transactions == 2:  # the first is only a look
+            self._now("before the transaction")
+        with self.store.learning() as learning:
+            self.generation = self.store.generation
+            yield learning
 
     def learnings(self, since: Any = None) -> list[Entry]:
         found = self.store.learnings(since)
@@ -441,9 +446,47 @@ def snapshot(store: Store) -> tuple[object, ...]:
     return state, tallies, store.entries_after(0), store.learnings(), store.get_setting(RULES)
 
 
-@pytest.mark.parametrize("error", [InputError("gone.eml: No such file"), KeyboardInterrupt(), RuntimeError()], ids=repr)
-@pytest.mark.parametrize("look", [1, 2], ids=["when-it-is-learnt", "in-the-transaction"])
-def test_a_mail_that_cannot_be_read_leaves_everything_as_it_was(
+def test_a_mail_that_cannot_be_read_is_a_problem_and_the_ledger_serves(opened: Opened) -> None:
+    store = opened()
+    used(store)
+
+    def gone() -> VoiceTokens:
+        raise InputError("gone.eml: No such file")
+
+    done = run(store, GRAMS, {MARKED[1][0].digest: gone})
+    assert (done.reread, done.problems) == (0, ["gone.eml: No such file"])
+    assert Filter(store, GRAMS).verify() == []
+
+
+def test_a_mail_is_read_once_and_what_the_ledger_knows_stays(opened: Opened) -> None:
+    store = opened()
+    used(store)
+    digest, looks = MARKED[1][0].digest, list[int]()
+
+    def read() -> VoiceTokens:
+        looks.append(1)
+        return {"fields": {b"other": 1}, "grams": {b"abcde": 1}}
+
+    def tokens() -> VoiceTokens:
+        return next(entry.tokens for entry in reversed(store.entries_after(0)) if entry.digest == digest)
+
+    before = tokens()["fields"]
+    assert run(store, GRAMS, {digest: read}).reread == len(looks) == 1
+    assert tokens() == {"fields": before, "grams": {b"abcde": 1}}
+    assert run(store, GRAMS, {digest: read}).reread == 0
+
+
+def test_counts_that_others_rebuild_meanwhile_are_not_rebuilt_twice(opened: Opened) -> None:
+    used(opened())
+    busy = Busy(opened(), lambda: run(opened(), voice("bernoulli")), "in the first round")
+    with pytest.raises(StoreBusy, match="rebuilt meanwhile"):
+        retrain(busy, voice("multinomial"), {}, busy.progress)
+    assert Filter(opened(), voice("bernoulli")).verify() == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError()], ids=repr)
+@pytest.mark.parametrize("look", [1], ids=["when-it-is-learnt"])
+def test_a_rebuilding_that_breaks_off_leaves_everything_as_it_was(
     look: int, error: BaseException, opened: Opened
 ) -> None:
     store = opened()
@@ -652,7 +695,7 @@ def test_the_command_reads_folders_of_mail_and_names_voices_that_stay_silent(
         f"voice grams has learnt nothing of {number} messages: name the folders of that mail with --mail\n"
     )
     done = json.loads(shell.run("retrain", "--mail", "spam", "--mail", "ham", "--json").stdout)
-    assert done == {"messages": 10, "reread": 10, "silent": {}}
+    assert done == {"messages": 10, "reread": number, "silent": {}, "problems": []}
 
 
 def test_the_outcome_and_its_description_name_the_same() -> None:

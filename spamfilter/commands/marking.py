@@ -27,7 +27,10 @@ def _subjects(filter: Filter, names: Iterable[str]) -> Iterator[Subject]:
         elif not name:
             raise InputError("an empty name: name an id, a file or a folder, or - for standard input")
         elif is_id(name) and not Path(name).exists():
-            yield by_id(filter.store, name)
+            subject = by_id(filter.store, name)
+            if not any(voice.name in subject.reading.tokens for voice in filter.voices):
+                raise InputError(f"{name}: judged by other voices than today's; name its file instead")
+            yield subject
         else:
             if not os.path.lexists(name):
                 raise InputError(f"{name}: no such file or folder, and no id (26 letters and digits)")

@@ -59,7 +59,10 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
         mails = {}
         for folder in folders:
             for mail in mailboxes.find(folder):
-                mails[parse(mail.read()).digest()] = lambda mail=mail: view(voices, parse(mail.read()))
+                try:
+                    mails[parse(mail.read()).digest()] = lambda mail=mail: view(voices, parse(mail.read()))
+                except InputError as error:  # it was moved meanwhile
+                    click.echo(f"spamfilter: {error}", err=True)
         entries = store.state({}).last
         with click.progressbar(length=ROUNDS * entries, label="Rebuilding", file=sys.stderr) as bar:
             done = run(store, voices, mails, bar.update)
@@ -67,6 +70,8 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
         click.echo(rendering.to_json(asdict(done)))
         return
     click.echo(f"rebuilt from {done.messages} messages, {done.reread} of them read anew")
+    for problem in done.problems:
+        click.echo(f"spamfilter: {problem}", err=True)
     for voice, number in done.silent.items():
         click.echo(f"voice {voice} has learnt nothing of {number} messages: name the folders of that mail with --mail")
 

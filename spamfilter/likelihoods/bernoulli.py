@@ -35,7 +35,7 @@ class Bernoulli(OfPresence):
     smoothing: NotBelow = 1.0
     prior: Prior = "map"
     name: ClassVar[str] = "bernoulli"
-    speaks_of_absent: ClassVar[bool] = True
+    needs_tallies: ClassVar[bool] = True
 
     def _chance(self, number: Floats, label: Label, counts: Counts) -> Floats | float:
         return ratio(number + self.smoothing, counts.messages[label] + 2 * self.smoothing)

@@ -35,7 +35,7 @@ class Binomial(OfOccurrences):
     smoothing: NotBelow = 1.0
     prior: Prior = "map"
     name: ClassVar[str] = "binomial"
-    speaks_of_absent: ClassVar[bool] = True
+    needs_tallies: ClassVar[bool] = True
 
     def _chance(self, number: Floats, label: Label, counts: Counts) -> Floats | float:
         return ratio(number + self.smoothing, counts.occurrences[label] + len(LABELS) * self.smoothing)

@@ -38,7 +38,7 @@ class Complement(OfOccurrences):
     normalise: bool = False
     prior: Prior = "equal"
     name: ClassVar[str] = "complement"
-    speaks_of_absent: ClassVar[bool] = True
+    needs_tallies: ClassVar[bool] = True
 
     def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
         other = OTHER[label]

@@ -12,15 +12,15 @@ from math import fsum
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 
 from spamfilter.counts import LABELS, Counts, Label
 from spamfilter.features import Token, Tokens
 
 Floats = NDArray[np.float64]
-Above = Annotated[float, Gt(0)]
-NotBelow = Annotated[float, Ge(0)]
+Above = Annotated[float, Gt(0), Le(1e6)]
+NotBelow = Annotated[float, Ge(0), Le(1e6)]
 Prior = Literal["map", "equal"] | Annotated[float, Gt(0), Lt(1)]
 """P(spam) before a word is read: "map" is (N_c + 1) / (N + 2), "equal" one half; or a number."""
 
@@ -101,7 +101,7 @@ class Likelihood(ABC):
     """One way from counts to the log-odds of spam, and from a label to counts.
 
     name: of its row and its section in the configuration. unit: what a count of 1 means, in parts of a message or
-    occurrence; for people to read. speaks_of_absent: needs the tallies of Counts.
+    occurrence; for people to read. needs_tallies: needs the tallies of Counts.
     Invariant: the order of the tokens changes nothing, not even the last bit (sums are exact).
     Invariant: `deltas` depends on nothing but its arguments, so what was learnt can be unlearnt.
     Invariant: no score looks at words one by one that the message does not have.
@@ -109,7 +109,7 @@ class Likelihood(ABC):
 
     name: ClassVar[str]
     unit: ClassVar[int] = 1
-    speaks_of_absent: ClassVar[bool] = False
+    needs_tallies: ClassVar[bool] = False
 
     @abstractmethod
     def shares(self, matrix: Matrix, counts: Counts) -> Floats:

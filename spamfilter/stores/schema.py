@@ -3,8 +3,6 @@
 Invariant: this metadata equals what the migrations make; a test compares them.
 """
 
-import json
-import zlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-from spamfilter.voices import VoiceTokens
+from spamfilter.voices import VoiceTokens, pack, unpack
 
 HEAD = "0002"
 """The newest revision under migrations/; kept here so that a command need not load Alembic to check."""
@@ -50,23 +48,16 @@ class Utc(TypeDecorator[datetime]):
 
 
 class PackedTokens(TypeDecorator[VoiceTokens]):
-    """Tokens of a message by voice, as zlib-compressed JSON {voice: {token: occurrences}}."""
+    """Tokens of a message by voice, packed."""
 
     impl = LargeBinary
     cache_ok = True
 
     def process_bind_param(self, value: VoiceTokens | None, dialect: Dialect) -> bytes | None:
-        if value is None:
-            return None
-        readable = {voice: {token.decode(): n for token, n in tokens.items()} for voice, tokens in value.items()}
-        # Level 1: a third faster than 6 for a tenth more bytes.
-        return zlib.compress(json.dumps(readable, ensure_ascii=False, separators=(",", ":")).encode(), 1)
+        return None if value is None else pack(value)
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> VoiceTokens | None:
-        if value is None:
-            return None
-        packed: dict[str, dict[str, int]] = json.loads(zlib.decompress(value))
-        return {voice: {token.encode(): n for token, n in tokens.items()} for voice, tokens in packed.items()}
+        return None if value is None else unpack(value)
 
 
 metadata = MetaData()

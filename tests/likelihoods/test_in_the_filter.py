@@ -148,7 +148,7 @@ def test_a_rebuilt_state_is_the_kept_one(name: str, opened: Opened) -> None:
     rebuilt, kept = filter.rebuilt(filter.last), filter.loaded()
     assert rebuilt == kept
     assert rebuilt.counts["seen"].tallies == kept.counts["seen"].tallies
-    assert (rebuilt.counts["seen"].tallies is not None) is LIKELIHOODS[name].speaks_of_absent
+    assert (rebuilt.counts["seen"].tallies is not None) is LIKELIHOODS[name].needs_tallies
 
 
 @pytest.mark.parametrize("damage", ["UPDATE tallies SET words = words + 1", "DELETE FROM tallies WHERE count = 1"])

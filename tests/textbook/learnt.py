@@ -10,7 +10,7 @@ from spamfilter.likelihoods import Likelihood
 def learnt(likelihood: Likelihood, messages: Iterable[tuple[Label, Tokens]]) -> Counts:
     """What a likelihood that learns every message whole has counted after these."""
     counts = Counts()
-    if likelihood.speaks_of_absent:
+    if likelihood.needs_tallies:
         counts.tally()
     for label, tokens in messages:
         counts.add(label, likelihood.deltas(tokens, 1))
