@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spamfilter.shipped import samples
+from spamfilter.stores.schema import HEAD
 from tests.integration.installed import clean_environment, install_wheel
 from tests.integration.servers import wait_until
 
@@ -47,8 +48,8 @@ def test_the_wheel_serves_and_delivers(binaries: Path, tmp_path: Path) -> None:
 
 
 def test_the_wheel_migrates(binaries: Path, tmp_path: Path) -> None:
-    assert "schema none -> 0001" in spamfilter(binaries, tmp_path, "migrate")
-    assert "schema 0001, nothing to do" in spamfilter(binaries, tmp_path, "migrate", "--revision", "0001")
+    assert f"schema none -> {HEAD}" in spamfilter(binaries, tmp_path, "migrate")
+    assert f"schema {HEAD}, nothing to do" in spamfilter(binaries, tmp_path, "migrate", "--revision", HEAD)
 
 
 def test_the_wheel_shows_its_samples(binaries: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from spamfilter.counts import Label
 from spamfilter.filter import Filter, Reading
 from spamfilter.learning_rules import Learn
 from spamfilter.likelihoods import LIKELIHOODS
+from spamfilter.likelihoods.gaussian import Gaussian
 from spamfilter.message import parse
 from spamfilter.model import State
 from spamfilter.stores import Store, open_store
@@ -37,7 +38,7 @@ def messages() -> list[tuple[Label, Reading]]:
 
 
 def voice(name: str) -> Voices:
-    return (Voice("seen", LIKELIHOODS[name]()),)
+    return (Voice("seen", Gaussian(least=1) if name == Gaussian.name else LIKELIHOODS[name]()),)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -119,7 +120,7 @@ def test_what_is_forgotten_leaves_the_store_as_it_was(name: str, whole: bool, op
 
 @every
 def test_it_is_told_apart_by_real_mail(name: str, opened: Opened) -> None:
-    voices = Learn(likelihood=name).chosen()
+    voices = Learn.model_validate({"likelihood": name, "gaussian": {"least": 1}}).chosen()
     relay, command = Filter(opened(), voices), Filter(opened(), voices, whole=False)
 
     def reading(kind: str, number: int) -> Reading:
