@@ -17,9 +17,10 @@ import time
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 from results import write_result
 
-from spamfilter.counts import LABELS, Counts
+from spamfilter.counts import LABELS, Counts, Hashed
 from spamfilter.features import Tokens
 from spamfilter.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.likelihoods.likelihood import Matrix
@@ -29,20 +30,17 @@ MESSAGES, WORDS, TURNS = 40, 400, 15
 
 
 def made(size: int, chance: random.Random) -> Counts:
-    """Counts of so many words; the first 10,000 are the same in each size."""
-    counts = Counts()
+    """Counts of so many words, as a relay holds them; the first 10,000 are the same in each size."""
+    counts = Counts(Hashed(size))
     words = [b"word%d" % number for number in range(size)]
     chance.shuffle(words)
+    numbers = np.array([int(word[4:]) for word in words])
     for label in LABELS:
-        mine = counts.words[label]
-        for word in words:
-            number = int(word[4:])
-            times = int(10_000 / (number + 1)) + (number % 3 != (label == "spam"))
-            if times:
-                mine[word] = times
+        times = 10_000 // (numbers + 1) + (numbers % 3 != (label == "spam"))
+        counts.kept.put(words, label, times)
         counts.messages[label] = 20_000
-        counts.occurrences[label] = sum(mine.values())
-    counts.vocabulary = len(counts.words["ham"].keys() | counts.words["spam"].keys())
+        counts.occurrences[label] = int(times.sum())
+        counts.vocabulary = size
     counts.tally()
     return counts
 

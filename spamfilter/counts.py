@@ -4,21 +4,23 @@ Invariant: `add` then `subtract` of the same deltas leaves equal Counts.
 Guarantee: a count below zero or above MAX_COUNT raises CountError before anything is changed.
 """
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar, get_args
+from typing import TypeVar
+
+import numpy as np
 
 from spamfilter.errors import CountError
 from spamfilter.features import Token
+from spamfilter.words import LABELS, Hashed, Integers, Label, Spelled, Words
 
-Label = Literal["ham", "spam"]
-LABELS: tuple[Label, ...] = get_args(Label)
+__all__ = ["LABELS", "MAX_COUNT", "OTHER", "Counts", "Growth", "Hashed", "Label", "Spelled", "Tallies", "move"]
+
 OTHER: dict[Label, Label] = {"ham": "spam", "spam": "ham"}
 Tallies = dict[Label, dict[int, int]]
 """Class -> count -> how many words have it in this class; counts above zero only."""
 
-MAX_COUNT = 2**62
+MAX_COUNT = 2**62 - 1
 """Below the signed 64 bits of every store, with room to add two of them."""
 
 Derived = TypeVar("Derived")
@@ -35,18 +37,19 @@ class Growth:
 class Counts:
     """Counts per word and class, and totals per class, of one voice.
 
-    words: class -> word -> count; a word that is missing counts 0. The unit is the likelihood's:
-        whole messages, occurrences, or eighths of a message.
+    kept: word -> count in each class; a word that is missing counts 0. The unit is the likelihood's: whole messages,
+        occurrences, or eighths of a message.
     messages: class -> messages that added anything. occurrences: class -> the sum of its words' counts.
     vocabulary: words with any count. A Counts may hold only the words of one message (what a
         command reads from the store); its totals are those of the whole voice all the same.
     tallies: kept for a likelihood that speaks of absent words, and None for the others.
     """
 
-    __slots__ = ("_derived", "messages", "occurrences", "tallies", "vocabulary", "words")
+    __slots__ = ("_derived", "kept", "messages", "occurrences", "tallies", "vocabulary")
 
-    def __init__(self) -> None:
-        self.words: dict[Label, dict[Token, int]] = {label: {} for label in LABELS}
+    def __init__(self, kept: Words | None = None) -> None:
+        """kept: where; without it, words are kept by their spelling."""
+        self.kept = Spelled() if kept is None else kept
         self.messages: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self.occurrences: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self.vocabulary = 0
@@ -58,7 +61,7 @@ class Counts:
             return NotImplemented
         if None not in (self.tallies, other.tallies) and self.tallies != other.tallies:
             return False  # they follow from the words, so that one may lack them
-        compared = ("words", "messages", "occurrences", "vocabulary")
+        compared = ("kept", "messages", "occurrences", "vocabulary")
         return all(getattr(self, name) == getattr(other, name) for name in compared)
 
     __hash__ = None  # type: ignore[assignment]  # mutable, as a dict is
@@ -66,14 +69,25 @@ class Counts:
     def __repr__(self) -> str:
         return f"Counts(messages={self.messages}, vocabulary={self.vocabulary})"
 
+    @property
+    def words(self) -> dict[Label, dict[Token, int]]:
+        """Class -> word -> count above zero. Raises TypeError where words are not kept by their spelling."""
+        if not isinstance(self.kept, Spelled):
+            raise TypeError("these counts know their words by hash only, and cannot list them")
+        return self.kept.spelled
+
     def get(self, word: Token, label: Label) -> int:
         """How often the class has this word, 0 if never."""
-        return self.words[label].get(word, 0)
+        return int(self.kept.column([word], label)[0])
+
+    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
+        """The counts of these words in ham and in spam, each of shape (tokens,)."""
+        return self.kept.columns(tokens)
 
     def tally(self) -> None:
         """Keep tallies from now on; counts them once if all words are here."""
         if self.tallies is None:
-            self.tallies = {label: dict(Counter(self.words[label].values())) for label in LABELS}
+            self.tallies = {label: _tallied(self.kept.all_of(label)) for label in LABELS}
 
     def derived(self, key: Hashable, compute: Callable[[], Derived]) -> Derived:
         """What `compute` makes of these counts, kept under this key until they change."""
@@ -90,48 +104,53 @@ class Counts:
         return self._apply(label, deltas, messages, -1)
 
     def _apply(self, label: Label, deltas: Mapping[Token, int], messages: int, sign: int) -> Growth:
-        mine = self.words[label]
-        other = self.words[OTHER[label]]
-        changed = {word: mine.get(word, 0) + sign * delta for word, delta in deltas.items()}
         total = self.messages[label] + sign * messages
         occurrences = self.occurrences[label] + sign * sum(deltas.values())
-        if total < 0 or (changed and min(changed.values()) < 0):
+        tokens = list(deltas)
+        if max(total, occurrences, *deltas.values()) > MAX_COUNT:
+            raise CountError("a count would grow past what the store can hold")
+        ham, spam = self.kept.columns(tokens)
+        before, elsewhere = (ham, spam) if label == "ham" else (spam, ham)
+        after = before + sign * np.fromiter(deltas.values(), np.int64, len(tokens))
+        if total < 0 or (after < 0).any():
             raise CountError("a count would fall below zero: this was not learnt, or the counts are damaged")
-        if max(total, occurrences, *changed.values()) > MAX_COUNT:
+        if (after > MAX_COUNT).any():
             raise CountError("a count would grow past what the store can hold")
         moved: dict[int, int] = {}
         if self.tallies is not None:
-            moved = moves(mine, changed)
+            moved = _moves(before, after)
             move(self.tallies[label], moved)
-        vocabulary = self.vocabulary
-        for word, count in changed.items():
-            if count:
-                if word not in mine and word not in other:
-                    self.vocabulary += 1
-                mine[word] = count
-            elif word in mine:
-                del mine[word]
-                if word not in other:
-                    self.vocabulary -= 1
+        self.kept.put(tokens, label, after)
+        alone = elsewhere == 0
+        growth = int(np.count_nonzero(alone & (before == 0) & (after > 0)))
+        growth -= int(np.count_nonzero(alone & (before > 0) & (after == 0)))
+        self.vocabulary += growth
         self.messages[label] = total
         self.occurrences[label] = occurrences
         self._derived.clear()
-        return Growth(self.vocabulary - vocabulary, moved)
+        return Growth(growth, moved)
 
 
-def moves(before: Mapping[Token, int], after: Mapping[Token, int]) -> dict[int, int]:
-    """Count above zero -> how many words more have it, when the words of `after` get these counts.
+def _tallied(counts: Integers) -> dict[int, int]:
+    """Count above zero -> how many of these counts it is."""
+    values, having = np.unique(counts[counts > 0], return_counts=True)
+    return dict(zip(values.tolist(), having.tolist(), strict=True))
 
-    >>> moves({b"a": 1, b"b": 1}, {b"a": 2, b"c": 1})  # a leaves the ones, c joins them
+
+def _moves(before: Integers, after: Integers) -> dict[int, int]:
+    """Count above zero -> how many words more have it, when words with these counts get those.
+
+    >>> _moves(np.array([1, 0, 1]), np.array([2, 1, 1]))  # one word leaves the ones, another joins them
     {2: 1}
     """
-    found = Counter(after.values())
-    found.subtract(before.get(word, 0) for word in after)
-    return {count: moved for count, moved in found.items() if count and moved}
+    moved = _tallied(after)
+    for count, having in _tallied(before).items():
+        moved[count] = moved.get(count, 0) - having
+    return {count: words for count, words in moved.items() if words}
 
 
 def move(tally: dict[int, int], moved: Mapping[int, int]) -> None:
-    """Apply `moves` to a tally; counts that no word has any more go."""
+    """Apply the moves of a `Growth` to a tally; counts that no word has any more go."""
     for count, words in moved.items():
         tally[count] = tally.get(count, 0) + words
         if not tally[count]:

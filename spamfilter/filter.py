@@ -259,6 +259,10 @@ class Training:
         self._write(state, replace(active, at=datetime.now(UTC), added=added, id=0))
         return True
 
+    def put_setting(self, name: str, value: object) -> None:
+        """Write a setting with what is learnt, or not at all."""
+        self._learning.put_setting(name, value)
+
     def _state(self, reading: Reading) -> State:
         if self._filter._whole:
             return self._filter._all()

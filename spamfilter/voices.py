@@ -94,19 +94,17 @@ def judged(
 ) -> tuple[dict[str, Opinion], list[Evidence]]:
     """What the voices say, and the tokens that made it, the loudest first: all that say anything, or `most`."""
     opinions: dict[str, Opinion] = {}
-    shares: list[tuple[float, Voice, Token]] = []
+    evidence: list[Evidence] = []
     for voice in voices:
         if voice.name in tokens:
-            opinions[voice.name], said = voice.likelihood.judge(tokens[voice.name], counts[voice.name], most)
-            shares += [(voice.weight * weight, voice, token) for token, weight in said.items()]
-    shares.sort(key=lambda share: (-abs(share[0]), share[1].name, share[2]))
-    return opinions, [
-        Evidence(
-            token=token.decode("utf-8", "replace"),
-            voice=voice.name,
-            ham=counts[voice.name].get(token, "ham") / voice.likelihood.unit,
-            spam=counts[voice.name].get(token, "spam") / voice.likelihood.unit,
-            weight=weight,
-        )
-        for weight, voice, token in shares[:most]
-    ]
+            mine = counts[voice.name]
+            opinions[voice.name], said = voice.likelihood.judge(tokens[voice.name], mine, most)
+            if said:
+                unit = voice.likelihood.unit
+                columns = (column.tolist() for column in mine.columns(list(said)))
+                evidence += [
+                    Evidence(token.decode("utf-8", "replace"), voice.name, ham / unit, spam / unit, voice.weight * says)
+                    for (token, says), ham, spam in zip(said.items(), *columns, strict=True)
+                ]
+    evidence.sort(key=lambda found: (-abs(found.weight), found.voice, found.token))
+    return opinions, evidence[:most]

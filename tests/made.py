@@ -10,6 +10,7 @@ from spamfilter.journal import new_id
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.stores import JournalEntry
 from spamfilter.voices import Voice, Voices
+from spamfilter.words import LABELS, Spelled
 
 VOICE: Voices = (Voice("fields", Soft()),)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -58,3 +59,11 @@ _ENTRY = JournalEntry(
 def journal_entry(**changes: object) -> JournalEntry:
     """A plausible row of the journal, with a new id unless one is given."""
     return replace(_ENTRY, **{"id": new_id(), **changes})  # type: ignore[arg-type]  # names are checked at run time
+
+
+def spelled(**classes: dict[bytes, int]) -> Spelled:
+    """Words with these counts, as class -> word -> count."""
+    words = Spelled()
+    for label in LABELS:
+        words.spelled[label].update(classes.get(label, {}))
+    return words

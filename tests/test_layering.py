@@ -15,6 +15,7 @@ ORDER = (
     "message",
     "attributes",
     "features",
+    "words",
     "counts",
     "likelihoods",
     "voices",

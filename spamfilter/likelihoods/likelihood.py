@@ -5,9 +5,9 @@ relay. What is streamed and what is computed in bulk is therefore the same numbe
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain
 from math import fsum
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -47,16 +47,13 @@ class Matrix:
     @classmethod
     def of(cls, messages: Sequence[Tokens], counts: Counts) -> "Matrix":
         tokens = list(messages[0]) if len(messages) == 1 else list(chain.from_iterable(messages))
-        size = len(tokens)
-
-        def column(values: Iterable[int]) -> Floats:
-            return np.fromiter(values, np.float64, size)
-
+        ham, spam = counts.columns(tokens)
+        times = chain.from_iterable(message.values() for message in messages)
         return cls(
             tokens=tokens,
-            times=column(chain.from_iterable(message.values() for message in messages)),
-            ham=column(map(counts.words["ham"].get, tokens, repeat(0))),
-            spam=column(map(counts.words["spam"].get, tokens, repeat(0))),
+            times=np.fromiter(times, np.float64, len(tokens)),
+            ham=ham.astype(np.float64),
+            spam=spam.astype(np.float64),
             rows=np.repeat(np.arange(len(messages)), np.array([len(message) for message in messages], np.intp)),
             messages=len(messages),
         )

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Counts, Growth, Label
+from spamfilter.counts import LABELS, Counts, Growth, Hashed, Label
 from spamfilter.errors import StoreError
 from spamfilter.features import Token
 from spamfilter.model import State
@@ -39,7 +39,7 @@ class MemoryStore(Store):
             raise
 
     def load(self, voices: Iterable[str]) -> State:
-        return self._state({voice: copy.deepcopy(self._voice(voice)) for voice in voices})
+        return self._state({voice: self._hashed(self._voice(voice)) for voice in voices})
 
     def state(self, words: Mapping[str, Iterable[Token]]) -> State:
         return self._state({voice: self._part(voice, some) for voice, some in words.items()})
@@ -50,11 +50,19 @@ class MemoryStore(Store):
             self._counts[voice].tally()
         return self._counts[voice]
 
+    def _hashed(self, counts: Counts) -> Counts:
+        hashed = copy.deepcopy(counts)
+        hashed.kept = Hashed(counts.vocabulary)
+        for label in LABELS:
+            words = list(counts.words[label])
+            hashed.kept.put(words, label, counts.kept.column(words, label))
+        return hashed
+
     def _part(self, voice: str, words: Iterable[Token]) -> Counts:
         whole, part = self._voice(voice), Counts()
         words = set(words)
         for label in LABELS:
-            part.words[label] = {word: count for word in words if (count := whole.get(word, label))}
+            part.words[label] = {word: count for word in words if (count := whole.words[label].get(word))}
         part.messages, part.occurrences = dict(whole.messages), dict(whole.occurrences)
         part.vocabulary, part.tallies = whole.vocabulary, copy.deepcopy(whole.tallies)
         return part

@@ -94,7 +94,8 @@ def recounted(counts: Counts) -> Counts:
 def mirrored(counts: Counts) -> Counts:
     """The counts with the labels changed for each other."""
     swapped = copy.deepcopy(counts)
-    swapped.words = {label: counts.words[OTHER[label]] for label in LABELS}
+    for label in LABELS:
+        swapped.words[label] = counts.words[OTHER[label]]
     swapped.messages = {label: counts.messages[OTHER[label]] for label in LABELS}
     swapped.occurrences = {label: counts.occurrences[OTHER[label]] for label in LABELS}
     return recounted(swapped)

@@ -190,7 +190,7 @@ def test_more_words_than_one_statement_takes_are_all_written(opened: Opened, mon
     kept = opened().load(["fields"]).counts["fields"]
     assert kept == counts
     assert kept.tallies == counts.tallies
-    assert len(kept.words["ham"]) == 50
+    assert len(kept.kept.all_of("ham")) == 50
 
 
 def test_an_empty_store_is_rebuilt_to_an_empty_one(opened: Opened) -> None:

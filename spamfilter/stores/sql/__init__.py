@@ -15,6 +15,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, delete, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from spamfilter.counts import Hashed
 from spamfilter.errors import StoreError
 from spamfilter.features import Token
 from spamfilter.model import State
@@ -124,10 +125,12 @@ class SqlStore(Store):
             counts = {}
             for voice in voices:
                 counts[voice] = totals(connection, voice)
+                counts[voice].kept = Hashed(counts[voice].vocabulary)
                 found = connection.execution_options(yield_per=10_000).execute(
                     select(words.c.word, words.c.ham, words.c.spam).where(words.c.voice == voice)
                 )
-                fill(counts[voice], found)
+                for rows in found.partitions():
+                    fill(counts[voice], rows)
                 if not any((counts[voice].tallies or {}).values()):
                     counts[voice].tallies = None  # this voice's likelihood does not ask for them
             return whole_state(connection, counts)

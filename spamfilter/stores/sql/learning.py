@@ -175,8 +175,9 @@ class SqlLearning(Learning):
 
 
 def _words_of(voice: str, counts: Counts, last: int) -> Iterator[dict[str, object]]:
-    for word in {**counts.words["ham"], **counts.words["spam"]}:
-        ham, spam = counts.get(word, "ham"), counts.get(word, "spam")
+    in_ham, in_spam = counts.words["ham"], counts.words["spam"]
+    for word in {**in_ham, **in_spam}:
+        ham, spam = in_ham.get(word, 0), in_spam.get(word, 0)
         yield {"voice": voice, "word": word.decode(), "ham": ham, "spam": spam, "touched": last}
 
 

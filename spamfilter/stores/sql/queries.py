@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Connection, Select, Table, exists, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
@@ -93,13 +94,11 @@ def totals(connection: Connection, voice: str) -> Counts:
 
 
 def fill(counts: Counts, rows: Iterable[Any]) -> None:
-    ham, spam = counts.words["ham"], counts.words["spam"]
-    for word, in_ham, in_spam in rows:
-        token = word.encode()
-        if in_ham:
-            ham[token] = in_ham
-        if in_spam:
-            spam[token] = in_spam
+    """Put rows of (word, ham, spam) into the counts, whose totals know them already."""
+    rows = list(rows)
+    tokens = [word.encode() for word, _, _ in rows]
+    for at, label in enumerate(LABELS, 1):
+        counts.kept.put(tokens, label, np.array([row[at] for row in rows], np.int64))
 
 
 def part_state(connection: Connection, some: Mapping[str, Iterable[Token]]) -> State:

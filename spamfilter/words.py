@@ -1,0 +1,200 @@
+"""Where the counts of words are kept in memory: under the words themselves, or in a table by their hashes.
+
+`Spelled` can list its words, for whatever writes them elsewhere. `Hashed` is made for judging: a message finds its
+words in two or three steps over all of them at once, in a time that hardly depends on how many words are known, and
+in a third of the memory.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spamfilter.features import Token
+
+Label = Literal["ham", "spam"]
+LABELS: tuple[Label, ...] = get_args(Label)
+Integers = NDArray[np.int64]
+
+BUCKET = 8
+"""Slots of a bucket: 64-bit hashes that fill a cache line, and are read in one step."""
+FULL = 0.6
+"""Share of used slots above which the table doubles; above it words stray into the next bucket too often."""
+FEWEST = 128
+"""Buckets of an empty table."""
+
+
+class Words(ABC):
+    """Word -> its count in each class, 0 where it has none. Counts are whole numbers below 2**63."""
+
+    @abstractmethod
+    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
+        """The counts of these words in a class, shape (tokens,)."""
+
+    @abstractmethod
+    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
+        """The counts of these words in ham and in spam, each of shape (tokens,)."""
+
+    @abstractmethod
+    def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
+        """Set the counts of these words, each named once, in a class."""
+
+    @abstractmethod
+    def all_of(self, label: Label) -> Integers:
+        """The counts above zero of all words in a class, in no order."""
+
+    @abstractmethod
+    def hashes(self) -> tuple[Integers, Integers, Integers]:
+        """The hashes of all words with any count, ascending, and their counts in ham and spam."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Words):
+            return NotImplemented
+        return all(map(np.array_equal, self.hashes(), other.hashes()))
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, as a dict is
+
+
+class Spelled(Words):
+    """A dict for each class: class -> word -> count above zero."""
+
+    __slots__ = ("spelled",)
+
+    def __init__(self) -> None:
+        self.spelled: dict[Label, dict[Token, int]] = {label: {} for label in LABELS}
+
+    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
+        return _integers(map(self.spelled[label].get, tokens, repeat(0)), len(tokens))
+
+    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
+        return self.column(tokens, "ham"), self.column(tokens, "spam")
+
+    def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
+        mine = self.spelled[label]
+        for token, count in zip(tokens, counts.tolist(), strict=True):
+            if count:
+                mine[token] = count
+            else:
+                mine.pop(token, None)
+
+    def all_of(self, label: Label) -> Integers:
+        return _integers(self.spelled[label].values(), len(self.spelled[label]))
+
+    def hashes(self) -> tuple[Integers, Integers, Integers]:
+        tokens = [*{**self.spelled["ham"], **self.spelled["spam"]}]
+        return _in_order(_hashed(tokens), *self.columns(tokens))
+
+    def __eq__(self, other: object) -> bool:
+        return self.spelled == other.spelled if isinstance(other, Spelled) else super().__eq__(other)
+
+    __hash__ = None
+
+
+class Hashed(Words):
+    """A table of buckets. A word has the first free slot from the bucket on that its hash names.
+
+    The hash is Python's own of 64 bits, keyed anew in each process, so that nobody can choose words that meet: of ten
+    million words any two share one with a chance of 3 in a million, and would be counted as one word.
+    Invariant: slots of a bucket are used from the left and never given back, so that a search ends at a free one. A
+    word that counts nothing any more keeps its slot until the table grows.
+    """
+
+    __slots__ = ("_counts", "_keys", "_used")
+
+    def __init__(self, expected: int = 0) -> None:
+        """expected: words that will be put, to make room for at once."""
+        buckets = FEWEST
+        while expected > FULL * buckets * BUCKET:
+            buckets *= 2
+        self._keys = np.zeros((buckets, BUCKET), np.int64)
+        self._counts: dict[Label, Integers] = {label: np.zeros(buckets * BUCKET, np.int64) for label in LABELS}
+        self._used = 0
+
+    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
+        slots, found = self._find(_hashed(tokens))
+        return np.asarray(self._counts[label].take(slots) * found)
+
+    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
+        slots, found = self._find(_hashed(tokens))
+        return self._counts["ham"].take(slots) * found, self._counts["spam"].take(slots) * found
+
+    def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
+        keys = _hashed(tokens)
+        slots, found = self._find(keys)
+        new = ~found & (counts > 0)
+        if new.any():
+            self._insert(keys[new])
+            slots, found = self._find(keys)
+        self._counts[label][slots[found]] = counts[found]
+
+    def all_of(self, label: Label) -> Integers:
+        return self._counts[label][self._counts[label] > 0]
+
+    def hashes(self) -> tuple[Integers, Integers, Integers]:
+        live = (self._counts["ham"] + self._counts["spam"]) > 0
+        return _in_order(self._keys.reshape(-1)[live], self._counts["ham"][live], self._counts["spam"][live])
+
+    def _find(self, keys: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+        """The slot of each key, and whether it has one; the slot means nothing where it has none."""
+        bucket = self._bucket(keys)
+        there = self._keys.take(bucket, axis=0)
+        same = there == keys[:, None]
+        slots = bucket * BUCKET + same.argmax(axis=1)
+        found = same.any(axis=1)
+        astray = np.flatnonzero(~found & (there[:, -1] != 0))
+        while len(astray):
+            bucket[astray] = self._next(bucket[astray])
+            there = self._keys.take(bucket[astray], axis=0)
+            same = there == keys[astray, None]
+            slots[astray] = bucket[astray] * BUCKET + same.argmax(axis=1)
+            found[astray] = same.any(axis=1)
+            astray = astray[~found[astray] & (there[:, -1] != 0)]
+        return slots, found
+
+    def _insert(self, keys: Integers) -> None:
+        """Give slots to keys that have none."""
+        if self._used + len(keys) > FULL * self._keys.size:
+            self._grow(len(keys))
+        self._used += len(keys)
+        bucket = self._bucket(keys)
+        while len(keys):
+            order = np.argsort(bucket, kind="stable")
+            keys, bucket = keys[order], bucket[order]
+            taken = np.count_nonzero(self._keys.take(bucket, axis=0), axis=1)
+            place = taken + np.arange(len(bucket)) - np.searchsorted(bucket, bucket)
+            fits = place < BUCKET
+            self._keys[bucket[fits], place[fits]] = keys[fits]
+            keys, bucket = keys[~fits], self._next(bucket[~fits])
+
+    def _grow(self, more: int) -> None:
+        keys, ham, spam = self.hashes()
+        larger = Hashed(2 * (len(keys) + more))
+        larger._insert(keys)
+        slots, _ = larger._find(keys)
+        larger._counts["ham"][slots], larger._counts["spam"][slots] = ham, spam
+        self._keys, self._counts, self._used = larger._keys, larger._counts, larger._used
+
+    def _bucket(self, keys: Integers) -> Integers:
+        return np.asarray(keys & (len(self._keys) - 1))
+
+    def _next(self, bucket: Integers) -> Integers:
+        return np.asarray((bucket + 1) & (len(self._keys) - 1))
+
+
+def _integers(values: Iterable[int], size: int) -> Integers:
+    return np.fromiter(values, np.int64, size)
+
+
+def _hashed(tokens: Sequence[Token]) -> Integers:
+    """The hash of each word; never 0, which means a free slot."""
+    keys = _integers(map(hash, tokens), len(tokens))
+    keys[keys == 0] = 1
+    return keys
+
+
+def _in_order(keys: Integers, ham: Integers, spam: Integers) -> tuple[Integers, Integers, Integers]:
+    order = np.argsort(keys, kind="stable")
+    return keys[order], ham[order], spam[order]

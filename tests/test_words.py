@@ -1,0 +1,86 @@
+"""Words by spelling and words by hash hold the same counts, however full the table, and wherever words meet."""
+
+import copy
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spamfilter import words as module
+from spamfilter.words import BUCKET, FEWEST, LABELS, Hashed, Label, Spelled, Words
+from tests.made import some, spelled
+
+WORDS = st.lists(st.integers(0, 400).map(b"%d".__mod__), unique=True, max_size=120)
+STEPS = st.lists(st.tuples(WORDS, st.sampled_from(LABELS), st.integers(0, 2**62)), max_size=12)
+
+
+def put(words: Words, tokens: list[bytes], label: Label, first: int) -> None:
+    words.put(tokens, label, np.array([max(first - at, 0) for at in range(len(tokens))], np.int64))
+
+
+@some(150)
+@given(steps=STEPS, asked=WORDS)
+def test_both_hold_the_same(steps: list[tuple[list[bytes], Label, int]], asked: list[bytes]) -> None:
+    kept = [Spelled(), Hashed(), Hashed(10_000)]
+    for tokens, label, first in steps:
+        for words in kept:
+            put(words, tokens, label, first)
+    plain = kept[0]
+    for words in kept[1:]:
+        assert words == plain
+        assert plain == words
+        for mine, theirs in zip(words.columns(asked), plain.columns(asked), strict=True):
+            assert mine.tolist() == theirs.tolist()
+        for label in LABELS:
+            assert words.column(asked, label).tolist() == plain.column(asked, label).tolist()
+            assert sorted(words.all_of(label)) == sorted(plain.all_of(label))
+
+
+@pytest.mark.parametrize(
+    "hashed",
+    [
+        pytest.param(lambda number: 1 + number * FEWEST * 1024, id="all-begin-in-one-bucket"),
+        pytest.param(lambda number: -1 - number, id="the-last-bucket-runs-into-the-first"),
+        pytest.param(lambda number: 0 if number == 2 else number, id="zero-is-a-hash"),
+        pytest.param(lambda number: -(2**63) + number, id="the-smallest-hashes"),
+    ],
+)
+def test_hashes_that_crowd_lose_no_word(monkeypatch: pytest.MonkeyPatch, hashed: Callable[[int], int]) -> None:
+    def chosen(word: bytes) -> int:
+        return hashed(int(word))
+
+    monkeypatch.setattr(module, "hash", chosen, raising=False)
+    kept, plain = Hashed(), Spelled()
+    for start in range(0, 40 * BUCKET, 10):
+        tokens = [b"%d" % number for number in range(2 + start, 12 + start)]
+        for words in (kept, plain):
+            put(words, tokens, "spam", 1_000 + start)
+    everything = [b"%d" % number for number in range(2, 2 + 80 * BUCKET)]
+    assert kept.column(everything, "spam").tolist() == plain.column(everything, "spam").tolist()
+    assert kept == plain
+
+
+def test_a_table_grows_and_gives_up_what_counts_nothing() -> None:
+    kept = Hashed()
+    room = kept._keys.size
+    for turn in range(20):
+        tokens = [b"%d-%d" % (turn, number) for number in range(room // 4)]
+        put(kept, tokens, "ham", 2**40)
+        kept.put(tokens, "ham", np.zeros(len(tokens), np.int64))
+    assert kept._keys.size <= 4 * room
+    put(kept, [b"%d" % number for number in range(10 * room)], "ham", 2**40)
+    assert kept == spelled(ham={b"%d" % number: 2**40 - number for number in range(10 * room)})
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    kept = Hashed()
+    put(kept, [b"a"], "ham", 1)
+    other = copy.deepcopy(kept)
+    put(other, [b"a", b"b"], "spam", 9)
+    assert kept == spelled(ham={b"a": 1})
+    assert kept != other
+    with pytest.raises(TypeError):
+        hash(kept)
+    assert kept != "words"
