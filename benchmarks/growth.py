@@ -3,12 +3,12 @@
 Counts of 10,000 to 1,000,000 words are made up, with frequencies that fall as in real text (Zipf), and the same
 messages of 400 words are judged by every likelihood, in turns, so that a noisy machine is noisy for all of them. The
 words are known to every size, and lie at random places of its tables. Two parts are timed apart: looking up the
-words of the message, which is alike for all likelihoods and depends on how much of the tables the processor's caches
-hold; and the formula, with what it says of absent words, which must not depend on the size at all.
+words of the message, which is alike for all likelihoods and can only depend on how much of the tables the processor's
+caches hold; and the formula, with what it says of absent words, which must not depend on the size at all.
 
     python benchmarks/growth.py [--result FILE]
 
-Takes about a minute and a gigabyte.
+Takes some seconds.
 """
 
 import argparse
@@ -54,7 +54,8 @@ def messages(chance: random.Random) -> list[Tokens]:
 
 def microseconds(likelihood: Likelihood, mails: list[Tokens], counts: Counts) -> tuple[float, float]:
     """The medians over the messages: to look up the words, and to compute the log-odds from that."""
-    looking, computing = [], []
+    looking: list[float] = []
+    computing: list[float] = []
     for tokens in mails:
         began = time.perf_counter_ns()
         matrix = Matrix.of([tokens], counts)
@@ -94,6 +95,8 @@ def main() -> None:
     line("looking up the words", [median(pair[0] for name in rows for pair in times[name, size]) for size in SIZES])
     for name in rows:
         line(f"formula of {name}", [median(pair[1] for pair in times[name, size]) for size in SIZES])
+    for name in rows:
+        line(f"judging as a whole, by {name}", [median(map(sum, times[name, size])) for size in SIZES])
     if arguments.result:
         write_result(arguments.result, "Time to judge, and words known", __file__, "\n".join([*lines, ""]))
 

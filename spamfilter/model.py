@@ -4,13 +4,14 @@ Guarantee: nothing here touches a store or a clock. A lesson is complete: applie
 state as it was, whatever was learnt in between.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from spamfilter.calibration import Calibration, Step
 from spamfilter.counts import LABELS, Counts, Growth, Label
 from spamfilter.voices import Evidence, Opinions, Voices, VoiceTokens, judged, together
+from spamfilter.words import Hashed, Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,10 @@ class Taught:
     tokens: VoiceTokens
 
 
-def empty(voices: Voices) -> State:
-    """The state before anything is learnt."""
-    return prepared(
-        voices, State({voice.name: Counts() for voice in voices}, dict.fromkeys(LABELS, 0), Calibration(), 0)
-    )
+def empty(voices: Voices, kept: Callable[[], Words] = Hashed) -> State:
+    """The state before anything is learnt; `kept` makes the table of each voice's words."""
+    counts = {voice.name: Counts(kept()) for voice in voices}
+    return prepared(voices, State(counts, dict.fromkeys(LABELS, 0), Calibration(), 0))
 
 
 def prepared(voices: Voices, state: State) -> State:

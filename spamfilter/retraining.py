@@ -15,6 +15,7 @@ from spamfilter.model import State, Taught
 from spamfilter.stores import Entry, Relearnt, Store
 from spamfilter.training import ROUNDS
 from spamfilter.voices import Voices, VoiceTokens, pack, unpack
+from spamfilter.words import Spelled
 
 EntriesAfter = Callable[[int], list[Entry]]
 Mails = Mapping[bytes, Callable[[], VoiceTokens]]
@@ -63,7 +64,7 @@ class _Rebuilding:
     """active: entries up to `known` that count; later ones do until another takes them back."""
 
     def __init__(self, voices: Voices, mails: Mails, active: set[int], known: int) -> None:
-        self.state: State = model.empty(voices)
+        self.state: State = model.empty(voices, Spelled)  # whose words are written at the end
         self._active, self._known = active, known
         self._voices = voices
         self._mails = mails
