@@ -8,6 +8,7 @@ import re
 from urllib.parse import urlsplit
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_LOCAL = re.compile(r"[A-Za-z0-9!#$&'*/=?^_`{|}~.+-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 
 
@@ -70,6 +71,13 @@ def domain(text: str) -> str:
     if not _HOST.fullmatch(text):
         raise ValueError("not a domain name; without @ or blanks, as in example.org")
     return text
+
+
+def mailbox(text: str) -> str:
+    local, at, host = text.rpartition("@")
+    if not (at and _LOCAL.fullmatch(local) and _HOST.fullmatch(host)):
+        raise ValueError("not an address, as in spam@example.org")
+    return text.lower()
 
 
 def absolute(text: str) -> str:

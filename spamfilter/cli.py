@@ -12,12 +12,18 @@ from typing import Any
 import click
 
 from spamfilter import __version__
-from spamfilter.commands import COMMANDS
+from spamfilter.commands import COMMANDS, command
 from spamfilter.errors import SpamfilterError
 
 
 class _Commands(click.Group):
-    """A group that says our errors in one line."""
+    """A group that says our errors in one line, and imports a command when it is asked for."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        return command(name)
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -46,7 +52,3 @@ def main(context: click.Context, file: Path | None) -> None:
     is one, else defaults. Any key can be set in the environment, as in SPAMFILTER_VERDICT__SPAM=0.95.
     """
     context.obj = file
-
-
-for command in COMMANDS:
-    main.add_command(command)

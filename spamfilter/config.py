@@ -19,12 +19,11 @@ from spamfilter import addresses
 from spamfilter.addresses import Network
 from spamfilter.errors import ConfigError
 from spamfilter.learning_rules import Learn, Section
+from spamfilter.places import config_file, socket_path, state_directory, values_of
 from spamfilter.stores import STORES
 from spamfilter.verdict import CLASSES, Action, Policy
 from spamfilter.voices import Voices
 
-SYSTEM_FILE = Path("/etc/spamfilter/spamfilter.toml")
-SYSTEM_STATE = Path("/var/lib/spamfilter")
 PREFIX = "SPAMFILTER_"
 
 LIVE: dict[str, frozenset[str]] = {
@@ -32,6 +31,9 @@ LIVE: dict[str, frozenset[str]] = {
     "verdict": frozenset((
         "spam", "unsure", "reject", "reject_after", "on_ham", "on_unsure", "on_spam", "subject_prefix",
         "evidence_header",
+    )),
+    "feedback": frozenset((
+        "users", "proxies", "marks_a_day", "spam_addresses", "ham_addresses", "answer", "automatic", "traps",
     )),
     "limits": frozenset((
         "connections", "message_size", "recipients", "errors", "idle_seconds", "data_seconds", "drain_seconds",
@@ -59,6 +61,7 @@ Count = Annotated[int, Field(ge=1)]
 
 class Relay(Section):
     listen: Annotated[list[Address], Field(min_length=1)] = ["127.0.0.1:10025"]
+    submission: list[Address] = []
     next_hop: Annotated[str, AfterValidator(addresses.next_hop)] = ""
     next_hop_tls: Literal["none", "starttls"] = "none"
     next_hop_ca: str = ""
@@ -96,6 +99,7 @@ class Verdict(Section):
     subject_prefix: Annotated[str, AfterValidator(addresses.one_line)] = ""
     evidence_header: bool = False
     quarantine: Annotated[str, AfterValidator(addresses.absolute)] = ""
+    quarantine_days: Days = 30.0
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -113,6 +117,16 @@ class Store(Section):
 
 class Feedback(Section):
     window_days: Days = 14.0
+    window_megabytes: Count = 1000
+    socket: Annotated[str, AfterValidator(addresses.absolute)] = ""
+    users: list[str] = []
+    proxies: list[str] = []
+    marks_a_day: Count = 200
+    spam_addresses: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
+    ham_addresses: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
+    answer: bool = False
+    automatic: list[Literal["answered", "trap"]] = []
+    traps: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
 
 
 class Limits(Section):
@@ -162,6 +176,9 @@ class Settings(Section):
     def quarantine_path(self) -> Path:
         return Path(self.verdict.quarantine or state_directory() / "quarantine")
 
+    def socket_path(self) -> Path:
+        return socket_path(self.feedback.socket)
+
     def policy(self) -> Policy:
         verdict = self.verdict
         return Policy(
@@ -201,45 +218,17 @@ class Settings(Section):
             ]
         if self.verdict.on_ham in ("reject", "quarantine", "defer"):
             found.append(f'verdict.on_ham = "{self.verdict.on_ham}" keeps good mail from its readers')
+        if "trap" in self.feedback.automatic and not self.feedback.traps:
+            found.append('feedback.automatic has "trap", but feedback.traps names no address')
         if self.limits.final_seconds > 95:
             found.append("limits.final_seconds above 95: Postfix gives a proxy filter 100 seconds by default")
         return found
 
 
-def state_directory() -> Path:
-    """Where the database and the built-in Maildirs live.
-
-    systemd's STATE_DIRECTORY, else /var/lib/spamfilter where it exists (even if it cannot be read:
-    silently training another database would be worse than an error), else the user's own.
-    """
-    given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
-    if given:
-        return Path(given)
-    if SYSTEM_STATE.exists():
-        return SYSTEM_STATE
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "spamfilter"
-
-
-def config_file(named: Path | None = None) -> Path | None:
-    """The file to read: the one named, SPAMFILTER_CONFIG, /etc/spamfilter/spamfilter.toml, or none."""
-    if named is not None:
-        return named
-    if os.environ.get("SPAMFILTER_CONFIG"):
-        return Path(os.environ["SPAMFILTER_CONFIG"])
-    return SYSTEM_FILE if SYSTEM_FILE.exists() else None
-
-
 def load(named: Path | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings of a file, overridden by the environment. Raises ConfigError."""
     file = config_file(named)
-    values: dict[str, Any] = {}
-    if file is not None:
-        try:
-            values = tomllib.loads(file.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{file}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{file}: not TOML: {error}") from error
+    values: dict[str, Any] = values_of(file)
     origins: dict[tuple[str, ...], str] = {}
     for name, text in sorted(environ.items()):
         if name.startswith(PREFIX) and "__" in name:

@@ -12,11 +12,11 @@ import numpy as np
 
 from spamfilter.errors import CountError
 from spamfilter.features import Token
-from spamfilter.words import LABELS, Hashed, Integers, Label, Spelled, Words
+from spamfilter.labels import LABELS, OTHER, Label
+from spamfilter.words import Hashed, Integers, Spelled, Words
 
 __all__ = ["LABELS", "MAX_COUNT", "OTHER", "Counts", "Growth", "Hashed", "Label", "Spelled", "Tallies", "move"]
 
-OTHER: dict[Label, Label] = {"ham": "spam", "spam": "ham"}
 Tallies = dict[Label, dict[int, int]]
 """Class -> count -> how many words have it in this class; counts above zero only."""
 

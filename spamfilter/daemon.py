@@ -16,14 +16,18 @@ import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
+from spamfilter import __version__
 from spamfilter.addresses import split_address
 from spamfilter.config import Settings, load
+from spamfilter.desk import Desk
 from spamfilter.errors import ConfigError, CountError, SpamfilterError
+from spamfilter.feedback import by_id
 from spamfilter.filter import Filter
 from spamfilter.front_ends import FRONT_ENDS, Relay
 from spamfilter.journal import Journal
 from spamfilter.judging import Judge
 from spamfilter.next_hops import Maildir, Timeouts, open_next_hop
+from spamfilter.socket_server import Answer, FeedbackSocket
 from spamfilter.stores import Store, open_store
 
 log = logging.getLogger("spamfilter")
@@ -52,12 +56,15 @@ def serve(settings: Settings, file: Path | None) -> None:
         log.warning("configuration: %s", warning)
     _raise_descriptor_limit(settings.limits.connections)
     # Binding first: a second daemon on the same address must not get as far as the database.
-    sockets = _inherited() or [sock for address in settings.relay.listen for sock in _bound(address)]
+    sockets = _inherited() or [sock for address in settings.relay.listen for sock in _bound("listen", address)]
     with ExitStack() as stack:
         for sock in sockets:
             stack.enter_context(sock)
+        submission = [sock for address in settings.relay.submission for sock in _bound("submission", address)]
+        for sock in submission:
+            stack.enter_context(sock)
         store = stack.enter_context(closing(open_store(settings.store_url(), migrate=True)))
-        asyncio.run(_Daemon(settings, file, store).run(sockets))
+        asyncio.run(_Daemon(settings, file, store).run(sockets, submission))
 
 
 class _Daemon:
@@ -68,9 +75,22 @@ class _Daemon:
         self._store = store
         self._filter = Filter(store, settings.voices())
         self._journal = Journal(
-            store, limits.journal_backlog, settings.feedback.window_days, settings.report.journal_days
+            store,
+            limits.journal_backlog,
+            settings.feedback.window_days,
+            settings.report.journal_days,
+            settings.feedback.window_megabytes * 10**6,
         )
         timeouts = Timeouts(limits.connect_seconds, limits.command_seconds, limits.final_seconds)
+        self._wake = asyncio.Event()
+        self._desk = Desk(self._filter, settings.feedback.marks_a_day, self._wake.set)
+        self._socket = FeedbackSocket(
+            settings.socket_path(),
+            self._desk,
+            settings.feedback,
+            limits.message_size,
+            {"status": self._status, "judge": self._judge},
+        )
         self._relay = Relay(
             judge=Judge(self._filter, settings.policy()),
             journal=self._journal,
@@ -80,13 +100,16 @@ class _Daemon:
             trusted=settings.relay.networks(),
             domains=frozenset(domain.lower() for domain in settings.relay.domains),
             hostname=hostname,
+            desk=self._desk,
+            feedback=settings.feedback,
             tls=_server_tls(settings),
             normalise=settings.normalises(),
         )
         self._following = True
+        self._listening: list[str] = []
         self._generation = store.generation
 
-    async def run(self, sockets: list[socket.socket]) -> None:
+    async def run(self, sockets: list[socket.socket], submission: list[socket.socket]) -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -94,11 +117,15 @@ class _Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         front_end = FRONT_ENDS["smtp"](self._relay)
         learnt = self._filter.learnt  # loads the counts
-        await front_end.start(sockets)
+        self._listening = [_name(sock) for sock in sockets]
+        await front_end.start(sockets, submission)
+        await self._open_socket()
         self._journal.start()
         follower = asyncio.create_task(self._follow())
         for sock in sockets:
             log.info("listening on %s", _name(sock))
+        for sock in submission:
+            log.info("listening on %s for authenticated senders", _name(sock))
         log.info("database %s: %d ham and %d spam learnt", self._store.where, learnt["ham"], learnt["spam"])
         log.info("ready: send mail to %s; it goes on to %s", _name(sockets[0]), self._relay.next_hop.where)
         if not self._settings.relay.next_hop:
@@ -111,15 +138,19 @@ class _Daemon:
         with suppress(TimeoutError):
             await asyncio.wait_for(front_end.drain(), self._relay.limits.drain_seconds)
         front_end.close()
+        self._socket.close()
         follower.cancel()
         self._relay.next_hop.close()
+        await asyncio.to_thread(self._desk.close)
         await asyncio.to_thread(self._journal.stop)
         log.info("stopped")
 
     async def _follow(self) -> None:
         """Take in what other processes learn; a store that is away leaves the counts as they are."""
         while True:
-            await asyncio.sleep(FOLLOW_EVERY)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), FOLLOW_EVERY)
+            self._wake.clear()
             try:
                 await self._look()
             except Exception as error:
@@ -157,6 +188,39 @@ class _Daemon:
             self._settings = self._settings.model_copy(update={"learn": learn})
             self._generation = generation
 
+    async def _open_socket(self) -> None:
+        """Listen for feedback; at a place that was not asked for, a path too long for a socket is no reason to stop."""
+        try:
+            await self._socket.start()
+        except ConfigError as error:
+            if self._settings.feedback.socket:
+                raise
+            log.warning("no feedback socket: %s", error)
+        else:
+            log.info("feedback socket %s", self._socket.path)
+
+    async def _status(self, request: Answer) -> Answer:
+        """What `doctor` wants to know of a running relay."""
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "database": self._store.where,
+            "following": self._following,
+            "last": self._filter.last,
+            "learnt": dict(self._filter.learnt),
+            "journal_waiting": self._journal.waiting,
+            "journal_dropped": self._journal.dropped,
+            "resident_bytes": _resident_bytes(),
+            "listening": self._listening,
+            "next_hop": self._relay.next_hop.where,
+        }
+
+    async def _judge(self, request: Answer) -> Answer:
+        """What the counts in memory say now of a message of the journal."""
+        subject = await asyncio.to_thread(by_id, self._store, str(request.get("id", "")))
+        score = self._filter.score(subject.reading)
+        return {"id": subject.id, "posterior": score.posterior, "log_odds": score.log_odds}
+
     def _reload(self) -> None:
         """SIGHUP: the keys of `config.LIVE`; what else has changed is named, and waits for a restart."""
         _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
@@ -171,6 +235,8 @@ class _Daemon:
             relay.trusted = self._settings.relay.networks()
             relay.domains = frozenset(domain.lower() for domain in self._settings.relay.domains)
             relay.limits = self._settings.limits
+            relay.feedback = self._socket.settings = self._settings.feedback
+            self._desk.marks_a_day = self._settings.feedback.marks_a_day
             relay.normalise = self._settings.normalises()
             _raise_descriptor_limit(relay.limits.connections)
             logging.getLogger().setLevel(self._settings.log.level.upper())
@@ -205,14 +271,14 @@ def _server_tls(settings: Settings) -> ssl.SSLContext | None:
     return context
 
 
-def _bound(address: str) -> list[socket.socket]:
+def _bound(key: str, address: str) -> list[socket.socket]:
     host, port = split_address(address)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return [_socket(family, where) for family, _, _, _, where in found]
     except OSError as error:
         raise ConfigError(
-            f"relay.listen = {address!r}: cannot listen there: {error.strerror}; is another spamfilter running?"
+            f"relay.{key} = {address!r}: cannot listen there: {error.strerror}; is another spamfilter running?"
         ) from error
 
 
@@ -250,6 +316,15 @@ def _own_name() -> str:
 def _name(sock: socket.socket) -> str:
     host, port = sock.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _resident_bytes() -> int:
+    """The memory of this process, as proc(5) has it; 0 where there is no /proc."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * resource.getpagesize()
 
 
 def _notify(state: str) -> None:

@@ -19,6 +19,12 @@ class InputError(SpamfilterError):
     """A file, an id or a message given to a command cannot be used."""
 
 
+class Refused(SpamfilterError):
+    """Somebody asked for what is not theirs to change, or for more than their share; nothing was done."""
+
+    exit_code = 1
+
+
 class StoreError(SpamfilterError):
     """The database cannot be opened, is of another version, or contradicts itself."""
 

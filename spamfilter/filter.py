@@ -207,6 +207,10 @@ class Training:
         self._filter = filter
         self._learning = learning
 
+    def active(self, digest: bytes) -> Entry | None:
+        """The learning of this message that has not been taken back."""
+        return self._learning.active(digest)
+
     def learn(self, reading: Reading, label: Label, source: str, by: str = "", at: datetime | None = None) -> Change:
         """See `Filter.learn`."""
         active = self._learning.active(reading.digest)

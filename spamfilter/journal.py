@@ -6,7 +6,6 @@ counted. Mail is not held up, whatever the store does.
 """
 
 import logging
-import secrets
 import threading
 import time
 from collections import deque
@@ -23,42 +22,46 @@ BATCH = 500
 """Rows of one transaction: some milliseconds of write lock."""
 MAX_DAYS = 36_500.0
 """For ever: a hundred years, which every calendar can count back."""
+CANARY = "canary"
+"""The source of what `doctor` teaches and takes back, to see that both work."""
+CANARY_KEPT = timedelta(days=1)
+"""Longer than any process needs to follow the ledger."""
 EXPIRE_EVERY = 3600.0
 """Seconds between expiries: the windows are counted in days."""
-
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-ID_LENGTH = 26
-
-
-def new_id() -> str:
-    """A ULID: 48 bits of milliseconds, 80 of chance; sorts by time and can be read out over a telephone."""
-    number = (time.time_ns() // 1_000_000 << 80) | secrets.randbits(80)
-    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
-
-
-def is_id(text: str) -> bool:
-    """Whether this looks like an id of the journal, in either case."""
-    return len(text) == ID_LENGTH and all(letter in _CROCKFORD for letter in text.upper())
 
 
 class Journal:
     """Entries on their way to the store, and the thread that carries them.
 
-    backlog: entries held while the store is away. tokens_days, entries_days: how long each is kept.
+    backlog: entries held while the store is away. tokens_days, entries_days: how long each is kept. tokens_bytes: what
+    the tokens may take together, packed.
     """
 
-    def __init__(self, store: Store, backlog: int = 10_000, tokens_days: float = 14, entries_days: float = 30) -> None:
+    def __init__(
+        self,
+        store: Store,
+        backlog: int = 10_000,
+        tokens_days: float = 14,
+        entries_days: float = 30,
+        tokens_bytes: int = 10**9,
+    ) -> None:
         self._store = store
         self._waiting: deque[JournalEntry] = deque()
         self._lock = threading.Lock()
         self._backlog = backlog
         self._tokens_kept = timedelta(days=min(tokens_days, MAX_DAYS))
         self._entries_kept = timedelta(days=min(entries_days, MAX_DAYS))
+        self._tokens_bytes = tokens_bytes
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._failing = False
         self._expire_at = 0.0
         self.dropped = 0
+
+    @property
+    def waiting(self) -> int:
+        """Entries that are not in the store yet."""
+        return len(self._waiting)
 
     def start(self) -> None:
         self._thread.start()
@@ -125,6 +128,7 @@ class Journal:
         self._expire_at = time.monotonic() + EXPIRE_EVERY
         now = datetime.now(UTC)
         try:
-            self._store.expire(now - self._tokens_kept, now - self._entries_kept)
+            self._store.expire(now - self._tokens_kept, now - self._entries_kept, self._tokens_bytes)
+            self._store.sweep(CANARY, now - CANARY_KEPT)
         except Exception as error:  # the thread must live, whatever the store says to this
             log.warning("journal: cannot expire: %s", error)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from spamfilter.counts import LABELS, Label
 from spamfilter.errors import InputError
+from spamfilter.labels import LABELS, Label
 
 # The separator as mail programs write it. A bare "From " would cut texts that begin so.
 _SEPARATOR = re.compile(

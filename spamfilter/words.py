@@ -8,15 +8,13 @@ in a third of the memory.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spamfilter.features import Token
+from spamfilter.labels import LABELS, Label
 
-Label = Literal["ham", "spam"]
-LABELS: tuple[Label, ...] = get_args(Label)
 Integers = NDArray[np.int64]
 
 BUCKET = 8

@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 from hypothesis import HealthCheck, settings
 
 from spamfilter.filter import Reading
-from spamfilter.journal import new_id
+from spamfilter.ids import new_id
+from spamfilter.labels import LABELS
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.stores import JournalEntry
 from spamfilter.voices import Voice, Voices
-from spamfilter.words import LABELS, Spelled
+from spamfilter.words import Spelled
 
 VOICE: Voices = (Voice("fields", Soft()),)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from spamfilter.addresses import Network
-from spamfilter.config import Limits, Settings
+from spamfilter.config import Feedback, Limits, Settings
+from spamfilter.desk import Desk
 from spamfilter.filter import Filter
 from spamfilter.front_ends import FRONT_ENDS, Relay
 from spamfilter.journal import Journal
@@ -207,16 +208,20 @@ async def relaying(
     normalise: bool = False,
     tls: ssl.SSLContext | None = None,
     filter: Filter | None = None,
+    feedback: Feedback | None = None,
+    submission: bool = False,
 ) -> AsyncIterator[Running]:
-    """A relay with a store in memory in front of a next hop, on a free port."""
+    """A relay with a store in memory in front of a next hop, on a free port; submission: for authenticated senders."""
     store = filter.store if filter else open_store("memory:")
     hop = (
         open_next_hop(next_hop, "relay.test", None, timeouts or Timeouts(2, 2, 2))
         if isinstance(next_hop, str)
         else next_hop
     )
+    filter = filter or Filter(store, Settings().voices())
+    desk = Desk(filter, marks_a_day=200, learnt=filter.follow)
     relay = Relay(
-        judge=Judge(filter or Filter(store, Settings().voices()), policy or Policy()),
+        judge=Judge(filter, policy or Policy()),
         journal=Journal(store),
         next_hop=hop,
         quarantine=Maildir(folder / "quarantine"),
@@ -224,13 +229,15 @@ async def relaying(
         trusted=trusted,
         domains=domains,
         hostname="relay.test",
+        desk=desk,
+        feedback=feedback or Feedback(),
         tls=tls,
         normalise=normalise,
     )
     sock = socket.create_server(("127.0.0.1", 0))
     sock.setblocking(False)
     front_end = FRONT_ENDS["smtp"](relay)
-    await front_end.start([sock])
+    await front_end.start([] if submission else [sock], [sock] if submission else [])
     running = Running(relay, store, sock.getsockname()[1])
     try:
         yield running

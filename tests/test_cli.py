@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from spamfilter import __version__, config, feedback, mailboxes
+from spamfilter import __version__, commands, feedback, mailboxes, places
 from spamfilter.cli import main
 from spamfilter.config import Settings
 from spamfilter.counts import Label
@@ -28,7 +28,7 @@ from spamfilter.stores.sql import connection as sql_connection
 from tests.made import NOON, journal_entry, mail
 
 ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
-COMMANDS = sorted(main.commands)
+COMMANDS = sorted(commands.COMMANDS)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Shell:
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    monkeypatch.setattr(config, "SYSTEM_FILE", tmp_path / "none.toml")
+    monkeypatch.setattr(places, "SYSTEM_FILE", tmp_path / "none.toml")
     monkeypatch.setattr(feedback, "WRITTEN_WITHIN", 0.0)
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from spamfilter import config
+from spamfilter import places
 from spamfilter.addresses import split_address
-from spamfilter.config import Settings, config_file, load, state_directory
+from spamfilter.config import Settings, load
 from spamfilter.errors import ConfigError
+from spamfilter.places import config_file, state_directory
 from spamfilter.shipped import shipped
 
 SAMPLE = shipped("config/spamfilter.toml")
@@ -22,8 +23,8 @@ BAD = sorted((Path(__file__).parent / "bad_configs").glob("*.toml"))
 @pytest.fixture(autouse=True)
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of this machine counts: no file of the system, no variable, no state directory."""
-    monkeypatch.setattr(config, "SYSTEM_FILE", tmp_path / "none" / "spamfilter.toml")
-    monkeypatch.setattr(config, "SYSTEM_STATE", tmp_path / "none" / "state")
+    monkeypatch.setattr(places, "SYSTEM_FILE", tmp_path / "none" / "spamfilter.toml")
+    monkeypatch.setattr(places, "SYSTEM_STATE", tmp_path / "none" / "state")
     for name in ("SPAMFILTER_CONFIG", "STATE_DIRECTORY", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
 
@@ -237,7 +238,7 @@ def test_the_file_is_the_one_named_else_of_the_environment_else_of_the_system(
 ) -> None:
     assert config_file() is None
     system = written(tmp_path, "")
-    monkeypatch.setattr(config, "SYSTEM_FILE", system)
+    monkeypatch.setattr(places, "SYSTEM_FILE", system)
     assert config_file() == system
     monkeypatch.setenv("SPAMFILTER_CONFIG", "/x/of-environment.toml")
     assert config_file() == Path("/x/of-environment.toml")
@@ -251,7 +252,7 @@ def test_the_state_lies_where_systemd_says_else_of_the_system_else_of_the_user(
     assert state_directory() == Path("/home/ann/.local/state/spamfilter")
     monkeypatch.setenv("XDG_STATE_HOME", "/xdg")
     assert state_directory() == Path("/xdg/spamfilter")
-    monkeypatch.setattr(config, "SYSTEM_STATE", tmp_path)
+    monkeypatch.setattr(places, "SYSTEM_STATE", tmp_path)
     assert state_directory() == tmp_path
     monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/one:/var/lib/two")
     assert state_directory() == Path("/var/lib/one")

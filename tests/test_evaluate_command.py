@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spamfilter import config, feedback
+from spamfilter import config, feedback, places
 from spamfilter.commands.evaluating import evaluate
 from spamfilter.counts import Label
 from spamfilter.evaluation import RATES
@@ -29,7 +29,7 @@ KEYS = {
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    monkeypatch.setattr(config, "SYSTEM_FILE", tmp_path / "none.toml")
+    monkeypatch.setattr(places, "SYSTEM_FILE", tmp_path / "none.toml")
     monkeypatch.setattr(feedback, "WRITTEN_WITHIN", 0.0)
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)

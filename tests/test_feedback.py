@@ -6,7 +6,7 @@ from spamfilter import feedback
 from spamfilter.errors import InputError
 from spamfilter.feedback import Subject, by_id, by_mail, header_id
 from spamfilter.filter import Filter, Reading
-from spamfilter.journal import new_id
+from spamfilter.ids import new_id
 from spamfilter.marking import mark
 from spamfilter.message import parse
 from spamfilter.stores import JournalEntry

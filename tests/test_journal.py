@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.errors import StoreBusy, StoreError
-from spamfilter.journal import BATCH, ID_LENGTH, WRITE_EVERY, Journal, is_id, new_id
+from spamfilter.ids import ID_LENGTH, is_id, new_id
+from spamfilter.journal import BATCH, WRITE_EVERY, Journal
 from spamfilter.stores import JournalEntry
 from spamfilter.stores.memory import MemoryStore
 from tests.made import NOON, journal_entry, some
@@ -32,10 +33,10 @@ class Moody(MemoryStore):
         self.batches.append(len(entries))
         super().write_journal(entries)
 
-    def expire(self, tokens_before: datetime, entries_before: datetime) -> tuple[int, int]:
+    def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int = 2**62) -> tuple[int, int]:
         if self.refusal:
             raise self.refusal
-        return super().expire(tokens_before, entries_before)
+        return super().expire(tokens_before, entries_before, tokens_bytes)
 
 
 def eventually(condition: Callable[[], object]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spamfilter import config, feedback
+from spamfilter import feedback, places
 from spamfilter.calibration import Calibration
 from spamfilter.contenders import Learner
 from spamfilter.counts import LABELS, OTHER, Counts, Label
@@ -290,8 +290,8 @@ class Busy(Store):
             self.generation = self.store.generation
             yield learning
 
-    def learnings(self, since: Any = None) -> list[Entry]:
-        found = self.store.learnings(since)
+    def learnings(self, since: Any = None, by: Any = None) -> list[Entry]:
+        found = self.store.learnings(since, by)
         self._now("after the list of what counts")
         return found
 
@@ -330,7 +330,22 @@ class Busy(Store):
     def journal_of(self, digests: Any) -> Any:
         raise NotImplementedError
 
-    def expire(self, tokens_before: Any, entries_before: Any) -> Any:
+    def journal_named(self, message_id: str) -> Any:
+        raise NotImplementedError
+
+    def remove_journal(self, id: str) -> None:
+        raise NotImplementedError
+
+    def entries_by(self, by: str, since: Any) -> int:
+        raise NotImplementedError
+
+    def last_of_sources(self) -> Any:
+        raise NotImplementedError
+
+    def sweep(self, source: str, before: Any) -> int:
+        raise NotImplementedError
+
+    def expire(self, tokens_before: Any, entries_before: Any, tokens_bytes: int = 0) -> Any:
         raise NotImplementedError
 
     def get_setting(self, name: str) -> object:
@@ -655,7 +670,7 @@ def test_numbers_are_learnt_from_mail_that_is_read_again(opened: Opened) -> None
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    monkeypatch.setattr(config, "SYSTEM_FILE", tmp_path / "none.toml")
+    monkeypatch.setattr(places, "SYSTEM_FILE", tmp_path / "none.toml")
     monkeypatch.setattr(feedback, "WRITTEN_WITHIN", 0.0)
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter import words as module
-from spamfilter.words import BUCKET, FEWEST, LABELS, Hashed, Label, Spelled, Words
+from spamfilter.labels import LABELS, Label
+from spamfilter.words import BUCKET, FEWEST, Hashed, Spelled, Words
 from tests.made import some, spelled
 
 WORDS = st.lists(st.integers(0, 400).map(b"%d".__mod__), unique=True, max_size=120)

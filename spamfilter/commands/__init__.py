@@ -1,21 +1,34 @@
-"""COMMANDS: what can be typed behind `spamfilter`; each one function, each with an example in its help."""
+"""COMMANDS: what can be typed behind `spamfilter`; each one function, each with an example in its help.
+
+A command is imported when it is asked for: one that runs at every click must not wait for what others need.
+"""
+
+from importlib import import_module
 
 import click
 
-from spamfilter.commands import evaluating, marking, reporting, serving, training, upkeep
+COMMANDS = {
+    "serve": "serving.serve",
+    "train": "training.train",
+    "mark-spam": "marking.mark_spam",
+    "mark-ham": "marking.mark_ham",
+    "forget": "marking.forget",
+    "judge": "judging.judge",
+    "stats": "reporting.stats",
+    "evaluate": "evaluating.evaluate",
+    "migrate": "upkeep.migrate",
+    "retrain": "upkeep.retrain",
+    "backup": "upkeep.backup",
+    "check-config": "upkeep.check_config",
+    "sample-config": "upkeep.sample_config",
+}
+"""Name -> module and function in this folder."""
 
-COMMANDS: tuple[click.Command, ...] = (
-    serving.serve,
-    training.train,
-    marking.mark_spam,
-    marking.mark_ham,
-    marking.forget,
-    marking.judge,
-    reporting.stats,
-    evaluating.evaluate,
-    upkeep.migrate,
-    upkeep.retrain,
-    upkeep.backup,
-    upkeep.check_config,
-    upkeep.sample_config,
-)
+
+def command(name: str) -> click.Command | None:
+    """The command of a name, None if there is none."""
+    if name not in COMMANDS:
+        return None
+    module, function = COMMANDS[name].split(".")
+    found: click.Command = getattr(import_module(f"spamfilter.commands.{module}"), function)
+    return found

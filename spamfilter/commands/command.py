@@ -1,18 +1,26 @@
-"""What commands share: opening configuration, store and filter, and the option --json."""
+"""What commands share: opening configuration, store and filter, and the option --json.
+
+Imports what is heavy only when it is used: a mark over the feedback socket needs none of it.
+"""
 
 import getpass
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from spamfilter import config
 from spamfilter.errors import InputError
-from spamfilter.filter import Filter
-from spamfilter.stores import Store, open_store
+
+if TYPE_CHECKING:
+    from spamfilter.config import Settings
+    from spamfilter.filter import Filter
+    from spamfilter.stores import Store
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+names_argument = click.argument("names", nargs=-1, metavar="[ID|FILE|DIR|-]...")
 
 
 def user() -> str:
@@ -23,20 +31,33 @@ def user() -> str:
         return ""
 
 
-def settings_of(file: Path | None) -> config.Settings:
+def standard_input() -> bytes:
+    """The mail that is piped in."""
+    mail = sys.stdin.buffer.read()
+    if not mail.strip():
+        raise InputError("standard input: no mail in it; name an id, a file or a Maildir, or pipe a mail in")
+    return mail
+
+
+def settings_of(file: Path | None) -> "Settings":
     """The configuration, with its state directory made where that is the default's place."""
-    settings = config.load(file)
+    from spamfilter.config import load
+    from spamfilter.places import state_directory
+
+    settings = load(file)
     if not settings.store.url:
         try:
-            config.state_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+            state_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"{config.state_directory()}: {error.strerror}; set [store] url") from error
+            raise InputError(f"{state_directory()}: {error.strerror}; set [store] url") from error
     return settings
 
 
 @contextmanager
-def opened_store(settings: config.Settings) -> Iterator[Store]:
+def opened_store(settings: "Settings") -> "Iterator[Store]":
     """The store of the configuration."""
+    from spamfilter.stores import open_store
+
     if settings.store_url().startswith("memory:"):
         raise InputError('[store] url = "memory:" keeps nothing between commands; name a database file')
     store = open_store(settings.store_url())
@@ -47,8 +68,10 @@ def opened_store(settings: config.Settings) -> Iterator[Store]:
 
 
 @contextmanager
-def opened_filter(file: Path | None, whole: bool) -> Iterator[tuple[Filter, config.Settings]]:
+def opened_filter(file: Path | None, whole: bool) -> "Iterator[tuple[Filter, Settings]]":
     """The filter of the configuration, on its store."""
+    from spamfilter.filter import Filter
+
     settings = settings_of(file)
     with opened_store(settings) as store:
         yield Filter(store, settings.voices(), whole=whole), settings

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from spamfilter import config
 from spamfilter.commands.command import settings_of
+from spamfilter.places import config_file
 
 
 @click.command()
@@ -20,4 +20,4 @@ def serve(file: Path | None) -> None:
     """
     from spamfilter.daemon import serve as run
 
-    run(settings_of(file), config.config_file(file))
+    run(settings_of(file), config_file(file))

@@ -11,6 +11,7 @@ from spamfilter import config, mailboxes, rendering
 from spamfilter.commands.command import as_json_option, opened_store, settings_of
 from spamfilter.errors import InputError
 from spamfilter.message import parse
+from spamfilter.places import config_file
 from spamfilter.shipped import samples, shipped
 from spamfilter.voices import view
 
@@ -101,7 +102,7 @@ def check_config(file: Path | None) -> None:
     settings = config.load(file)
     for warning in settings.warnings():
         click.echo(f"warning: {warning}", err=True)
-    click.echo(f"configuration  {config.config_file(file) or 'defaults and environment'}")
+    click.echo(f"configuration  {config_file(file) or 'defaults and environment'}")
     click.echo(f"listens on     {', '.join(settings.relay.listen)} ({settings.relay.mode})")
     click.echo(f"next hop       {settings.next_hop_url()}")
     click.echo(f"database       {settings.store_url()}")

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spamfilter.addresses import Network
-from spamfilter.config import Limits
+from spamfilter.config import Feedback, Limits
+from spamfilter.desk import Desk
 from spamfilter.journal import Journal
 from spamfilter.judging import Judge
 from spamfilter.next_hops import Maildir, NextHop
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Relay:
-    """The parts of a running relay. trusted, domains, limits and bare_newlines may change while it runs.
+    """The parts of a running relay. trusted, domains, feedback, limits and normalise may change while it runs.
 
     trusted: networks whose clients may relay anywhere and speak for others by XFORWARD.
     domains: what everybody else may address mail to, in lower case.
@@ -36,6 +37,8 @@ class Relay:
     trusted: Sequence[Network]
     domains: frozenset[str]
     hostname: str
+    desk: Desk
+    feedback: Feedback
     tls: ssl.SSLContext | None = None
     normalise: bool = False
     draining: bool = False
@@ -66,8 +69,8 @@ class FrontEnd(ABC):
     """A protocol on listening sockets."""
 
     @abstractmethod
-    async def start(self, sockets: Sequence[socket.socket]) -> None:
-        """Serve on these sockets, bound already."""
+    async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
+        """Serve on these sockets, bound already; submission: those that only authenticated senders reach."""
 
     @abstractmethod
     async def drain(self) -> None:

@@ -15,7 +15,8 @@ from spamfilter.counts import LABELS, Counts, Growth, Hashed, Label
 from spamfilter.errors import StoreError
 from spamfilter.features import Token
 from spamfilter.model import State
-from spamfilter.stores.store import ENTRIES, Entry, JournalEntry, Learning, Relearnt, Store
+from spamfilter.stores.store import ENTRIES, NAMED, Entry, JournalEntry, Learning, Relearnt, Store
+from spamfilter.voices import pack
 
 
 class MemoryStore(Store):
@@ -76,9 +77,22 @@ class MemoryStore(Store):
     def entries_after(self, last: int) -> list[Entry]:
         return self._ledger[last : last + ENTRIES]
 
-    def learnings(self, since: datetime | None = None) -> list[Entry]:
+    def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
         active = sorted(self._active.values(), key=lambda entry: entry.id)
-        return [replace(entry, tokens={}) for entry in active if since is None or entry.at >= since]
+        return [
+            replace(entry, tokens={})
+            for entry in active
+            if (since is None or entry.at >= since) and (by is None or entry.by == by)
+        ]
+
+    def entries_by(self, by: str, since: datetime) -> int:
+        return sum(entry.by == by and entry.at >= since for entry in self._ledger)
+
+    def last_of_sources(self) -> dict[str, datetime]:
+        return {entry.source: entry.at for entry in sorted(self._ledger, key=lambda entry: entry.at)}
+
+    def sweep(self, source: str, before: datetime) -> int:
+        return 0  # entries are counted by their places; what lives no longer than the process may keep them
 
     def write_journal(self, entries: Sequence[JournalEntry]) -> None:
         for entry in entries:
@@ -95,11 +109,24 @@ class MemoryStore(Store):
         entries = sorted(self._journal.values(), key=lambda entry: entry.id)
         return {entry.digest: replace(entry, tokens=None) for entry in entries if entry.digest in digests}
 
-    def expire(self, tokens_before: datetime, entries_before: datetime) -> tuple[int, int]:
+    def journal_named(self, message_id: str) -> list[JournalEntry]:
+        entries = sorted(self._journal.values(), key=lambda entry: entry.id, reverse=True)
+        return [entry for entry in entries if message_id and entry.message_id == message_id][:NAMED]
+
+    def remove_journal(self, id: str) -> None:
+        self._journal.pop(id, None)
+
+    def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int = 2**62) -> tuple[int, int]:
         gone = [id for id, entry in self._journal.items() if entry.at < entries_before]
         for id in gone:
             del self._journal[id]
         old = [entry for entry in self._journal.values() if entry.at < tokens_before and entry.tokens is not None]
+        kept, taken = {entry.id for entry in old}, 0
+        for entry in sorted(self._journal.values(), key=lambda entry: entry.id, reverse=True):
+            if entry.tokens is not None and entry.id not in kept:
+                taken += len(pack(entry.tokens))
+                if taken > tokens_bytes:
+                    old.append(entry)
         for entry in old:
             self._journal[entry.id] = replace(entry, tokens=None)
         return len(old), len(gone)

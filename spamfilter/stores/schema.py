@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from spamfilter.voices import VoiceTokens, pack, unpack
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision under migrations/; kept here so that a command need not load Alembic to check."""
 
 
@@ -138,6 +138,7 @@ journal = _table(
     Column("tokens", PackedTokens),
     Index("journal_at", "at"),
     Index("journal_digest", "digest"),
+    Index("journal_message_id", "message_id"),
 )
 settings = _table(
     "settings",

@@ -18,6 +18,8 @@ from spamfilter.model import State
 from spamfilter.verdict import Action, Class
 from spamfilter.voices import VoiceTokens
 
+NAMED = 5
+"""Entries of one Message-ID that are looked at: a mail is judged again for each delivery attempt and list."""
 ENTRIES = 1000
 """Ledger entries read at a time: some megabytes of tokens, and a pause no relay notices."""
 
@@ -143,8 +145,20 @@ class Store(ABC):
         """The next ENTRIES ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
 
     @abstractmethod
-    def learnings(self, since: datetime | None = None) -> list[Entry]:
-        """Active learnings, oldest first, without tokens."""
+    def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
+        """Active learnings, oldest first, without tokens; by: of this author only."""
+
+    @abstractmethod
+    def entries_by(self, by: str, since: datetime) -> int:
+        """How many ledger entries an author has made since, what takes back counted, too."""
+
+    @abstractmethod
+    def last_of_sources(self) -> dict[str, datetime]:
+        """Source -> its last ledger entry."""
+
+    @abstractmethod
+    def sweep(self, source: str, before: datetime) -> int:
+        """Delete what a source has learnt and taken back before this moment, which counts nothing; how many entries."""
 
     @abstractmethod
     def write_journal(self, entries: Sequence[JournalEntry]) -> None:
@@ -163,8 +177,19 @@ class Store(ABC):
         """The latest entry of each of these messages that the journal knows, without tokens."""
 
     @abstractmethod
-    def expire(self, tokens_before: datetime, entries_before: datetime) -> tuple[int, int]:
-        """Drop the tokens and the entries of the journal from before these moments; how many of each."""
+    def journal_named(self, message_id: str) -> list[JournalEntry]:
+        """The latest few entries of this Message-ID, the latest first, with their tokens while they are kept."""
+
+    @abstractmethod
+    def remove_journal(self, id: str) -> None:
+        """Delete the entry with this id, if there is one."""
+
+    @abstractmethod
+    def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int = 2**62) -> tuple[int, int]:
+        """Drop the tokens and the entries of the journal from before these moments; how many of each.
+
+        tokens_bytes: what the tokens may take together, packed; the oldest go first.
+        """
 
     @abstractmethod
     def get_setting(self, name: str) -> object:

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Sequence
+from functools import partial
 
 from spamfilter.front_ends.front_end import FrontEnd, Relay
 from spamfilter.front_ends.smtp.session import Session
@@ -18,13 +19,11 @@ class SmtpFrontEnd(FrontEnd):
         self._servers: list[asyncio.Server] = []
         self._sessions: set[Session] = set()
 
-    async def start(self, sockets: Sequence[socket.socket]) -> None:
+    async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
         loop = asyncio.get_running_loop()
-        for sock in sockets:
-            self._servers.append(await loop.create_server(self._session, sock=sock, backlog=1024))
-
-    def _session(self) -> Session:
-        return Session(self._relay, self._sessions)
+        for sock in (*sockets, *submission):
+            session = partial(Session, self._relay, self._sessions, submission=sock in submission)
+            self._servers.append(await loop.create_server(session, sock=sock, backlog=1024))
 
     async def drain(self) -> None:
         self._relay.draining = True

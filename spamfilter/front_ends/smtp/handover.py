@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from spamfilter.errors import NextHopError
 from spamfilter.front_ends.front_end import Relay
-from spamfilter.journal import new_id
+from spamfilter.ids import new_id
 from spamfilter.judging import Judgement
 from spamfilter.marking import mark
 from spamfilter.next_hops import Conversation, Reply

@@ -41,10 +41,11 @@ LEAVING = Reply.of("421 4.3.2 Shutting down; try again later")
 
 
 class Session(Client):
-    """The dialogue with one client. sessions: the set it counts itself into."""
+    """The dialogue with one client. sessions: the set it counts itself into; submission: senders are authenticated."""
 
-    def __init__(self, relay: Relay, sessions: "set[Session]") -> None:
+    def __init__(self, relay: Relay, sessions: "set[Session]", submission: bool = False) -> None:
         super().__init__(relay)
+        self._submission = submission
         self._sessions = sessions
         self._conversation: Conversation | None = None
         self._transaction: Transaction | None = None

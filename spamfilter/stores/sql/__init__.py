@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, delete, select, update
+from sqlalchemy import Connection, Engine, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.counts import Hashed
@@ -26,6 +26,7 @@ from spamfilter.stores.sql.queries import (
     FACTS,
     REBUILT,
     SUMMARY,
+    beyond,
     columns,
     entries_after,
     entry_of,
@@ -35,10 +36,11 @@ from spamfilter.stores.sql.queries import (
     part_state,
     put_setting_row,
     setting,
+    sweep,
     totals,
     whole_state,
 )
-from spamfilter.stores.store import Entry, JournalEntry, Learning, Store
+from spamfilter.stores.store import NAMED, Entry, JournalEntry, Learning, Store
 
 __all__ = ["SqlStore", "store_errors"]
 
@@ -144,12 +146,30 @@ class SqlStore(Store):
             self._notice(connection)
             return entries_after(connection, last)
 
-    def learnings(self, since: datetime | None = None) -> list[Entry]:
+    def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
         query = only_active(select(*FACTS)).order_by(ledger.c.id)
         if since is not None:
             query = query.where(ledger.c.at >= since)
+        if by is not None:
+            query = query.where(ledger.c.by == by)
         with self._reading() as connection:
             return [entry_of(row, {}) for row in connection.execute(query)]
+
+    def entries_by(self, by: str, since: datetime) -> int:
+        with self._reading() as connection:
+            query = select(func.count()).select_from(ledger).where(ledger.c.by == by, ledger.c.at >= since)
+            return int(connection.execute(query).scalar_one())
+
+    def last_of_sources(self) -> dict[str, datetime]:
+        with self._reading() as connection:
+            query = select(ledger.c.source, func.max(ledger.c.at, type_=ledger.c.at.type).label("at")).group_by(
+                ledger.c.source
+            )
+            return {row.source: row.at for row in connection.execute(query)}
+
+    def sweep(self, source: str, before: datetime) -> int:
+        with self._writing() as connection:
+            return sweep(connection, source, before)
 
     def write_journal(self, entries: Sequence[JournalEntry]) -> None:
         if not entries:
@@ -173,11 +193,23 @@ class SqlStore(Store):
         with self._reading() as connection:
             return {row.digest: journal_entry_of(row) for row in connection.execute(query)}
 
-    def expire(self, tokens_before: datetime, entries_before: datetime) -> tuple[int, int]:
+    def journal_named(self, message_id: str) -> list[JournalEntry]:
+        if not message_id:
+            return []
+        query = select(journal).where(journal.c.message_id == message_id).order_by(journal.c.id.desc()).limit(NAMED)
+        with self._reading() as connection:
+            return [journal_entry_of(row) for row in connection.execute(query)]
+
+    def remove_journal(self, id: str) -> None:
+        with self._writing() as connection:
+            connection.execute(delete(journal).where(journal.c.id == id))
+
+    def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int = 2**62) -> tuple[int, int]:
         with self._writing() as connection:
             gone = connection.execute(delete(journal).where(journal.c.at < entries_before)).rowcount
+            old = (journal.c.at < tokens_before) | journal.c.id.in_(beyond(tokens_bytes))
             emptied = connection.execute(
-                update(journal).where(journal.c.at < tokens_before, journal.c.tokens.is_not(None)).values(tokens=None)
+                update(journal).where(old, journal.c.tokens.is_not(None)).values(tokens=None)
             ).rowcount
             return emptied, gone
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from datetime import datetime
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Select, Table, exists, func, select, update
+from sqlalchemy import Connection, Select, Table, delete, exists, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.calibration import Calibration
@@ -124,3 +125,21 @@ def whole_state(connection: Connection, counts: dict[str, Counts]) -> State:
 def setting(connection: Connection, name: str) -> Any:
     """A value of the settings table, None if there is none."""
     return connection.execute(select(settings.c.value).where(settings.c.name == name)).scalar()
+
+
+def beyond(tokens_bytes: int) -> Select[Any]:
+    """Ids of journal entries whose tokens, with those of all later ones, take more than this."""
+    taken = func.sum(func.length(journal.c.tokens)).over(order_by=journal.c.id.desc()).label("taken")
+    running = select(journal.c.id, taken).where(journal.c.tokens.is_not(None)).subquery()
+    return select(running.c.id).where(running.c.taken > tokens_bytes)
+
+
+def sweep(connection: Connection, source: str, before: datetime) -> int:
+    """Delete the pairs of entries of a source, one taking back the other, from before this moment."""
+    old = select(ledger.c.undoes).where(ledger.c.source == source, ledger.c.at < before, ledger.c.undoes.is_not(None))
+    pairs = [learnt for (learnt,) in connection.execute(old)]
+    for start in range(0, len(pairs), LOOK_UP):
+        some = pairs[start : start + LOOK_UP]
+        connection.execute(delete(ledger).where(ledger.c.undoes.in_(some)))
+        connection.execute(delete(ledger).where(ledger.c.id.in_(some)))
+    return 2 * len(pairs)

@@ -1,0 +1,14 @@
+"""Find judged mail by its Message-ID, when a copy comes back that was altered on its way."""
+
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    op.create_index("journal_message_id", "journal", ["message_id"])
+
+
+def downgrade() -> None:
+    op.drop_index("journal_message_id", "journal")
