@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from spamfilter import __version__
-from spamfilter.commands import COMMANDS, command
+from spamfilter.commands import COMMANDS, find
 from spamfilter.errors import SpamfilterError
 
 
@@ -23,7 +23,7 @@ class _Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        return command(name)
+        return find(name)
 
     def invoke(self, context: click.Context) -> Any:
         try:

@@ -41,7 +41,7 @@ def test_the_readme_names_no_command_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
 def test_each_command_shows_an_example(name: str) -> None:
-    command = commands.command(name)
+    command = commands.find(name)
     assert command is not None
     assert "Example: spamfilter " in (command.help or "")
 

@@ -25,7 +25,7 @@ COMMANDS = {
 """Name -> module and function in this folder."""
 
 
-def command(name: str) -> click.Command | None:
+def find(name: str) -> click.Command | None:
     """The command of a name, None if there is none."""
     if name not in COMMANDS:
         return None
