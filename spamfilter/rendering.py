@@ -122,7 +122,14 @@ def report_text(report: Report) -> str:
         for item in report.latest:
             by = f" by {printable(item.by, 20)}" if item.by else ""
             subject = f"  {printable(item.subject, 40)}" if item.subject else ""
-            lines.append(f"  {_moment(item.at)}  {item.label:<4}  {item.source}{by}{subject}")
+            id = f"  {item.id}" if item.id else ""
+            lines.append(f"  {_moment(item.at)}  {item.label:<4}  {item.source}{by}{id}{subject}")
+    if report.waiting:
+        lines += ["", "Unsure, and not marked yet: `spamfilter review`, or mark-spam, mark-ham with the id"]
+        lines += [
+            f"  {item.id}  {item.score:.3f}  {printable(item.sender, 24):<24}  {printable(item.subject, 34)}"
+            for item in report.waiting
+        ]
     if report.words:
         lines += ["", f"Words that mattered most  {'verdicts':>22}  {'speaks for':>10}  {'log-odds':>8}"]
         for word in report.words:

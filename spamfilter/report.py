@@ -2,7 +2,7 @@
 
 Error rates take a verdict that nobody corrected for right: ham_rate is the share of ham that was
 judged spam, spam_rate the share of spam that was judged ham, each with a 95 % Wilson interval.
-Only learnings by people count as corrections, not bulk training.
+Only marks of people count as corrections, not bulk training, nor what rules have learnt.
 """
 
 from collections import Counter, defaultdict
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from spamfilter.counts import LABELS, Label
-from spamfilter.filter import BULK
+from spamfilter.feedback import NOBODYS
 from spamfilter.intervals import wilson
 from spamfilter.stores import Entry, JournalEntry, Store
 from spamfilter.verdict import ACTIONS, CLASSES
@@ -53,6 +53,17 @@ class LearntMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingMessage:
+    """An unsure message that nobody has labelled: what to name it by, and what it is."""
+
+    id: str
+    at: datetime
+    score: float
+    sender: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
 class MatteringWord:
     """A token, in how many verdicts it was among the loudest, and its mean share of the log-odds."""
 
@@ -66,7 +77,8 @@ class Report:
     """One period; a mail that was put off and came again counts each time.
 
     replies: what clients heard, by the reply's class: accepted (2xx), put_off (4xx), refused (5xx).
-    unsure_settled: unsure messages that somebody has labelled since, by label."""
+    unsure_settled: unsure messages that somebody has labelled since, by label.
+    waiting: the latest of those that nobody has, one of each mail."""
 
     since: datetime
     until: datetime
@@ -78,6 +90,7 @@ class Report:
     ham_rate: Rate
     spam_rate: Rate
     unsure_settled: dict[str, int]
+    waiting: list[WaitingMessage]
     judging: Delay
     relaying: Delay
     store: str
@@ -94,7 +107,7 @@ def build(store: Store, voices: Sequence[str], since: datetime, until: datetime)
     entries = store.journal(since, until)
     learnings = store.learnings()
     state = store.state({voice: {} for voice in voices})
-    marks = {entry.digest: entry for entry in learnings if entry.source != BULK}
+    marks = {entry.digest: entry for entry in learnings if entry.source not in NOBODYS}
     classes = Counter(entry.class_ for entry in entries)
     actions = Counter(entry.action for entry in entries)
     marked = Counter((entry.class_, marks[entry.digest].label) for entry in entries if entry.digest in marks)
@@ -111,6 +124,7 @@ def build(store: Store, voices: Sequence[str], since: datetime, until: datetime)
         ham_rate=_rate(lost, classes["ham"] - missed + lost + marked["unsure", "ham"]),
         spam_rate=_rate(missed, classes["spam"] - lost + missed + marked["unsure", "spam"]),
         unsure_settled={label: marked["unsure", label] for label in LABELS},
+        waiting=_waiting(entries, {entry.digest for entry in learnings}),
         judging=_delay([entry.judge_us for entry in entries]),
         relaying=_delay([entry.total_us for entry in entries]),
         store=store.where,
@@ -143,6 +157,14 @@ def _latest(store: Store, learnings: list[Entry]) -> list[LearntMessage]:
         id, subject = (mail.id, mail.subject) if mail else ("", "")
         rows.append(LearntMessage(entry.at, entry.label, entry.source, entry.by, id, subject))
     return rows
+
+
+def _waiting(entries: list[JournalEntry], learnt: set[bytes]) -> list[WaitingMessage]:
+    latest: dict[bytes, JournalEntry] = {}
+    for entry in reversed(entries):
+        if entry.class_ == "unsure" and entry.digest not in learnt and len(latest) < LATEST:
+            latest.setdefault(entry.digest, entry)
+    return [WaitingMessage(found.id, found.at, found.score, found.sender, found.subject) for found in latest.values()]
 
 
 def _words(entries: list[JournalEntry]) -> list[MatteringWord]:

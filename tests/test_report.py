@@ -9,6 +9,7 @@ import pytest
 
 from spamfilter.counts import LABELS, Label
 from spamfilter.filter import Filter, Reading
+from spamfilter.ids import new_id
 from spamfilter.rendering import report_json, report_text, to_json
 from spamfilter.report import LATEST, WORDS, Report, build
 from spamfilter.stores import Store
@@ -63,6 +64,7 @@ def test_errors_are_what_users_corrected_counted_by_hand() -> None:
     mark(store, 11, "ham")  # lost
     mark(store, 12, "spam")  # confirmed
     mark(store, 13, "ham", "train")  # bulk, corrects nothing
+    mark(store, 14, "ham", "automatic")  # a rule, corrects nothing
     mark(store, 99, "spam")  # not of the journal
     made = report(store)
     # Ham in truth: 6 judged ham - 1 missed spam + 2 lost + 1 unsure settled; spam: 5 - 2 + 1 + 1.
@@ -186,3 +188,20 @@ def test_one_class_alone_brings_advice() -> None:
     assert "Advice" in report_text(report(store))
     mark(store, 2, "ham")
     assert "Advice" not in report_text(report(store))
+
+
+def test_unsure_mail_that_nobody_has_marked_waits_with_its_id_the_latest_first() -> None:
+    store = MemoryStore()
+    store.write_journal([
+        journal_entry(
+            id=new_id(), digest=digest(number // 2), class_="unsure" if number < 30 else "spam",
+            at=NOON - timedelta(minutes=100 - number), subject=f"subject {number}",
+        )
+        for number in range(34)
+    ])  # fmt: skip
+    mark(store, 14, "ham")
+    made = report(store)
+    assert [item.subject for item in made.waiting] == [f"subject {number}" for number in range(27, 7, -2)]
+    text = report_text(made)
+    assert all(item.id in text for item in made.waiting)
+    assert "subject 29" not in text
