@@ -1,18 +1,27 @@
 """The feedback desk: marks that reach a running relay, one after the other, beside its event loop.
 
-Guarantee: each mark is one transaction of the store; what was learnt is told to the relay at once.
+Guarantee: each mark is one transaction of the store; what was learnt is told to the relay at once. A mark that has
+begun is learnt to its end, also when the relay stops.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from spamfilter import feedback
 from spamfilter.counts import Label
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, StoreBusy
 from spamfilter.feedback import Author, Subject
 from spamfilter.filter import Change, Filter
+from spamfilter.ids import is_id
+
+Result = TypeVar("Result")
+
+PATIENCE = 30.0
+"""Seconds that a mark waits for those before it: with the database's busy timeout less than clients wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +50,50 @@ class Desk:
 
     async def mark_id(self, id: str, label: Label | None, author: Author) -> Marked:
         """Learn a mail by the id of its verdict. Raises as `mark_mail`, and InputError where the id means nothing."""
-        return await self._mark(lambda own: feedback.by_id(own.store, id), label, author)
+        await self._awaited(id)
+        return await self._mark(lambda own: feedback.by_id(own.store, id, wait=False), label, author)
+
+    async def mark_read(self, subject: Subject, label: Label | None, author: Author) -> Marked:
+        """Learn a mail that was found already. Raises as `mark_mail`."""
+        return await self._mark(lambda own: subject, label, author)
+
+    async def _awaited(self, id: str) -> None:
+        """Wait for an id that is just being written; here, so that nobody's mark waits behind one of nothing."""
+        for _ in range(round(feedback.WRITTEN_WITHIN / feedback.LOOK_EVERY)):
+            if await self._run(lambda: self._is_written(id)):
+                return
+            await asyncio.sleep(feedback.LOOK_EVERY)
+
+    def _is_written(self, id: str) -> bool:
+        return not is_id(id) or self._relaying.store.find_journal(id.upper()) is not None
 
     async def _mark(self, find: Callable[[Filter], Subject], label: Label | None, author: Author) -> Marked:
-        marked: Marked = await asyncio.get_running_loop().run_in_executor(
-            self._thread, self._marked, find, label, author
-        )
+        marked = await self._run(lambda: self._marked(find, label, author))
         if marked.change.changed:
             self._learnt()
         return marked
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        """The result of some work, done when what was asked before is done. Raises StoreBusy where that takes long."""
+        asked = time.monotonic()
+
+        def in_time() -> Result:
+            if time.monotonic() - asked > PATIENCE:
+                raise StoreBusy("marks wait for the database; try again")
+            return work()
+
+        stopping = StoreBusy("the relay is stopping; try again")
+        try:
+            future = self._thread.submit(in_time)
+        except RuntimeError:
+            raise stopping from None
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if future.cancelled() and not (task and task.cancelling()):
+                raise stopping from None  # by `close`
+            raise
 
     def _marked(self, find: Callable[[Filter], Subject], label: Label | None, author: Author) -> Marked:
         # A filter of its own, without counts in memory: the relay's belongs to the event loop.
@@ -60,5 +104,5 @@ class Desk:
         return Marked(subject, feedback.mark(filter, subject, label, author, self.marks_a_day))
 
     def close(self) -> None:
-        """Wait for the mark that is being learnt; what waits behind it is given up."""
+        """Wait for the mark that is being learnt; what waits behind it is given up, and told so."""
         self._thread.shutdown(cancel_futures=True)

@@ -6,7 +6,7 @@ a header field that says so and the error in the log: a fault of ours costs nobo
 
 import hashlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spamfilter.counts import Label
 from spamfilter.filter import Filter, Reading
@@ -24,6 +24,10 @@ class Judgement:
     digest: bytes
     message: Message | None
     reading: Reading | None
+
+    def passed(self) -> "Judgement":
+        """The same, with no action but to pass it on."""
+        return replace(self, verdict=replace(self.verdict, action="pass"))
 
 
 class Judge:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from spamfilter.addresses import Network
+from spamfilter.automatic import Automatic
 from spamfilter.config import Feedback, Limits, Settings
 from spamfilter.desk import Desk
 from spamfilter.filter import Filter
@@ -231,6 +232,7 @@ async def relaying(
         hostname="relay.test",
         desk=desk,
         feedback=feedback or Feedback(),
+        automatic=Automatic(desk, store),
         tls=tls,
         normalise=normalise,
     )
@@ -250,4 +252,6 @@ async def relaying(
             if not relay.handovers:
                 break
             await asyncio.sleep(0.05)
+        relay.automatic.close()
+        await asyncio.to_thread(desk.close)
         await asyncio.sleep(0.02)

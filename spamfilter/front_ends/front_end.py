@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spamfilter.addresses import Network
+from spamfilter.automatic import Automatic
 from spamfilter.config import Feedback, Limits
 from spamfilter.desk import Desk
 from spamfilter.journal import Journal
@@ -27,6 +28,7 @@ class Relay:
     trusted: networks whose clients may relay anywhere and speak for others by XFORWARD.
     domains: what everybody else may address mail to, in lower case.
     handovers: messages on their way to the next hop; they outlive their client's connection.
+    canaries: addresses, in lower case, each good for one mail that is judged and journalled and goes no further.
     """
 
     judge: Judge
@@ -39,10 +41,12 @@ class Relay:
     hostname: str
     desk: Desk
     feedback: Feedback
+    automatic: Automatic
     tls: ssl.SSLContext | None = None
     normalise: bool = False
     draining: bool = False
     handovers: set[asyncio.Task[Any]] = field(default_factory=set)
+    canaries: set[str] = field(default_factory=set)
 
     def trusts(self, address: str) -> bool:
         """Whether this IP address, as text, is in a trusted network."""
@@ -52,12 +56,16 @@ class Relay:
             return False
         return any(client in network for network in self.trusted)
 
-    async def shielded(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Wait for work that goes on even if whoever waits is cancelled."""
+    def started(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Work that goes on by itself; the end of the relay waits for it."""
         task = asyncio.ensure_future(work)
         self.handovers.add(task)
         task.add_done_callback(self._done)
-        return await asyncio.shield(task)
+        return task
+
+    async def shielded(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for work that goes on even if whoever waits is cancelled."""
+        return await asyncio.shield(self.started(work))
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self.handovers.discard(task)

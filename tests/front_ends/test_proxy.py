@@ -616,3 +616,16 @@ async def test_a_new_ehlo_or_rset_ends_the_transaction_at_the_next_hop_too(tmp_p
         hop.replies["RSET"] = b"250 2.0.0 reset, says the next hop\r\n"
         assert await client.ask("RSET") == b"250 2.0.0 reset, says the next hop\r\n"
         assert (await client.ask("RCPT TO:<b@y>")).startswith(b"503 ")
+
+
+@pytest.mark.parametrize("action", ["tag", "reject", "quarantine", "defer"])
+async def test_what_authenticated_senders_send_passes_whatever_the_verdict(tmp_path: Path, action: str) -> None:
+    policy = Policy(spam=0.6, unsure=0.5, reject=0, reject_after=5, actions={"spam": action})  # type: ignore[dict-item]
+    async with (
+        Hop() as hop,
+        relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", policy=policy, filter=trained(), submission=True) as running,
+    ):
+        assert (await (await running.connect()).send(SPAM)).startswith(b"250 ")
+        (entry,) = running.entries()
+        assert (entry.class_, entry.action) == ("spam", "pass")
+        assert hop.messages == [b"X-Spamfilter-Id: %s\r\n" % entry.id.encode() + SPAM]

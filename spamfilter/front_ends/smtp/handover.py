@@ -8,11 +8,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from spamfilter.automatic import Seen
 from spamfilter.errors import NextHopError
 from spamfilter.front_ends.front_end import Relay
+from spamfilter.front_ends.smtp.paths import mailbox_of
+from spamfilter.front_ends.smtp.transaction import Transaction
 from spamfilter.ids import new_id
 from spamfilter.judging import Judgement
 from spamfilter.marking import mark
@@ -21,19 +23,6 @@ from spamfilter.stores import JournalEntry
 from spamfilter.verdict import printable
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Transaction:
-    """An envelope: paths without their angle brackets, as the client sent them; its real client.
-
-    refused: codes of the replies to recipients that were not accepted.
-    """
-
-    sender: bytes
-    client: str
-    recipients: list[bytes] = field(default_factory=list)
-    refused: list[int] = field(default_factory=list)
 
 
 async def hand_over(
@@ -47,6 +36,8 @@ async def hand_over(
     began = time.perf_counter()
     id = new_id()
     judgement = relay.judge.judge(mail, id)
+    if transaction.authenticated:
+        judgement = judgement.passed()  # our users' own mail: what the world thinks of it is not ours to say
     judged = time.perf_counter()
     try:
         reply = await _act(relay, conversation, transaction, mail, judgement, id, gone)
@@ -59,7 +50,8 @@ async def hand_over(
         conversation.abort()
         reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
     ended = time.perf_counter()
-    _record(relay, transaction, mail, judgement, id, reply, int((judged - began) * 1e6), int((ended - began) * 1e6))
+    record(relay, transaction, mail, judgement, id, reply, int((judged - began) * 1e6), int((ended - began) * 1e6))
+    _teach(relay, transaction, judgement, id)
     return reply
 
 
@@ -80,18 +72,35 @@ async def _act(
         await conversation.forget()
         return Reply.of(f"451 4.7.1 Deferred; try again later ({id})")
     fields = verdict.fields(id, policy.evidence_header)
+    if transaction.authenticated:
+        fields = fields[-1:]  # the id alone
     parts = mark(mail, fields, policy.subject_prefix if verdict.action == "tag" else "")
     if gone():
         # The client will send it again; handing it on now would make two of it.
         raise NextHopError("the client hung up before the hand-over")
     if verdict.action == "quarantine":
-        await asyncio.to_thread(relay.quarantine.write, parts, transaction.sender, transaction.recipients)
+        await asyncio.to_thread(relay.quarantine.write, parts, transaction.sender, transaction.recipients, id)
         await conversation.forget()
         return Reply.of(f"250 2.0.0 Ok: {id}")
     return await conversation.data(parts)
 
 
-def _record(
+def _teach(relay: Relay, transaction: Transaction, judgement: Judgement, id: str) -> None:
+    """Show the mail to the rules that learn by themselves, if there are any."""
+    if relay.feedback.automatic and judgement.message and judgement.reading:
+        seen = Seen(
+            id,
+            judgement.message,
+            judgement.reading,
+            transaction.sender.decode("utf-8", "replace"),
+            [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients],
+            transaction.own,
+            transaction.authenticated,
+        )
+        relay.automatic.saw(seen, relay.feedback)
+
+
+def record(
     relay: Relay,
     transaction: Transaction,
     mail: bytes,
@@ -101,6 +110,7 @@ def _record(
     judge_us: int,
     total_us: int,
 ) -> None:
+    """Write a mail to log and journal."""
     verdict, message = judgement.verdict, judgement.message
     sender = transaction.sender.decode("utf-8", "replace")
     log.info(

@@ -5,6 +5,7 @@ import re
 # Angle brackets may lack: what a next hop tolerates is not refused here.
 _PATH = re.compile(r'(FROM|TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))( .*)?', re.IGNORECASE)
 _SIZE = re.compile(r" SIZE=([0-9]{1,20})(?: |$)", re.IGNORECASE)
+_ESCAPED = re.compile(r"\\(.)")
 _ROUTING = re.compile(r'[@%!:,"\\]')
 
 
@@ -18,6 +19,20 @@ def path_of(argument: str, keyword: str) -> str | None:
     if not match or match.group(1).upper() != keyword:
         return None
     return match.group(3) if match.group(2) is None else match.group(2)
+
+
+def mailbox_of(path: str) -> str:
+    """The address that a path names, in lower case, however it is written.
+
+    >>> mailbox_of('@relay.example:"S\\\\pam"@Example.org')
+    'spam@example.org'
+    """
+    if path.startswith("@") and ":" in path:
+        path = path.partition(":")[2]
+    local, _, domain = path.rpartition("@")
+    if len(local) > 1 and local[0] == local[-1] == '"':
+        local = _ESCAPED.sub(r"\1", local[1:-1])
+    return f"{local}@{domain}".lower()
 
 
 def size_of(argument: str) -> int:

@@ -18,8 +18,10 @@ from spamfilter.errors import NextHopError
 from spamfilter.front_ends.front_end import Relay
 from spamfilter.front_ends.smtp import xforward
 from spamfilter.front_ends.smtp.client import Client
-from spamfilter.front_ends.smtp.handover import Transaction, hand_over
+from spamfilter.front_ends.smtp.handover import hand_over
+from spamfilter.front_ends.smtp.local import end_here, purpose_of, refusal
 from spamfilter.front_ends.smtp.paths import is_plain, path_of, size_of
+from spamfilter.front_ends.smtp.transaction import Transaction
 from spamfilter.front_ends.smtp.wire import LineTooLong, TooLarge, Wire, has_bare_newlines, normalised
 from spamfilter.next_hops import Conversation, Reply
 from spamfilter.verdict import printable
@@ -250,9 +252,9 @@ class Session(Client):
         reply = await self._next("MAIL", argument)
         self._broken = 400 <= reply.code < 500  # what is pipelined behind it must not hear worse
         if reply.positive:
-            address = self._forwarded.get("ADDR", self._peer)
-            client = self._peer if address == xforward.UNAVAILABLE else address.removeprefix("IPV6:")
-            self._transaction = Transaction(_bytes(path), client)
+            client = xforward.client(self._forwarded, self._peer)
+            own = self._submission or (self._relay.trusts(client) and xforward.is_told(self._forwarded))
+            self._transaction = Transaction(_bytes(path), client, own, self._submission)
         return reply
 
     def _client(self) -> dict[str, str]:
@@ -274,12 +276,16 @@ class Session(Client):
         path = path_of(argument, "TO")
         if path is None:
             return Reply.of("501 5.5.4 Syntax: RCPT TO:<address> [parameters]")
-        if not self._trusted and not is_plain(path, self._relay.domains):
+        purpose = purpose_of(self._relay, path)
+        if purpose == "relay" and not self._trusted and not is_plain(path, self._relay.domains):
             return Reply.of("554 5.7.1 Relay access denied")
         if len(self._transaction.recipients) >= self._relay.limits.recipients:
             return Reply.of("452 4.5.3 Too many recipients")
-        reply = await self._next("RCPT", argument)
+        reply = refusal(self._transaction, purpose)
+        if reply is None:
+            reply = await self._next("RCPT", argument) if purpose == "relay" else Reply.of("250 2.1.5 Ok")
         if reply.positive:
+            self._transaction.purpose = purpose
             self._transaction.recipients.append(_bytes(path))
         else:
             self._transaction.refused.append(reply.code)
@@ -345,7 +351,11 @@ class Session(Client):
         assert transaction is not None
         self._conversation = None
         self._end_transaction()
-        reply = await hand_over(self._relay, conversation, transaction, mail, self._gone)
+        if transaction.purpose == "relay":
+            reply = await hand_over(self._relay, conversation, transaction, mail, self._gone)
+        else:
+            await conversation.forget()
+            reply = await end_here(self._relay, transaction, mail, self._gone)
         if self._gone():
             conversation.release()
         else:

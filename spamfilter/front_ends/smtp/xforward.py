@@ -35,6 +35,20 @@ def parse(argument: str) -> dict[str, str]:
     return found
 
 
+def client(attributes: Mapping[str, str], peer: str) -> str:
+    """The IP address of the real client; the peer's where none was said."""
+    address = attributes.get("ADDR", UNAVAILABLE)
+    return peer if address == UNAVAILABLE else address.removeprefix("IPV6:")
+
+
+def is_told(attributes: Mapping[str, str]) -> bool:
+    """Whether `client` is surely the one that the mail came from.
+
+    Whoever speaks for others and cannot name them vouches for them with SOURCE=LOCAL, or not at all.
+    """
+    return not attributes or attributes.get("SOURCE") == "LOCAL" or attributes.get("ADDR", UNAVAILABLE) != UNAVAILABLE
+
+
 def commands(attributes: Mapping[str, str], wanted: str) -> Iterator[bytes]:
     """Command lines that tell a next hop those attributes which it announced as wanted."""
     line = b"XFORWARD"

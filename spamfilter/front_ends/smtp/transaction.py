@@ -1,0 +1,25 @@
+"""What a client has said of the mail that it is about to send."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Purpose = Literal["relay", "spam", "ham", "canary"]
+"""What becomes of the mail: it goes on, or it ends here, as feedback or as a trial of `doctor`."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """An envelope: paths without their angle brackets, as the client sent them; its real client.
+
+    own: whether that is in a trusted network, or the sender is authenticated; authenticated: the latter.
+    purpose: that of the recipients, which is the same for all of them. refused: codes of the replies to recipients
+    that were not accepted.
+    """
+
+    sender: bytes
+    client: str
+    own: bool = False
+    authenticated: bool = False
+    purpose: Purpose = "relay"
+    recipients: list[bytes] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
