@@ -1,0 +1,53 @@
+"""doctor."""
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from spamfilter import config, rendering
+from spamfilter.commands.command import as_json_option
+from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Examination, examine
+
+WIDTH = max(map(len, CHECKS))
+
+
+@click.command()
+@click.option("--verify", "deep", is_flag=True, help="Look at every page and recompute every count; takes its time.")
+@click.option("--no-canary", is_flag=True, help="Send no probe through the relay.")
+@click.option(
+    "--dovecot",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of Dovecot's configuration, where it is not /etc/dovecot.",
+)
+@as_json_option
+@click.pass_context
+def doctor(context: click.Context, deep: bool, no_canary: bool, dovecot: Path | None, as_json: bool) -> None:
+    """Is it running, and is it learning? What is wrong is said with what to do about it.
+
+    Run it as root or as the user of the relay. Exit code for monitoring: 0 all is well, 1 there are
+    warnings, 2 something has failed.
+
+    Example: spamfilter doctor
+    """
+    examined = Examination(config.load(context.obj), context.obj, deep, dovecot)
+    diagnosis = examine(examined, ("canary",) if no_canary else ())
+    click.echo(rendering.to_json(asdict(diagnosis)) if as_json else _text(diagnosis))
+    context.exit(diagnosis.exit_code)
+
+
+def _text(diagnosis: Diagnosis) -> str:
+    lines = []
+    for line in diagnosis.lines:
+        lines.append(f"{line.status:<7}  {_named(line.check):<{WIDTH}}  {line.found}")
+        if line.status != "ok":
+            lines.append(f"{'':<7}  {'':<{WIDTH}}  -> {line.advice}")
+    counted = Counter(line.status for line in diagnosis.lines)
+    summary = ", ".join(f"{counted[status]} {status}" for status in STATUSES if counted[status])
+    reasons = ", ".join(f"{_named(name)} ({reason})" for name, reason in diagnosis.not_tried.items())
+    return "\n".join([*lines, f"{summary}; not tried: {reasons}" if reasons else summary])
+
+
+def _named(check: str) -> str:
+    return check.replace("_", " ")

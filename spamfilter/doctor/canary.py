@@ -1,0 +1,172 @@
+"""A probe through the whole loop: relay, verdict, journal, mark, the relay's counts in memory, and all of it undone.
+
+Guarantee: at the end the counts and the journal are as they were, also where a step fails. In the ledger stay what was
+learnt and what took it back, which count nothing; the relay deletes them after a day.
+"""
+
+import re
+import secrets
+import smtplib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from math import isclose
+from typing import Any
+
+from spamfilter.doctor.examination import Examination, Finding, NotTried, reachable
+from spamfilter.errors import InputError, SpamfilterError
+from spamfilter.socket_client import NoRelay, SocketClient
+
+BUILT_ON = (
+    "process",
+    "smtp",
+    "feedback_socket",
+    "next_hop",
+    "database",
+    "schema",
+    "integrity",
+    "counting",
+    "following",
+)
+"""Checks without which a probe could only repeat what they say."""
+WITHIN = 5.0
+"""Seconds for each step: the journal is written every half second, the ledger looked at four times in one."""
+SMTP_SECONDS = 60.0
+TRIES = 3
+"""Probes that may find others teaching at the same moment, when no score is what it was."""
+WORDS = 12
+"""Words of the probe that no other mail has."""
+SAME = 1e-9
+"""Log-odds that two sums of the same numbers may differ by."""
+_TAKEN = re.compile(r"\bcanary ([0-9A-Z]{26})\b")
+
+Answer = dict[str, Any]
+
+
+class StepFailed(Exception):
+    """A step of the probe did not do what it should; the text says which, and what it did."""
+
+
+def canary(examined: Examination) -> Iterator[Finding]:
+    """Whether a mark makes the running relay judge otherwise, and taking it back makes it judge as before."""
+    if ailing := examined.ailing(*BUILT_ON):
+        raise NotTried(f"see {ailing}")
+    listening = examined.relay["listening"][0]
+    try:
+        with closing(SocketClient(examined.settings.socket_path())) as client:
+            yield _probed(client, listening)
+    except (NoRelay, SpamfilterError, StepFailed) as error:
+        yield Finding("failed", str(error).replace("\n", " "), "the relay's log tells more of this step")
+
+
+def _probed(client: SocketClient, listening: str) -> Finding:
+    address = _step("issuing an address", lambda: client.ask({"command": "canary"}))["address"]
+    probe = _Probe(client, address)
+    try:
+        finding = probe.run(listening)
+    except StepFailed as error:
+        try:
+            probe.remove()
+        except StepFailed as left:
+            raise StepFailed(f"{error}; {left}") from error
+        raise
+    probe.remove()
+    return finding
+
+
+class _Probe:
+    """One mail to an address that the relay has issued for it."""
+
+    def __init__(self, client: SocketClient, address: str) -> None:
+        self._client = client
+        self._address = address
+        self._sent = False
+
+    def run(self, listening: str) -> Finding:
+        id = _step(f"sending the probe to {listening}", lambda: self._send(listening))
+        _step("finding it in the journal", lambda: self._judged(id, 0))
+        for _ in range(TRIES):
+            if finding := self._taught_and_untaught(id):
+                return finding
+        return Finding("warning", "others teach all the time, so that no score stays what it was", "look again later")
+
+    def _taught_and_untaught(self, id: str) -> Finding | None:
+        """What came of one mark and its undoing; None where others have taught meanwhile."""
+        before = _step("judging it", lambda: self._judged(id, 0))
+        # The label that its words do not speak for: where all is clear already, a mark teaches little.
+        label = "ham" if before["log_odds"] > 0 else "spam"
+        marked = _step(f"marking it as {label}", lambda: self._mark(label))
+        taught = _step("learning: the relay does not follow", lambda: self._judged(id, before["last"] + 1))
+        _step("taking it back", lambda: self._mark(None))
+        after = _step("forgetting: the relay does not follow", lambda: self._judged(id, before["last"] + 2))
+        if after["last"] > before["last"] + 2:
+            return None
+        scores = " -> ".join(f"{answer['posterior']:.6f}" for answer in (before, taught, after))
+        if taught["last"] == before["last"] + 1 and not isclose(taught["log_odds"], marked["log_odds"], abs_tol=SAME):
+            raise StepFailed(f"learning: the relay's score is not the database's: {scores}")
+        if (before["posterior"], before["log_odds"]) != (after["posterior"], after["log_odds"]):
+            raise StepFailed(f"forgetting: the score is not what it was: {scores}")
+        if (taught["log_odds"] - before["log_odds"]) * (1 if label == "spam" else -1) <= 0:
+            return Finding(
+                "warning", f"one mark does not move a score towards its label: {scores}",
+                "mark more of both classes; if it stays so, choose other likelihoods: docs/likelihoods.md",
+            )  # fmt: skip
+        return Finding("ok", f"sent, judged, journalled, learnt and forgotten: score {scores}")
+
+    def remove(self) -> None:
+        request: dict[str, object] = {"command": "canary_end", "address": self._address, "sent": self._sent}
+        if not _step("removing the probe", lambda: self._client.ask(request))["removed"]:
+            raise StepFailed("removing the probe: not done yet; the relay does it when its database can be written")
+
+    def _mark(self, label: str | None) -> Answer:
+        return self._client.ask({"command": "canary_mark", "address": self._address, "label": label})
+
+    def _judged(self, id: str, last: int) -> Answer:
+        """What the relay says of the probe, once it knows this entry of the ledger. Raises TimeoutError."""
+        give_up = time.monotonic() + WITHIN
+        while True:
+            try:
+                answer = self._client.ask({"command": "judge", "id": id})
+                if answer["last"] >= last:
+                    return answer
+                said = f"after {WITHIN:.0f} s at entry {answer['last']} of the ledger instead of {last}"
+            except InputError as error:  # not in the journal yet
+                said = str(error)
+            if time.monotonic() > give_up:
+                raise TimeoutError(said)
+            time.sleep(0.05)
+
+    def _send(self, listening: str) -> str:
+        """Send the probe; its id."""
+        host, port = reachable(listening)
+        address = self._address
+        words = " ".join(f"canary{secrets.token_hex(4)}" for _ in range(WORDS))
+        mail = (
+            f"Message-ID: <{address}>\r\nFrom: <{address}>\r\nTo: <{address}>\r\nSubject: {words}\r\n\r\n"
+            f"A probe of spamfilter doctor, which is not delivered.\r\n{words}\r\n"
+        )
+        with smtplib.SMTP(host, port, "localhost", timeout=SMTP_SECONDS) as client:
+            client.ehlo_or_helo_if_needed()
+            _expect("MAIL", client.mail(address))
+            _expect("RCPT", client.rcpt(address))
+            self._sent = True
+            said = _expect("the message", client.data(mail))
+        taken = _TAKEN.search(said)
+        if taken is None:
+            raise StepFailed(f"the relay answers the message with {said}")
+        return taken[1]
+
+
+def _expect(what: str, reply: tuple[int, bytes]) -> str:
+    code, said = reply
+    text = f"{code} {said.decode('utf-8', 'replace')}"
+    if code != 250:
+        raise StepFailed(f"the relay answers {what} with {text}")
+    return text
+
+
+def _step(name: str, work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except (SpamfilterError, smtplib.SMTPException, OSError, StepFailed) as error:
+        raise StepFailed(f"{name}: {error}") from error

@@ -1,0 +1,129 @@
+"""The database: which, whose, with which rights, of which schema, whole or damaged."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from spamfilter.doctor.examination import Examination, Finding, NotTried
+from spamfilter.errors import SpamfilterError, StoreBusy
+from spamfilter.filter import RULES, Filter, rules
+from spamfilter.rights import ANYBODY, User, may, owner
+from spamfilter.stores.schema import HEAD
+from spamfilter.stores.sql.connection import file_of
+
+SUFFIXES = ("", "-wal", "-shm")
+"""The files of a database of SQLite."""
+SHOWN = 3
+"""Damages named; one is reason enough to act, and a broken file has thousands."""
+RESTORE = "stop the relay, keep the file for whoever can rescue it, and put a backup in its place"
+
+
+def database(examined: Examination) -> Iterator[Finding]:
+    """Which database it is, and whether the relay may read and write it."""
+    url = examined.settings.store_url()
+    if url.startswith("memory:"):
+        yield Finding("warning", "memory: what is learnt is lost at the end", "set [store] url to a database file")
+        return
+    path, user = file_of(url), examined.user
+    if not path.exists():
+        yield Finding("failed", f"{path}: no such file", "the relay makes it at its start; see [store] url")
+        return
+    troubles = list(_troubles(path, user))
+    yield from troubles
+    if isinstance(examined.opened.database, SpamfilterError):
+        error = examined.opened.database
+        if isinstance(error, StoreBusy):
+            yield Finding("warning", str(error), "another command is at work; look again when it is done")
+        else:
+            yield Finding("failed", f"{path} cannot be opened: {error}", RESTORE)
+        return
+    if not troubles:
+        size = examined.opened.database.size()
+        yield Finding(
+            "ok",
+            f"{path}, {size / 1e6:.1f} MB, of {owner(path)} ({_mode(path)}) in a folder of {owner(path.parent)}"
+            f" ({_mode(path.parent)}); {user.name} may read and write it",
+        )
+
+
+def _troubles(path: Path, user: User) -> Iterator[Finding]:
+    files = [file for suffix in SUFFIXES if (file := path.with_name(path.name + suffix)).exists()]
+    strange = {file.name: owner(file) for file in files if file.stat().st_uid != user.uid}
+    if strange:
+        yield Finding(
+            "failed",
+            f"{path.parent}: {', '.join(f'{name} belongs to {who}' for name, who in strange.items())}, but the relay"
+            f" runs as {user.name}",
+            f"chown {user.name} {path}*",
+        )
+    elif os.statvfs(path).f_flag & os.ST_RDONLY:
+        yield Finding("failed", f"{path}: its file system is mounted read-only", "mount it for writing")
+    elif denied := [file.name for file in files if not may(user, file, os.R_OK | os.W_OK)]:
+        yield Finding("failed", f"{path.parent}: {user.name} may not write {', '.join(denied)}", f"chmod u+rw {path}*")
+    elif not may(user, path.parent, os.W_OK | os.X_OK):
+        yield Finding(
+            "failed",
+            f"{path.parent}: {user.name} may not write in this folder, as SQLite must",
+            f"chown {user.name} {path.parent}; chmod u+rwx {path.parent}",
+        )
+    if may(ANYBODY, path, os.R_OK):
+        yield Finding("warning", f"{path}: every user of this host may read what was learnt", f"chmod go= {path}*")
+
+
+def _mode(path: Path) -> str:
+    return f"{path.stat().st_mode & 0o7777:04o}"
+
+
+def schema(examined: Examination) -> Iterator[Finding]:
+    """Whether the tables are those of this version."""
+    if isinstance(examined.opened.database, Exception):
+        raise NotTried("no database to read")
+    revision = examined.opened.revision
+    if revision == HEAD:
+        yield Finding("ok", f"schema {HEAD}")
+    elif revision is None:
+        yield Finding("failed", "the database has no tables", "spamfilter migrate")
+    elif revision < HEAD:
+        yield Finding("failed", f"schema {revision} is old; this version needs {HEAD}", "spamfilter migrate")
+    else:
+        yield Finding("failed", f"schema {revision} is of a newer version; this one knows {HEAD}", "upgrade spamfilter")
+
+
+def integrity(examined: Examination) -> Iterator[Finding]:
+    """Whether every page can be read; deep: and every index says what its table says."""
+    store = examined.store
+    found = store.verify() if examined.deep else store.verify_quickly()
+    if found:
+        rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        yield Finding("failed", "; ".join(found[:SHOWN]).replace("\n", " ") + rest, RESTORE)
+    else:
+        yield Finding("ok", "no damage found" + ("" if examined.deep else ", at a quick look; --verify looks closely"))
+
+
+def counting(examined: Examination) -> Iterator[Finding]:
+    """Whether the counts were made by the rules of the configuration."""
+    kept, asked = examined.store.get_setting(RULES), rules(examined.settings.voices())
+    if kept is None or kept == asked:
+        yield Finding(
+            "ok", ", ".join(f"{voice.name} by {voice.likelihood.name}" for voice in examined.settings.voices())
+        )
+    else:
+        yield Finding(
+            "failed", f"the counts were made by {kept}, the configuration asks for {asked}",
+            "spamfilter retrain, or set [learn] as it was",
+        )  # fmt: skip
+
+
+def ledger(examined: Examination) -> Iterator[Finding]:
+    """Deep only: whether the counts are the sum of the ledger."""
+    if not examined.deep:
+        return
+    if ailing := examined.ailing("integrity", "counting"):
+        raise NotTried(f"see {ailing}")
+    store = examined.store
+    if store.get_setting(RULES) is None:
+        yield Finding("ok", "nothing was learnt yet")
+    elif found := Filter(store, examined.settings.voices()).verify():
+        yield Finding("failed", "; ".join(found[:SHOWN]), "spamfilter retrain, which makes the counts anew")
+    else:
+        yield Finding("ok", f"words and totals are the sum of the ledger's {store.state({}).last} entries")

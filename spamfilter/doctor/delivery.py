@@ -1,0 +1,99 @@
+"""Where mail goes: the next hop, the quarantine, and the room on their disks."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from spamfilter.config import Settings
+from spamfilter.daemon import next_hop_of
+from spamfilter.doctor.examination import Examination, Finding
+from spamfilter.errors import NextHopError, StoreError
+from spamfilter.rights import may, owner
+from spamfilter.stores.sql.connection import file_of
+
+MAILDIR = "maildir"
+FREE_WARNING = (0.10, 5 * 10**9)
+FREE_FAILED = (0.03, 10**9)
+"""What is too little on a file system: a share of it, or less than so many bytes if that is less. A tenth leaves time
+to act; with 3 % the next backup or a day of quarantine may fill it."""
+
+
+def next_hop(examined: Examination) -> Iterator[Finding]:
+    """Whether judged mail can be handed on: by an answer to EHLO, or a Maildir that can be written."""
+    url = examined.settings.next_hop_url()
+    kind, _, address = url.partition(":")
+    if kind == MAILDIR:
+        yield _writable(examined, Path(address))
+        return
+    try:
+        keywords = asyncio.run(_announced(examined.settings))
+    except (NextHopError, OSError) as error:
+        yield Finding("failed", str(error), "start it, or mend [relay] next_hop; until then clients hear 451 and wait")
+        return
+    yield Finding("ok", f"{url} answers, and announces {', '.join(keywords) or 'nothing'}")
+
+
+async def _announced(settings: Settings) -> list[str]:
+    hop = next_hop_of(settings)
+    conversation = await hop.open()
+    try:
+        await conversation.command(b"QUIT")
+        return list(conversation.keywords)
+    finally:
+        conversation.abort()
+        hop.close()
+
+
+def quarantine(examined: Examination) -> Iterator[Finding]:
+    """Whether mail can be kept back."""
+    yield _writable(examined, examined.settings.quarantine_path())
+
+
+def _writable(examined: Examination, maildir: Path) -> Finding:
+    """Whether the relay may deliver into a Maildir."""
+    user = examined.user
+    if not maildir.is_dir():
+        return Finding("failed", f"{maildir}: no such folder", "restart the relay, which makes it")
+    for part in ("tmp", "new", "cur"):
+        if not may(user, maildir / part, os.W_OK | os.X_OK):
+            return Finding(
+                "failed", f"{maildir}/{part}: {user.name} may not write there", f"chown -R {user.name} {maildir}"
+            )
+    return Finding("ok", f"{maildir} of {owner(maildir)}, which {user.name} may write")
+
+
+def disk(examined: Examination) -> Iterator[Finding]:
+    """Whether the file systems of database, quarantine and Maildir have room."""
+    places: dict[Path, str] = {}
+    with suppress(StoreError):
+        places[file_of(examined.settings.store_url()).parent] = "database"
+    places[examined.settings.quarantine_path()] = "quarantine"
+    kind, _, address = examined.settings.next_hop_url().partition(":")
+    if kind == MAILDIR:
+        places[Path(address)] = "next hop"
+    seen: dict[int, tuple[Path, list[str]]] = {}
+    for place, what in places.items():
+        if place.exists():
+            seen.setdefault(place.stat().st_dev, (place, []))[1].append(what)
+    for place, names in seen.values():
+        found = os.statvfs(place)
+        yield room(f"{place} ({', '.join(names)})", found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+        if found.f_files and found.f_favail < FREE_FAILED[0] * found.f_files:
+            yield Finding("failed", f"{place}: only {found.f_favail} more files fit", "delete files there")
+
+
+def room(name: str, free: int, size: int) -> Finding:
+    """What so many free bytes on a file system of this size mean."""
+    amount = f"{free / 1e9:.1f} GB" if free >= 10**9 else f"{free / 1e6:.1f} MB"
+    found = f"{name}: {amount} free, {100 * free / size:.1f} %"
+    if free >= _least(FREE_WARNING, size):
+        return Finding("ok", found)
+    advice = "make room: lower [verdict] quarantine_days, [feedback] window_megabytes or [report] journal_days"
+    return Finding("failed" if free < _least(FREE_FAILED, size) else "warning", found, advice)
+
+
+def _least(bound: tuple[float, int], size: int) -> float:
+    share, enough = bound
+    return min(share * size, enough)

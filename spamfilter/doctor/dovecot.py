@@ -1,0 +1,99 @@
+"""The scripts by which Dovecot passes on what users move: there, readable, safe, and leading to this relay.
+
+What to look at is read from the fragment of Dovecot's configuration, so that it may have been moved. Dovecot itself
+is not asked.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from spamfilter.doctor.examination import DOVECOT, FRAGMENT, Examination, Finding, NotTried
+from spamfilter.rights import ANYBODY, User, may, user_named
+
+INSTALL = "install it anew: docs/dovecot.md"
+
+_SCRIPT = re.compile(r"^\s*\w+\s*=\s*file:([^;\s]+\.sieve)", re.MULTILINE)
+_PROGRAMS = re.compile(r"^\s*sieve_pipe_bin_dir\s*=\s*(\S+)", re.MULTILINE)
+_PIPE = re.compile(r'^\s*pipe\b[^"]*"([^"]+)"', re.MULTILINE)
+_SOCKET = re.compile(r"^\s*(?:export\s+)?SPAMFILTER_FEEDBACK__SOCKET=(\S+)", re.MULTILINE)
+_CALLED = re.compile(r"\bexec\s+(/\S+)")
+
+
+def dovecot(examined: Examination) -> Iterator[Finding]:
+    """Whether what the fragment names is there and may be used, but not changed, by those who own the mail."""
+    settings = examined.fragment
+    if settings is None:
+        if examined.dovecot:
+            yield Finding("failed", f"{examined.dovecot / FRAGMENT}: no such file", INSTALL)
+        else:
+            yield Finding("ok", f"not connected: no {FRAGMENT.name} in {' or '.join(map(str, DOVECOT))}")
+        return
+    users = [user for name in examined.settings.feedback.proxies if (user := user_named(name))] or [ANYBODY]
+    found = list(_found(examined, settings, users))
+    yield from found
+    if not found:
+        yield Finding("ok", f"{settings} and what it names are in place")
+
+
+def _found(examined: Examination, settings: Path, users: list[User]) -> Iterator[Finding]:
+    try:
+        text = settings.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise NotTried(f"{settings}: {error.strerror}") from error
+    scripts = [Path(name) for name in _SCRIPT.findall(text)]
+    folder = _PROGRAMS.search(text)
+    programs: set[str] = set()
+    for script in scripts:
+        yield from _usable(script, users, os.R_OK, "read")
+        yield from _compiled(script)
+        if script.exists():
+            programs |= set(_PIPE.findall(script.read_text(encoding="utf-8", errors="replace")))
+    if folder is None:
+        yield Finding("failed", f"{settings}: sets no sieve_pipe_bin_dir", INSTALL)
+        return
+    for name in sorted(programs):
+        program = Path(folder[1]) / name
+        yield from _usable(program, users, os.R_OK | os.X_OK, "run")
+        if program.exists():
+            yield from _leading_here(examined, program, users)
+
+
+def _usable(path: Path, users: list[User], want: int, verb: str) -> Iterator[Finding]:
+    """What is wrong with a file that these users must be able to use, and nobody but its owner to change."""
+    if not path.exists():
+        yield Finding("failed", f"{path}: no such file", INSTALL)
+        return
+    if denied := [user.name for user in users if not may(user, path, want)]:
+        mode = "a+rx" if want & os.X_OK else "a+r"
+        yield Finding(
+            "failed", f"{path}: {', '.join(denied)} may not {verb} it", f"chmod {mode} {path}, a+x its folders"
+        )
+    for place in (path, path.parent):
+        found = place.stat()
+        if found.st_mode & 0o002 or (found.st_mode & 0o020 and found.st_gid):
+            yield Finding("failed", f"{place}: others than its owner may change it", f"chmod go-w {place}")
+
+
+def _compiled(script: Path) -> Iterator[Finding]:
+    binary = script.with_suffix(".svbin")
+    if script.exists() and binary.exists() and binary.stat().st_mtime < script.stat().st_mtime:
+        yield Finding("warning", f"{binary}: is older than its source", f"sievec {script}")
+
+
+def _leading_here(examined: Examination, program: Path, users: list[User]) -> Iterator[Finding]:
+    """Whether the program calls a spamfilter that is there, and by the socket of this relay."""
+    text = program.read_text(encoding="utf-8", errors="replace")
+    ours = examined.settings.socket_path()
+    named = _SOCKET.search(text)
+    if named and Path(named[1]) != ours:
+        yield Finding(
+            "failed", f"{program}: marks go to {named[1]}, the relay listens on {ours}", f"name {ours} in {program}"
+        )
+    for called in sorted(set(_CALLED.findall(text))):
+        if denied := [user.name for user in users if not may(user, Path(called), os.X_OK)]:
+            yield Finding(
+                "failed", f"{program}: {', '.join(denied)} may not run {called}, or it is not there",
+                f"ln -s $(command -v spamfilter) {called}",
+            )  # fmt: skip

@@ -1,0 +1,186 @@
+"""What every check of `doctor` is given: the configuration, the relay's account of itself, the database.
+
+Guarantee: to look makes nothing. A database is neither created nor migrated here, and no folder is made.
+"""
+
+import os
+import socket
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from spamfilter.addresses import split_address
+from spamfilter.config import Settings
+from spamfilter.errors import SpamfilterError, StoreError
+from spamfilter.places import config_file
+from spamfilter.rights import User, user_of
+from spamfilter.socket_client import NoRelay, SocketClient
+from spamfilter.stores.schema import HEAD
+from spamfilter.stores.sql import SqlStore
+from spamfilter.stores.sql.connection import file_of
+
+Status = Literal["ok", "warning", "failed"]
+
+GREETING_SECONDS = 10.0
+"""For a relay to say 220: a healthy one takes a millisecond, one that judges a huge mail a second."""
+BANNER = "ESMTP spamfilter"
+"""What a relay of ours calls itself in its greeting."""
+
+DOVECOT = (Path("/etc/dovecot"), Path("/usr/local/etc/dovecot"))
+FRAGMENT = Path("conf.d") / "90-spamfilter.conf"
+"""Where Dovecot's configuration usually is, and what config/dovecot has for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check has found. advice: what to do about it, empty where nothing is to be done."""
+
+    status: Status
+    found: str
+    advice: str = ""
+
+
+class NotTried(Exception):
+    """A check has nothing to look at, because of what another check reports; the text says what."""
+
+
+@dataclass(slots=True)
+class Examination:
+    """One look at an installation.
+
+    file: the configuration as it was named. deep: whether to look at every page and every count. dovecot: the folder
+    of Dovecot's configuration, None for the usual ones. findings: of the checks before, by name.
+    """
+
+    settings: Settings
+    file: Path | None
+    deep: bool = False
+    dovecot: Path | None = None
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    findings: dict[str, list[Finding]] = field(default_factory=dict)
+    opened: "Opened" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.opened = Opened(self.settings)
+
+    @property
+    def config(self) -> str:
+        """The configuration file, for people to read."""
+        found = config_file(self.file)
+        return str(found.absolute()) if found else ""
+
+    @property
+    def relay(self) -> dict[str, Any]:
+        """What the running relay says of itself. Raises NotTried where it says nothing."""
+        if isinstance(self.opened.status, Exception):
+            raise NotTried("no word from a relay")
+        return self.opened.status
+
+    @property
+    def store(self) -> SqlStore:
+        """The database, which has the schema of this version. Raises NotTried where it cannot be read or has not."""
+        store = self.opened.database
+        if isinstance(store, Exception):
+            raise NotTried("no database to read")
+        if self.opened.revision != HEAD:
+            raise NotTried("a database of another schema")
+        return store
+
+    @property
+    def user(self) -> User:
+        """Whom the relay runs as; where it does not say, who owns the folder of the database, or asks."""
+        if not isinstance(self.opened.status, Exception) and "uid" in self.opened.status:
+            return user_of(self.opened.status["uid"])
+        with suppress(OSError, StoreError):
+            return user_of(file_of(self.settings.store_url()).parent.stat().st_uid)
+        return user_of(os.geteuid())
+
+    @property
+    def fragment(self) -> Path | None:
+        """The file that connects Dovecot, in the folder of its configuration or the usual ones; None without one."""
+        places = (self.dovecot,) if self.dovecot else DOVECOT
+        return next((place / FRAGMENT for place in places if (place / FRAGMENT).exists()), None)
+
+    def ailing(self, *names: str) -> str:
+        """The first of these checks that has failed or could not be tried, '' if all is well with them."""
+        for name in names:
+            found = self.findings.get(name, [])
+            if not found or any(finding.status == "failed" for finding in found):
+                return name
+        return ""
+
+
+class Opened:
+    """What takes time or a connection to find out; asked once, when first needed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def status(self) -> dict[str, Any] | Exception:
+        """The answer to `status` on the feedback socket, or why there is none."""
+        try:
+            with closing(SocketClient(self._settings.socket_path())) as client:
+                return client.ask({"command": "status"})
+        except (NoRelay, SpamfilterError) as error:
+            return error
+
+    @cached_property
+    def greetings(self) -> dict[str, str | OSError]:
+        """Address -> the greeting heard there; those that the relay names, or else the configuration."""
+        if isinstance(self.status, Exception):
+            listed = [*self._settings.relay.listen, *self._settings.relay.submission]
+        else:
+            listed = [*self.status.get("listening", []), *self.status.get("submission", [])]
+        return {address: greeting(address) for address in listed if split_address(address)[1]}
+
+    @property
+    def greeted(self) -> bool:
+        """Whether a relay of ours answers anywhere."""
+        return any(isinstance(said, str) and BANNER in said for said in self.greetings.values())
+
+    @cached_property
+    def database(self) -> SqlStore | SpamfilterError:
+        """The database, open whatever its schema is, or why it cannot be."""
+        try:
+            path = file_of(self._settings.store_url())
+            path.stat()  # or opening it would make it
+            store = SqlStore(self._settings.store_url())
+            self.revision = store.revision()
+        except OSError as error:
+            return StoreError(f"{path}: {error.strerror}")
+        except SpamfilterError as error:
+            return error
+        return store
+
+    revision: str | None = None
+    """The schema of the database; None where there are no tables."""
+
+    def close(self) -> None:
+        store = self.__dict__.get("database")
+        if isinstance(store, SqlStore):
+            store.close()
+
+
+def reachable(address: str) -> tuple[str, int]:
+    """Where to connect to for an address that is listened on: for any address, the loopback's."""
+    host, port = split_address(address)
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port  # noqa: S104 - nothing is bound here
+
+
+def greeting(address: str) -> str | OSError:
+    """The first line that an SMTP server says at host:port, or why none was heard."""
+    try:
+        with (
+            socket.create_connection(reachable(address), timeout=GREETING_SECONDS) as client,
+            client.makefile("rb") as lines,
+        ):
+            line = lines.readline(512)
+            client.sendall(b"QUIT\r\n")
+            lines.read(512)  # or the server would find the connection reset
+    except OSError as error:
+        return error
+    return line.decode("ascii", "replace").strip()

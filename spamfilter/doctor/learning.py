@@ -1,0 +1,143 @@
+"""Whether the filter learns: from whom, of both classes, and into the running relay."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from spamfilter.config import Feedback
+from spamfilter.counts import LABELS
+from spamfilter.doctor.examination import Examination, Finding, NotTried
+from spamfilter.feedback import AUTOMATIC
+from spamfilter.journal import CANARY
+from spamfilter.socket_client import NoRelay, SocketClient
+
+SILENT = timedelta(days=14)
+"""No mark of anybody in so long: either a tiny site, or a path that is broken."""
+UNBALANCED = 20
+"""Times that one class may outnumber the other: beyond it the rarer one is hardly known."""
+FOLLOWS_WITHIN = 3.0
+"""Seconds until the relay knows what is in the ledger: it looks four times a second."""
+TOLERANCE = timedelta(minutes=5)
+"""What clocks may differ, and what a correction of the clock may take back."""
+LOOKED_BACK = timedelta(days=30)
+CENTURY = timedelta(days=36_500)
+
+
+def classes(examined: Examination) -> Iterator[Finding]:
+    """Whether both classes are known, and about equally well."""
+    learnt = examined.store.state({}).learnt
+    found = ", ".join(f"{learnt[label]:,} {label}" for label in LABELS) + " learnt"
+    if not learnt["ham"]:
+        yield Finding(
+            "failed", f"{found}: nothing is called spam before a ham is learnt", "spamfilter mark-ham, or train"
+        )
+    elif not learnt["spam"]:
+        yield Finding(
+            "failed", f"{found}: nothing is called spam before one is learnt", "spamfilter mark-spam, or train"
+        )
+    elif max(learnt.values()) > UNBALANCED * min(learnt.values()):
+        rarer = min(LABELS, key=lambda label: learnt[label])
+        yield Finding("warning", f"{found}: one class is hardly known", f"spamfilter mark-{rarer} more, or train")
+    else:
+        yield Finding("ok", found)
+
+
+def following(examined: Examination) -> Iterator[Finding]:
+    """Whether the running relay knows what the ledger says."""
+    store, status = examined.store, examined.relay
+    if status["database"] != store.where:
+        raise NotTried("the relay uses another database")
+    last, give_up = store.state({}).last, time.monotonic() + FOLLOWS_WITHIN
+    while status["last"] < last and time.monotonic() < give_up:
+        time.sleep(0.1)
+        status = _status(examined)
+    if not status["following"]:
+        yield Finding("failed", "the relay cannot read the ledger, and judges by what it knew", "its log says why")
+    elif status["last"] < last:
+        yield Finding("failed", f"the relay is at entry {status['last']} of the ledger's {last}", "its log says why")
+    else:
+        yield Finding("ok", f"the relay knows the ledger up to its last entry, {last}")
+
+
+def _status(examined: Examination) -> dict[str, object]:
+    try:
+        with closing(SocketClient(examined.settings.socket_path())) as client:
+            return client.ask({"command": "status"})
+    except NoRelay as error:
+        raise NotTried(str(error)) from error
+
+
+def feedback(examined: Examination) -> Iterator[Finding]:
+    """When each path of feedback was last used; one that is set up and silent may be broken."""
+    store = examined.store
+    last = {source: at for source, at in store.last_of_sources().items() if source != CANARY}
+    first = next((entry.at for entry in store.entries_after(0)), examined.now)
+    silent = False
+    for source, setting in _set_up(examined).items():
+        since = last.get(source)
+        if examined.now - (since or first) > SILENT:
+            silent = True
+            said = f"silent for {_days(examined.now - since)}" if since else "never heard of"
+            yield Finding("warning", f"{source}: {said}, though {setting} is there", _ADVICE[source])
+    if not silent:
+        heard = sorted(last.items(), key=lambda item: item[1], reverse=True)
+        yield Finding("ok", ", ".join(f"{source} {_ago(examined.now - at)}" for source, at in heard) or "nothing yet")
+
+
+_ADVICE = {
+    "imap": "move a mail into Junk and look at Dovecot's log; see the check of dovecot",
+    "address": "send a mail as attachment to it and look at the relay's log",
+    AUTOMATIC: "look at [feedback] automatic and traps, and at the relay's log",
+}
+"""Source -> how to find out why nothing comes."""
+
+
+def _set_up(examined: Examination) -> dict[str, str]:
+    """The paths that somebody has set up -> where that was seen."""
+    feedback: Feedback = examined.settings.feedback
+    found = {}
+    if dovecot := examined.fragment:
+        found["imap"] = str(dovecot)
+    elif feedback.proxies:
+        found["imap"] = "[feedback] proxies"
+    if feedback.spam_addresses or feedback.ham_addresses:
+        found["address"] = "[feedback] spam_addresses" if feedback.spam_addresses else "[feedback] ham_addresses"
+    if feedback.automatic:
+        found[AUTOMATIC] = "[feedback] automatic"
+    return found
+
+
+def clock(examined: Examination) -> Iterator[Finding]:
+    """Whether time went on: nothing was judged or learnt later than now, nor learnt before what was learnt before."""
+    store, now = examined.store, examined.now
+    ahead: list[datetime] = [entry.at for entry in store.journal(now + TOLERANCE, now + CENTURY)]
+    ahead += [at for at in store.last_of_sources().values() if at > now + TOLERANCE]
+    if ahead:
+        yield Finding(
+            "warning",
+            f"{len(ahead)} entries are later than now, up to {max(ahead):%Y-%m-%d %H:%M} UTC",
+            "set the clock, and let it be synchronised: timedatectl set-ntp true",
+        )
+        return
+    moments = [entry.at for entry in store.learnings(now - LOOKED_BACK)]
+    leaps = [(one, two) for one, two in pairwise(moments) if two < one - TOLERANCE]
+    if leaps:
+        before, after = leaps[-1]
+        yield Finding(
+            "warning",
+            f"the clock went back by {_days(before - after)} on {after:%Y-%m-%d %H:%M} UTC",
+            "let it be synchronised: timedatectl set-ntp true",
+        )
+    else:
+        yield Finding("ok", f"{now:%Y-%m-%d %H:%M} UTC, and no entry is later")
+
+
+def _days(span: timedelta) -> str:
+    hours = span.total_seconds() / 3600
+    return f"{hours / 24:.0f} days" if hours >= 48 else f"{hours:.1f} hours"
+
+
+def _ago(span: timedelta) -> str:
+    return "just now" if span < timedelta(minutes=1) else f"{_days(span)} ago"

@@ -1,0 +1,147 @@
+"""The relay as a process: whether it runs, is this version's, listens, answers, has room."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from spamfilter import __version__
+from spamfilter.config import Settings
+from spamfilter.doctor.examination import Examination, Finding, NotTried
+from spamfilter.errors import Refused, StoreError
+from spamfilter.rights import ANYBODY, may, user_named
+from spamfilter.stores.sql.connection import file_of
+
+BACKLOG_WARNING = 0.1
+"""Share of [limits] journal_backlog that waits: a busy relay has some, a tenth is no moment's delay any more."""
+MEMORY_WARNING, MEMORY_FAILED = 0.5, 0.8
+"""Shares of the host's memory that the relay holds: a doubling would not fit, and a restart beside it neither."""
+RESTART = "restart the relay: systemctl restart spamfilter"
+
+
+def process(examined: Examination) -> Iterator[Finding]:
+    """Whether a relay runs, and is the one that program and configuration speak of."""
+    status = examined.opened.status
+    if isinstance(status, Refused):
+        yield Finding("warning", f"a relay runs, but {status}", "run this as root, or as the user of the relay")
+        return
+    if isinstance(status, Exception):
+        if examined.opened.greeted:
+            raise NotTried("a relay greets, but its feedback socket says nothing")
+        yield Finding(
+            "failed", "no relay is running", "start it: systemctl start spamfilter; its log says why it ended"
+        )
+        return
+    stale = list(_stale(examined, status))
+    for difference in stale:
+        yield Finding("failed", f"pid {status['pid']} {difference}", RESTART)
+    if waits := status.get("changed"):
+        yield Finding(
+            "warning",
+            f"since the relay read it, the configuration has changed in {', '.join(waits)}",
+            "systemctl reload spamfilter, or restart where its log says so",
+        )
+    elif not stale:
+        config = examined.config or "no configuration file"
+        yield Finding("ok", f"version {__version__}, pid {status['pid']}, as {examined.user.name}, by {config}")
+
+
+def _stale(examined: Examination, status: dict[str, Any]) -> Iterator[str]:
+    if status["version"] != __version__:
+        yield f"runs version {status['version']}; this program is {__version__}"
+    database = _where(examined.settings)
+    if database and status["database"] != database:
+        yield f"uses the database {status['database']}; the configuration names {database}"
+    if status.get("config", examined.config) != examined.config:
+        yield f"was started with the configuration {status['config'] or 'of no file'}; this is {examined.config}"
+
+
+def _where(settings: Settings) -> str:
+    try:
+        return str(file_of(settings.store_url()))
+    except StoreError:
+        return ""
+
+
+def smtp(examined: Examination) -> Iterator[Finding]:
+    """Whether each address that mail comes to greets."""
+    if isinstance(examined.opened.status, Exception) and not examined.opened.greeted:
+        raise NotTried("no relay is running")
+    for address, said in examined.opened.greetings.items():
+        if isinstance(said, str) and said.startswith("220 "):
+            yield Finding("ok", f"{address} greets with {said}")
+        else:
+            found = said or "closed the connection" if isinstance(said, str) else said.strerror or str(said)
+            yield Finding("failed", f"{address}: {found}", f"see the relay's log; {RESTART}")
+
+
+def feedback_socket(examined: Examination) -> Iterator[Finding]:
+    """Whether local users can teach the relay, and which of them."""
+    path, status = examined.settings.socket_path(), examined.opened.status
+    if isinstance(status, Exception) and not isinstance(status, Refused):
+        if not examined.opened.greeted:
+            raise NotTried("no relay is running")
+        yield Finding("failed", f"no answer: {status}", f"it was removed, or is another's: {RESTART}")
+        return
+    feedback = examined.settings.feedback
+    shut_out = [name for name in (*feedback.users, *feedback.proxies) if not _reaches(name, path)]
+    if shut_out:
+        yield Finding(
+            "failed",
+            f"{path}: {', '.join(shut_out)} may not reach it, or does not exist",
+            "set [feedback] socket to a folder that all may enter, as /run/spamfilter",
+        )
+        return
+    if feedback.users:
+        who = ", ".join((*feedback.users, *feedback.proxies))
+    else:
+        everybody = may(ANYBODY, path, os.R_OK | os.W_OK)
+        few = " and ".join(dict.fromkeys(("root", examined.user.name)))
+        who = "every local user" if everybody else f"{few} alone"
+    yield Finding("ok", f"{path} answers {who}")
+
+
+def _reaches(name: str, path: Path) -> bool:
+    user = user_named(name)
+    return user is not None and may(user, path, os.R_OK | os.W_OK)
+
+
+def journal(examined: Examination) -> Iterator[Finding]:
+    """Whether the journal is written, or waits in memory."""
+    status, backlog = examined.relay, examined.settings.limits.journal_backlog
+    yield from behind(status["journal_waiting"], status["journal_dropped"], backlog)
+
+
+def behind(waiting: int, dropped: int, backlog: int) -> Iterator[Finding]:
+    """What it means that so many entries wait, of `backlog` that may, and so many were dropped."""
+    late = waiting >= BACKLOG_WARNING * backlog
+    if late:
+        yield Finding(
+            "failed" if waiting >= backlog else "warning",
+            f"{waiting} entries wait to be written, of at most {backlog}",
+            "see the check of the database: what does not fit into [limits] journal_backlog is lost",
+        )
+    if dropped:
+        yield Finding(
+            "warning",
+            f"{dropped} entries were dropped since the relay started",
+            "its log says when the database could not be written, and why; a restart sets this to 0",
+        )
+    elif not late:
+        yield Finding("ok", f"{waiting} entries wait to be written, none was dropped")
+
+
+def memory(examined: Examination) -> Iterator[Finding]:
+    """Whether the relay's memory fits the host's."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    yield held(examined.relay["resident_bytes"], total)
+
+
+def held(resident: int, total: int) -> Finding:
+    """What so many bytes of a host's memory mean."""
+    share = resident / total
+    found = f"{resident / 1e6:.0f} MB, {100 * share:.1f} % of this host's"
+    if share < MEMORY_WARNING:
+        return Finding("ok", found)
+    advice = "lower [limits] connections and message_size, or give the host more memory"
+    return Finding("failed" if share >= MEMORY_FAILED else "warning", found, advice)

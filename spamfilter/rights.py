@@ -1,0 +1,95 @@
+"""Who may do what with a file, by the kernel's word where that can be had."""
+
+import os
+import pwd
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user of the system: a name for people, and what the kernel goes by."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+
+
+ANYBODY = User("every user", 65534, 65534)
+"""Somebody without any right of their own."""
+
+
+def user_of(uid: int) -> User:
+    """The user with this number, whether it has a name or not."""
+    try:
+        found = pwd.getpwuid(uid)
+    except KeyError:
+        return User(f"uid {uid}", uid, uid)
+    return User(found.pw_name, uid, found.pw_gid, tuple(os.getgrouplist(found.pw_name, found.pw_gid)))
+
+
+def user_named(name: str) -> User | None:
+    """The user of this name, None if there is none."""
+    try:
+        return user_of(pwd.getpwnam(name).pw_uid)
+    except KeyError:
+        return None
+
+
+def owner(path: Path) -> str:
+    """The name of the owner of a file. Raises OSError."""
+    return user_of(path.stat().st_uid).name
+
+
+def may(user: User, path: Path, want: int) -> bool:
+    """Whether a user may do this (os.R_OK, os.W_OK, os.X_OK) with a path; False where it is not there.
+
+    The kernel says it to root, who asks in the user's place, and to the user. Others see it by the modes of the files.
+    """
+    if os.geteuid() not in (0, user.uid):
+        return by_mode(user, path, want)
+    with _in_place_of(user):
+        return os.access(path, want, effective_ids=True)
+
+
+def by_mode(user: User, path: Path, want: int) -> bool:
+    """As `may`, by owner, group and mode alone: neither access lists nor how a file system is mounted count."""
+    path = path.absolute()
+    try:
+        return all(_granted(user, folder.stat(), os.X_OK) for folder in path.parents) and _granted(
+            user, path.stat(), want
+        )
+    except OSError:
+        return False
+
+
+def _granted(user: User, found: os.stat_result, want: int) -> bool:
+    if user.uid == 0:
+        return True
+    if user.uid == found.st_uid:
+        granted = found.st_mode >> 6
+    elif found.st_gid in (user.gid, *user.groups):
+        granted = found.st_mode >> 3
+    else:
+        granted = found.st_mode
+    return granted & want == want
+
+
+@contextmanager
+def _in_place_of(user: User) -> Iterator[None]:
+    if os.geteuid() != 0 or user.uid == 0:
+        yield
+        return
+    gid, groups = os.getegid(), os.getgroups()
+    try:
+        os.setgroups(user.groups)
+        os.setegid(user.gid)
+        os.seteuid(user.uid)
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(gid)
+        os.setgroups(groups)
