@@ -199,7 +199,7 @@ smtpd_peername_lookup = no
 # All mail ends in the sink, so that a bounce would be seen there.
 relay_domains = example.test, bulk.test
 relay_recipient_maps = inline:{{ {users}, @bulk.test=ok }}
-relay_transport = smtp:[127.0.0.1]:{sink}
+relay_transport = {delivery}
 default_transport = smtp:[127.0.0.1]:{sink}
 # No letters to the postmaster about servers that a test keeps away.
 notify_classes =
@@ -223,6 +223,7 @@ verify    unix  - - n -     1 verify
 flush     unix  n - n 1000? 0 flush
 proxymap  unix  - - n -     - proxymap
 smtp      unix  - - n -     - smtp
+lmtp      unix  - - n -     - lmtp
 relay     unix  - - n -     - smtp
 showq     unix  n - n -     - showq
 error     unix  - - n -     - error
@@ -261,7 +262,14 @@ class Postfix:
 
 
 def configure_postfix(
-    folder: Path, *, proxy: int | None, content_filter: int | None, back: int, to: int, front_checks_users: bool
+    folder: Path,
+    *,
+    proxy: int | None,
+    content_filter: int | None,
+    back: int,
+    to: int,
+    front_checks_users: bool,
+    lmtp: int | None = None,
 ) -> Postfix:
     """Write a configuration from the shipped samples, with their ports exchanged for those given."""
     front = free_port()
@@ -273,7 +281,9 @@ def configure_postfix(
         shutil.copy(Path("/etc/postfix") / name, etc / name)
     daemons = Path(require("smtpd", "postfix", "/usr/lib/postfix/sbin")).parent
     users = ", ".join(f"{user}=ok" for user in USERS)
-    main, master = MAIN.format(folder=folder, daemons=daemons, users=users, sink=to), MASTER
+    delivery = f"smtp:[127.0.0.1]:{to}" if lmtp is None else f"lmtp:[127.0.0.1]:{lmtp}"
+    main = MAIN.format(folder=folder, daemons=daemons, users=users, delivery=delivery, sink=to)
+    master = MASTER
     entry = f"127.0.0.1:{front} inet n - n - - smtpd"
     if proxy is None:
         master += entry + "\n"
@@ -304,10 +314,12 @@ def postfix(
     proxy: int | None = None,
     content_filter: int | None = None,
     front_checks_users: bool = True,
+    lmtp: int | None = None,
 ) -> Iterator[Postfix]:
     """Postfix that delivers to the port `to`, with a filter before the queue (`proxy`), after it, or none.
 
-    front_checks_users: False leaves unknown recipients to the server behind the filter.
+    front_checks_users: False leaves unknown recipients to the server behind the filter. lmtp: the port that the
+    users' mail goes to instead, by LMTP.
     """
     program = require("postfix", "postfix")
     require_root("Postfix starts as root and changes users itself")
@@ -318,6 +330,7 @@ def postfix(
         back=back,
         to=to,
         front_checks_users=front_checks_users,
+        lmtp=lmtp,
     )
     ports = [server.front] if proxy is content_filter is None else [server.front, server.back]
     command = [program, "-c", str(folder / "etc")]
