@@ -10,6 +10,7 @@ import re
 import ssl
 import tomllib
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
@@ -19,7 +20,7 @@ from spamfilter import addresses
 from spamfilter.addresses import Network
 from spamfilter.errors import ConfigError
 from spamfilter.learning_rules import Learn, Section
-from spamfilter.places import config_file, socket_path, state_directory, values_of
+from spamfilter.places import LONGEST_SOCKET, config_file, socket_path, state_directory, values_of
 from spamfilter.stores import STORES
 from spamfilter.verdict import CLASSES, Action, Policy
 from spamfilter.voices import Voices
@@ -30,7 +31,7 @@ LIVE: dict[str, frozenset[str]] = {
     "relay": frozenset(("trusted", "domains", "bare_newlines")),
     "verdict": frozenset((
         "spam", "unsure", "reject", "reject_after", "on_ham", "on_unsure", "on_spam", "subject_prefix",
-        "evidence_header",
+        "evidence_header", "quarantine_days",
     )),
     "feedback": frozenset((
         "users", "proxies", "marks_a_day", "spam_addresses", "ham_addresses", "answer", "automatic", "traps",
@@ -51,12 +52,19 @@ def _store_url(text: str) -> str:
     return text
 
 
+def _socket(text: str) -> str:
+    if len(os.fsencode(text)) > LONGEST_SOCKET:
+        raise ValueError(f"longer than the {LONGEST_SOCKET} bytes of a socket's path")
+    return text
+
+
 Address = Annotated[str, AfterValidator(addresses.address)]
 NetworkText = Annotated[str, AfterValidator(addresses.network)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Days = Annotated[float, Field(gt=0, le=36_500)]
 Count = Annotated[int, Field(ge=1)]
+Login = Annotated[str, Field(min_length=1), AfterValidator(addresses.one_line)]
 
 
 class Relay(Section):
@@ -118,15 +126,23 @@ class Store(Section):
 class Feedback(Section):
     window_days: Days = 14.0
     window_megabytes: Count = 1000
-    socket: Annotated[str, AfterValidator(addresses.absolute)] = ""
-    users: list[str] = []
-    proxies: list[str] = []
+    socket: Annotated[str, AfterValidator(addresses.absolute), AfterValidator(_socket)] = ""
+    users: list[Login] = []
+    proxies: list[Login] = []
     marks_a_day: Count = 200
     spam_addresses: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
     ham_addresses: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
     answer: bool = False
     automatic: list[Literal["answered", "trap"]] = []
     traps: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
+
+    @model_validator(mode="after")
+    def _each_address_means_one_thing(self) -> Self:
+        lists = {name: set(getattr(self, name)) for name in ("spam_addresses", "ham_addresses", "traps")}
+        for one, other in combinations(lists, 2):
+            if both := sorted(lists[one] & lists[other]):
+                raise ValueError(f"{one} and {other} both have {both[0]!r}")
+        return self
 
 
 class Limits(Section):

@@ -14,19 +14,24 @@ import socket
 import ssl
 import time
 from contextlib import ExitStack, closing, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from spamfilter import __version__
 from spamfilter.addresses import split_address
-from spamfilter.config import Settings, load
+from spamfilter.automatic import Automatic
+from spamfilter.canary import Canaries
+from spamfilter.config import LIVE, Settings, load
 from spamfilter.desk import Desk
 from spamfilter.errors import ConfigError, CountError, SpamfilterError
 from spamfilter.feedback import by_id
 from spamfilter.filter import Filter
 from spamfilter.front_ends import FRONT_ENDS, Relay
-from spamfilter.journal import Journal
+from spamfilter.journal import EXPIRE_EVERY, Journal
 from spamfilter.judging import Judge
-from spamfilter.next_hops import Maildir, Timeouts, open_next_hop
+from spamfilter.next_hops import Maildir, NextHop, Timeouts, open_next_hop
+from spamfilter.places import config_file
+from spamfilter.quarantine import Quarantine
 from spamfilter.socket_server import Answer, FeedbackSocket
 from spamfilter.stores import Store, open_store
 
@@ -41,8 +46,8 @@ TRIAL = (
     "'me@example.org', 'you@example.org', 'Subject: hello\\n\\nIs this spam?')\""
 )
 """A client in one line, for whoever starts the relay the first time."""
-SPARE_FDS = 100
-"""Descriptors beside connections: database, log, Maildir, threads."""
+SPARE_FDS = 300
+"""Descriptors beside connections: the feedback socket's, database, log, Maildir, threads."""
 FIRST_FD = 3
 """Where systemd's sockets begin: sd_listen_fds(3)."""
 
@@ -69,7 +74,7 @@ def serve(settings: Settings, file: Path | None) -> None:
 
 class _Daemon:
     def __init__(self, settings: Settings, file: Path | None, store: Store) -> None:
-        limits, hostname = settings.limits, settings.relay.hostname or _own_name()
+        limits = settings.limits
         self._settings = settings
         self._file = file
         self._store = store
@@ -81,32 +86,39 @@ class _Daemon:
             settings.report.journal_days,
             settings.feedback.window_megabytes * 10**6,
         )
-        timeouts = Timeouts(limits.connect_seconds, limits.command_seconds, limits.final_seconds)
         self._wake = asyncio.Event()
         self._desk = Desk(self._filter, settings.feedback.marks_a_day, self._wake.set)
         self._socket = FeedbackSocket(
             settings.socket_path(),
             self._desk,
             settings.feedback,
-            limits.message_size,
             {"status": self._status, "judge": self._judge},
         )
         self._relay = Relay(
             judge=Judge(self._filter, settings.policy()),
             journal=self._journal,
-            next_hop=open_next_hop(settings.next_hop_url(), hostname, _client_tls(settings), timeouts),
+            next_hop=next_hop_of(settings),
             quarantine=Maildir(settings.quarantine_path()),
             limits=limits,
             trusted=settings.relay.networks(),
             domains=frozenset(domain.lower() for domain in settings.relay.domains),
-            hostname=hostname,
+            hostname=settings.relay.hostname or _own_name(),
             desk=self._desk,
             feedback=settings.feedback,
+            automatic=Automatic(self._desk, store),
             tls=_server_tls(settings),
             normalise=settings.normalises(),
         )
+        canaries = Canaries(self._relay, self._desk, store)
+        self._socket.masters_commands = {
+            **self._socket.masters_commands,
+            "canary": canaries.issue,
+            "canary_mark": canaries.mark,
+            "canary_end": canaries.end,
+        }
         self._following = True
         self._listening: list[str] = []
+        self._submission: list[str] = []
         self._generation = store.generation
 
     async def run(self, sockets: list[socket.socket], submission: list[socket.socket]) -> None:
@@ -118,10 +130,11 @@ class _Daemon:
         front_end = FRONT_ENDS["smtp"](self._relay)
         learnt = self._filter.learnt  # loads the counts
         self._listening = [_name(sock) for sock in sockets]
+        self._submission = [_name(sock) for sock in submission]
         await front_end.start(sockets, submission)
         await self._open_socket()
         self._journal.start()
-        follower = asyncio.create_task(self._follow())
+        beside = [asyncio.create_task(self._follow()), asyncio.create_task(self._expire())]
         for sock in sockets:
             log.info("listening on %s", _name(sock))
         for sock in submission:
@@ -138,10 +151,11 @@ class _Daemon:
         with suppress(TimeoutError):
             await asyncio.wait_for(front_end.drain(), self._relay.limits.drain_seconds)
         front_end.close()
-        self._socket.close()
-        follower.cancel()
+        for task in beside:
+            task.cancel()
         self._relay.next_hop.close()
-        await asyncio.to_thread(self._desk.close)
+        self._relay.automatic.close()
+        await asyncio.gather(self._socket.close(), asyncio.to_thread(self._desk.close))
         await asyncio.to_thread(self._journal.stop)
         log.info("stopped")
 
@@ -188,6 +202,18 @@ class _Daemon:
             self._settings = self._settings.model_copy(update={"learn": learn})
             self._generation = generation
 
+    async def _expire(self) -> None:
+        """Delete what has been in quarantine for its time, every hour."""
+        quarantine = Quarantine(self._relay.quarantine.path)
+        while True:
+            before = datetime.now(UTC) - timedelta(days=self._settings.verdict.quarantine_days)
+            try:
+                if number := await asyncio.to_thread(quarantine.expire, before):
+                    log.info("quarantine: %d mails have expired", number)
+            except (OSError, SpamfilterError) as error:
+                log.warning("quarantine: cannot expire: %s", error)
+            await asyncio.sleep(EXPIRE_EVERY)
+
     async def _open_socket(self) -> None:
         """Listen for feedback; at a place that was not asked for, a path too long for a socket is no reason to stop."""
         try:
@@ -204,6 +230,9 @@ class _Daemon:
         return {
             "version": __version__,
             "pid": os.getpid(),
+            "uid": os.getuid(),
+            "config": str(file.absolute()) if (file := config_file(self._file)) else "",
+            "changed": await asyncio.to_thread(self._changed),
             "database": self._store.where,
             "following": self._following,
             "last": self._filter.last,
@@ -212,14 +241,32 @@ class _Daemon:
             "journal_dropped": self._journal.dropped,
             "resident_bytes": _resident_bytes(),
             "listening": self._listening,
+            "submission": self._submission,
             "next_hop": self._relay.next_hop.where,
         }
+
+    def _changed(self) -> list[str]:
+        """Keys of the configuration that are not at work: changed since it was read, or the file is wrong."""
+        try:
+            new = load(self._file)
+        except ConfigError:
+            return ["a way that is wrong: see `spamfilter check-config`"]
+        reloaded, waiting = self._settings.reloaded(new)
+        live = [
+            f"{section}.{key}"
+            for section, keys in LIVE.items()
+            for key in sorted(keys)
+            if getattr(getattr(reloaded, section), key) != getattr(getattr(self._settings, section), key)
+        ]
+        return [*waiting, *live]
 
     async def _judge(self, request: Answer) -> Answer:
         """What the counts in memory say now of a message of the journal."""
         subject = await asyncio.to_thread(by_id, self._store, str(request.get("id", "")))
         score = self._filter.score(subject.reading)
-        return {"id": subject.id, "posterior": score.posterior, "log_odds": score.log_odds}
+        return {
+            "id": subject.id, "posterior": score.posterior, "log_odds": score.log_odds, "last": self._filter.last,
+        }  # fmt: skip
 
     def _reload(self) -> None:
         """SIGHUP: the keys of `config.LIVE`; what else has changed is named, and waits for a restart."""
@@ -242,6 +289,14 @@ class _Daemon:
             logging.getLogger().setLevel(self._settings.log.level.upper())
             log.info("reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else "")
         _notify("READY=1")
+
+
+def next_hop_of(settings: Settings) -> NextHop:
+    """The next hop of the configuration."""
+    limits = settings.limits
+    timeouts = Timeouts(limits.connect_seconds, limits.command_seconds, limits.final_seconds)
+    hostname = settings.relay.hostname or _own_name()
+    return open_next_hop(settings.next_hop_url(), hostname, _client_tls(settings), timeouts)
 
 
 def _raise_descriptor_limit(connections: int) -> None:

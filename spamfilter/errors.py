@@ -25,6 +25,12 @@ class Refused(SpamfilterError):
     exit_code = 1
 
 
+class TryAgain(SpamfilterError):
+    """A part that is needed, such as the next hop, does not answer; trying again helps."""
+
+    exit_code = 75  # as StoreBusy
+
+
 class StoreError(SpamfilterError):
     """The database cannot be opened, is of another version, or contradicts itself."""
 

@@ -15,12 +15,33 @@ import click
 from spamfilter.errors import InputError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from spamfilter.config import Settings
     from spamfilter.filter import Filter
     from spamfilter.stores import Store
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 names_argument = click.argument("names", nargs=-1, metavar="[ID|FILE|DIR|-]...")
+
+
+def moment(option: str, text: str, now: "datetime") -> "datetime":
+    """When a span as 7d before now began, or the moment of a date. Raises InputError, naming the option."""
+    import re
+    from datetime import UTC, datetime, timedelta
+
+    spans = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+    match = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
+    try:
+        if match:
+            return now - int(match.group(1)) * spans[match.group(2)]
+        found = datetime.fromisoformat(text)
+        found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InputError(f"{option} {text!r}: not a span as 24h, 7d, 4w, nor a date as 2026-01-31") from None
+    if found >= now:
+        raise InputError(f"{option} {text!r}: lies in the future")
+    return found
 
 
 def user() -> str:

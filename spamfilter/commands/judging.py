@@ -7,26 +7,36 @@ import click
 from spamfilter import rendering
 from spamfilter.commands.command import as_json_option, names_argument, opened_filter
 from spamfilter.commands.subjects import named, subjects
+from spamfilter.explanation import judgement_json, judgement_text
+from spamfilter.provenance import provenance
 
 
 @click.command()
 @names_argument
-@click.option("--explain", is_flag=True, help="Show the tokens that made the score, with their counts.")
+@click.option(
+    "--explain", is_flag=True, help="Show the tokens that made the score, who taught them, and what would change it."
+)
 @as_json_option
 @click.pass_obj
 def judge(file: Path | None, names: tuple[str, ...], explain: bool, as_json: bool) -> None:
     """Judge messages without delivering or learning them.
+
+    With --explain: the loudest tokens, their counts and shares of the log-odds; the learnings that gave those
+    counts (#, as in the ledger), with id and subject where the journal has them; and what would have to be
+    otherwise for the verdict to change.
 
     Example: spamfilter judge --explain message.eml
     """
     with opened_filter(file, whole=False) as (filter, settings):
         policy = settings.policy()
         for subject in subjects(filter, names or ("-",)):
-            score, evidence = filter.explained(subject.reading, None if explain else 0)
-            tokens = sum(len(tokens) for tokens in subject.reading.tokens.values())
+            reading = subject.reading
+            score, evidence = filter.explained(reading, None if explain else 0)
+            tokens = sum(len(tokens) for tokens in reading.tokens.values())
             class_ = policy.classify(score.posterior, filter.learnt)
+            because = provenance(filter, policy, reading, score, evidence) if explain else None
             if as_json:
-                judged = rendering.judgement_json(named(subject), score, class_, tokens, evidence)
+                judged = judgement_json(named(subject), score, class_, tokens, evidence, because)
                 click.echo(rendering.to_json(judged))
             else:
-                click.echo(rendering.judgement_text(subject.name, score, class_, tokens, evidence))
+                click.echo(judgement_text(subject.name, score, class_, tokens, evidence, because))

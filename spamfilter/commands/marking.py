@@ -4,7 +4,7 @@ A mail program runs them at every click, so nothing heavy is imported before it 
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spamfilter.commands.command import as_json_option, names_argument, opened_filter, standard_input, user
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, TryAgain
 from spamfilter.places import configured_socket
 from spamfilter.socket_client import NoRelay, SocketClient
 
 if TYPE_CHECKING:
     from spamfilter.counts import Label
+    from spamfilter.stores import Entry
+    from spamfilter.undoing import Taught
 
 _by = click.option("--by", help="Whom this mark is of, where a mail server asks for its user; [feedback] proxies.")
 _source = click.option("--source", type=click.Choice(["cli", "imap"]), default="cli", help="The way it came.")
@@ -29,7 +31,10 @@ def _mark(
     """mark-spam, mark-ham, and with None forget."""
     try:
         client = SocketClient(configured_socket(file))
-    except NoRelay:
+    except NoRelay as error:
+        if source == "imap":
+            # The user of a mail server: a database that it could open is not the relay's.
+            raise TryAgain(f"no relay on the feedback socket, nothing was learnt: {error}") from None
         answers = _of_database(label, file, names or ("-",), by, source)
     else:
         answers = _of_relay(client, label, names or ("-",), by, source)
@@ -118,9 +123,93 @@ def mark_ham(file: Path | None, names: tuple[str, ...], as_json: bool, by: str |
 
 @click.command()
 @_options
-def forget(file: Path | None, names: tuple[str, ...], as_json: bool, by: str | None, source: str) -> None:
+@click.option("--since", help="With --by alone: only from then on; a span (24h, 7d, 4w) or a date (2026-01-31, UTC).")
+@click.option("--yes", is_flag=True, help="With --by alone: do it, and do not only show it.")
+def forget(
+    file: Path | None,
+    names: tuple[str, ...],
+    as_json: bool,
+    by: str | None,
+    source: str,
+    since: str | None,
+    yes: bool,
+) -> None:
     """Take back what was learnt of messages, exactly.
 
+    With --by NAME and no message: all that NAME has taught and that still counts. It is shown first, and done with
+    --yes. It goes on the database itself, whose owner you must be, in batches: if it is stopped, the same command does
+    the rest. Messages that others had learnt otherwise before NAME changed that are then not learnt at all.
+
+    \b
     Example: spamfilter forget 01KAH3V5E8M6Q2T0J9Z4R7X1CN
+             spamfilter forget --by mallory --since 7d
     """
-    _mark(None, file, names, as_json, by, source)
+    if by is not None and not names:
+        _forget_all(file, by, since, yes, as_json)
+    elif since is not None or yes:
+        raise click.UsageError("--since and --yes go with --by NAME and no message: what NAME has taught")
+    else:
+        _mark(None, file, names, as_json, by, source)
+
+
+def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_json: bool) -> None:
+    """All that an author has taught."""
+    from datetime import UTC, datetime
+
+    from spamfilter import rendering
+    from spamfilter.commands.command import moment, opened_store, settings_of
+    from spamfilter.errors import StoreError
+    from spamfilter.filter import Filter
+    from spamfilter.undoing import MANY, taught_by, undo
+
+    begin = None if since is None else moment("--since", since, datetime.now(UTC))
+    settings = settings_of(file)
+    done: set[int] = set()
+    with opened_store(settings) as store:
+        taught = taught_by(store, by, begin)
+        entries = [each.entry for each in taught]
+        if not as_json:
+            click.echo(_taught_text(by, entries))
+        if yes and taught:
+            try:
+                undo(Filter(store, settings.voices(), whole=len(entries) >= MANY), entries, "cli", user(), done.update)
+            except StoreError as error:
+                so_far = f"{error}; {len(done)} of {len(entries)} are forgotten, the same command does the rest"
+                raise type(error)(so_far) from error
+    if as_json:
+        for each in taught:
+            click.echo(rendering.to_json(_taught_json(each, each.entry.id in done)))
+    elif yes and taught:
+        changed = f"; {len(entries) - len(done)} were changed meanwhile" if len(done) < len(entries) else ""
+        click.echo(f"{len(done)} forgotten{changed}")
+    elif taught:
+        click.echo("nothing is forgotten yet; the same command with --yes does it")
+
+
+def _taught_text(by: str, entries: "Sequence[Entry]") -> str:
+    """How much an author has taught: when, and by which ways as what."""
+    from collections import Counter
+
+    from spamfilter.terminal import harmless
+
+    name = harmless(by) or "nobody"
+    if not entries:
+        return f"{name} has taught nothing that counts"
+    first, last = min(entry.at for entry in entries), max(entry.at for entry in entries)
+    lines = [f"{name} has taught {len(entries)} that count, from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"]
+    numbers = Counter((entry.source, entry.label) for entry in entries)
+    lines += [f"  {source:<10} {label:<5} {number:>8}" for (source, label), number in sorted(numbers.items())]
+    return "\n".join(lines)
+
+
+def _taught_json(taught: "Taught", undone: bool) -> dict[str, Any]:
+    entry = taught.entry
+    return {
+        "at": entry.at,
+        "label": entry.label,
+        "source": entry.source,
+        "by": entry.by,
+        "id": taught.id,
+        "subject": taught.subject,
+        "undone": undone,
+    }

@@ -1,27 +1,12 @@
 """stats."""
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from spamfilter import rendering
-from spamfilter.commands.command import opened_store, settings_of
-from spamfilter.errors import InputError
-
-_SPANS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
-
-
-def _since(text: str, now: datetime) -> datetime:
-    match = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
-    try:
-        if match:
-            return now - int(match.group(1)) * _SPANS[match.group(2)]
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise InputError(f"--since {text!r}: not a span as 24h, 7d, 4w, nor a date as 2026-01-31") from None
+from spamfilter.commands.command import moment, opened_store, settings_of
 
 
 @click.command()
@@ -44,9 +29,7 @@ def stats(file: Path | None, since: str, form: str, as_json: bool) -> None:
     from spamfilter.report import build
 
     now = datetime.now(UTC)
-    begin = _since(since, now)
-    if begin >= now:
-        raise InputError(f"--since {since!r}: lies in the future")
+    begin = moment("--since", since, now)
     settings = settings_of(file)
     with opened_store(settings) as store:
         report = build(store, list(settings.learn.kinds()), begin, now)

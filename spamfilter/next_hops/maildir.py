@@ -2,7 +2,8 @@
 
 Guarantee: a message that was said to be stored is on the disk under its final name, file and
 folder synced; a crash leaves nothing but a file under tmp/. Lines end with LF there, as in every
-Maildir. The envelope is kept in X-Spamfilter-Sender and X-Spamfilter-Recipients.
+Maildir. The envelope is kept in X-Spamfilter-Sender and X-Spamfilter-Recipients, and `unwrapped` is the
+exact inverse: what was written is what comes out, since no CR or LF stands alone in a mail that was taken.
 Format: D. J. Bernstein, https://cr.yp.to/proto/maildir.html
 """
 
@@ -13,12 +14,14 @@ import re
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from spamfilter.errors import NextHopError, StoreError
 from spamfilter.marking import MBOX_LINE
 from spamfilter.next_hops.next_hop import Conversation, NextHop, Reply
 
+_ENVELOPE = re.compile(rb"X-Spamfilter-Sender: <([^\n]*)>\nX-Spamfilter-Recipients: (<[^\n]*>(?:,\n <[^\n]*>)*)\n")
 _PATH = re.compile(rb'(?:MAIL FROM|RCPT TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))', re.IGNORECASE)
 
 
@@ -35,36 +38,70 @@ class Maildir:
         except OSError as error:
             raise StoreError(f"{path}: cannot be made a Maildir: {error.strerror}") from error
 
-    def write(self, parts: Sequence[bytes | memoryview], sender: bytes, recipients: Sequence[bytes]) -> Path:
-        """Store one message, lines ended by CR LF; returns its file. Raises OSError; then nothing is stored."""
+    def write(
+        self, parts: Sequence[bytes | memoryview], sender: bytes, recipients: Sequence[bytes], id: str = ""
+    ) -> Path:
+        """Store one message, lines ended by CR LF; returns its file. Raises OSError; then nothing is stored.
+
+        id: to stand in the file's name, where it is found again without a look into every file.
+        """
         now = time.time_ns()
         host = socket.gethostname().replace("/", "\\057").replace(":", "\\072")
-        name = f"{now // 10**9}.M{now % 10**9 // 1000}P{os.getpid()}Q{next(self._numbers)}.{host}"
-        envelope = b"X-Spamfilter-Sender: <%s>\r\nX-Spamfilter-Recipients: %s\r\n" % (
-            sender,
-            b",\r\n ".join(b"<%s>" % recipient for recipient in recipients),
-        )
-        content = b"".join(parts)
-        # Mail systems take such a line for a separator: fields above it would not be in the header.
-        start = match.end() if (match := MBOX_LINE.match(content)) else 0
-        content = (content[:start] + envelope + content[start:]).replace(b"\r\n", b"\n")
-        temporary, final = self.path / "tmp" / name, self.path / "new" / name
-        folder = os.open(self.path / "new", os.O_RDONLY | os.O_DIRECTORY)
+        number = f"M{now % 10**9 // 1000}P{os.getpid()}Q{next(self._numbers)}"
+        final = self.path / "new" / f"{now // 10**9}.{number}{'_' if id else ''}{id}.{host}"
+        try:
+            self.put(wrapped(b"".join(parts), sender, recipients), final)
+        except OSError:
+            # The client will hear 451 and send it again; what is here must not be found then.
+            final.unlink(missing_ok=True)
+            raise
+        return final
+
+    def put(self, content: bytes, final: Path) -> None:
+        """Make this the content of a file in new or cur, by way of tmp. Raises OSError; then tmp is clean.
+
+        A file that is there keeps its owner: root may be dealing with another user's mail.
+        """
+        temporary = self.path / "tmp" / final.name
+        folder = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with open(temporary, "xb", opener=_private) as file:
+                with suppress(FileNotFoundError):
+                    owner = final.stat()
+                    os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.rename(final)
             os.fsync(folder)
         except OSError:
-            # The client will hear 451 and send it again; what is here must not be found then.
             temporary.unlink(missing_ok=True)
-            final.unlink(missing_ok=True)
             raise
         finally:
             os.close(folder)
-        return final
+
+
+def wrapped(mail: bytes, sender: bytes, recipients: Sequence[bytes]) -> bytes:
+    """A mail, lines ended by CR LF, as the content of a file with its envelope."""
+    envelope = b"X-Spamfilter-Sender: <%s>\nX-Spamfilter-Recipients: %s\n" % (
+        sender,
+        b",\n ".join(b"<%s>" % recipient for recipient in recipients),
+    )
+    mail = mail.replace(b"\r\n", b"\n")
+    # Mail systems take such a line for a separator: fields above it would not be in the header.
+    start = match.end() if (match := MBOX_LINE.match(mail)) else 0
+    return mail[:start] + envelope + mail[start:]
+
+
+def unwrapped(content: bytes) -> tuple[bytes, bytes, list[bytes]]:
+    """The mail in a file, lines ended by CR LF, its sender and its recipients; without an envelope there are none."""
+    start = match.end() if (match := MBOX_LINE.match(content)) else 0
+    envelope = _ENVELOPE.match(content, start)
+    if envelope is None:
+        return content.replace(b"\n", b"\r\n"), b"", []
+    sender, recipients = envelope.groups()
+    mail = content[:start] + content[envelope.end() :]
+    return mail.replace(b"\n", b"\r\n"), sender, [path[1:-1] for path in recipients.split(b",\n ")]
 
 
 def _private(path: str, flags: int) -> int:

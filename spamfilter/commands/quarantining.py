@@ -1,0 +1,211 @@
+"""quarantine."""
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spamfilter.commands.command import as_json_option, opened_filter, settings_of, user
+from spamfilter.errors import InputError, SpamfilterError
+from spamfilter.ids import id_in
+from spamfilter.terminal import harmless
+
+if TYPE_CHECKING:
+    from spamfilter.quarantine import Quarantine, Quarantined, Released
+
+_ids = click.argument("names", nargs=-1, required=True, metavar="ID...")
+
+
+@click.group()
+def quarantine() -> None:
+    """Look at mail that was kept instead of delivered ([verdict] on_spam = "quarantine"), release or delete it.
+
+    Run it as the user of the relay, whose Maildir it is.
+
+    Example: spamfilter quarantine list
+    """
+
+
+@quarantine.command("list")
+@as_json_option
+@click.pass_obj
+def list_(file: Path | None, as_json: bool) -> None:
+    """List what is there, the oldest first.
+
+    Example: spamfilter quarantine list --json
+    """
+    from spamfilter import rendering
+
+    kept = _quarantine(file)
+    mails = kept.mails()
+    for mail in mails:
+        click.echo(rendering.to_json(_json(mail)) if as_json else _text(mail))
+    if not mails and not as_json:
+        click.echo(f"nothing in quarantine {kept.path}")
+
+
+@quarantine.command()
+@click.argument("name", metavar="ID")
+@click.pass_obj
+def show(file: Path | None, name: str) -> None:
+    """Print a mail as it is; on a terminal, control characters are written out.
+
+    Example: spamfilter quarantine show 01KAH3V5E8M6Q2T0J9Z4R7X1CN
+    """
+    kept = _quarantine(file)
+    mail = kept.read(kept.find(_id(name))).replace(b"\r\n", b"\n")
+    if sys.stdout.isatty():
+        click.echo(harmless(mail.decode("utf-8", "backslashreplace"), keep="\t\n"), nl=False)
+    else:
+        sys.stdout.buffer.write(mail)
+
+
+@quarantine.command()
+@_ids
+@click.option("--no-learn", is_flag=True, help="Deliver only; do not learn that it is ham.")
+@click.pass_obj
+def release(file: Path | None, names: tuple[str, ...], no_learn: bool) -> None:
+    """Deliver mails to their recipients after all, through the next hop, and learn that they are ham.
+
+    A mail goes out of quarantine only after the next hop has taken it; recipients that it refuses keep theirs there. If
+    a release is broken off when nobody can know whether the mail has arrived, it stays, and `list` says so: released
+    again it may arrive twice.
+
+    Example: spamfilter quarantine release 01KAH3V5E8M6Q2T0J9Z4R7X1CN
+    """
+    import asyncio
+
+    from spamfilter.daemon import next_hop_of
+
+    settings = settings_of(file)
+    kept = _quarantine(file)
+    next_hop = next_hop_of(settings)
+
+    def one(id: str) -> None:
+        mail = kept.find(id)
+        if mail.broken_off:
+            click.echo(f"{id}: an earlier release was broken off; its recipients may get it twice", err=True)
+        released = asyncio.run(kept.release(mail, next_hop))
+        click.echo(f"{id}: delivered to {_paths(released.delivered)}")
+        if not no_learn:
+            _learn(file, id, released)
+        _complain(id, released)
+
+    _each(names, one)
+
+
+@quarantine.command()
+@_ids
+@click.pass_obj
+def delete(file: Path | None, names: tuple[str, ...]) -> None:
+    """Delete mails for good. Nothing is learnt by that; mark-spam teaches.
+
+    Example: spamfilter quarantine delete 01KAH3V5E8M6Q2T0J9Z4R7X1CN
+    """
+    kept = _quarantine(file)
+
+    def one(id: str) -> None:
+        kept.delete(kept.find(id))
+        click.echo(f"{id}: deleted")
+
+    _each(names, one)
+
+
+@quarantine.command()
+@click.pass_obj
+def expire(file: Path | None) -> None:
+    """Delete what is older than [verdict] quarantine_days; a running relay does it every hour.
+
+    Example: spamfilter quarantine expire
+    """
+    from datetime import UTC, datetime, timedelta
+
+    days = settings_of(file).verdict.quarantine_days
+    kept = _quarantine(file)
+    number = kept.expire(datetime.now(UTC) - timedelta(days=days))
+    click.echo(f"{number} older than {days:g} days deleted from {kept.path}")
+
+
+def _quarantine(file: Path | None) -> "Quarantine":
+    from spamfilter.quarantine import Quarantine
+
+    return Quarantine(settings_of(file).quarantine_path())
+
+
+def _id(name: str) -> str:
+    if id := id_in(name):
+        return id
+    raise InputError(f"{name!r}: no id (26 letters and digits); `spamfilter quarantine list` shows them")
+
+
+def _each(names: Iterable[str], one: Callable[[str], None]) -> None:
+    """Do it to each, whatever becomes of the others; the exit code is the highest."""
+    worst = 0
+    for id in [_id(name) for name in names]:
+        try:
+            one(id)
+        except SpamfilterError as error:
+            click.echo(f"spamfilter: {error}", err=True)
+            worst = max(worst, error.exit_code)
+    if worst:
+        sys.exit(worst)
+
+
+def _learn(file: Path | None, id: str, released: "Released") -> None:
+    """Learn it as ham; it is delivered, whatever becomes of this."""
+    from spamfilter import feedback, rendering
+
+    author = feedback.Author(user(), "release", master=True)
+    try:
+        with opened_filter(file, whole=False) as (filter, settings):
+            subject = feedback.by_mail(filter, id, released.mail)
+            change = feedback.mark(filter, subject, "ham", author, settings.feedback.marks_a_day)
+    except SpamfilterError as error:
+        sentence = f"{id}: delivered, but not learnt: {error}; `spamfilter mark-ham {id}` learns it"
+        raise type(error)(sentence) from error
+    click.echo(rendering.change_text(id, "ham", change))
+
+
+def _complain(id: str, released: "Released") -> None:
+    """Say who did not get it."""
+    from spamfilter.errors import Refused, TryAgain
+
+    if released.refused:
+        kind = TryAgain if any(reply.code < 500 for _, reply in released.refused) else Refused
+        said = "; ".join(f"<{_readable(path)}>: {harmless(reply.text)}" for path, reply in released.refused)
+        raise kind(f"{id}: stays in quarantine for {said}")
+
+
+def _readable(path: bytes) -> str:
+    return harmless(path.decode("utf-8", "replace"))
+
+
+def _paths(paths: Iterable[bytes]) -> str:
+    return ", ".join(f"<{_readable(path)}>" for path in paths)
+
+
+def _text(mail: "Quarantined") -> str:
+    score = "  -  " if mail.score is None else f"{mail.score:.3f}"
+    recipients = ", ".join(mail.recipients)
+    lines = [
+        f"{mail.id or '-':<26}  {mail.at:%Y-%m-%d %H:%M}  score {score}  {mail.size:,} bytes",
+        f"  <{harmless(mail.sender)}> to {harmless(recipients)}: {harmless(mail.subject)}",
+    ]
+    if mail.broken_off:
+        lines.append("  a release was broken off: it may have been delivered")
+    return "\n".join(lines)
+
+
+def _json(mail: "Quarantined") -> dict[str, Any]:
+    return {
+        "id": mail.id,
+        "at": mail.at,
+        "sender": mail.sender,
+        "recipients": list(mail.recipients),
+        "subject": mail.subject,
+        "score": mail.score,
+        "size": mail.size,
+        "broken_off": mail.broken_off,
+    }

@@ -1,0 +1,218 @@
+"""review."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spamfilter import feedback, rendering
+from spamfilter.commands.command import as_json_option, moment, opened_filter, user
+from spamfilter.config import Settings
+from spamfilter.counts import LABELS, Label
+from spamfilter.errors import InputError, SpamfilterError, StoreBusy, StoreError
+from spamfilter.explanation import judgement_text
+from spamfilter.feedback import Subject
+from spamfilter.filter import Filter, Reading
+from spamfilter.provenance import provenance
+from spamfilter.reviewing import Review, Waiting
+from spamfilter.socket_client import NoRelay, SocketClient
+from spamfilter.terminal import harmless, keys
+from spamfilter.verdict import EVIDENCE_SHOWN
+
+SOURCE = "review"
+PROMPT = "s spam, h ham, n or space skip, u undo, w why, q quit > "
+AT_THE_END = "u undo, q quit > "
+LABELLED: dict[str, Label] = {"s": "spam", "h": "ham"}
+SHOWN = 200
+"""Letters of a sender or a subject: some lines of a terminal."""
+
+
+@click.command()
+@click.option("--since", help="Only mail from then on; a span (24h, 7d, 4w) or a date (2026-01-31, UTC).")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many messages.")
+@as_json_option
+@click.pass_obj
+def review(file: Path | None, since: str | None, limit: int, as_json: bool) -> None:
+    """Label the messages whose label would teach most, with one key each: unsure ones first.
+
+    What is labelled is learnt at once, so you may stop at any time; what you skip comes back when all else is done. It
+    reads the database, so run it as the user of the relay. Where standard input is no terminal, each line is a key.
+
+    Example: spamfilter review --since 7d
+    """
+    with ExitStack() as stack:
+        filter, settings = _opened(stack, file)
+        now = datetime.now(UTC)
+        begin = now - timedelta(days=settings.feedback.window_days)
+        if since is not None:
+            begin = moment("--since", since, now)
+        found = Review(filter, settings.verdict.spam)
+        queue = found.waiting(begin, now + timedelta(seconds=1))
+        if as_json:
+            for waiting, subject in islice(_present(found, queue), limit):
+                click.echo(rendering.to_json(_json(filter, waiting, subject)))
+            return
+        session = _Session(filter, settings, found, [waiting for waiting, _ in islice(_present(found, queue), limit)])
+        pressed = stack.enter_context(keys())
+        session.run(pressed)
+
+
+def _opened(stack: ExitStack, file: Path | None) -> tuple[Filter, Settings]:
+    try:
+        return stack.enter_context(opened_filter(file, whole=False))
+    except StoreBusy:
+        raise
+    except (StoreError, InputError, OSError) as error:
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise StoreError(
+            f"review reads the database, which cannot be opened: {reason}; run it as the user of the relay"
+        ) from error
+
+
+def _present(review: Review, queue: Sequence[Waiting]) -> Iterator[tuple[Waiting, Subject]]:
+    """Those that can be learnt now."""
+    for waiting in queue:
+        subject = review.subject(waiting.entry)
+        if subject is not None:
+            yield waiting, subject
+
+
+def _json(filter: Filter, waiting: Waiting, subject: Subject) -> dict[str, Any]:
+    entry = waiting.entry
+    score, evidence = filter.explained(subject.reading, EVIDENCE_SHOWN)
+    return {
+        "id": entry.id,
+        "at": entry.at,
+        "sender": entry.sender,
+        "recipients": list(entry.recipients),
+        "subject": entry.subject,
+        "class": entry.class_,
+        "score": entry.score,
+        "now": score.posterior,
+        "evidence": [{"token": item.token, "weight": item.weight} for item in evidence],
+        "skipped": waiting.skipped,
+    }
+
+
+class _Session:
+    """One sitting: each message is shown once, and each answer can be taken back in turn."""
+
+    def __init__(self, filter: Filter, settings: Settings, review: Review, queue: Sequence[Waiting]) -> None:
+        self._filter = filter
+        self._settings = settings
+        self._review = review
+        self._queue = queue
+        self._done: list[tuple[int, Label | None]] = []
+        """Place in the queue and label of each answer; None: skipped."""
+
+    def run(self, pressed: Iterator[str]) -> None:
+        """Until the keys or the messages end."""
+        at, shown = 0, -1
+        if not self._queue:
+            click.echo("nothing to label: every message of this time is learnt, or its tokens are not kept any more")
+            return
+        while at < len(self._queue) or self._done:
+            subject = None
+            if at < len(self._queue):
+                subject = self._review.subject(self._queue[at].entry)
+                if subject is None:
+                    at += 1  # somebody else has labelled it meanwhile
+                    continue
+                if shown != at:
+                    self._show(at, subject)
+            elif shown != at:
+                click.echo("\nthat was the last one")
+            shown = at
+            click.echo(AT_THE_END if subject is None else PROMPT, nl=False)
+            key = next(pressed, "q").lower()
+            click.echo("skip" if key == " " else harmless(key))
+            if key == "q":
+                break
+            try:
+                at, shown = self._answer(key, at, subject)
+            except SpamfilterError as error:
+                if not sys.stdin.isatty():
+                    raise  # a script's next key is meant for the next message
+                click.echo(f"spamfilter: {error}", err=True)
+        self._summary()
+
+    def _answer(self, key: str, at: int, subject: Subject | None) -> tuple[int, int]:
+        """Do what a key says; returns where to go on, and which message is shown already (-1: none)."""
+        if key == "u":
+            return self._undo(at)
+        if subject is None:
+            return at, at
+        if key == "w":
+            policy = self._settings.policy()
+            score, evidence = self._filter.explained(subject.reading)
+            class_ = policy.classify(score.posterior, self._filter.learnt)
+            tokens = sum(len(tokens) for tokens in subject.reading.tokens.values())
+            because = provenance(self._filter, policy, subject.reading, score, evidence)
+            click.echo(judgement_text(subject.name, score, class_, tokens, evidence, because))
+        elif key in LABELLED:
+            click.echo(self._mark(subject, LABELLED[key]))
+            self._done.append((at, LABELLED[key]))
+            return at + 1, at
+        elif key in ("n", " "):
+            self._review.skip(subject.reading.digest)
+            self._done.append((at, None))
+            return at + 1, at
+        return at, at
+
+    def _undo(self, at: int) -> tuple[int, int]:
+        """Take back the last answer; its message is next."""
+        if not self._done:
+            click.echo("nothing to undo")
+            return at, at
+        last, label = self._done[-1]
+        entry = self._queue[last].entry
+        if label is None:
+            self._review.unskip(entry.digest)
+        else:
+            active = self._filter.store.active(entry.digest)
+            if active is None or (active.source, active.label) != (SOURCE, label):
+                click.echo(f"{entry.id}: was changed by somebody else meanwhile and stays as it is")
+                self._done.pop()
+                return at, at
+            click.echo(self._mark(Subject(entry.id, entry.id, Reading(entry.digest, active.tokens)), None))
+        self._done.pop()
+        return last, -1
+
+    def _mark(self, subject: Subject, label: Label | None) -> str:
+        """Learn it where a relay runs by that, so that it knows at once; else here. What has changed, as a sentence."""
+        try:
+            client = SocketClient(self._settings.socket_path())
+        except NoRelay:
+            author = feedback.Author(user(), SOURCE, master=True)
+            change = feedback.mark(self._filter, subject, label, author, self._settings.feedback.marks_a_day)
+            return rendering.change_text(subject.name, label, change)
+        with closing(client):
+            # A connection for each: the relay hangs up on who thinks for a minute.
+            return str(client.ask({"command": "mark", "id": subject.id, "label": label, "source": SOURCE})["text"])
+
+    def _show(self, at: int, subject: Subject) -> None:
+        waiting = self._queue[at]
+        entry = waiting.entry
+        score, evidence = self._filter.explained(subject.reading, EVIDENCE_SHOWN)
+        words = "; ".join(f"{harmless(item.token)} {item.weight:+.2f}" for item in evidence)
+        skipped = ", skipped before" if waiting.skipped else ""
+        for line in (
+            "",
+            f"{at + 1} of {len(self._queue)}  {entry.id}  {entry.at:%Y-%m-%d %H:%M} UTC{skipped}",
+            f"  from     {harmless(entry.sender[:SHOWN])}",
+            f"  to       {harmless(', '.join(entry.recipients)[:SHOWN])}",
+            f"  subject  {harmless(entry.subject[:SHOWN])}",
+            f"  score    {entry.score:.3f} ({entry.class_}) when it came, {score.posterior:.3f} now",
+            f"  words    {words or 'none that is known'}",
+        ):
+            click.echo(line)
+
+    def _summary(self) -> None:
+        numbers = [f"{sum(given == label for _, given in self._done)} {label}" for label in LABELS]
+        skipped = sum(given is None for _, given in self._done)
+        click.echo(f"labelled {', '.join(numbers)}; skipped {skipped}; {len(self._queue) - len(self._done)} left")

@@ -1,0 +1,53 @@
+"""The terminal: text of strangers shown without harm, and single keys.
+
+Guarantee: nothing that `harmless` returns moves the cursor, changes colours or the order of letters, or rings.
+"""
+
+import os
+import re
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|[ -~])?")
+"""What arrows, function keys and keys pressed with Alt send: ECMA-48 section 5.4."""
+MOST_KEYS = 64
+"""Bytes of one read: more than any key sends, and little enough of a paste that fell in by mistake."""
+
+
+def harmless(text: str, keep: str = "") -> str:
+    """Text without control and other invisible characters but those in `keep`; they are written out.
+
+    >>> harmless("gr\u00fcn\\x1b[2J\\u202e"), harmless("a\\tb\\r\\n", keep="\\t\\n")
+    ('gr\u00fcn\\\\x1b[2J\\\\u202e', 'a\\tb\\\\r\\n')
+    """
+    return "".join(
+        letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
+@contextmanager
+def keys() -> Iterator[Iterator[str]]:
+    """Keys as they are pressed where standard input is a terminal, else the first letter of each line; to the end.
+
+    The terminal is as it was at the end, whatever happens. Arrows and function keys are passed over.
+    """
+    if not sys.stdin.isatty():
+        yield (line.rstrip("\r\n")[:1] for line in sys.stdin)
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        # Drained, not flushed: what was typed ahead is meant.
+        tty.setcbreak(terminal, termios.TCSADRAIN)
+        yield _pressed(terminal)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _pressed(terminal: int) -> Iterator[str]:
+    while pressed := os.read(terminal, MOST_KEYS):
+        yield from _SEQUENCE.sub(b"", pressed).decode("utf-8", "replace")
