@@ -37,6 +37,10 @@ class Calibration:
         # Beyond 36 the sum 1 + exp(-z) is 1 in double precision; exp itself overflows at 709.
         return 1 / (1 + math.exp(-max(-700.0, min(700.0, z))))
 
+    def log_odds(self, posterior: float) -> float:
+        """The log-odds of a message with this P(spam), which must lie between 0 and 1, both excluded."""
+        return (math.log(posterior / (1 - posterior)) - self.offset / UNIT) / max(self.slope / UNIT, MIN_SLOPE)
+
     def step(self, log_odds: float, label: Label) -> Step:
         """How learning a message with these log-odds moves the state."""
         error = self.posterior(log_odds) - (label == "spam")

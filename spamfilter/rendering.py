@@ -1,4 +1,4 @@
-"""A report, a change or an explanation as text for a terminal, and as JSON.
+"""A report, a change or an evaluation as text for a terminal, and as JSON.
 
 JSON is a stable interface, documented in docs/json.md; the text is for people and may change.
 """
@@ -12,14 +12,8 @@ from typing import Any
 from spamfilter.counts import Label
 from spamfilter.evaluating import Outcome
 from spamfilter.filter import Change
-from spamfilter.model import Score
 from spamfilter.report import Delay, Rate, Report
-from spamfilter.verdict import Class, printable
-from spamfilter.voices import Evidence
-
-EXPLAINED = 25
-SILENT = 0.0005
-"""Rows of an explanation, and the share of the log-odds that would be shown as nothing."""
+from spamfilter.verdict import printable
 
 
 def to_json(value: dict[str, Any]) -> str:
@@ -53,38 +47,6 @@ def change_json(named: dict[str, str], change: Change) -> dict[str, Any]:
         "was": change.was,
         "before": change.before.posterior,
         "after": change.after.posterior,
-    }
-
-
-def judgement_text(name: str, score: Score, class_: Class, tokens: int, evidence: Sequence[Evidence]) -> str:
-    """One line, and below it a table of the loudest evidence if there is any."""
-    voices = (
-        "".join(f", {voice} {said.heard:+.2f}" for voice, said in score.voices.items()) if len(score.voices) > 1 else ""
-    )
-    line = f"{name}: {class_}, score {score.posterior:.3f} (log-odds {score.log_odds:+.2f}{voices}; {tokens} tokens)"
-    if not evidence:
-        return line
-    telling = [item for item in evidence if abs(item.weight) >= SILENT]
-    rows = [f"  {'token':<44} {'voice':<10} {'ham':>8} {'spam':>8} {'log-odds':>9}"]
-    rows += [
-        f"  {printable(item.token, 44):<44} {item.voice:<10} {item.ham:>8.5g} {item.spam:>8.5g} {item.weight:>+9.3f}"
-        for item in telling[:EXPLAINED]
-    ]
-    rest = len(evidence) - len(telling[:EXPLAINED])
-    return "\n".join([line, *rows, f"  and {rest} known tokens that say less" if rest else ""]).rstrip()
-
-
-def judgement_json(
-    named: dict[str, str], score: Score, class_: Class, tokens: int, evidence: Sequence[Evidence]
-) -> dict[str, Any]:
-    return {
-        **named,
-        "posterior": score.posterior,
-        "log_odds": score.log_odds,
-        "class": class_,
-        "voices": {voice: said.heard for voice, said in score.voices.items()},
-        "tokens": tokens,
-        "evidence": [asdict(item) for item in evidence],
     }
 
 

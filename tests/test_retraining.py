@@ -318,6 +318,12 @@ class Busy(Store):
     def state(self, words: Any) -> State:
         return self.store.state(words)
 
+    def active(self, digest: bytes) -> Any:
+        raise NotImplementedError
+
+    def holders(self, words: Any, before: int, limit: int) -> Any:
+        raise NotImplementedError
+
     def write_journal(self, entries: Any) -> None:
         raise NotImplementedError
 

@@ -7,7 +7,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    op.create_index("journal_message_id", "journal", ["message_id"])
+    op.create_index("journal_message_id", "journal", ["message_id", "id"])
 
 
 def downgrade() -> None:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from spamfilter.errors import StoreError
 from spamfilter.stores.memory import MemoryStore
 from spamfilter.stores.schema import HEAD
-from spamfilter.stores.store import Entry, JournalEntry, Learning, Relearnt, Store
+from spamfilter.stores.store import Entry, Holders, JournalEntry, Learning, Relearnt, Store
 
-__all__ = ["STORES", "Entry", "JournalEntry", "Learning", "Relearnt", "Store", "open_store"]
+__all__ = ["STORES", "Entry", "Holders", "JournalEntry", "Learning", "Relearnt", "Store", "open_store"]
 
 
 def _memory(url: str, migrate: bool) -> Store:

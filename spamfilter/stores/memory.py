@@ -4,7 +4,7 @@ It keeps nothing beyond the process and knows one thread.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -15,7 +15,7 @@ from spamfilter.counts import LABELS, Counts, Growth, Hashed, Label
 from spamfilter.errors import StoreError
 from spamfilter.features import Token
 from spamfilter.model import State
-from spamfilter.stores.store import ENTRIES, NAMED, Entry, JournalEntry, Learning, Relearnt, Store
+from spamfilter.stores.store import ENTRIES, NAMED, Entry, Holders, JournalEntry, Learning, Relearnt, Store
 from spamfilter.voices import pack
 
 
@@ -77,6 +77,15 @@ class MemoryStore(Store):
     def entries_after(self, last: int) -> list[Entry]:
         return self._ledger[last : last + ENTRIES]
 
+    def active(self, digest: bytes) -> Entry | None:
+        return self._active.get(digest)
+
+    def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
+        older = sorted((entry for entry in self._active.values() if entry.id < before), key=lambda entry: -entry.id)
+        seen = older[:limit]
+        found = [entry for entry in seen if entry.holds(words)]
+        return Holders(found, len(seen), seen[-1].id if len(older) > limit else 0)
+
     def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
         active = sorted(self._active.values(), key=lambda entry: entry.id)
         return [
@@ -120,13 +129,13 @@ class MemoryStore(Store):
         gone = [id for id, entry in self._journal.items() if entry.at < entries_before]
         for id in gone:
             del self._journal[id]
-        old = [entry for entry in self._journal.values() if entry.at < tokens_before and entry.tokens is not None]
-        kept, taken = {entry.id for entry in old}, 0
+        old, taken = [], 0
         for entry in sorted(self._journal.values(), key=lambda entry: entry.id, reverse=True):
-            if entry.tokens is not None and entry.id not in kept:
-                taken += len(pack(entry.tokens))
-                if taken > tokens_bytes:
-                    old.append(entry)
+            if entry.tokens is None:
+                continue
+            taken += len(pack(entry.tokens)) if entry.at >= tokens_before else 0
+            if entry.at < tokens_before or taken > tokens_bytes:
+                old.append(entry)
         for entry in old:
             self._journal[entry.id] = replace(entry, tokens=None)
         return len(old), len(gone)
@@ -165,7 +174,7 @@ class _MemoryLearning(Learning):
         return self._store.state(words)
 
     def active(self, digest: bytes) -> Entry | None:
-        return self._store._active.get(digest)
+        return self._store.active(digest)
 
     def entries_after(self, last: int) -> list[Entry]:
         return self._store.entries_after(last)

@@ -138,7 +138,8 @@ journal = _table(
     Column("tokens", PackedTokens),
     Index("journal_at", "at"),
     Index("journal_digest", "digest"),
-    Index("journal_message_id", "message_id"),
+    # With the id, or the latest few of a Message-ID that a sender repeats are sought among all of its entries.
+    Index("journal_message_id", "message_id", "id"),
 )
 settings = _table(
     "settings",

@@ -5,7 +5,7 @@ each other. A reader sees either all of it or nothing.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,6 +43,13 @@ class Entry:
     undoes: int | None = None
     id: int = 0
 
+    def holds(self, words: Mapping[str, Collection[Token]]) -> bool:
+        """Whether any of these words of each voice is in it, and the voice has learnt it."""
+        return any(
+            self.added.get(voice) and not self.tokens.get(voice, {}).keys().isdisjoint(some)
+            for voice, some in words.items()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
@@ -76,6 +83,15 @@ class Relearnt:
     added: Mapping[str, int]
     calibrated: Step
     tokens: VoiceTokens | None
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """Learnings that have added to some words; how many were looked at for them, down to which id (0: to the first)."""
+
+    entries: Sequence[Entry]
+    looked_at: int
+    last: int
 
 
 class Learning(ABC):
@@ -145,6 +161,18 @@ class Store(ABC):
         """The next ENTRIES ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
 
     @abstractmethod
+    def active(self, digest: bytes) -> Entry | None:
+        """The learning of this message that has not been taken back, with its tokens."""
+
+    @abstractmethod
+    def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
+        """Of the last `limit` active learnings with an id below `before`, those that have added to any of these words.
+
+        words: of each voice. The latest first, with their tokens. There is no index of words: each learning is looked
+        at.
+        """
+
+    @abstractmethod
     def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
         """Active learnings, oldest first, without tokens; by: of this author only."""
 
@@ -202,6 +230,10 @@ class Store(ABC):
     @abstractmethod
     def verify(self) -> list[str]:
         """Damage found in the storage itself, a sentence each; empty if there is none."""
+
+    def verify_quickly(self) -> list[str]:
+        """As `verify`, as far as that goes without comparing each index with its table."""
+        return self.verify()
 
     @abstractmethod
     def backup(self, target: Path) -> None:

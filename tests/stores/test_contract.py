@@ -1,9 +1,7 @@
 """What every store must do, run on every row of STORES."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 
@@ -11,54 +9,22 @@ from spamfilter.calibration import Calibration
 from spamfilter.counts import Counts, Growth, Label
 from spamfilter.errors import CountError, StoreError
 from spamfilter.model import State
-from spamfilter.stores import STORES, Entry, Learning, Store, open_store
+from spamfilter.stores import STORES, Entry, Store, open_store
 from spamfilter.stores import memory as memory_module
 from spamfilter.stores.sql import SqlStore, queries
 from spamfilter.stores.store import ENTRIES
 from tests.made import NOON, journal_entry, spelled
-
-URLS: dict[str, Callable[[Path], str]] = {
-    "memory": lambda folder: "memory:",
-    "sqlite": lambda folder: f"sqlite:///{folder}/store.db",
-}
-STEP = (5, -3, 2, 1)
-GREEN = "grün".encode()
+from tests.stores.made import GREEN, STEP, URLS, entry, learn, write
 
 
 def test_every_row_of_the_table_is_held_to_this_contract() -> None:
     assert URLS.keys() == STORES.keys()
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    store = open_store(URLS[request.param](tmp_path))
-    yield store
-    store.close()
-
-
-def entry(number: int, label: Label = "spam", undoes: int | None = None, at: datetime = NOON) -> Entry:
-    tokens = {"fields": {b"a": 1, GREEN: 2, b"number:%d" % number: 1}}
-    return Entry(at, b"%016d" % number, label, {"fields": 8}, STEP, tokens, "cli", "ann", undoes)
-
-
-def write(learning: Learning, entry: Entry, vocabulary: int = 0, messages: int = 1) -> Entry:
-    """As a filter writes: the ledger, then the counts."""
-    sign = -1 if entry.undoes else 1
-    deltas = dict.fromkeys(entry.tokens["fields"], 8 * sign)
-    written = learning.append(entry)
-    learning.change("fields", entry.label, deltas, sign * messages, Growth(vocabulary))
-    return written
-
-
-def learn(store: Store, *entries: Entry, vocabulary: int = 0) -> list[Entry]:
-    with store.learning() as learning:
-        return [write(learning, entry, vocabulary) for entry in entries]
-
-
 def counted(*learnt: Entry) -> Counts:
     counts = Counts()
-    for entry in learnt:
-        counts.add(entry.label, dict.fromkeys(entry.tokens["fields"], 8))
+    for one in learnt:
+        counts.add(one.label, dict.fromkeys(one.tokens["fields"], 8))
     return counts
 
 
@@ -292,44 +258,6 @@ def test_the_calibration_is_kept(store: Store) -> None:
     assert store.load([]).calibration == state
     with store.learning() as learning:
         assert learning.state({}).calibration == state
-
-
-def test_the_journal_keeps_entries_as_they_were_written(store: Store) -> None:
-    entries = [
-        journal_entry(id="01A", at=NOON, subject="grün \N{PILE OF POO} \x00 '", evidence=[("a", 0.25), ("b", -3.0)]),
-        journal_entry(id="01B", at=NOON + timedelta(seconds=1), tokens=None, recipients=[]),
-    ]
-    store.write_journal(entries)
-    store.write_journal([])
-    assert [store.find_journal(entry.id) for entry in entries] == entries
-    assert store.find_journal("01C") is None
-
-
-def test_a_journal_entry_that_is_there_already_stays_as_it_is(store: Store) -> None:
-    store.write_journal([journal_entry(id="01A", subject="first")])
-    store.write_journal([journal_entry(id="01A", subject="second"), journal_entry(id="01B", subject="new")])
-    found = {id: store.find_journal(id) for id in ("01A", "01B")}
-    assert {id: entry.subject for id, entry in found.items() if entry} == {"01A": "first", "01B": "new"}
-
-
-def test_a_period_of_the_journal_begins_with_its_first_moment_and_ends_before_its_last(store: Store) -> None:
-    entries = [journal_entry(id=f"0{hour}", at=NOON + timedelta(hours=hour)) for hour in range(4)]
-    store.write_journal(entries[::-1])
-    found = store.journal(NOON + timedelta(hours=1), NOON + timedelta(hours=3))
-    assert [entry.id for entry in found] == ["01", "02"]
-    assert [entry.tokens for entry in found] == [None, None]
-
-
-def test_what_is_too_old_goes_first_the_tokens_then_the_entry(store: Store) -> None:
-    ages = {"new": 1, "middle": 20, "old": 40, "oldest": 50}
-    store.write_journal([journal_entry(id=id, at=NOON - timedelta(days=days)) for id, days in ages.items()])
-    store.write_journal([journal_entry(id="bare", at=NOON - timedelta(days=20), tokens=None)])
-    bounds = NOON - timedelta(days=14), NOON - timedelta(days=30)
-    assert store.expire(*bounds) == (1, 2)
-    assert store.expire(*bounds) == (0, 0)
-    kept = {id: store.find_journal(id) for id in (*ages, "bare")}
-    assert {id for id, entry in kept.items() if entry} == {"new", "middle", "bare"}
-    assert {id for id, entry in kept.items() if entry and entry.tokens} == {"new"}
 
 
 @pytest.mark.parametrize("value", ["text", 7, 0.5, [1, 2], {"a": {"b": [None, True]}}, False, ""])

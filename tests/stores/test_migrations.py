@@ -81,6 +81,42 @@ def test_a_migration_goes_up_down_and_up_to_the_same_tables(url: str, revision: 
     assert schema(url) == first
 
 
+def indexed(url: str) -> dict[str, list[str]]:
+    """Index of the journal -> its columns."""
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        names = [row[1] for row in connection.execute("PRAGMA index_list(journal)")]
+        return {name: [row[2] for row in connection.execute(f"PRAGMA index_info({name})")] for name in names}
+
+
+def test_the_index_of_message_ids_comes_and_goes_and_the_data_stay(url: str) -> None:
+    def held() -> object:
+        store = SqlStore(url)
+        try:
+            return (
+                store.load(["fields"]),
+                store.entries_after(0),
+                store.find_journal("01"),
+                store.journal_named("<a@x>"),
+            )
+        finally:
+            store.close()
+
+    migrating.migrate(url, "0002")
+    assert "journal_message_id" not in indexed(url)
+    old = SqlStore(url)
+    old.write_journal([journal_entry(id=f"{number:02}", message_id="<a@x>") for number in range(9)])
+    Filter(old, VOICE).learn(reading("a", "cheap", "pills"), "spam", "cli")
+    old.close()
+    before = held()
+    for _ in range(2):
+        assert migrating.migrate(url, "0003") == ("0002", "0003")
+        assert indexed(url)["journal_message_id"] == ["message_id", "id"]
+        assert held() == before
+        assert migrating.migrate(url, "0002") == ("0003", "0002")
+        assert "journal_message_id" not in indexed(url)
+        assert held() == before
+
+
 def test_the_newest_tables_equal_the_metadata(url: str) -> None:
     migrating.migrate(url)
     with writing(url) as connection:

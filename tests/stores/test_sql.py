@@ -6,20 +6,23 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import exc
+from sqlalchemy import event, exc
 
 from spamfilter.errors import CountError, StoreBusy, StoreError
 from spamfilter.filter import Filter
 from spamfilter.stores import open_store
+from spamfilter.stores import sql as sql_module
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.sql import connection as sql_connection
-from tests.made import VOICE, journal_entry, reading
+from tests.made import NOON, VOICE, journal_entry, reading
 
 HOLDER = """
 import sqlite3, sys
@@ -357,6 +360,72 @@ def test_the_size_is_that_of_all_its_files(path: Path) -> None:
     with opened(path) as store:
         trained(store)
         assert store.size() == sum(file.stat().st_size for file in path.parent.iterdir())
+
+
+def plans(store: SqlStore, ask: Callable[[], object]) -> list[str]:
+    """How SQLite does what is asked of the store, a sentence for each step."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(connection: object, cursor: object, statement: str, values: Any, *rest: object) -> None:
+        asked.append((statement, values))
+
+    event.listen(store.engine, "before_cursor_execute", note)
+    ask()
+    event.remove(store.engine, "before_cursor_execute", note)
+    with closing(sqlite3.connect(store.where)) as connection:
+        return [
+            row[3]
+            for statement, values in asked
+            if statement.startswith("SELECT")
+            for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("ask", "index"),
+    [
+        pytest.param(lambda store: store.journal_named("<a@x>"), "INDEX journal_message_id (message_id=?)", id="named"),
+        pytest.param(lambda store: store.active(b"0" * 16), "INDEX ledger_digest (digest=?)", id="active"),
+        pytest.param(lambda store: store.holders({"a": {b"b"}}, 9, 9), "INTEGER PRIMARY KEY (rowid<?)", id="holders"),
+        pytest.param(lambda store: store.entries_by("a", NOON), "INDEX ledger_at (at>?)", id="entries-by"),
+    ],
+)
+def test_what_is_asked_often_goes_through_an_index_and_sorts_nothing(
+    path: Path, ask: Callable[[SqlStore], object], index: str
+) -> None:
+    with opened(path) as store:
+        found = plans(store, lambda: ask(store))
+    assert any(index in step for step in found)
+    assert [step for step in found if "TEMP B-TREE" in step or step.startswith("SCAN")] == []
+
+
+def test_an_expiry_that_finds_nothing_takes_no_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_connection, "BUSY_SECONDS", 0.05)
+    with opened(path) as store:
+        store.write_journal([journal_entry(at=NOON)])
+        with locked(path):
+            assert store.expire(NOON, NOON) == (0, 0)
+            with pytest.raises(StoreBusy):
+                store.expire(NOON + timedelta(days=1), NOON)
+
+
+def test_others_write_between_two_batches_of_an_expiry(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_module, "EXPIRE", 3)
+    with opened(path) as store, opened(path) as other:
+        store.write_journal([journal_entry(id=f"{number:02}", at=NOON) for number in range(10)])
+        filter = Filter(other, VOICE, whole=False)
+        batches: list[str] = []
+
+        def write(connection: object, cursor: object, statement: str, *rest: object) -> None:
+            if statement.startswith("BEGIN IMMEDIATE"):
+                batches.append(statement)
+                filter.learn(reading(f"{len(batches)}", "cheap"), "spam", "cli")
+
+        event.listen(store.engine, "before_cursor_execute", write)
+        assert store.expire(NOON, NOON + timedelta(days=1)) == (0, 10)
+        event.remove(store.engine, "before_cursor_execute", write)
+        assert len(batches) == 4
+        assert filter.learnt["spam"] == 4
 
 
 def test_a_second_store_opened_at_the_same_time_makes_the_same_tables(path: Path) -> None:

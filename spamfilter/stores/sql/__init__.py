@@ -7,12 +7,12 @@ Readers never wait (WAL); a writer waits at most BUSY_SECONDS and then raises St
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, delete, func, select, update
+from sqlalchemy import Connection, Delete, Engine, Update, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.counts import Hashed
@@ -23,14 +23,17 @@ from spamfilter.stores.schema import journal, ledger, words
 from spamfilter.stores.sql.connection import connect, file_of, store_errors
 from spamfilter.stores.sql.learning import SqlLearning
 from spamfilter.stores.sql.queries import (
+    EXPIRE,
     FACTS,
     REBUILT,
     SUMMARY,
-    beyond,
+    active,
     columns,
     entries_after,
     entry_of,
+    expired,
     fill,
+    holders,
     journal_entry_of,
     only_active,
     part_state,
@@ -40,7 +43,7 @@ from spamfilter.stores.sql.queries import (
     totals,
     whole_state,
 )
-from spamfilter.stores.store import NAMED, Entry, JournalEntry, Learning, Store
+from spamfilter.stores.store import NAMED, Entry, Holders, JournalEntry, Learning, Store
 
 __all__ = ["SqlStore", "store_errors"]
 
@@ -146,6 +149,14 @@ class SqlStore(Store):
             self._notice(connection)
             return entries_after(connection, last)
 
+    def active(self, digest: bytes) -> Entry | None:
+        with self._reading() as connection:
+            return active(connection, digest)
+
+    def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
+        with self._reading() as connection:
+            return holders(connection, words, before, limit)
+
     def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
         query = only_active(select(*FACTS)).order_by(ledger.c.id)
         if since is not None:
@@ -205,13 +216,18 @@ class SqlStore(Store):
             connection.execute(delete(journal).where(journal.c.id == id))
 
     def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int = 2**62) -> tuple[int, int]:
-        with self._writing() as connection:
-            gone = connection.execute(delete(journal).where(journal.c.at < entries_before)).rowcount
-            old = (journal.c.at < tokens_before) | journal.c.id.in_(beyond(tokens_bytes))
-            emptied = connection.execute(
-                update(journal).where(old, journal.c.tokens.is_not(None)).values(tokens=None)
-            ).rowcount
-            return emptied, gone
+        with self._reading() as connection:
+            old, gone = expired(connection, tokens_before, entries_before, tokens_bytes)
+        emptying = update(journal).where(journal.c.tokens.is_not(None)).values(tokens=None)
+        return self._in_batches(emptying, old), self._in_batches(delete(journal), gone)
+
+    def _in_batches(self, change: Update | Delete, ids: Sequence[str]) -> int:
+        """Change these entries of the journal; how many there were. Others may write between two batches."""
+        changed = 0
+        for start in range(0, len(ids), EXPIRE):
+            with self._writing() as connection:
+                changed += connection.execute(change.where(journal.c.id.in_(ids[start : start + EXPIRE]))).rowcount
+        return changed
 
     def get_setting(self, name: str) -> object:
         with self._reading() as connection:
@@ -223,8 +239,14 @@ class SqlStore(Store):
             put_setting_row(connection, name, value)
 
     def verify(self) -> list[str]:
+        return self._damage("PRAGMA integrity_check(10)")
+
+    def verify_quickly(self) -> list[str]:
+        return self._damage("PRAGMA quick_check(10)")
+
+    def _damage(self, question: str) -> list[str]:
         with self._reading() as connection:
-            found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(10)")]
+            found = [str(row[0]) for row in connection.exec_driver_sql(question)]
         return [f"{self.where}: {line}" for line in found if line != "ok"]
 
     def backup(self, target: Path) -> None:

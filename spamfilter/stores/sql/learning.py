@@ -5,7 +5,7 @@ from dataclasses import astuple, replace
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.calibration import Calibration
@@ -16,11 +16,10 @@ from spamfilter.model import State
 from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql.queries import (
     REBUILT,
+    active,
     bump,
     columns,
     entries_after,
-    entry_of,
-    only_active,
     part_state,
     put_setting_row,
     setting,
@@ -49,9 +48,7 @@ class SqlLearning(Learning):
         return part_state(self._connection, words)
 
     def active(self, digest: bytes) -> Entry | None:
-        query = only_active(select(ledger)).where(ledger.c.digest == digest)
-        row = self._connection.execute(query).one_or_none()
-        return None if row is None else entry_of(row, row.tokens)
+        return active(self._connection, digest)
 
     def entries_after(self, last: int) -> list[Entry]:
         return entries_after(self._connection, last)

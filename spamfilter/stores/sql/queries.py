@@ -1,12 +1,12 @@
 """What is asked of the tables, on a connection whose transaction is somebody else's."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Select, Table, delete, exists, func, select, update
+from sqlalchemy import Connection, LargeBinary, Select, Table, delete, exists, func, select, type_coerce, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.calibration import Calibration
@@ -15,11 +15,14 @@ from spamfilter.features import Token
 from spamfilter.model import State
 from spamfilter.stores import schema
 from spamfilter.stores.schema import classes, journal, ledger, settings, tallies, vocabularies, words
-from spamfilter.stores.store import ENTRIES, Entry, JournalEntry
-from spamfilter.voices import VoiceTokens
+from spamfilter.stores.store import ENTRIES, Entry, Holders, JournalEntry
+from spamfilter.voices import VoiceTokens, spellings, unpack_with
 
 LOOK_UP = 500
 """Words of one SELECT: well below SQLite's bound on variables, and few round trips for a mail."""
+
+EXPIRE = 1000
+"""Rows of the journal emptied or deleted in one transaction: a tenth of a second of write lock."""
 
 REBUILT = "rebuilt"
 """The setting that counts how often the counts were made anew."""
@@ -65,6 +68,28 @@ def only_active(query: Select[Any]) -> Select[Any]:
     """Learnings that no later entry takes back."""
     taken_back = exists().where(undone.c.undoes == ledger.c.id)
     return query.where(ledger.c.undoes.is_(None), ~taken_back)
+
+
+def active(connection: Connection, digest: bytes) -> Entry | None:
+    """The learning of this message that no later entry takes back."""
+    row = connection.execute(only_active(select(ledger)).where(ledger.c.digest == digest)).one_or_none()
+    return None if row is None else entry_of(row, row.tokens)
+
+
+def holders(connection: Connection, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
+    packed = type_coerce(ledger.c.tokens, LargeBinary).label("packed")
+    older = only_active(select(*FACTS, packed)).where(ledger.c.id < before).order_by(ledger.c.id.desc())
+    spelt = {voice: spellings(some) for voice, some in words.items()}
+    found, looked_at, last = [], 0, 0
+    for row in connection.execute(older.limit(limit)):
+        looked_at, last = looked_at + 1, row.id
+        learnt = [word for voice, some in spelt.items() if row.added.get(voice) for word in some]
+        # Most learnings of a filter that errs rarely have added nothing, and are not unpacked.
+        tokens = unpack_with(row.packed, learnt) if learnt else None
+        if tokens is not None and (entry := entry_of(row, tokens)).holds(words):
+            found.append(entry)
+    more = looked_at and connection.execute(only_active(select(ledger.c.id)).where(ledger.c.id < last).limit(1)).first()
+    return Holders(found, looked_at, last if more else 0)
 
 
 def entries_after(connection: Connection, last: int) -> list[Entry]:
@@ -127,17 +152,30 @@ def setting(connection: Connection, name: str) -> Any:
     return connection.execute(select(settings.c.value).where(settings.c.name == name)).scalar()
 
 
-def beyond(tokens_bytes: int) -> Select[Any]:
-    """Ids of journal entries whose tokens, with those of all later ones, take more than this."""
+def expired(
+    connection: Connection, tokens_before: datetime, entries_before: datetime, tokens_bytes: int
+) -> tuple[list[str], list[str]]:
+    """Ids of journal entries whose tokens are to go, and of those that are to go themselves.
+
+    tokens_bytes: what the tokens of an entry and of all later ones may take together; those from before the moments
+    count nothing.
+    """
+    kept = journal.c.at >= max(tokens_before, entries_before)
     taken = func.sum(func.length(journal.c.tokens)).over(order_by=journal.c.id.desc()).label("taken")
-    running = select(journal.c.id, taken).where(journal.c.tokens.is_not(None)).subquery()
-    return select(running.c.id).where(running.c.taken > tokens_bytes)
+    running = select(journal.c.id, taken).where(kept, journal.c.tokens.is_not(None)).subquery()
+    beyond = select(running.c.id).where(running.c.taken > tokens_bytes)
+    old = select(journal.c.id).where(
+        journal.c.at < tokens_before, journal.c.at >= entries_before, journal.c.tokens.is_not(None)
+    )
+    gone = select(journal.c.id).where(journal.c.at < entries_before)
+    emptied = [*connection.scalars(old), *connection.scalars(beyond)]
+    return emptied, list(connection.scalars(gone))
 
 
 def sweep(connection: Connection, source: str, before: datetime) -> int:
     """Delete the pairs of entries of a source, one taking back the other, from before this moment."""
-    old = select(ledger.c.undoes).where(ledger.c.source == source, ledger.c.at < before, ledger.c.undoes.is_not(None))
-    pairs = [learnt for (learnt,) in connection.execute(old)]
+    own = select(ledger.c.undoes).join(undone, ledger.c.undoes == undone.c.id).where(undone.c.source == source)
+    pairs = list(connection.scalars(own.where(ledger.c.source == source, ledger.c.at < before)))
     for start in range(0, len(pairs), LOOK_UP):
         some = pairs[start : start + LOOK_UP]
         connection.execute(delete(ledger).where(ledger.c.undoes.in_(some)))

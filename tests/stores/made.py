@@ -1,0 +1,35 @@
+"""Ledger entries as a filter writes them, and where each kind of store is."""
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from spamfilter.counts import Growth, Label
+from spamfilter.stores import Entry, Learning, Store
+from tests.made import NOON
+
+URLS: dict[str, Callable[[Path], str]] = {
+    "memory": lambda folder: "memory:",
+    "sqlite": lambda folder: f"sqlite:///{folder}/store.db",
+}
+STEP = (5, -3, 2, 1)
+GREEN = "grün".encode()
+
+
+def entry(number: int, label: Label = "spam", undoes: int | None = None, at: datetime = NOON) -> Entry:
+    tokens = {"fields": {b"a": 1, GREEN: 2, b"number:%d" % number: 1}}
+    return Entry(at, b"%016d" % number, label, {"fields": 8}, STEP, tokens, "cli", "ann", undoes)
+
+
+def write(learning: Learning, entry: Entry, vocabulary: int = 0, messages: int = 1) -> Entry:
+    """As a filter writes: the ledger, then the counts."""
+    sign = -1 if entry.undoes else 1
+    deltas = dict.fromkeys(entry.tokens["fields"], 8 * sign)
+    written = learning.append(entry)
+    learning.change("fields", entry.label, deltas, sign * messages, Growth(vocabulary))
+    return written
+
+
+def learn(store: Store, *entries: Entry, vocabulary: int = 0) -> list[Entry]:
+    with store.learning() as learning:
+        return [write(learning, entry, vocabulary) for entry in entries]

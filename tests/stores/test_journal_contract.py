@@ -1,0 +1,146 @@
+"""What every store must do with the journal of verdicts."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from spamfilter.stores import Store
+from spamfilter.stores import sql as sql_module
+from spamfilter.stores.store import NAMED
+from spamfilter.voices import pack
+from tests.made import NOON, journal_entry
+
+
+def test_the_journal_keeps_entries_as_they_were_written(store: Store) -> None:
+    entries = [
+        journal_entry(id="01A", at=NOON, subject="grün \N{PILE OF POO} \x00 '", evidence=[("a", 0.25), ("b", -3.0)]),
+        journal_entry(id="01B", at=NOON + timedelta(seconds=1), tokens=None, recipients=[]),
+    ]
+    store.write_journal(entries)
+    store.write_journal([])
+    assert [store.find_journal(entry.id) for entry in entries] == entries
+    assert store.find_journal("01C") is None
+
+
+def test_a_journal_entry_that_is_there_already_stays_as_it_is(store: Store) -> None:
+    store.write_journal([journal_entry(id="01A", subject="first")])
+    store.write_journal([journal_entry(id="01A", subject="second"), journal_entry(id="01B", subject="new")])
+    found = {id: store.find_journal(id) for id in ("01A", "01B")}
+    assert {id: entry.subject for id, entry in found.items() if entry} == {"01A": "first", "01B": "new"}
+
+
+def test_a_period_of_the_journal_begins_with_its_first_moment_and_ends_before_its_last(store: Store) -> None:
+    entries = [journal_entry(id=f"0{hour}", at=NOON + timedelta(hours=hour)) for hour in range(4)]
+    store.write_journal(entries[::-1])
+    found = store.journal(NOON + timedelta(hours=1), NOON + timedelta(hours=3))
+    assert [entry.id for entry in found] == ["01", "02"]
+    assert [entry.tokens for entry in found] == [None, None]
+
+
+def test_what_is_too_old_goes_first_the_tokens_then_the_entry(store: Store) -> None:
+    ages = {"new": 1, "middle": 20, "old": 40, "oldest": 50}
+    store.write_journal([journal_entry(id=id, at=NOON - timedelta(days=days)) for id, days in ages.items()])
+    store.write_journal([journal_entry(id="bare", at=NOON - timedelta(days=20), tokens=None)])
+    bounds = NOON - timedelta(days=14), NOON - timedelta(days=30)
+    assert store.expire(*bounds) == (1, 2)
+    assert store.expire(*bounds) == (0, 0)
+    kept = {id: store.find_journal(id) for id in (*ages, "bare")}
+    assert {id for id, entry in kept.items() if entry} == {"new", "middle", "bare"}
+    assert {id for id, entry in kept.items() if entry and entry.tokens} == {"new"}
+
+
+def journaled(store: Store) -> set[str]:
+    """Ids of the entries whose tokens are still there."""
+    always = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+    found = (store.find_journal(entry.id) for entry in store.journal(*always))
+    return {entry.id for entry in found if entry and entry.tokens}
+
+
+FAR = datetime(1980, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 1000])
+def test_tokens_that_take_too_much_go_the_oldest_first(
+    store: Store, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_module, "EXPIRE", batch)
+    sizes: dict[str, int] = {}
+    for number in range(7):
+        words = {b"%d-%d" % (number, word): word for word in range(1, 5 * number % 13 + 2)}
+        entry = journal_entry(id=f"{number:02}", at=NOON + timedelta(hours=number), tokens={"fields": words})
+        sizes[entry.id] = len(pack(entry.tokens or {}))
+        store.write_journal([entry])
+    store.write_journal([journal_entry(id="99", at=NOON + timedelta(hours=99), tokens=None)])
+    assert len(set(sizes.values())) > 3
+    for kept in range(7, -1, -1):
+        ids = sorted(sizes)[7 - kept :]
+        room = sum(sizes[id] for id in ids)
+        dropped = int(kept < 7)
+        assert store.expire(FAR, FAR, room) == (dropped, 0)
+        assert store.expire(FAR, FAR, room) == (0, 0)
+        assert journaled(store) == set(ids)
+    assert len(store.journal(NOON, NOON + timedelta(days=9))) == 8
+
+
+def test_one_byte_too_much_costs_the_oldest_and_a_large_one_all_before_it(store: Store) -> None:
+    small, large = {"fields": {b"a": 1}}, {"fields": {b"%d" % number: number for number in range(500)}}
+    for id, tokens in (("1", small), ("2", small), ("3", large), ("4", small)):
+        store.write_journal([journal_entry(id=id, tokens=tokens)])
+    room = 3 * len(pack(small)) + len(pack(large))
+    assert store.expire(FAR, FAR, room) == (0, 0)
+    assert store.expire(FAR, FAR, room - 1) == (1, 0)
+    assert journaled(store) == {"2", "3", "4"}
+    assert store.expire(FAR, FAR, len(pack(large))) == (2, 0)
+    assert journaled(store) == {"4"}
+
+
+def test_tokens_that_go_for_their_age_take_no_room_from_others(store: Store) -> None:
+    one = {"fields": {b"a": 1}}
+    times = {"1": 0, "2": 5, "3": 1, "4": 6}  # a clock that was set back: the third is older than its id says
+    store.write_journal([journal_entry(id=id, at=NOON + timedelta(days=day), tokens=one) for id, day in times.items()])
+    assert store.expire(NOON + timedelta(days=3), FAR, 2 * len(pack(one))) == (2, 0)
+    assert journaled(store) == {"2", "4"}
+
+
+def test_all_three_bounds_hold_at_once(store: Store) -> None:
+    one = {"fields": {b"a": 1}}
+    store.write_journal([journal_entry(id=f"{day:02}", at=NOON + timedelta(days=day), tokens=one) for day in range(10)])
+    moments = NOON + timedelta(days=5), NOON + timedelta(days=3)
+    assert store.expire(*moments, 2 * len(pack(one)) + 1) == (5, 3)
+    assert journaled(store) == {"08", "09"}
+    assert [entry.id for entry in store.journal(NOON, NOON + timedelta(days=99))] == [
+        f"{day:02}" for day in range(3, 10)
+    ]
+
+
+def test_the_latest_entries_of_a_message_id_are_found_the_latest_first(store: Store) -> None:
+    ids = [f"{number:02}" for number in range(NAMED + 3)]
+    store.write_journal([journal_entry(id=id, message_id="<a@x>") for id in [*ids[4:], *ids[:4]]])
+    store.write_journal([journal_entry(id="90", message_id="<A@x>"), journal_entry(id="91", message_id="")])
+    found = store.journal_named("<a@x>")
+    assert [entry.id for entry in found] == ids[: -NAMED - 1 : -1]
+    assert found == [store.find_journal(entry.id) for entry in found]
+    assert found[0].tokens
+    assert [entry.id for entry in store.journal_named("<A@x>")] == ["90"]
+    assert store.journal_named("<unknown@x>") == []
+
+
+def test_mail_without_a_message_id_is_not_found_by_it(store: Store) -> None:
+    store.write_journal([journal_entry(id="1", message_id="")])
+    assert store.journal_named("") == []
+
+
+def test_an_entry_is_found_by_its_message_id_after_its_tokens_are_gone(store: Store) -> None:
+    store.write_journal([journal_entry(id="1", message_id="<a@x>")])
+    assert store.expire(FAR, FAR, 0) == (1, 0)
+    (found,) = store.journal_named("<a@x>")
+    assert (found.id, found.tokens) == ("1", None)
+
+
+def test_an_entry_of_the_journal_is_removed_and_no_other(store: Store) -> None:
+    store.write_journal([journal_entry(id=id, message_id="<a@x>") for id in ("1", "2")])
+    store.remove_journal("1")
+    store.remove_journal("1")
+    store.remove_journal("unknown")
+    assert store.find_journal("1") is None
+    assert [entry.id for entry in store.journal_named("<a@x>")] == ["2"]

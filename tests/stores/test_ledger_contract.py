@@ -1,0 +1,157 @@
+"""What every store must tell of its ledger: who has taught, and what holds a word."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from spamfilter.filter import Filter
+from spamfilter.stores import Entry, Store
+from spamfilter.stores import memory as memory_module
+from tests.made import NOON, VOICE, reading
+from tests.stores.made import entry, learn
+
+# Who has taught
+
+
+def of(entry: Entry, by: str, source: str = "cli", hours: float = 0) -> Entry:
+    return replace(entry, by=by, source=source, at=NOON + timedelta(hours=hours))
+
+
+def test_learnings_of_an_author_are_those_that_nobody_has_taken_back(store: Store) -> None:
+    mine, theirs, undone = learn(store, of(entry(1), "ann"), of(entry(2), "bob", hours=1), of(entry(3), "ann", hours=2))
+    last, _ = learn(store, of(entry(4, "ham"), "ann", hours=3), of(entry(3, undoes=undone.id), "bob", hours=4))
+    assert [found.id for found in store.learnings(by="ann")] == [mine.id, last.id]
+    assert [found.id for found in store.learnings(by="bob")] == [theirs.id]
+    assert [found.id for found in store.learnings(NOON + timedelta(hours=3), "ann")] == [last.id]
+    assert store.learnings(NOON + timedelta(hours=2), "bob") == []
+    assert store.learnings(by="") == store.learnings(by="ANN") == []
+    assert {entry.by for entry in store.learnings(by="ann")} == {"ann"}
+    assert store.learnings(by="ann")[0].tokens == {}
+
+
+def test_the_entries_of_an_author_are_counted_what_takes_back_too(store: Store) -> None:
+    (one,) = learn(store, of(entry(1), "ann"))
+    learn(
+        store, of(entry(1, undoes=one.id), "ann", hours=1), of(entry(2), "ann", hours=2), of(entry(3), "bob", hours=2)
+    )
+    assert store.entries_by("ann", NOON) == 3
+    assert store.entries_by("ann", NOON + timedelta(seconds=1)) == 2
+    assert store.entries_by("ann", NOON + timedelta(hours=2)) == 1
+    assert store.entries_by("ann", NOON + timedelta(hours=3)) == 0
+    assert store.entries_by("bob", NOON) == 1
+    assert store.entries_by("", NOON) == 0
+
+
+def test_the_last_entry_of_each_source_is_the_latest_whatever_the_order(store: Store) -> None:
+    assert store.last_of_sources() == {}
+    (one,) = learn(store, of(entry(1), "ann", "imap", 5))
+    learn(
+        store,
+        of(entry(2), "ann", "imap", 3),
+        of(entry(1, undoes=one.id), "bob", "cli", 4),
+        of(entry(3), "bob", "cli", 1),
+        of(entry(4), "", "train", 2),
+    )
+    assert store.last_of_sources() == {
+        source: NOON + timedelta(hours=hours) for source, hours in (("imap", 5), ("cli", 4), ("train", 2))
+    }
+
+
+def test_what_a_source_has_taken_back_is_swept_and_nothing_that_counts(store: Store) -> None:
+    old = learn(store, *(of(entry(number), "", "canary") for number in range(4)))
+    other = learn(store, of(entry(10), "ann"), of(entry(11), "ann"))
+    learn(
+        store,
+        of(entry(0, undoes=old[0].id), "", "canary", 1),
+        of(entry(1, undoes=old[1].id), "", "canary", 2),
+        of(entry(2, undoes=old[2].id), "ann", "cli", 1),
+        of(entry(10, undoes=other[0].id), "", "canary", 1),
+    )
+    before, learnings, ledger = store.load(["fields"]), store.learnings(), store.entries_after(0)
+    swept = store.sweep("canary", NOON + timedelta(hours=2))
+    if isinstance(store, memory_module.MemoryStore):
+        assert (swept, store.entries_after(0)) == (0, ledger)
+    else:
+        assert swept == 2
+        gone = {old[0].id, ledger[6].id}
+        assert store.entries_after(0) == [entry for entry in ledger if entry.id not in gone]
+    assert (store.load(["fields"]), store.learnings()) == (before, learnings)
+    assert store.sweep("canary", NOON + timedelta(hours=2)) == 0
+    assert store.sweep("unknown", NOON + timedelta(days=9)) == 0
+
+
+def test_whoever_follows_the_ledger_misses_nothing_after_a_sweep(store: Store) -> None:
+    follower, teacher = Filter(store, VOICE), Filter(store, VOICE, whole=False)
+    teacher.learn(reading("a", "cheap"), "spam", "cli", at=NOON)
+    teacher.learn(reading("b", "probe"), "spam", "canary", at=NOON)
+    teacher.forget(reading("b"), "canary")
+    follower.follow()
+    store.sweep("canary", datetime.now(UTC) + timedelta(hours=1))
+    teacher.learn(reading("c", "pills"), "spam", "cli")
+    assert follower.follow() == 1
+    assert follower.verify() == teacher.verify() == Filter(store, VOICE).verify() == []
+    assert follower.score(reading("x", "pills")) == Filter(store, VOICE).score(reading("x", "pills"))
+
+
+# What holds a word
+
+
+def test_the_learning_of_a_message_is_found_until_it_is_taken_back(store: Store) -> None:
+    assert store.active(b"%016d" % 1) is None
+    (one,) = learn(store, entry(1))
+    learn(store, entry(2))
+    assert store.active(one.digest) == one
+    learn(store, entry(1, undoes=one.id))
+    assert store.active(one.digest) is None
+    (again,) = learn(store, entry(1, "ham"))
+    assert store.active(one.digest) == again
+
+
+def holding(number: int, added: int = 8, voice: str = "fields", *words: bytes) -> Entry:
+    tokens = {"fields": {b"always": 1}, "body": {b"always": 1}}
+    tokens[voice].update(dict.fromkeys(words, 2))
+    return replace(entry(number), tokens=tokens, added={"fields": added, "body": 8})
+
+
+def test_learnings_that_hold_a_word_are_found_the_latest_first_and_a_few_at_a_time(store: Store) -> None:
+    with store.learning() as learning:
+        written = [
+            learning.append(holding(number, 8, "fields", *([b"cheap"] if number % 3 == 0 else [])))
+            for number in range(10)
+        ]
+        learning.append(replace(entry(9, undoes=written[9].id), tokens=written[9].tokens))
+    ids = [entry.id for entry in written]
+    found = store.holders({"fields": {b"cheap", b"other"}}, ids[-1] + 2, 4)
+    assert ([entry.id for entry in found.entries], found.looked_at, found.last) == ([ids[6]], 4, ids[5])
+    assert found.entries[0] == written[6]
+    found = store.holders({"fields": {b"cheap"}}, found.last, 4)
+    assert ([entry.id for entry in found.entries], found.looked_at, found.last) == ([ids[3]], 4, ids[1])
+    found = store.holders({"fields": {b"cheap"}}, found.last, 4)
+    assert ([entry.id for entry in found.entries], found.looked_at, found.last) == ([ids[0]], 1, 0)
+    assert store.holders({"fields": {b"always"}}, ids[-1] + 2, 9).last == 0  # as many as there are, exactly
+    nothing = store.holders({"fields": {b"always"}}, ids[0], 4)
+    assert (nothing.entries, nothing.looked_at, nothing.last) == ([], 0, 0)
+
+
+def test_a_word_is_held_by_the_voice_that_has_learnt_it(store: Store) -> None:
+    with store.learning() as learning:
+        one = learning.append(holding(1, 8, "fields", b"cheap"))
+        learning.append(holding(2, 8, "body", b"cheap"))
+        learning.append(holding(3, 0, "fields", b"cheap"))
+    assert [entry.id for entry in store.holders({"fields": {b"cheap"}}, 99, 9).entries] == [one.id]
+    assert len(store.holders({"fields": {b"cheap"}, "body": {b"cheap"}}, 99, 9).entries) == 2
+    assert store.holders({"other": {b"cheap"}, "body": {b"x"}}, 99, 9).entries == []
+    assert store.holders({}, 99, 9).entries == []
+
+
+TRICKY = ['a"b', "a\\b", 'a"b\\', "\x00", "", "\N{PILE OF POO}", "gr\u00fcn", '":', "1", "{", "\u2028", "a b"]
+
+
+@pytest.mark.parametrize("word", TRICKY)
+def test_any_word_is_found_and_none_that_only_looks_like_it(store: Store, word: str) -> None:
+    alike = (f'x"{word}', f"{word}x", f"x{word}", f'"{word}":', f"{word}\\", word.upper() + "x", f"\\{word}")
+    with store.learning() as learning:
+        one = learning.append(holding(1, 8, "fields", word.encode()))
+        learning.append(holding(2, 8, "fields", *(other.encode() for other in alike)))
+    assert [entry.id for entry in store.holders({"fields": {word.encode()}}, 99, 9).entries] == [one.id]
