@@ -81,6 +81,6 @@ def mailbox(text: str) -> str:
 
 
 def absolute(text: str) -> str:
-    if text and not text.startswith("/"):
+    if text and (not text.startswith("/") or "\0" in text):
         raise ValueError("not an absolute path")
     return text

@@ -23,4 +23,4 @@ def id_in(text: str) -> str:
 
 def is_id(text: str) -> bool:
     """Whether this looks like an id of the journal, in either case."""
-    return len(text) == ID_LENGTH and all(letter in _CROCKFORD for letter in text.upper())
+    return _ID.fullmatch(text) is not None

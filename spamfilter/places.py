@@ -2,6 +2,7 @@
 
 import os
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 from spamfilter.errors import ConfigError
@@ -10,6 +11,8 @@ SYSTEM_FILE = Path("/etc/spamfilter/spamfilter.toml")
 SYSTEM_STATE = Path("/var/lib/spamfilter")
 SYSTEM_RUN = Path("/run/spamfilter")
 SOCKET = "feedback.sock"
+LONGEST_SOCKET = 107
+"""Bytes of a socket's path: unix(7)."""
 SOCKET_VARIABLE = "SPAMFILTER_FEEDBACK__SOCKET"
 
 
@@ -59,6 +62,9 @@ def values_of(file: Path | None) -> dict[str, object]:
 def configured_socket(named: Path | None = None) -> Path:
     """The feedback socket of the configuration, found without checking the rest of it."""
     given: object = os.environ.get(SOCKET_VARIABLE)
+    if isinstance(given, str) and given[:1] in ("'", '"'):
+        with suppress(ValueError):
+            given = tomllib.loads(f"value = {given}")["value"]
     if given is None:
         section = values_of(config_file(named)).get("feedback")
         given = section.get("socket") if isinstance(section, dict) else None

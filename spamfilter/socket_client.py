@@ -5,14 +5,17 @@ Light, since it runs at every click: no database, no counts, and no libraries be
 
 import json
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
-from spamfilter.errors import InputError, Refused, SpamfilterError, StoreBusy
+from spamfilter.errors import InputError, Refused, SpamfilterError, TryAgain
 
 TIMEOUT = 60.0
 """Seconds for an answer: a mark waits for marks before it, and for a database that others hold."""
-_ERRORS = {error.exit_code: error for error in (InputError, Refused, StoreBusy)}
+LOOKED_AT = 131_072
+"""Bytes of a mail that are sent: the first 65,536 are looked at, and each of them may be a line end that grows."""
+_ERRORS = {error.exit_code: error for error in (InputError, Refused, TryAgain)}
 
 
 class NoRelay(Exception):
@@ -20,34 +23,61 @@ class NoRelay(Exception):
 
 
 class SocketClient:
-    """A connection to a running relay. Raises NoRelay where there is none."""
+    """A connection to a running relay. Raises NoRelay where there is none, TryAgain where it is overrun."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(TIMEOUT)
         try:
-            self._socket.connect(str(path))
-        except OSError as error:
+            self._connect(str(path))
+        except (OSError, ValueError) as error:
             self._socket.close()
-            raise NoRelay(f"{path}: {error.strerror or error}") from error
+            raise NoRelay(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+        except TryAgain:
+            self._socket.close()
+            raise
         self._answers = self._socket.makefile("rb")
 
+    def _connect(self, path: str) -> None:
+        give_up = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                self._socket.connect(path)
+            except BlockingIOError:  # others stand in the queue: unix(7) says so at once
+                if time.monotonic() > give_up:
+                    raise TryAgain(f"{path}: the relay does not answer; try again") from None
+                time.sleep(0.05)
+            else:
+                return
+
     def ask(self, request: dict[str, object], mail: bytes | None = None) -> dict[str, Any]:
-        """The relay's answer. Raises the error that it answers with, and StoreBusy where it breaks off."""
+        """The relay's answer. Raises the error that it answers with, and TryAgain where it breaks off."""
         if mail is not None:
+            mail = mail[:LOOKED_AT]
             request = {**request, "size": len(mail)}
         try:
-            self._socket.sendall(json.dumps(request).encode() + b"\n" + (mail or b""))
+            self._send(json.dumps(request).encode() + b"\n" + (mail or b""))
             line = self._answers.readline()
         except OSError as error:
-            raise StoreBusy(f"{self._path}: {error.strerror or 'no answer'}; try again") from error
+            raise TryAgain(f"{self._path}: {error.strerror or 'no answer'}; try again") from error
         if not line:
-            raise StoreBusy(f"{self._path}: the relay hung up; try again")
-        answer: dict[str, Any] = json.loads(line)
+            raise TryAgain(f"{self._path}: the relay hung up; try again")
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise InputError(f"{self._path}: what listens there is no relay; see [feedback] socket")
         if "error" in answer:
             raise _ERRORS.get(answer.get("exit_code", 2), SpamfilterError)(answer["error"])
         return answer
+
+    def _send(self, request: bytes) -> None:
+        try:
+            self._socket.sendall(request)
+        except (BrokenPipeError, ConnectionResetError):
+            return  # a relay that hangs up has said why
 
     def close(self) -> None:
         self._answers.close()

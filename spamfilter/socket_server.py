@@ -1,7 +1,11 @@
 """The feedback socket: local users teach a running relay without the right to touch its database.
 
 Who they are, the kernel says (SO_PEERCRED); for others speaks only who is named in [feedback] proxies. One JSON object
-a line, answered by one; the commands are the rows of `_Connection.commands`, and docs/json.md describes them.
+a line, answered by one; docs/json.md describes them. What is no request is answered and ends the connection, so that
+no byte of a mail is ever taken for a request.
+
+Guarantee: a user has a bounded share of connections, bytes and time, whatever they send. A mark that was begun is
+answered, also when the relay stops.
 """
 
 import asyncio
@@ -15,26 +19,41 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from spamfilter import rendering
+from spamfilter import rendering, unix_socket
 from spamfilter.config import Feedback
-from spamfilter.counts import LABELS, Label
 from spamfilter.desk import Desk
-from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreBusy
+from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, TryAgain
 from spamfilter.feedback import Author
+from spamfilter.labels import LABELS, Label
+from spamfilter.socket_client import LOOKED_AT
 from spamfilter.verdict import printable
 
 log = logging.getLogger(__name__)
 
-MAX_LINE = 8192
+MAX_LINE = 32_768
+"""Bytes of a request: the longest path of a file, 4,096 bytes, each six as JSON writes what is not ASCII; and room."""
 IDLE_SECONDS = 60.0
+"""For a request to come in whole, and for its answer to be read."""
 CONNECTIONS = 100
-LONGEST_PATH = 107
-"""Bytes of a socket's path: unix(7)."""
+OF_ONE_USER = 10
+"""Connections at a time, of all together and of each user who is neither the administrator nor a proxy."""
+BACKLOG = 50
+"""Connections that the kernel holds, that are taken at a time, and whose users are being looked up."""
+PAUSE = 0.05
+"""Seconds that a user waits after what taught nothing, on all connections together: mail needs the processor, too."""
+STOP_SECONDS = 15.0
+"""For marks that have begun when the relay stops: longer than the database's busy timeout."""
+LONGEST_BY = 200
 SOURCES = ("cli", "imap", "review")
 """Ways that a client may name; the others are not for it to claim."""
-_CREDENTIALS = struct.Struct("3i")
+_CREDENTIALS = struct.Struct("iII")
+"""Process, user and group: unix(7). The latter two are no signed numbers."""
 
 Answer = dict[str, Any]
+
+
+class _Unreadable(InputError):
+    """What came is no request; where the next one begins is not known."""
 
 
 class FeedbackSocket:
@@ -48,118 +67,174 @@ class FeedbackSocket:
         path: Path,
         desk: Desk,
         settings: Feedback,
-        message_size: int,
         commands: Mapping[str, Callable[[Answer], Awaitable[Answer]]],
     ) -> None:
         self.path = path
         self.desk = desk
         self.settings = settings
-        self.message_size = message_size
         self.masters_commands = commands
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._file: tuple[int, int] | None = None
+        self._connections: dict[asyncio.Task[None], _Connection] = {}
+        self._turns: dict[int, asyncio.Lock] = {}
 
     async def start(self) -> None:
         """Listen. Raises ConfigError where somebody else does already, or the path is no place for a socket."""
-        if len(os.fsencode(self.path)) > LONGEST_PATH:
-            raise ConfigError(
-                f"feedback.socket = {str(self.path)!r}: longer than the {LONGEST_PATH} bytes of a socket's path"
-            )
-        if self.path.is_socket():
-            if _answers(self.path):
-                raise ConfigError(f"feedback.socket = {str(self.path)!r}: another relay listens there")
-            self.path.unlink()
         try:
-            self._server = await asyncio.start_unix_server(self._serve, str(self.path), limit=2 * MAX_LINE)
-            self.path.chmod(0o666)  # the kernel says who comes; what they may do is decided here
-        except OSError as error:
-            raise ConfigError(f"feedback.socket = {str(self.path)!r}: {error.strerror}") from error
+            sock = unix_socket.bound(self.path)
+        except ConfigError as error:
+            raise ConfigError(f"feedback.socket = {str(self.path)!r}: {error}") from error
+        self._file = unix_socket.identity(self.path)
+        self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=MAX_LINE, backlog=BACKLOG)
 
-    def close(self) -> None:
-        """Take no more requests; what is being learnt is learnt to its end."""
-        if self._server is not None:
-            self._server.close()
-            self.path.unlink(missing_ok=True)
+    async def close(self) -> None:
+        """Take no more requests. Marks that have begun are answered, which the desk must be closed for beside this."""
+        if self._server is None:
+            return
+        self._server.close()
+        if unix_socket.identity(self.path) == self._file:
+            self.path.unlink()
+        for task, connection in self._connections.items():
+            connection.last = True
+            if not connection.marking:
+                task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=STOP_SECONDS)
         for task in self._connections:
             task.cancel()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._connections.add(task)
+        connection = self._connections[task] = _Connection(self, reader, writer)
         try:
-            if len(self._connections) > CONNECTIONS:
-                _write(writer, _error(StoreBusy("too many connections on the feedback socket; try again")))
-                return
-            await _Connection(self, reader, writer).run()
+            await connection.run()
         except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
             pass
+        except asyncio.CancelledError:
+            if not connection.last:
+                raise
+            # By `close`. asyncio of Python 3.11 would log it as a fault.
         except Exception:
             log.exception("feedback socket: a connection failed")
         finally:
-            self._connections.discard(task)
+            del self._connections[task]
             writer.close()
+            if not any(other.uid == connection.uid for other in self._connections.values()):
+                self._turns.pop(connection.uid, None)
+
+    def turn(self, user: int) -> asyncio.Lock:
+        """Held by the one request of this user that is being answered."""
+        return self._turns.setdefault(user, asyncio.Lock())
+
+    def has_room(self, connection: "_Connection") -> bool:
+        """Whether this one may stay beside the others. The administrator may always."""
+        staying = [other.uid for other in self._connections.values() if other.staying]
+        return connection.master or (
+            len(staying) < CONNECTIONS and (staying.count(connection.uid) < OF_ONE_USER or connection.proxy)
+        )
+
+    def is_overrun(self) -> bool:
+        """Whether there are more connections than can be looked at."""
+        return len(self._connections) > CONNECTIONS + BACKLOG
 
 
 class _Connection:
+    """A client.
+
+    staying: it was let in; marking: a mark has begun, and its answer is not written; last: there is no next request.
+    """
+
     def __init__(self, server: FeedbackSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._server = server
         self._reader = reader
         self._writer = writer
         peer: socket.socket = writer.get_extra_info("socket")
-        self._uid = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1]
-        self._user = _name(self._uid)
-        self._master = self._uid in (0, os.getuid())
+        self.uid = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1]
+        self.master = self.uid in (0, os.getuid())
+        self.staying = self.marking = self.last = False
+        self._user = ""
+
+    @property
+    def proxy(self) -> bool:
+        return self._user in self._server.settings.proxies
 
     async def run(self) -> None:
-        while True:
+        """Answer requests until the client goes, or is sent away."""
+        if not self._server.is_overrun() or self.master:
+            # A name service may be slow, and mail must not wait for it.
+            self._user = await asyncio.to_thread(_name, self.uid)
+            self.staying = self._server.has_room(self)
+        if not self.staying:
+            await self._write(_error(TryAgain("too many connections on the feedback socket; try again")))
+            return
+        while not self.last:
             try:
                 async with asyncio.timeout(IDLE_SECONDS):
-                    line = await self._reader.readline()
-            except ValueError:
-                _write(self._writer, _error(InputError(f"a request is one line of at most {MAX_LINE} bytes")))
+                    request, mail = await self._request()
+            except _Unreadable as error:
+                await self._write(_error(error))
                 return
-            if not line:
+            if not request:
                 return
-            try:
-                answer = await self._answer(line)
-            except SpamfilterError as error:
-                answer = _error(error)
-            except (ConnectionError, asyncio.IncompleteReadError):
-                raise
-            except Exception:
-                log.exception("feedback socket: a request of %s failed", printable(self._user))
-                answer = _error(StoreBusy("a fault of the relay, see its log; try again"))
-            _write(self._writer, answer)
+            if self.master or self.proxy:
+                await self._served(request, mail)
+                continue
+            async with self._server.turn(self.uid):
+                if not await self._served(request, mail):
+                    await asyncio.sleep(PAUSE)
+
+    async def _served(self, request: Answer, mail: bytes | None) -> bool:
+        """Answer a request; whether it has taught anything."""
+        try:
+            answer = await self._answer(request, mail)
+        except SpamfilterError as error:
+            answer = _error(error)
+        except Exception:
+            log.exception("feedback socket: a request of %s failed", printable(self._user))
+            answer = _error(TryAgain("a fault of the relay, see its log; try again"))
+        await self._write(answer)
+        self.marking = False
+        return bool(answer.get("changed"))
+
+    async def _write(self, answer: Answer) -> None:
+        self._writer.write(rendering.to_json(answer).encode(errors="replace") + b"\n")
+        async with asyncio.timeout(IDLE_SECONDS):
             await self._writer.drain()
 
-    async def _answer(self, line: bytes) -> Answer:
+    async def _request(self) -> tuple[Answer, bytes | None]:
+        """The next request and its mail; an empty one at the end of the connection."""
+        try:
+            line = await self._reader.readline()
+        except ValueError:
+            raise _Unreadable(f"a request is one line of at most {MAX_LINE} bytes") from None
+        if not line:
+            return {}, None
         try:
             request = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             request = None
-        if not isinstance(request, dict):
-            raise InputError("a request is a JSON object on one line")
-        mail = await self._mail(request.get("size"))
+        if not isinstance(request, dict) or not request:
+            raise _Unreadable("a request is a JSON object on one line")
+        size = request.get("size")
+        if size is None:
+            return request, None
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= LOOKED_AT:
+            raise _Unreadable(f"size: not a number from 1 to {LOOKED_AT}; of a longer mail the beginning will do")
+        return request, await self._reader.readexactly(size)
+
+    async def _answer(self, request: Answer, mail: bytes | None) -> Answer:
         command = request.get("command")
         if command == "mark":
             return await self._mark(request, mail)
         if not isinstance(command, str) or command not in self._server.masters_commands:
             raise InputError(f"unknown command {printable(repr(command), 40)}")
-        if not self._master:
+        if not self.master:
             raise Refused(f"{self._user}: only the administrator may ask for {command!r}")
         return await self._server.masters_commands[command](request)
 
-    async def _mail(self, size: object) -> bytes | None:
-        if size is None:
-            return None
-        if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= self._server.message_size:
-            raise InputError(f"size: not a number from 1 to {self._server.message_size} ([limits] message_size)")
-        async with asyncio.timeout(IDLE_SECONDS):
-            return await self._reader.readexactly(size)
-
     async def _mark(self, request: Answer, mail: bytes | None) -> Answer:
-        label: Label | None = request.get("label")
+        label: Label | None = request.get("label", "")
         if label is not None and label not in LABELS:
             raise InputError("label: neither 'ham' nor 'spam' nor null")
         author = self._author(request)
@@ -168,57 +243,46 @@ class _Connection:
             raise InputError("name and id must be text")
         if (mail is None) == (id is None):
             raise InputError("name a mail by its id, or send its size and its bytes")
+        if not name.isprintable():
+            name = printable(name, 200)  # it is shown on terminals
         desk = self._server.desk
+        self.marking = True
         if mail is not None:
             marked = await desk.mark_mail(mail, name, label, author)
         else:
             marked = await desk.mark_id(str(id), label, author)
-        log.info(
+        subject, changed = marked.subject, marked.change.changed
+        log.log(
+            logging.INFO if changed else logging.DEBUG,
             "feedback: %s by %s (%s): %s %s", label or "forget", printable(author.name), author.source,
-            marked.subject.id or "a mail not judged here", "learnt" if marked.change.changed else "nothing changed",
+            subject.id or "a mail not judged here", "done" if changed else "nothing changed",
         )  # fmt: skip
-        subject = marked.subject
         return {
             **rendering.change_json({"id": subject.id} if subject.id else {"file": subject.name}, marked.change),
             "text": rendering.change_text(subject.name, label, marked.change),
         }
 
     def _author(self, request: Answer) -> Author:
-        settings, source, by = self._server.settings, request.get("source", "cli"), request.get("by")
-        proxy = self._user in settings.proxies
-        if settings.users and not (self._master or proxy or self._user in settings.users):
+        users, source, by = self._server.settings.users, request.get("source", "cli"), request.get("by")
+        if users and not (self.master or self.proxy or self._user in users):
             raise Refused(f"{self._user}: not among [feedback] users")
         if source not in SOURCES:
             raise InputError(f"source: not one of {', '.join(SOURCES)}")
         if by is None:
-            return Author(self._user, source, master=self._master)
-        if not isinstance(by, str) or not by or len(by) > 200:
-            raise InputError("by: not a name of at most 200 characters")
-        if not (self._master or proxy):
+            return Author(self._user, source, master=self.master)
+        if not isinstance(by, str) or not by.isprintable() or not 0 < len(by) <= LONGEST_BY:
+            raise InputError(f"by: not a name of at most {LONGEST_BY} printable characters")
+        if not (self.master or self.proxy or by == self._user):
             raise Refused(f"{self._user}: may not speak for others; add it to [feedback] proxies if it should")
         return Author(by, source)
-
-
-def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
-        trial.settimeout(1)
-        try:
-            trial.connect(str(path))
-        except OSError:
-            return False
-        return True
 
 
 def _name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
-    except KeyError:
+    except (KeyError, OverflowError):
         return f"uid {uid}"
 
 
 def _error(error: SpamfilterError) -> Answer:
     return {"error": str(error), "exit_code": error.exit_code}
-
-
-def _write(writer: asyncio.StreamWriter, answer: Answer) -> None:
-    writer.write(rendering.to_json(answer).encode() + b"\n")

@@ -143,6 +143,13 @@ def test_all_faults_are_named_at_once() -> None:
         pytest.param("[learn.binomial]\nsmoothing = 0", "learn.binomial.smoothing", 0.0, id="no-smoothing"),
         pytest.param("[limits]\nconnections = 1", "limits.connections", 1, id="one-connection"),
         pytest.param("[feedback]\nwindow_days = 0.5", "feedback.window_days", 0.5, id="half-a-day"),
+        pytest.param(
+            f'[feedback]\nsocket = "/{"x" * 106}"', "feedback.socket", "/" + "x" * 106, id="socket-of-107-bytes"
+        ),
+        pytest.param("[feedback]\nusers = ['uid 7', 'X\\ann']", "feedback.users", ["uid 7", "X\\ann"], id="odd-logins"),
+        pytest.param('[feedback]\ntraps = ["Trap@X.ORG"]', "feedback.traps", ["trap@x.org"], id="trap-in-capitals"),
+        pytest.param('[relay]\nsubmission = ["[::1]:587"]', "relay.submission", ["[::1]:587"], id="submission-ipv6"),
+        pytest.param("[verdict]\nquarantine_days = 0.5", "verdict.quarantine_days", 0.5, id="half-a-day-of-quarantine"),
         pytest.param("limits = {errors = 3}", "limits.errors", 3, id="inline-table"),
         pytest.param("[log]\nlevel = 'debug'", "log.level", "debug", id="single-quotes"),
     ],
@@ -295,6 +302,8 @@ def test_the_policy_is_what_the_verdict_section_says(tmp_path: Path) -> None:
             id="reject-after-queue",
         ),
         pytest.param('[verdict]\non_ham = "quarantine"', ["keeps good mail from its readers"], id="ham-kept-back"),
+        pytest.param('[feedback]\nautomatic = ["trap"]', ['"trap", but feedback.traps names no'], id="no-trap"),
+        pytest.param('[feedback]\nautomatic = ["trap"]\ntraps = ["a@x.example"]', [], id="a-trap"),
         pytest.param("[limits]\nfinal_seconds = 96", ["limits.final_seconds above 95"], id="too-patient"),
     ],
 )
