@@ -10,6 +10,7 @@ from typing import Any
 
 from spamfilter.model import Score
 from spamfilter.provenance import Origin, Provenance, Trace, shown
+from spamfilter.terminal import harmless
 from spamfilter.turning_point import Outcome
 from spamfilter.verdict import Class, printable
 from spamfilter.voices import Evidence
@@ -28,7 +29,7 @@ def judgement_text(
     voices = (
         "".join(f", {voice} {said.heard:+.2f}" for voice, said in score.voices.items()) if len(score.voices) > 1 else ""
     )
-    line = f"{name}: {class_}, score {score.posterior:.3f} (log-odds {score.log_odds:+.2f}{voices}; {tokens} tokens)"
+    line = f"{harmless(name)}: {class_}, score {score.posterior:.3f} (log-odds {score.log_odds:+.2f}{voices}; {tokens} tokens)"
     if because is None:
         return line
     return "\n".join([line, *_table(evidence, because), *_origins(because), *_changes(score, class_, because)])

@@ -125,8 +125,7 @@ def by_id(store: Store, id: str, wait: bool = True) -> Subject:
         time.sleep(LOOK_EVERY)
     tokens = entry.tokens
     if tokens is None:
-        with store.learning() as learning:
-            active = learning.active(entry.digest)
+        active = store.active(entry.digest)
         tokens = active.tokens if active else None
     if tokens is None:
         raise InputError(

@@ -13,6 +13,7 @@ from spamfilter.counts import Label
 from spamfilter.evaluating import Outcome
 from spamfilter.filter import Change
 from spamfilter.report import Delay, Rate, Report
+from spamfilter.terminal import harmless
 from spamfilter.verdict import printable
 
 
@@ -29,6 +30,7 @@ def _plain(value: object) -> str:
 
 def change_text(name: str, label: Label | None, change: Change) -> str:
     """What a mark (label) or a forget (None) did to one message."""
+    name = harmless(name)
     scores = f"score {change.before.posterior:.3f} -> {change.after.posterior:.3f}"
     if label is None:
         return (

@@ -538,3 +538,10 @@ def test_the_module_runs_as_a_program_without_a_traceback(shell: Shell) -> None:
     wrong = subprocess.run([*program, "judge", "none.eml"], capture_output=True, check=False)
     assert (wrong.returncode, wrong.stdout) == (2, b"")
     assert wrong.stderr == b"spamfilter: none.eml: no such file or folder, and no id (26 letters and digits)\n"
+
+
+def test_a_file_name_cannot_move_the_cursor(shell: Shell) -> None:
+    file = shell.folder / "a\x1b[2J.eml"
+    file.write_bytes(mail())
+    for command in ("mark-spam", "judge", "forget"):
+        assert "\x1b" not in shell.done(command, file)
