@@ -29,7 +29,8 @@ def judgement_text(
     voices = (
         "".join(f", {voice} {said.heard:+.2f}" for voice, said in score.voices.items()) if len(score.voices) > 1 else ""
     )
-    line = f"{harmless(name)}: {class_}, score {score.posterior:.3f} (log-odds {score.log_odds:+.2f}{voices}; {tokens} tokens)"
+    odds = f"log-odds {score.log_odds:+.2f}{voices}; {tokens} tokens"
+    line = f"{harmless(name)}: {class_}, score {score.posterior:.3f} ({odds})"
     if because is None:
         return line
     return "\n".join([line, *_table(evidence, because), *_origins(because), *_changes(score, class_, because)])
