@@ -1,0 +1,290 @@
+"""Is anything lost or doubled, or any count wrong, when the relay is killed a thousand times under load?
+
+A real relay between clients that send again until they hear 250 and a next hop that behaves. Users mark mail over the
+feedback socket all the while. The relay gets kill -9 at a random moment after each start, or during it. At the end:
+
+1. Each message that was answered with 250 is at the next hop. It is there once, and once more at the most for each
+   attempt that broke off after the whole message was sent, when nobody can know (RFC 1047).
+2. Each mark that was answered is in the ledger, and nothing is there that nobody asked for.
+3. The database is sound, and its words, totals and calibration are the sum of the ledger.
+
+    python benchmarks/crash_loop.py [--kills N] [--result FILE] [--seed N]
+
+Needs no root; a kill takes a little more than a second, a thousand about twenty minutes.
+"""
+
+import argparse
+import contextlib
+import random
+import signal
+import sqlite3
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from results import write_result
+
+from spamfilter.config import Settings
+from spamfilter.errors import TryAgain
+from spamfilter.filter import Filter
+from spamfilter.message import parse
+from spamfilter.socket_client import NoRelay
+from spamfilter.stores import open_store
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the broken parts are those of the tests
+
+from tests.faults.client import Client, deliver, mail_of
+from tests.faults.daemon import Daemon
+from tests.faults.hop import Hop, next_hop
+
+SENDERS, MARKERS = 4, 2
+LONGEST = 2.0
+"""Seconds from a start to its kill, at the most: half of the time mail runs, the other half it starts."""
+PAUSE = 0.005
+"""Seconds between the messages of a client: the relay is busy, and the machine does other things as well."""
+RETRY = 0.05
+"""Seconds until a client without an answer tries again."""
+TAUGHT = 200
+"""Different mails that are marked, again and again with other labels, by each user."""
+WORDS = ("lunch", "meeting", "report", "pills", "cheap", "offer", "invoice", "holiday", "winner", "thanks")
+
+
+@dataclass
+class Sent:
+    """One message: how often it was tried, how often that broke off after its end, whether 250 was heard, and when."""
+
+    attempts: int = 0
+    doubtful: int = 0
+    accepted: bool = False
+    at: float = 0.0
+
+
+@dataclass
+class Traffic:
+    """What clients and users do until they are told to stop, and what they were told."""
+
+    relay: Daemon
+    hop: Hop
+    seed: int
+    stop: threading.Event = field(default_factory=threading.Event)
+    messages: dict[str, Sent] = field(default_factory=dict)
+    marks: dict[str, set[str | None]] = field(default_factory=dict)
+    answered: int = 0
+    unanswered: int = 0
+    kills: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def send(self, worker: int) -> None:
+        """Messages, one after the other, each until it is accepted."""
+        number = 0
+        while not self.stop.is_set():
+            number += 1
+            name = f"s{worker}-{number}"
+            sent = self.messages[name] = Sent()
+            while not sent.accepted:
+                self._attempt(name, sent)
+                time.sleep(PAUSE if sent.accepted else RETRY)
+
+    def _attempt(self, name: str, sent: Sent) -> None:
+        whole = False
+
+        def before(stage: str) -> None:
+            nonlocal whole
+            whole = stage == "ANSWER"
+
+        sent.attempts += 1
+        try:
+            client = Client(self.relay.port)
+        except OSError:
+            return
+        with client:
+            answer = deliver(client, mail_of(name, " ".join(random.sample(WORDS, 4))), before=before)
+        if answer.code == 250:
+            sent.accepted, sent.at = True, time.monotonic()
+        elif answer.code is None:
+            sent.doubtful += whole
+        elif answer.code >= 500:
+            self.failures.append(f"{name}: answered with {answer.raw!r}")
+
+    def mark(self, worker: int) -> None:
+        """Marks of this worker's own mails: learnt, corrected, forgotten."""
+        chance = random.Random(f"{self.seed} {worker}")
+        while not self.stop.is_set():
+            name = f"t{worker}-{chance.randrange(TAUGHT)}"
+            label = chance.choice(["spam", "ham", None])
+            mail = taught(name)
+            possible = self.marks.setdefault(name, {None})
+            possible.add(label)
+            try:
+                self.relay.ask({"command": "mark", "label": label, "name": name}, mail)
+            except (NoRelay, TryAgain):
+                self.unanswered += 1
+                time.sleep(RETRY)
+            else:
+                self.answered += 1
+                self.marks[name] = {label}
+                time.sleep(PAUSE)
+
+    def watched(self, work: str, worker: int) -> None:
+        """A thread that ends with an error has not done its part."""
+        try:
+            getattr(self, work)(worker)
+        except Exception as error:  # whatever it is, it goes into the report
+            self.failures.append(f"{work} {worker}: {error!r}")
+            raise
+
+
+def taught(name: str) -> bytes:
+    chance = random.Random(name)
+    return mail_of(name, " ".join(chance.choices(WORDS, k=8)) + f" {name}")
+
+
+def loop(traffic: Traffic, kills: int, chance: random.Random) -> list[float]:
+    """Start and kill so often; the seconds that those starts took which came to their end."""
+    relay, starts = traffic.relay, []
+    began = time.monotonic()
+    for number in range(1, kills + 1):
+        launched = time.monotonic()
+        relay.launch()
+        kill_at = launched + chance.uniform(0, LONGEST)
+        ready = False
+        while (now := time.monotonic()) < kill_at:
+            if not ready and "ready: send mail to" in relay.log():
+                ready = True
+                starts.append(now - launched)
+            if not relay.running:
+                raise SystemExit(f"the relay ended by itself:\n{relay.log()[-5000:]}")
+            time.sleep(min(0.02, kill_at - now))
+        traffic.kills.append(time.monotonic())
+        if relay.kill() != -signal.SIGKILL:
+            raise SystemExit(f"the relay ended by itself:\n{relay.log()[-5000:]}")
+        if number % 10 == 0 or number == kills:
+            passed = time.monotonic() - began
+            print(f"{number} of {kills} kills, {passed / number:.2f} s each", file=sys.stderr, flush=True)
+    return starts
+
+
+def of_messages(traffic: Traffic) -> tuple[list[str], list[str]]:
+    """Rows of the report about mail, and what is wrong."""
+    copies: dict[str, int] = {}
+    for kept in traffic.hop.kept:
+        copies[kept.name] = copies.get(kept.name, 0) + 1
+    sent = traffic.messages
+    lost = [name for name, one in sent.items() if one.accepted and not copies.get(name)]
+    doubled = [name for name, one in sent.items() if copies.get(name, 0) > one.accepted + one.doubtful]
+    twice = sum(copies.get(name, 0) > 1 for name in sent) - len(doubled)
+    rows = [
+        f"| messages, all accepted in the end | {len(sent)} |",
+        f"| attempts to send them | {sum(one.attempts for one in sent.values())} |",
+        f"| attempts that broke off after the whole message | {sum(one.doubtful for one in sent.values())} |",
+        f"| lost | {len(lost)} |",
+        f"| doubled | {len(doubled)} |",
+        f"| sent again after such an attempt, and there twice | {twice} |",
+    ]
+    open_ends = [name for name, one in sent.items() if not one.accepted]
+    wrong = [f"lost: {lost[:5]}"] * bool(lost) + [f"doubled: {doubled[:5]}"] * bool(doubled)
+    return rows, wrong + [f"never accepted: {open_ends[:5]}"] * bool(open_ends)
+
+
+def of_marks(traffic: Traffic) -> tuple[list[str], list[str]]:
+    """Rows of the report about feedback and the database, and what is wrong."""
+    with contextlib.closing(open_store(f"sqlite:///{traffic.relay.database}")) as store:
+        filter = Filter(store, Settings().voices())
+        problems = filter.verify()
+        found = {}
+        with store.learning() as learning:
+            for name in traffic.marks:
+                active = learning.active(filter.read(parse(taught(name))).digest)
+                found[name] = active.label if active else None
+        learnt = sum(filter.learnt.values())
+    astray = [name for name, possible in traffic.marks.items() if found[name] not in possible]
+    if learnt != sum(label is not None for label in found.values()):
+        problems.append(f"{learnt} messages are learnt, but not those that were marked")
+    with contextlib.closing(sqlite3.connect(traffic.relay.database)) as connection:
+        entries = connection.execute("SELECT count(*) FROM ledger").fetchone()[0]
+    rows = [
+        f"| marks answered, unanswered | {traffic.answered}, {traffic.unanswered} |",
+        f"| entries of the ledger | {entries} |",
+        f"| messages whose label is not what was answered | {len(astray)} |",
+        f"| problems that `Filter.verify` finds | {len(problems)} |",
+    ]
+    return rows, [*problems, *([f"marks astray: {astray[:5]}"] if astray else [])]
+
+
+def of_journal(traffic: Traffic) -> list[str]:
+    """Rows of the report about verdicts that were not written yet when a kill came."""
+    with contextlib.closing(sqlite3.connect(traffic.relay.database)) as connection:
+        written = {row[0] for row in connection.execute("SELECT message_id FROM journal")}
+    missing = [one.at for name, one in traffic.messages.items() if f"<{name}@example.org>" not in written]
+    ages = [min((kill - at for kill in traffic.kills if kill >= at), default=float("inf")) for at in missing]
+    return [
+        f"| journal rows lost | {len(missing)} |",
+        f"| the oldest of them, in seconds between its 250 and the kill | {max(ages, default=0):.2f}, at most 1 |",
+    ]
+
+
+def run(folder: Path, hop: Hop, kills: int, seed: int) -> tuple[list[str], list[str]]:
+    """The whole run; the lines of the report, and what is wrong."""
+    relay = Daemon(folder, f"smtp://127.0.0.1:{hop.port}")
+    traffic = Traffic(relay, hop, seed)
+    relay.start()
+    threads = [
+        threading.Thread(target=traffic.watched, args=(work, worker), daemon=True)
+        for work, workers in (("send", SENDERS), ("mark", MARKERS))
+        for worker in range(workers)
+    ]
+    for thread in threads:
+        thread.start()
+    began = time.monotonic()
+    relay.kill()
+    try:
+        starts = loop(traffic, kills, random.Random(seed))
+        taken = time.monotonic() - began
+        relay.start()
+        traffic.stop.set()
+        for thread in threads:
+            thread.join(60)
+        relay.stop()
+    finally:
+        if relay.running:
+            relay.kill()
+    mail, wrong = of_messages(traffic)
+    marks, also_wrong = of_marks(traffic)
+    lines = [
+        "| | |",
+        "|---|---|",
+        f"| kills, seconds each | {kills}, {taken / kills:.2f} |",
+        f"| killed before it was ready | {kills - len(starts)} |",
+        f"| seconds from a start to ready: median, longest | {statistics.median(starts):.2f}, {max(starts):.2f} |",
+        *mail,
+        *marks,
+        *of_journal(traffic),
+        "",
+    ]
+    return lines, [*traffic.failures, *wrong, *also_wrong]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--result", type=Path, help="write the table to this file, too")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments of the kills and of the marks")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="spamfilter-crash-") as folder, next_hop() as hop:
+        lines, wrong = run(Path(folder), hop, arguments.kills, arguments.seed)
+    text = "\n".join(
+        [*lines, "Wrong: " + "; ".join(wrong) if wrong else "Nothing lost, nothing doubled, every count right.", ""]
+    )
+    print(text)
+    if arguments.result:
+        write_result(arguments.result, "Killed under load", __file__, text)
+    if wrong:
+        raise SystemExit("wrong: " + "; ".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""`spamfilter serve` as a process that may be killed and started again, in the same place and on the same port."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from spamfilter.config import Settings
+from spamfilter.filter import Filter
+from spamfilter.socket_client import SocketClient
+from spamfilter.stores import open_store
+from tests.faults.hop import Hop
+from tests.integration.servers import STOP_SECONDS, await_start, free_port, toml
+
+ROOT = Path(__file__).parents[2]
+LIMITS: Mapping[str, float] = {"connect_seconds": 1.0, "command_seconds": 1.0, "final_seconds": 2.0, "drain_seconds": 5}
+"""Low, so that each limit of time is reached in a test; a healthy next hop on loopback takes milliseconds."""
+
+
+class Daemon:
+    """The relay in a folder. prefix: a command that is to run it."""
+
+    def __init__(self, folder: Path, next_hop: str, state: Path | None = None, **settings: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.state = state or folder / "state"
+        self.port = free_port()
+        self.config = folder / "spamfilter.toml"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.state.mkdir(mode=0o700, exist_ok=True)
+        relay = {"listen": [f"127.0.0.1:{self.port}"], "next_hop": next_hop, "hostname": "relay.test"}
+        settings = {
+            **settings,
+            "relay": {**relay, **settings.get("relay", {})},
+            "limits": {**LIMITS, **settings.get("limits", {})},
+        }
+        self.config.write_text(toml(settings))
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SPAMFILTER_")}
+        self.environment |= {"STATE_DIRECTORY": str(self.state), "SPAMFILTER_CONFIG": str(self.config)}
+        self.environment |= {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began = 0
+
+    @property
+    def database(self) -> Path:
+        return self.state / "spamfilter.db"
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None
+        return self._process
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        """What it has said since its last start."""
+        file = self.folder / "log"
+        return file.read_bytes()[self._began :].decode(errors="replace") if file.exists() else ""
+
+    def launch(self, *prefix: str) -> None:
+        """Start without waiting."""
+        with (self.folder / "log").open("ab") as log:
+            self._began = log.tell()
+            command = [*prefix, sys.executable, "-m", "spamfilter", "serve"]
+            self._process = subprocess.Popen(
+                command, env=self.environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def start(self, *prefix: str) -> None:
+        """Start and wait until it is ready."""
+        self.launch(*prefix)
+        await_start(self.process, lambda: "ready: send mail to" in self.log(), self.log)
+
+    def ended(self) -> int:
+        """Its exit code, once it has ended; where it does not, it is killed, and TimeoutExpired raised."""
+        try:
+            return self.process.wait(STOP_SECONDS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)  # with a tracer, if there was one
+            self.process.wait(STOP_SECONDS)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """End it with this signal; its exit code."""
+        if self.running:
+            self.process.send_signal(number)
+        return self.ended()
+
+    def stop(self) -> None:
+        """SIGTERM, which must lead to a clean end without a traceback."""
+        code = self.kill(signal.SIGTERM)
+        log = self.log()
+        if code != 0 or "Traceback" in log:
+            raise AssertionError(f"exited with {code}, tracebacks: {log.count('Traceback')}: {log[-5000:]}")
+
+    def restart(self) -> None:
+        if self.running:
+            self.stop()
+        self.start()
+
+    def command(self, *arguments: str, input: str | None = None) -> "subprocess.CompletedProcess[str]":
+        """A command of spamfilter with this configuration and state."""
+        return subprocess.run(
+            [sys.executable, "-m", "spamfilter", *arguments],
+            env=self.environment, capture_output=True, text=True, input=input, timeout=60, check=False,
+        )  # fmt: skip
+
+    def ask(self, request: dict[str, object], mail: bytes | None = None) -> dict[str, Any]:
+        """One request over the feedback socket. Raises NoRelay, and the error that it is answered with."""
+        client = SocketClient(self.state / "feedback.sock")
+        try:
+            return client.ask(request, mail)
+        finally:
+            client.close()
+
+    def learnt(self) -> int:
+        """How many spam it judges by."""
+        return int(self.ask({"command": "status"})["learnt"]["spam"])
+
+    def problems(self) -> list[str]:
+        """Damage in the database, and counts that are not the sum of the ledger."""
+        with contextlib.closing(open_store(f"sqlite:///{self.database}", migrate=True)) as store:
+            return Filter(store, Settings().voices()).verify()
+
+    def ids(self) -> list[str]:
+        """The ids of what passed, from the log."""
+        return re.findall(r"^INFO (\S{10,}): client=", self.log(), re.MULTILINE)
+
+    @contextlib.contextmanager
+    def run(self, *prefix: str) -> Iterator[None]:
+        """Running, until a clean end; what is left of it after a failure is killed."""
+        try:
+            self.start(*prefix)
+            yield
+            self.stop()
+        finally:
+            if self.running:
+                self.kill()
+
+
+@contextlib.contextmanager
+def daemon(folder: Path, hop: Hop, state: Path | None = None, **settings: Mapping[str, Any]) -> Iterator[Daemon]:
+    """A relay that runs in front of this hop; where it still does at the end, that must be a clean one."""
+    made = Daemon(folder, f"smtp://127.0.0.1:{hop.port}", state, **settings)
+    try:
+        made.start()
+        yield made
+        if made.running:
+            made.stop()
+    finally:
+        if made.running:
+            made.kill()

@@ -1,0 +1,227 @@
+"""The machine in trouble: a clock that jumps, no descriptors, no memory, no DNS; and faults of our own."""
+
+import contextlib
+import resource
+import select
+import socket
+import sqlite3
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from spamfilter.message import SCANNED
+from tests.faults.account import Account
+from tests.faults.client import Client, deliver, mail_of
+from tests.faults.daemon import ROOT, Daemon, daemon
+from tests.faults.hop import Hop
+from tests.integration.servers import wait_until
+from tests.real import require
+
+MEGABYTE = 2**20
+DESCRIPTORS = 48
+"""What the relay has open without clients is a quarter of it."""
+PLANTED = """
+from spamfilter.filter import Filter
+def read(self, message):
+    raise RecursionError("planted")
+Filter.read = read
+"""
+
+
+def header(mail: bytes, name: bytes) -> bytes:
+    lines = mail.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    return b"".join(line for line in lines if line.startswith(name + b":"))
+
+
+def learnt(relay: Daemon, number: int) -> bool:
+    return relay.learnt() == number
+
+
+def test_a_clock_that_jumps(hop: Hop, tmp_path: Path, account: Account) -> None:
+    """The clock of the calendar; the one that never jumps is left alone, as by every correction of the time."""
+    clock = tmp_path / "clock"
+
+    def set_clock(days: int) -> None:
+        """The time is read from a file, anew at each look."""
+        new = clock.with_suffix(".new")
+        new.write_text(f"{days * 86_400:+d}\n")
+        new.rename(clock)
+
+    set_clock(0)
+    relay = Daemon(tmp_path / "relay", f"smtp://127.0.0.1:{hop.port}")
+    require("faketime", "faketime")
+    relay.environment |= {
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "LD_PRELOAD": next(str(file) for file in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")),
+    }
+    with relay.run():
+        for number, days in enumerate((0, 400, -400)):
+            set_clock(days)
+            assert account.send(relay.port).code == 250
+            answer = relay.ask({"command": "mark", "label": "spam", "id": relay.ids()[-1]})
+            assert answer["changed"]
+            wait_until(partial(learnt, relay, number + 1), "what was taught")
+        account.settle()
+        assert len(set(relay.ids())) == 3
+    with contextlib.closing(sqlite3.connect(relay.database)) as connection:
+        rows = connection.execute("SELECT at FROM journal ORDER BY rowid").fetchall()
+    moments = [datetime.fromisoformat(row[0]).replace(tzinfo=UTC) for row in rows]
+    assert max(moments) - min(moments) > timedelta(days=790)
+    assert abs(moments[0] - datetime.now(UTC)) < timedelta(hours=1)
+    assert relay.problems() == []
+
+
+@contextlib.contextmanager
+def crowded(relay: Daemon) -> Iterator[list[socket.socket]]:
+    """More connections than the relay has descriptors for; yields those that it has greeted."""
+    relay.start(require("prlimit", "util-linux"), f"--nofile={DESCRIPTORS}:{DESCRIPTORS}")
+    try:
+        crowd = [socket.create_connection(("127.0.0.1", relay.port)) for _ in range(2 * DESCRIPTORS)]
+        try:
+            wait_until(lambda: len(greeted(crowd)) >= DESCRIPTORS // 3, "the descriptors to be used up")
+            yield greeted(crowd)
+        finally:
+            for client in crowd:
+                client.close()
+    finally:
+        relay.kill()
+
+
+def greeted(clients: list[socket.socket]) -> list[socket.socket]:
+    return select.select(clients, [], [], 0)[0]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="without a free descriptor the first use of verdict.printable fails, since Python wants to load a codec from"
+    " a file; that ends sessions without an answer, and since hand_over does not guard what comes after the next hop's"
+    " 250, it costs the client that 250, so that it sends again a mail that was delivered",
+)
+def test_file_descriptors_at_their_limit(hop: Hop, tmp_path: Path, account: Account) -> None:
+    relay = Daemon(tmp_path / "relay", f"smtp://127.0.0.1:{hop.port}")
+    with crowded(relay) as clients:
+        assert f"only {DESCRIPTORS} are allowed" in relay.log()
+        with contextlib.ExitStack() as stack:
+            for sock in clients[:6]:
+                name = account.name()
+                client = stack.enter_context(Client(relay.port, sock))
+                assert account.note(name, deliver(client, mail_of(name))).code in (250, 421, 451)
+                account.settle()
+        for sock in clients:
+            sock.close()
+        account.finish(relay.port)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="at the limit of descriptors asyncio logs a traceback for each of the 1024 connections of the backlog, again"
+    " and again: tens of thousands of lines a second; limits.connections is not lowered to what the descriptors allow,"
+    " so that clients hear no 421 either",
+)
+def test_the_log_at_the_limit_of_descriptors_stays_readable(hop: Hop, tmp_path: Path) -> None:
+    relay = Daemon(tmp_path / "relay", f"smtp://127.0.0.1:{hop.port}")
+    with crowded(relay):
+        time.sleep(1)
+        log = relay.log()
+    lines, tracebacks = log.count("\n"), log.count("Traceback")
+    assert (tracebacks, lines < 1000) == (0, True)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="when memory runs out while a mail is received, the client hears 451 and the session goes on: the rest of"
+    " the mail is taken for commands, so that a mail can carry another one past the filter",
+)
+def test_memory_at_its_limit(hop: Hop, tmp_path: Path, account: Account) -> None:
+    """What does not fit is refused for now; what is left of such a mail must not be taken for commands."""
+    relay = Daemon(tmp_path / "relay", f"smtp://127.0.0.1:{hop.port}")
+    relay.start()
+    try:
+        overfeed(hop, relay, account)
+    finally:
+        relay.kill()  # its log may have a traceback, if for once
+
+
+def overfeed(hop: Hop, relay: Daemon, account: Account) -> None:
+    assert account.send(relay.port).code == 250
+    stowaway = account.name()
+    lines = f"MAIL FROM:<stowaway@example.org>\r\nRCPT TO:<c@example.test>\r\nDATA\r\n{mail_of(stowaway).decode()}\r\n"
+    name = account.name()
+    body = lines * (45 * MEGABYTE // len(lines))
+    with little_memory(relay, 40 * MEGABYTE), Client(relay.port) as client:
+        answer = account.note(name, deliver(client, mail_of(name, body)))
+        assert answer.code in (421, 451, 452)
+        assert account.send(relay.port).code == 250  # a small one has room
+    account.settle()
+    assert not [line for line in hop.commands if "stowaway" in line]
+
+
+@contextlib.contextmanager
+def little_memory(relay: Daemon, more: int) -> Iterator[None]:
+    """So many bytes of address space beyond what it has."""
+    used = int(Path(f"/proc/{relay.process.pid}/statm").read_text().split()[0]) * resource.getpagesize()
+    unlimited = resource.RLIM_INFINITY
+    resource.prlimit(relay.process.pid, resource.RLIMIT_AS, (used + more, unlimited))
+    try:
+        yield
+    finally:
+        resource.prlimit(relay.process.pid, resource.RLIMIT_AS, (unlimited, unlimited))
+
+
+def test_names_that_do_not_resolve(tmp_path: Path, account: Account) -> None:
+    relay = Daemon(tmp_path / "relay", "smtp://next-hop.invalid:25")
+    with relay.run():
+        assert [account.send(relay.port).code for _ in range(3)] == [451] * 3
+        account.settle()
+        assert "next-hop.invalid" in relay.log()
+
+
+def test_a_mail_that_cannot_be_judged_is_delivered_as_unsure(hop: Hop, tmp_path: Path, account: Account) -> None:
+    """A defect in our own code, planted into the process: the mail pays nothing for it."""
+    (tmp_path / "sitecustomize.py").write_text(PLANTED)
+    relay = Daemon(tmp_path / "relay", f"smtp://127.0.0.1:{hop.port}")
+    relay.environment["PYTHONPATH"] = f"{tmp_path}:{ROOT}"
+    relay.start()
+    try:
+        assert account.send(relay.port).code == 250
+        account.settle()
+        status = header(hop.kept[-1].mail, b"X-Spam-Status")
+        assert b"class=unsure" in status
+        assert b"fault=RecursionError" in status
+        assert f"{relay.ids()[-1]}: cannot be judged, passed on as unsure" in relay.log()
+    finally:
+        relay.kill()
+
+
+def test_a_mail_that_is_too_large_to_scan_passes_and_says_so(hop: Hop, relay: Daemon, account: Account) -> None:
+    name = account.name()
+    with Client(relay.port) as client:
+        answer = deliver(client, mail_of(name, "some words in a row\r\n" * (SCANNED // 20)))
+    assert account.note(name, answer).code == 250
+    account.settle()
+    assert b"scanned=%d/" % SCANNED in header(hop.kept[-1].mail, b"X-Spam-Status")
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["at MAIL", "after the dot"])
+def test_a_mail_that_is_too_large_to_relay_hears_552(
+    hop: Hop, tmp_path: Path, account: Account, declared: bool
+) -> None:
+    with daemon(tmp_path / "relay", hop, limits={"message_size": 65_536}) as relay, Client(relay.port) as client:
+        name = account.name()
+        mail = mail_of(name, "x" * 66_000)
+        if declared:
+            client.ask("EHLO client.test")
+            answer = client.ask(f"MAIL FROM:<a@example.org> SIZE={len(mail)}")
+        else:
+            answer = deliver(client, mail)
+        assert account.note(name, answer).code == 552
+        account.settle()
+        other = account.name()
+        assert account.note(other, deliver(client, mail_of(other))).code == 250
+        account.settle()
