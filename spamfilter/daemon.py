@@ -16,12 +16,13 @@ import time
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from spamfilter import __version__
 from spamfilter.addresses import split_address
 from spamfilter.automatic import Automatic
 from spamfilter.canary import Canaries
-from spamfilter.config import LIVE, Settings, load
+from spamfilter.config import LIVE, Limits, Settings, load
 from spamfilter.desk import Desk
 from spamfilter.errors import ConfigError, CountError, SpamfilterError
 from spamfilter.feedback import by_id
@@ -46,6 +47,8 @@ TRIAL = (
     "'me@example.org', 'you@example.org', 'Subject: hello\\n\\nIs this spam?')\""
 )
 """A client in one line, for whoever starts the relay the first time."""
+ACCEPT_FAULTS_EVERY = 10.0
+"""Seconds between two complaints that no connection can be accepted."""
 SPARE_FDS = 300
 """Descriptors beside connections: the feedback socket's, database, log, Maildir, threads."""
 FIRST_FD = 3
@@ -99,7 +102,7 @@ class _Daemon:
             journal=self._journal,
             next_hop=next_hop_of(settings),
             quarantine=Maildir(settings.quarantine_path()),
-            limits=limits,
+            limits=_within_descriptors(limits),
             trusted=settings.relay.networks(),
             domains=frozenset(domain.lower() for domain in settings.relay.domains),
             hostname=settings.relay.hostname or _own_name(),
@@ -127,6 +130,7 @@ class _Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
+        loop.set_exception_handler(_AcceptFaults())
         front_end = FRONT_ENDS["smtp"](self._relay)
         learnt = self._filter.learnt  # loads the counts
         self._listening = [_name(sock) for sock in sockets]
@@ -281,11 +285,11 @@ class _Daemon:
             relay.judge.policy = self._settings.policy()
             relay.trusted = self._settings.relay.networks()
             relay.domains = frozenset(domain.lower() for domain in self._settings.relay.domains)
-            relay.limits = self._settings.limits
+            _raise_descriptor_limit(self._settings.limits.connections)
+            relay.limits = _within_descriptors(self._settings.limits)
             relay.feedback = self._socket.settings = self._settings.feedback
             self._desk.marks_a_day = self._settings.feedback.marks_a_day
             relay.normalise = self._settings.normalises()
-            _raise_descriptor_limit(relay.limits.connections)
             logging.getLogger().setLevel(self._settings.log.level.upper())
             log.info("reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else "")
         _notify("READY=1")
@@ -308,8 +312,30 @@ def _raise_descriptor_limit(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft < wanted:
         log.warning(
-            "limits.connections = %d may need %d descriptors, but only %d are allowed", connections, wanted, soft
-        )
+            "limits.connections = %d may need %d descriptors, but only %d are allowed; what does not fit hears 421",
+            connections, wanted, soft,
+        )  # fmt: skip
+
+
+def _within_descriptors(limits: Limits) -> Limits:
+    """The limits, with no more connections than the descriptors of this process serve."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    allowed = max((soft - SPARE_FDS) // 2, soft // 4, 1)
+    return limits.model_copy(update={"connections": min(limits.connections, allowed)})
+
+
+class _AcceptFaults:
+    """Says once a while, and not for each of the backlog at each try, that no connection can be accepted."""
+
+    def __init__(self) -> None:
+        self._silent_until = 0.0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not str(context.get("message", "")).startswith("socket.accept() out of system resource"):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._silent_until:
+            self._silent_until = loop.time() + ACCEPT_FAULTS_EVERY
+            log.error("no connection can be accepted: %s", context.get("exception"))
 
 
 def _client_tls(settings: Settings) -> ssl.SSLContext | None:

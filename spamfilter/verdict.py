@@ -15,6 +15,8 @@ CLASSES: tuple[Class, ...] = get_args(Class)
 Action = Literal["pass", "tag", "reject", "quarantine", "defer"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
+"".encode("unicode_escape")  # loads the codec, while there still are descriptors to load it by
+
 EVIDENCE_SHOWN = 5
 """Tokens in the evidence header and the journal: what fits into one line of a mail client."""
 

@@ -125,18 +125,21 @@ class _SmtpConversation(Conversation):
             reply = await self._exchange(b"STARTTLS")
             if reply.code != 220:
                 raise NextHopError(f"{self._hop.where}: STARTTLS was answered with {reply.text}")
-            await self._nothing_more()
+            # What came in the clear behind the reply may be anybody's: RFC 3207 section 6.
+            if await self._early():
+                raise NextHopError(f"{self._hop.where}: sent more than its reply to STARTTLS")
             await self._writer.start_tls(self._hop.tls, server_hostname=self._hop.host)
             await self._hello()  # what was announced in the clear counts no more
 
-    async def _nothing_more(self) -> None:
-        """What came in the clear behind the reply to STARTTLS may be anybody's: RFC 3207 section 6."""
+    async def _early(self) -> bytes:
+        """The first byte of what the next hop has said although it was not its turn; empty as a rule."""
         reading = asyncio.create_task(self._reader.read(1))
         await asyncio.sleep(0)
         if reading.done():
-            raise NextHopError(f"{self._hop.where}: sent more than its reply to STARTTLS")
+            return reading.result()
         reading.cancel()
         await asyncio.wait([reading])
+        return b""
 
     async def _hello(self) -> None:
         name = self._hop.hostname.encode()
@@ -199,12 +202,22 @@ class _SmtpConversation(Conversation):
         payload = b"".join(parts).replace(b"\r\n.", b"\r\n..")
         if payload.startswith(b"."):
             payload = b"." + payload
-        payload += b".\r\n" if not payload or payload.endswith(b"\r\n") else b"\r\n.\r\n"
+        if payload and not payload.endswith(b"\r\n"):
+            payload += b"\r\n"
         view = memoryview(payload)
         try:
             for start in range(0, len(view), BLOCK):
                 self._writer.write(view[start : start + BLOCK])
                 await self._writer.drain()
+            # A reply that is there before the end of the message is not the reply to it.
+            if early := await self._early():
+                reply = await self._reply(early)
+                if reply.code >= 400:
+                    self.abort()
+                    return reply
+                raise NextHopError(f"{self._hop.where}: said {reply.text} before it had the message")
+            self._writer.write(b".\r\n")
+            await self._writer.drain()
         except ConnectionError as error:
             # A server that has heard enough says why before it hangs up; a 2xx here would be a lie.
             reply = await self._reply()
@@ -221,11 +234,13 @@ class _SmtpConversation(Conversation):
             raise NextHopError(f"{self._hop.where}: {error}") from error
         return await self._reply()
 
-    async def _reply(self) -> Reply:
+    async def _reply(self, begun: bytes = b"") -> Reply:
+        """The next reply; begun: what was read of it already."""
         lines: list[bytes] = []
         while len(lines) < MAX_REPLY_LINES:
             try:
-                line = await self._reader.readuntil(b"\n")
+                line = begun + await self._reader.readuntil(b"\n")
+                begun = b""
             except asyncio.IncompleteReadError as error:
                 raise NextHopError(f"{self._hop.where}: closed the connection") from error
             except asyncio.LimitOverrunError as error:

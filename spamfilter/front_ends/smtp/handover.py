@@ -50,8 +50,11 @@ async def hand_over(
         conversation.abort()
         reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
     ended = time.perf_counter()
-    record(relay, transaction, mail, judgement, id, reply, int((judged - began) * 1e6), int((ended - began) * 1e6))
-    _teach(relay, transaction, judgement, id)
+    try:
+        record(relay, transaction, mail, judgement, id, reply, int((judged - began) * 1e6), int((ended - began) * 1e6))
+        _teach(relay, transaction, judgement, id)
+    except Exception:
+        log.exception("%s: not journalled", id)  # the client must hear what became of its mail all the same
     return reply
 
 

@@ -300,23 +300,20 @@ class Session(Client):
             if self._transaction.refused and max(self._transaction.refused) < 500:
                 return Reply.of("451 4.5.1 No recipients accepted yet")
             return Reply.of("554 5.5.1 No valid recipients")
-        assert self._wire is not None
         async with asyncio.timeout(self._relay.limits.data_seconds):
             await self._send(Reply.of("354 End data with <CR><LF>.<CR><LF>"))
-        limits = self._relay.limits
-        received = asyncio.Event()
-        keeping_alive = asyncio.create_task(self._keep_alive(received))
+        # Until the mail is here to its end, what follows is the rest of it: then this connection must not go on.
         try:
-            mail = await self._wire.message(limits.message_size, limits.data_seconds)
-        except TooLarge:
-            mail = None
+            mail = await self._received()
         except TimeoutError:
-            # What follows would be the rest of the mail: this connection must not go on.
             self._drop()
             return Reply.of("421 4.4.2 Timeout in DATA; closing connection")
-        finally:
-            received.set()
-            await keeping_alive
+        except (EOFError, ConnectionError):
+            raise
+        except Exception:
+            self._drop()
+            log.exception("%s: a mail could not be received", self._peer)
+            return Reply.of("421 4.3.0 Temporary fault; closing connection")
         if mail is None:
             return await self._refuse(Reply.of("552 5.3.4 Message is larger than this relay takes"))
         if has_bare_newlines(mail):
@@ -325,6 +322,20 @@ class Session(Client):
             mail = normalised(mail)
         reply: Reply = await self._relay.shielded(self._hand_over(mail))
         return reply
+
+    async def _received(self) -> bytes | None:
+        """The mail behind DATA, read to its end; None if it is too large."""
+        assert self._wire is not None
+        limits = self._relay.limits
+        received = asyncio.Event()
+        keeping_alive = asyncio.create_task(self._keep_alive(received))
+        try:
+            return await self._wire.message(limits.message_size, limits.data_seconds)
+        except TooLarge:
+            return None
+        finally:
+            received.set()
+            await keeping_alive
 
     async def _keep_alive(self, received: asyncio.Event) -> None:
         """NOOP to the next hop now and then until the message is here, so that it does not hang up.
