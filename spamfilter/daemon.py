@@ -135,9 +135,9 @@ class _Daemon:
         learnt = self._filter.learnt  # loads the counts
         self._listening = [_name(sock) for sock in sockets]
         self._submission = [_name(sock) for sock in submission]
-        await front_end.start(sockets, submission)
         await self._open_socket()
         self._journal.start()
+        await front_end.start(sockets, submission)
         beside = [asyncio.create_task(self._follow()), asyncio.create_task(self._expire())]
         for sock in sockets:
             log.info("listening on %s", _name(sock))
@@ -159,8 +159,10 @@ class _Daemon:
             task.cancel()
         self._relay.next_hop.close()
         self._relay.automatic.close()
-        await asyncio.gather(self._socket.close(), asyncio.to_thread(self._desk.close))
-        await asyncio.to_thread(self._journal.stop)
+        try:
+            await asyncio.gather(self._socket.close(), asyncio.to_thread(self._desk.close))
+        finally:
+            await asyncio.to_thread(self._journal.stop)
         log.info("stopped")
 
     async def _follow(self) -> None:

@@ -36,6 +36,8 @@ same spam sent often. At 0.5 there are more of these, from 0.7 to 0.9 there is n
 TEXTS = ("body", "fields", "phrases")
 """Voices that see the words of the text, the plainest first."""
 DAY = timedelta(days=1)
+MISTAKES = 2
+"""Times the day's share within which an author's own marks can still be turned; taking one back has no limit."""
 
 AUTOMATIC = "automatic"
 """The source of learnings by configured rules, which anybody may correct and which correct nobody."""
@@ -73,16 +75,20 @@ def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, 
     """Learn a message as its author says, or with label None forget it.
 
     Raises Refused where another person has said otherwise, or the author has had their day's share; then nothing has
-    changed. A mark of a rule changes nothing that was learnt.
+    changed. A mark of a rule changes nothing that was learnt. A person's mark of what nobody has marked is theirs from
+    then on, also where it says the same.
     """
     with filter.training() as training:
         active = training.active(subject.reading.digest)
+        if active is not None and author.source == AUTOMATIC:
+            return training.learn(subject.reading, active.label, active.source)
+        if active is not None and active.label == label and active.source in NOBODYS and author.source != CANARY:
+            return training.confirm(subject.reading, active, author.source, author.name)
         if active is not None and active.label != label:
-            if author.source == AUTOMATIC:
-                return training.learn(subject.reading, active.label, active.source)
             _may_change(active, author, subject.name)
-        if author.limited and (active.label if active else None) != label:
-            _has_left(filter.store, author, marks_a_day)
+        if author.limited and label is not None and (active is None or active.label != label):
+            own = active is not None and active.by == author.name
+            _has_left(filter.store, author, marks_a_day, MISTAKES if own else 1)
         return _marked(training, subject, label, author)
 
 
@@ -100,8 +106,8 @@ def _may_change(active: Entry, author: Author, name: str) -> None:
         )
 
 
-def _has_left(store: Store, author: Author, marks_a_day: int) -> None:
-    if store.entries_by(author.name, datetime.now(UTC) - DAY) >= marks_a_day:
+def _has_left(store: Store, author: Author, marks_a_day: int, times: int) -> None:
+    if store.marks_by(author.name, datetime.now(UTC) - DAY) >= times * marks_a_day:
         raise Refused(
             f"{author.name or 'nobody'}: {marks_a_day} marks in 24 hours are the limit ([feedback] marks_a_day);"
             " go on tomorrow, or ask the administrator"

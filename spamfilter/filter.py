@@ -232,6 +232,14 @@ class Training:
             True, active.label if active else None, before, model.score(self._filter.voices, reading.tokens, state)
         )
 
+    def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
+        """Learn the same anew, as this author's: the counts stay as they are."""
+        state = self._state(Reading(reading.digest, active.tokens))
+        self._undo(state, active, source, by)
+        self._write(state, replace(active, at=datetime.now(UTC), source=source, by=by, id=0))
+        score = model.score(self._filter.voices, active.tokens, state)
+        return Change(True, active.label, score, score)
+
     def forget(self, reading: Reading, source: str, by: str = "") -> Change:
         """See `Filter.forget`."""
         active = self._learning.active(reading.digest)

@@ -59,6 +59,13 @@ def values_of(file: Path | None) -> dict[str, object]:
         raise ConfigError(f"{file}: not TOML: {error}") from error
 
 
+def _readable(file: Path | None) -> dict[str, object]:
+    """As `values_of`; nothing where the file is not ours to read, which is no reason not to mark."""
+    if file is not None and file.exists() and not os.access(file, os.R_OK):
+        return {}
+    return values_of(file)
+
+
 def configured_socket(named: Path | None = None) -> Path:
     """The feedback socket of the configuration, found without checking the rest of it."""
     given: object = os.environ.get(SOCKET_VARIABLE)
@@ -66,6 +73,6 @@ def configured_socket(named: Path | None = None) -> Path:
         with suppress(ValueError):
             given = tomllib.loads(f"value = {given}")["value"]
     if given is None:
-        section = values_of(config_file(named)).get("feedback")
+        section = _readable(config_file(named)).get("feedback")
         given = section.get("socket") if isinstance(section, dict) else None
     return socket_path(given if isinstance(given, str) else "")

@@ -18,8 +18,8 @@ from spamfilter.verdict import printable
 
 
 def to_json(value: dict[str, Any]) -> str:
-    """One line; moments as ISO 8601 in UTC."""
-    return json.dumps(value, default=_plain, ensure_ascii=False)
+    """One line of ASCII, so that no text of a stranger harms a terminal; moments as ISO 8601 in UTC."""
+    return json.dumps(value, default=_plain)
 
 
 def _plain(value: object) -> str:
@@ -38,6 +38,8 @@ def change_text(name: str, label: Label | None, change: Change) -> str:
         )
     if not change.changed:
         return f"{name}: already learnt as {label}; nothing changed"
+    if change.was == label:
+        return f"{name}: learnt as {label} before, by nobody's mark; now it is yours"
     was = f" (was {change.was}, which is taken back)" if change.was else ""
     return f"{name}: learnt as {label}{was}; {scores}"
 

@@ -16,6 +16,8 @@ import pwd
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,8 @@ IDLE_SECONDS = 60.0
 CONNECTIONS = 100
 OF_ONE_USER = 10
 """Connections at a time, of all together and of each user who is neither the administrator nor a proxy."""
+NAMES = 1000
+"""Login names that are kept in memory."""
 BACKLOG = 50
 """Connections that the kernel holds, that are taken at a time, and whose users are being looked up."""
 PAUSE = 0.05
@@ -77,6 +81,9 @@ class FeedbackSocket:
         self._file: tuple[int, int] | None = None
         self._connections: dict[asyncio.Task[None], _Connection] = {}
         self._turns: dict[int, asyncio.Lock] = {}
+        self._names: dict[int, str] = {}
+        # One at a time, and beside what mail needs threads for: a name service may be slow.
+        self._name_service = ThreadPoolExecutor(1, "names")
 
     async def start(self) -> None:
         """Listen. Raises ConfigError where somebody else does already, or the path is no place for a socket."""
@@ -93,11 +100,13 @@ class FeedbackSocket:
             return
         self._server.close()
         if unix_socket.identity(self.path) == self._file:
-            self.path.unlink()
+            with suppress(OSError):  # left behind, it is taken over by the next relay
+                self.path.unlink()
         for task, connection in self._connections.items():
             connection.last = True
             if not connection.marking:
                 task.cancel()
+        self._name_service.shutdown(wait=False, cancel_futures=True)
         if self._connections:
             await asyncio.wait(self._connections, timeout=STOP_SECONDS)
         for task in self._connections:
@@ -122,6 +131,15 @@ class FeedbackSocket:
             writer.close()
             if not any(other.uid == connection.uid for other in self._connections.values()):
                 self._turns.pop(connection.uid, None)
+
+    async def name_of(self, uid: int) -> str:
+        """The login name of a user."""
+        if uid not in self._names:
+            found = await asyncio.get_running_loop().run_in_executor(self._name_service, _name, uid)
+            if len(self._names) >= NAMES:
+                self._names.clear()
+            self._names[uid] = found
+        return self._names[uid]
 
     def turn(self, user: int) -> asyncio.Lock:
         """Held by the one request of this user that is being answered."""
@@ -162,8 +180,7 @@ class _Connection:
     async def run(self) -> None:
         """Answer requests until the client goes, or is sent away."""
         if not self._server.is_overrun() or self.master:
-            # A name service may be slow, and mail must not wait for it.
-            self._user = await asyncio.to_thread(_name, self.uid)
+            self._user = await self._server.name_of(self.uid)
             self.staying = self._server.has_room(self)
         if not self.staying:
             await self._write(_error(TryAgain("too many connections on the feedback socket; try again")))

@@ -73,7 +73,8 @@ def train(
     run = _name(mails)
     begun = _unfinished(filter.store).get(run)
     place = begun or Place()
-    _remember(filter.store.put_setting, filter.store, run, place)
+    with filter.training() as training:
+        _remember(training.put_setting, filter.store, run, place)
     seen: dict[bytes, Label] = {}
     for batch in _batches(mails):
         readings = _readings(filter, batch, outcome.problems)
@@ -83,7 +84,8 @@ def train(
         outcome.reinforced += _reinforce(filter, mails, run, place, progress)
     else:
         progress((ROUNDS - 1) * len(mails))
-    _remember(filter.store.put_setting, filter.store, run, None)
+    with filter.training() as training:
+        _remember(training.put_setting, filter.store, run, None)
 
 
 def _reinforce(
@@ -113,11 +115,13 @@ def _reinforce(
 
 def _unfinished(store: Store) -> dict[str, Place]:
     kept = store.get_setting(UNFINISHED)
+    if isinstance(kept, list):  # as it was written before places were
+        return {str(run): Place() for run in kept}
     return {run: Place(*place) for run, place in kept.items()} if isinstance(kept, dict) else {}
 
 
 def _remember(put: Callable[[str, object], None], store: Store, run: str, place: Place | None) -> None:
-    """Write down how far a run has come; None: to its end."""
+    """Write down, within a transaction of `store`, how far a run has come; None: to its end."""
     others = {other: reached for other, reached in _unfinished(store).items() if other != run}
     kept = [*others.items()][-MOST_UNFINISHED:] + ([(run, place)] if place else [])
     put(UNFINISHED, {run: astuple(place) for run, place in kept})

@@ -353,12 +353,38 @@ def test_the_limit_counts_what_an_author_did_in_24_hours_by_any_way(filter: Filt
     filter.learn(reading("new"), "spam", "address", "ann", old + timedelta(minutes=2))
     assert marked(filter, "spam", ANN, 3)
     assert marked(filter, None, ANN, 3)
+    assert marked(filter, "spam", ANN, 3)
+    assert marked(filter, None, ANN, 3)
     with pytest.raises(Refused, match=r"ann: 3 marks in 24 hours are the limit \(\[feedback\] marks_a_day\)"):
         marked(filter, "spam", ANN, 3)
     assert active(filter) is None
     assert not marked(filter, None, ANN, 3)  # what changes nothing is no mark
     assert marked(filter, "spam", BOB, 3)
     assert marked(filter, "ham", ROOT, 0)
+
+
+def test_at_the_limit_mistakes_can_still_be_mended_for_a_while(filter: Filter) -> None:
+    one, two = SUBJECTS[:2]
+    assert marked(filter, "spam", ANN, 2, one)
+    assert marked(filter, "spam", ANN, 2, two)
+    assert marked(filter, "ham", ANN, 2, one)
+    assert marked(filter, "spam", ANN, 2, one)
+    with pytest.raises(Refused, match="2 marks in 24 hours"):
+        marked(filter, "ham", ANN, 2, one)
+    assert marked(filter, None, ANN, 2, one)
+    assert marked(filter, None, ANN, 2, two)
+
+
+@pytest.mark.parametrize("source", [BULK, AUTOMATIC])
+def test_a_persons_mark_of_what_nobody_marked_is_theirs_and_changes_no_count(filter: Filter, source: str) -> None:
+    filter.learn(ONE.reading, "spam", source, "somebody")
+    before = filter.store.load(["fields"])
+    assert marked(filter, "spam", ANN)
+    after = filter.store.load(["fields"])
+    assert (after.counts, after.learnt, after.calibration) == (before.counts, before.learnt, before.calibration)
+    with pytest.raises(Refused, match="learnt as spam by ann"):
+        marked(filter, "ham", BOB)
+    assert filter.verify() == []
 
 
 MARKS = st.lists(
@@ -384,7 +410,9 @@ def test_whatever_is_marked_the_rules_hold_and_the_counts_are_the_sum_of_the_led
         filter.learn(subject.reading, label, source, "sorted")
     for author, wanted, subject in marks:
         before, number = active(filter, subject), len(entries(filter))
-        mine = sum(entry.by == author.name for entry in entries(filter))
+        mine = sum(entry.by == author.name and not entry.undoes for entry in entries(filter))
+        own = before is not None and before.by == author.name
+        share = 2 * limit if own else limit
         try:
             changed: bool | None = marked(filter, wanted, author, limit, subject)
         except Refused:
@@ -396,7 +424,8 @@ def test_whatever_is_marked_the_rules_hold_and_the_counts_are_the_sum_of_the_led
             assert (after and after.label) == wanted
             assert before is None or before.source in NOBODYS or before.by == author.name or author.master
             assert author.source != AUTOMATIC or before is None
-            assert author.master or mine < limit
+            teaches = wanted is not None and (before is None or before.label != wanted)
+            assert mine < share or not teaches or not author.limited
         if author.master or (mine < limit and (before is None or before.source in NOBODYS)):
             assert changed is not None
             assert (after and after.label) == wanted or (author.source == AUTOMATIC and before is not None)

@@ -342,7 +342,7 @@ class Busy(Store):
     def remove_journal(self, id: str) -> None:
         raise NotImplementedError
 
-    def entries_by(self, by: str, since: Any) -> int:
+    def marks_by(self, by: str, since: Any) -> int:
         raise NotImplementedError
 
     def last_of_sources(self) -> Any:

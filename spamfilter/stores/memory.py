@@ -94,8 +94,8 @@ class MemoryStore(Store):
             if (since is None or entry.at >= since) and (by is None or entry.by == by)
         ]
 
-    def entries_by(self, by: str, since: datetime) -> int:
-        return sum(entry.by == by and entry.at >= since for entry in self._ledger)
+    def marks_by(self, by: str, since: datetime) -> int:
+        return sum(entry.by == by and entry.at >= since and not entry.undoes for entry in self._ledger)
 
     def last_of_sources(self) -> dict[str, datetime]:
         return {entry.source: entry.at for entry in sorted(self._ledger, key=lambda entry: entry.at)}

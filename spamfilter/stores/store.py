@@ -177,8 +177,8 @@ class Store(ABC):
         """Active learnings, oldest first, without tokens; by: of this author only."""
 
     @abstractmethod
-    def entries_by(self, by: str, since: datetime) -> int:
-        """How many ledger entries an author has made since, what takes back counted, too."""
+    def marks_by(self, by: str, since: datetime) -> int:
+        """How many marks an author has made since; what takes one back is not counted, what was taken back is."""
 
     @abstractmethod
     def last_of_sources(self) -> dict[str, datetime]:

@@ -30,17 +30,17 @@ def test_learnings_of_an_author_are_those_that_nobody_has_taken_back(store: Stor
     assert store.learnings(by="ann")[0].tokens == {}
 
 
-def test_the_entries_of_an_author_are_counted_what_takes_back_too(store: Store) -> None:
+def test_the_marks_of_an_author_are_counted_and_not_what_takes_them_back(store: Store) -> None:
     (one,) = learn(store, of(entry(1), "ann"))
     learn(
         store, of(entry(1, undoes=one.id), "ann", hours=1), of(entry(2), "ann", hours=2), of(entry(3), "bob", hours=2)
     )
-    assert store.entries_by("ann", NOON) == 3
-    assert store.entries_by("ann", NOON + timedelta(seconds=1)) == 2
-    assert store.entries_by("ann", NOON + timedelta(hours=2)) == 1
-    assert store.entries_by("ann", NOON + timedelta(hours=3)) == 0
-    assert store.entries_by("bob", NOON) == 1
-    assert store.entries_by("", NOON) == 0
+    assert store.marks_by("ann", NOON) == 2
+    assert store.marks_by("ann", NOON + timedelta(seconds=1)) == 1
+    assert store.marks_by("ann", NOON + timedelta(hours=2)) == 1
+    assert store.marks_by("ann", NOON + timedelta(hours=3)) == 0
+    assert store.marks_by("bob", NOON) == 1
+    assert store.marks_by("", NOON) == 0
 
 
 def test_the_last_entry_of_each_source_is_the_latest_whatever_the_order(store: Store) -> None:

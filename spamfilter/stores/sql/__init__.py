@@ -166,10 +166,10 @@ class SqlStore(Store):
         with self._reading() as connection:
             return [entry_of(row, {}) for row in connection.execute(query)]
 
-    def entries_by(self, by: str, since: datetime) -> int:
+    def marks_by(self, by: str, since: datetime) -> int:
         with self._reading() as connection:
             query = select(func.count()).select_from(ledger).where(ledger.c.by == by, ledger.c.at >= since)
-            return int(connection.execute(query).scalar_one())
+            return int(connection.execute(query.where(ledger.c.undoes.is_(None))).scalar_one())
 
     def last_of_sources(self) -> dict[str, datetime]:
         with self._reading() as connection:
@@ -200,7 +200,8 @@ class SqlStore(Store):
             return [journal_entry_of(row) for row in connection.execute(query)]
 
     def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:
-        query = select(*SUMMARY).where(journal.c.digest.in_(digests)).order_by(journal.c.id)
+        latest = select(func.max(journal.c.id)).where(journal.c.digest.in_(digests)).group_by(journal.c.digest)
+        query = select(*SUMMARY).where(journal.c.id.in_(latest))
         with self._reading() as connection:
             return {row.digest: journal_entry_of(row) for row in connection.execute(query)}
 
