@@ -42,7 +42,7 @@ def network(text: str) -> str:
 
 def next_hop(text: str) -> str:
     if text.startswith("maildir:"):
-        if not text.removeprefix("maildir:").startswith("/"):
+        if not text.removeprefix("maildir:").startswith("/") or "\0" in text:
             raise ValueError("name an absolute path, as in maildir:/var/mail/judged")
     elif text.startswith("smtp://"):
         url = urlsplit(text)

@@ -1,7 +1,7 @@
 """The program `spamfilter`: its commands, and what it says when one fails.
 
 Exit codes: 0 done, 2 wrong usage or input, 75 try again, 130 interrupted.
-What a user can mend is one line on standard error, never a traceback.
+What a user can mend is one line on standard error, never a traceback, and does the terminal no harm.
 """
 
 import errno
@@ -14,6 +14,7 @@ import click
 from spamfilter import __version__
 from spamfilter.commands import COMMANDS, find
 from spamfilter.errors import SpamfilterError
+from spamfilter.terminal import harmless
 
 
 class _Commands(click.Group):
@@ -29,13 +30,13 @@ class _Commands(click.Group):
         try:
             return super().invoke(context)
         except SpamfilterError as error:
-            for line in str(error).splitlines():
-                click.echo(f"spamfilter: {line}", err=True)
+            for line in str(error).split("\n"):
+                click.echo(f"spamfilter: {harmless(line)}", err=True)
             sys.exit(error.exit_code)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # somebody has read enough; click ends quietly
-            click.echo(f"spamfilter: {error.filename or 'output'}: {error.strerror}", err=True)
+            click.echo(harmless(f"spamfilter: {error.filename or 'output'}: {error.strerror}"), err=True)
             sys.exit(2)
         except KeyboardInterrupt:
             sys.exit(130)

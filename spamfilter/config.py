@@ -236,6 +236,8 @@ class Settings(Section):
             found.append(f'verdict.on_ham = "{self.verdict.on_ham}" keeps good mail from its readers')
         if "trap" in self.feedback.automatic and not self.feedback.traps:
             found.append('feedback.automatic has "trap", but feedback.traps names no address')
+        if self.relay.next_hop.removeprefix("smtp://") in (*self.relay.listen, *self.relay.submission):
+            found.append(f"relay.next_hop = {self.relay.next_hop!r} is where the relay itself listens: mail would loop")
         if self.limits.final_seconds > 95:
             found.append("limits.final_seconds above 95: Postfix gives a proxy filter 100 seconds by default")
         return found
@@ -312,6 +314,12 @@ def _keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
 def _check_files(settings: Settings, file: str) -> None:
     """Files that are named must be there and be what they should."""
     relay = settings.relay
+    kind, _, maildir = settings.next_hop_url().partition(":")
+    if kind == "maildir" and os.path.realpath(maildir) == os.path.realpath(settings.quarantine_path()):
+        raise ConfigError(
+            f"{file}: verdict.quarantine = {settings.verdict.quarantine!r} and relay.next_hop = {relay.next_hop!r}"
+            " are one Maildir: delivered mail would expire; name two folders"
+        )
     if relay.next_hop_ca:
         try:
             ssl.create_default_context(cafile=relay.next_hop_ca)

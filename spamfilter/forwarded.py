@@ -16,6 +16,9 @@ MAX_MAILS = 100
 """Mails that one may be about: half of a day's marks as they are set by default, and some seconds of learning."""
 MAX_DEPTH = 10
 """Nesting that is walked: mail programs make two or three levels of it."""
+MAX_FEEDBACK_DEPTH = 2
+"""Feedback mails within each other that are opened: who forwards one that was refused makes one level, and each holds
+a copy of nearly the whole mail in memory."""
 MAX_PARTS = 2000
 """Boundary lines that are looked at, false ones too: twenty for each mail that may be attached."""
 MAX_HEAD = 65_536
@@ -36,7 +39,7 @@ def mails_of(mail: bytes, author: str, addresses: Collection[str]) -> list[bytes
 
     author, addresses: whose mail it is, and the feedback addresses, in lower case. What the author wrote to such an
     address is never taken itself: where it is attached, the mails attached to it are taken instead.
-    Raises InputError where there are too many.
+    Raises InputError where there are too many, or such mails are within each other too deep.
     """
     fields = parse(mail).fields
     resent = any(name in (b"resent-from", b"resent-to", b"resent-message-id") for name, _ in fields)
@@ -45,7 +48,7 @@ def mails_of(mail: bytes, author: str, addresses: Collection[str]) -> list[bytes
     elif not addresses_in(fields, b"resent-to", b"resent-cc").isdisjoint(addresses):
         return [mail]  # redirected to us, whatever is attached to it
     found: list[bytes] = []
-    for one in _expanded(mail, author, addresses, MAX_DEPTH):
+    for one in _expanded(mail, author, addresses, MAX_FEEDBACK_DEPTH):
         found.append(one)
         if len(found) > MAX_MAILS:
             raise InputError(f"more than {MAX_MAILS} mails are attached; send them in several")
@@ -72,7 +75,11 @@ def _expanded(mail: bytes, author: str, addresses: Collection[str], depth: int) 
     """The mails attached to one, and in the place of a feedback mail those that are attached to that."""
     for one in _Walk(mail).attached():
         inner: Iterator[bytes] = iter(())
-        if depth and _is_feedback(parse(one).fields, author, addresses):
+        if _is_feedback(parse(one).fields, author, addresses):
+            if not depth:
+                raise InputError(
+                    f"more than {MAX_FEEDBACK_DEPTH} of your mails to us are within each other; attach the mail itself"
+                )
             inner = _expanded(one, author, addresses, depth - 1)
         first = next(inner, None)
         yield one if first is None else first

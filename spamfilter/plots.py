@@ -28,7 +28,7 @@ def check(file: Path) -> None:
     try:
         import matplotlib  # noqa: F401 - only whether it is there
     except ImportError as error:
-        raise InputError("plots need matplotlib: pip install 'spamfilter[plots]'") from error
+        raise InputError("plots need matplotlib: in the checkout, .venv/bin/pip install '.[plots]'") from error
 
 
 def draw(file: Path, outcomes: Sequence[Outcome], title: str) -> None:

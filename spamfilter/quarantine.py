@@ -4,11 +4,13 @@ Guarantee: a mail leaves by a release only after the next hop's 250, for the rec
 others keep it. Before its text is sent the file gets Maildir's flag P ("passed"), and loses it again if the next hop
 refuses. So a release that was broken off where nobody can know whether the mail has arrived leaves the mail here with
 the flag: released again it may arrive twice, of which whoever does it is told. Lost it never is.
+Only what the relay has put here is touched: regular files that begin with its envelope.
 """
 
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from pathlib import Path
 
 from spamfilter.errors import InputError, NextHopError, Refused, SpamfilterError, StoreBusy, StoreError, TryAgain
 from spamfilter.feedback import header_id
-from spamfilter.marking import header_end
+from spamfilter.marking import MBOX_LINE, header_end
 from spamfilter.message import parse
 from spamfilter.next_hops import Conversation, Maildir, NextHop, Reply
 from spamfilter.next_hops.maildir import unwrapped, wrapped
@@ -30,6 +32,8 @@ TEMPORARY_KEPT = timedelta(hours=36)
 FLAGS = ":2,"
 PASSED = "P"
 """Where Maildir's flags begin in a file's name, and the one for what was sent on to somebody."""
+_ENVELOPE = b"X-Spamfilter-Sender: <"
+_FLAG = re.compile(rb"^X-Spam-Flag: YES\r\n", re.MULTILINE)
 _SCORE = re.compile(rb"^X-Spam-Status: [^\n]*?\bscore=([0-9.]{1,10})", re.MULTILINE)
 
 
@@ -104,14 +108,14 @@ class Quarantine:
         Raises StoreBusy while something is released.
         """
         with self._locked():
-            old = [path for path in self._files("new", "cur") if _came(path) < before]
+            old = [path for path in self._files("new", "cur") if _came(path) < before and _is_ours(path)]
             abandoned = datetime.now(UTC) - TEMPORARY_KEPT
             for path in (*old, *(path for path in self._files("tmp") if _written(path) < abandoned)):
                 path.unlink(missing_ok=True)  # a mail program may have moved it
         return len(old)
 
     async def release(self, mail: Quarantined, next_hop: NextHop) -> Released:
-        """Deliver a mail to its recipients, as it would have been delivered, and take it out of quarantine.
+        """Deliver a mail to its recipients, without the flag that calls it spam, and take it out of quarantine.
 
         Raises TryAgain where the next hop is away or puts it off, Refused where it does not take it, InputError where
         the mail is gone or has no envelope, StoreBusy while something else is released; then it stays as it is.
@@ -148,8 +152,9 @@ class Quarantine:
             raise _refusal(mail, replies[-1])
         marked = _flagged(mail.path)
         _move(mail.path, marked)
+        sent = _without_flag(text)
         try:
-            reply = await conversation.data([text])
+            reply = await conversation.data([sent])
         except NextHopError as error:
             raise TryAgain(
                 f"{mail.id}: {error}; it may have been delivered nevertheless; it stays in quarantine"
@@ -169,12 +174,14 @@ class Quarantine:
                 f"{mail.id}: was delivered to {names}, but {marked} cannot be changed and names them still:"
                 f" {error.strerror}"
             ) from error
-        return Released(text, taken, refused)
+        return Released(sent, taken, refused)
 
     def _files(self, *folders: str) -> Iterator[Path]:
         for folder in folders:
             with suppress(FileNotFoundError):
-                yield from (path for path in (self.path / folder).iterdir() if not path.name.startswith("."))
+                for path in (self.path / folder).iterdir():
+                    if not path.name.startswith(".") and _is_regular(path):
+                        yield path
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -191,11 +198,13 @@ class Quarantine:
 
 
 def _looked_at(path: Path) -> Quarantined | None:
-    """What the head of a file says; None where it is no file, or gone."""
+    """What the head of a file says; None where the relay has not written it, or it is gone."""
     try:
         with path.open("rb") as file:
             content, size = file.read(HEAD), os.fstat(file.fileno()).st_size
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
+        return None
+    if not _has_envelope(content):
         return None
     mail, sender, recipients = unwrapped(content)
     head = mail[: header_end(mail)]
@@ -210,6 +219,32 @@ def _looked_at(path: Path) -> Quarantined | None:
         score=float(score.group(1)) if score else None,
         size=size,
     )
+
+
+def _is_regular(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether the relay has put it here; what may not be read it has not."""
+    try:
+        with path.open("rb") as file:
+            return _has_envelope(file.read(HEAD))
+    except (FileNotFoundError, PermissionError):
+        return False
+
+
+def _has_envelope(content: bytes) -> bool:
+    return content.startswith(_ENVELOPE, match.end() if (match := MBOX_LINE.match(content)) else 0)
+
+
+def _without_flag(mail: bytes) -> bytes:
+    """The mail without X-Spam-Flag, by which mail servers file into Junk; of what senders wrote none is left."""
+    end = header_end(mail)
+    return _FLAG.sub(b"", mail[:end]) + mail[end:]
 
 
 def _came(path: Path) -> datetime:

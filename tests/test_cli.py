@@ -1,5 +1,6 @@
 """The commands as a user types them, on a real database."""
 
+import asyncio
 import json
 import os
 import re
@@ -26,6 +27,7 @@ from spamfilter.stores import Store, open_store
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import connection as sql_connection
 from tests.made import NOON, journal_entry, mail
+from tests.parts import Hop
 
 ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
 COMMANDS = sorted(commands.COMMANDS)
@@ -545,3 +547,41 @@ def test_a_file_name_cannot_move_the_cursor(shell: Shell) -> None:
     file.write_bytes(mail())
     for command in ("mark-spam", "judge", "forget"):
         assert "\x1b" not in shell.done(command, file)
+
+
+def test_an_error_does_the_terminal_no_harm(shell: Shell) -> None:
+    assert shell.fails("judge", "a\x1b[2J\u202e\x85b\rc.eml").startswith("spamfilter: a\\x1b[2J\\u202e\\x85b\\rc.eml: ")
+    assert "\x1b" not in shell.fails("--config", shell.folder / "\x1b[2J.toml", "judge", stdin=mail())
+
+
+def test_an_error_of_the_system_does_the_terminal_no_harm(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = shell.write("\x1b[2J", b"")
+    monkeypatch.setenv("SPAMFILTER_VERDICT__QUARANTINE", str(file))
+    assert shell.fails("quarantine", "list").endswith("/\\x1b[2J/new: Not a directory\n")
+
+
+def test_json_is_ascii(shell: Shell) -> None:
+    name = "grün\x1b\x9b\u202e.eml"
+    path = shell.write(name, mail())
+    for command in ("mark-spam", "judge", "forget"):
+        said = shell.done(command, "--json", path)
+        assert said.isascii()
+        assert said.rstrip("\n").isprintable()
+        assert json.loads(said)["file"] == str(path)
+
+
+async def test_doctor_shows_what_a_stranger_greets_with_and_does_the_terminal_no_harm(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Hop() as hop:
+        hop.replies["QUIT"] = b"close"
+        hop.replies["CONNECT"] = "554 go \x1b[2J\x9b away \u202e\r\n".encode()
+        monkeypatch.setenv("SPAMFILTER_RELAY__LISTEN", f'["127.0.0.1:{hop.port}"]')
+        monkeypatch.setenv("SPAMFILTER_RELAY__NEXT_HOP", f"smtp://127.0.0.1:{hop.port}")
+        shown = (await asyncio.to_thread(shell.run, "doctor", "--no-canary")).stdout
+        hop.replies["CONNECT"] = b"220 mail.test ESMTP spamfilter \x1b[2J\r\n"
+        greeted = (await asyncio.to_thread(shell.run, "doctor", "--no-canary")).stdout
+    assert "554 go \\x1b[2J" in shown
+    assert "greets with 220 mail.test ESMTP spamfilter \\x1b[2J" in greeted
+    for text in (shown, greeted):
+        assert all(line.isprintable() for line in text.split("\n"))

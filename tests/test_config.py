@@ -305,6 +305,7 @@ def test_the_policy_is_what_the_verdict_section_says(tmp_path: Path) -> None:
         pytest.param('[feedback]\nautomatic = ["trap"]', ['"trap", but feedback.traps names no'], id="no-trap"),
         pytest.param('[feedback]\nautomatic = ["trap"]\ntraps = ["a@x.example"]', [], id="a-trap"),
         pytest.param("[limits]\nfinal_seconds = 96", ["limits.final_seconds above 95"], id="too-patient"),
+        pytest.param('[relay]\nnext_hop = "smtp://127.0.0.1:10025"', ["mail would loop"], id="its-own-next-hop"),
     ],
 )
 def test_what_is_allowed_but_will_surprise_is_warned_of(tmp_path: Path, text: str, sentences: list[str]) -> None:

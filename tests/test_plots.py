@@ -137,7 +137,7 @@ def test_without_the_library_the_extra_to_install_is_named(tmp_path: Path) -> No
         env={"PYTHONPATH": str(Path(__file__).parents[1])}, cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "plots need matplotlib: pip install 'spamfilter[plots]'\n"
+    assert done.stdout == "plots need matplotlib: in the checkout, .venv/bin/pip install '.[plots]'\n"
     assert list(tmp_path.iterdir()) == []
 
 

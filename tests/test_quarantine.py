@@ -49,7 +49,7 @@ class Warder:
     def keep(
         self, sent: bytes | None = None, sender: bytes = b"a@example.org", recipients: tuple[bytes, ...] = TWO[:1]
     ) -> tuple[str, bytes]:
-        """Put a mail there as the relay does; its id, and what was to be delivered."""
+        """Put a mail there as the relay does; its id, and the mail as it was marked."""
         id = new_id()
         verdict = Verdict(0.987, 5.0, "spam", "quarantine", 0.9, {"ham": 1, "spam": 1})
         parts = mark(sent or mail(), verdict.fields(id))
@@ -90,6 +90,12 @@ async def warder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         yield Warder(tmp_path, hop)
 
 
+def unflagged(mail: bytes) -> bytes:
+    """A mail of the quarantine as a release sends it."""
+    assert b"X-Spam-Flag: YES\r\n" in mail
+    return mail.replace(b"X-Spam-Flag: YES\r\n", b"", 1)
+
+
 lines = st.lists(st.binary(max_size=20).map(lambda line: line.translate(None, b"\r\n")), max_size=8)
 paths = st.binary(max_size=20).map(lambda path: path.translate(None, b"\r\n"))
 
@@ -117,17 +123,29 @@ def test_a_file_without_an_envelope_is_a_mail_all_the_same() -> None:
 async def test_a_released_mail_arrives_byte_for_byte_and_is_gone(warder: Warder) -> None:
     id, kept = warder.keep(mail(body=".dots\r\n..\r\n. and\ttabs \x7f"), recipients=TWO)
     assert await warder.release(id) == f"{id}: delivered to <b@example.net>, <c@example.net>\n"
-    assert warder.arrived() == [kept]
+    assert warder.arrived() == [unflagged(kept)]
     assert warder.commands() == [
         b"MAIL FROM:<a@example.org>", b"RCPT TO:<b@example.net>", b"RCPT TO:<c@example.net>",
     ]  # fmt: skip
     assert warder.files() == {}
 
 
+async def test_what_is_released_is_not_called_spam_any_more(warder: Warder) -> None:
+    sent = mail(body="X-Spam-Flag: YES\r\n").replace(b"Subject:", b"A: b\r\n X-Spam-Flag: YES\r\nSubject:")
+    id, kept = warder.keep(sent)
+    await warder.release(id)
+    (arrived,) = warder.arrived()
+    status, own_id, rest = arrived.split(b"\r\n", 2)
+    assert status.startswith(b"X-Spam-Status: Yes, score=0.987 ")
+    assert own_id == b"X-Spamfilter-Id: " + id.encode()
+    assert rest == sent
+    assert b"X-Spam-Flag: YES\r\n" + arrived == kept
+
+
 async def test_the_null_sender_and_an_mbox_line_survive(warder: Warder) -> None:
     id, kept = warder.keep(b"From a Sun Mar  1 12:00:00 2026\r\n" + mail(), sender=b"")
     await warder.release(id)
-    assert warder.arrived() == [kept]
+    assert warder.arrived() == [unflagged(kept)]
     assert warder.commands()[0] == b"MAIL FROM:<>"
 
 
@@ -149,7 +167,7 @@ async def test_mail_says_what_the_mail_needs_and_the_next_hop_knows(
     id, kept = warder.keep(sent, sender, (recipient,))
     await warder.release(id)
     assert warder.commands()[0] == b"MAIL FROM:<%s>%s" % (sender, parameters if announced else b"")
-    assert warder.arrived() == [kept]
+    assert warder.arrived() == [unflagged(kept)]
 
 
 async def test_recipients_that_are_refused_keep_the_mail(warder: Warder) -> None:
@@ -166,7 +184,7 @@ async def test_recipients_that_are_refused_keep_the_mail(warder: Warder) -> None
     assert unwrapped(warder.files()[name]) == (kept, b"a@example.org", [b"b@example.net"])
     warder.hop.replies.clear()
     assert await warder.release(id) == f"{id}: delivered to <b@example.net>\n"
-    assert warder.arrived() == [kept, kept]
+    assert warder.arrived() == [unflagged(kept)] * 2
     assert warder.files() == {}
 
 
@@ -231,7 +249,7 @@ async def test_a_release_that_was_broken_off_is_told_of_and_can_be_done_again(wa
         f"{id}: an earlier release was broken off; its recipients may get it twice\n"
         f"{id}: delivered to <b@example.net>\n"
     )
-    assert warder.arrived() == [kept] * 3
+    assert warder.arrived() == [unflagged(kept)] * 3
     assert warder.files() == {}
 
 
@@ -248,7 +266,7 @@ async def test_a_release_that_is_killed_before_the_reply_leaves_the_mail_and_say
     assert (process.returncode, said) == (-signal.SIGKILL, (b"", b""))
     warder.hop.before_final = None
     assert "its recipients may get it twice" in await warder.release(id)
-    assert warder.arrived() == [kept, kept]
+    assert warder.arrived() == [unflagged(kept)] * 2
 
 
 async def test_one_mail_is_not_released_twice_at_a_time(warder: Warder) -> None:
@@ -298,7 +316,7 @@ async def test_a_release_teaches_ham_as_it_was_judged(warder: Warder) -> None:
     with warder.shell.store() as store:
         (learnt,) = store.learnings()
         assert (learnt.source, learnt.digest) == ("release", b"d" * 16)
-    assert warder.arrived() == [kept]
+    assert warder.arrived() == [unflagged(kept)]
 
 
 async def test_a_release_takes_back_that_it_was_spam_and_without_learning_it_does_not(warder: Warder) -> None:
@@ -319,7 +337,7 @@ async def test_a_database_in_trouble_is_told_and_the_mail_is_delivered_once(ward
     assert result.stderr.startswith(f"spamfilter: {id}: delivered, but not learnt: ")
     assert f"`spamfilter mark-ham {id}` learns it" in result.stderr
     assert f"{id}: not in the quarantine" in await warder.release(id, code=2)
-    assert warder.arrived() == [kept]
+    assert warder.arrived() == [unflagged(kept)]
 
 
 async def test_several_are_released_whatever_becomes_of_one_of_them(warder: Warder) -> None:
@@ -336,14 +354,27 @@ async def test_the_built_in_maildir_takes_what_is_released(warder: Warder, monke
     id, kept = warder.keep(recipients=TWO)
     await warder.release(id)
     (file,) = (warder.shell.folder / "mail" / "new").iterdir()
-    assert unwrapped(file.read_bytes()) == (kept, b"a@example.org", [*TWO])
+    assert unwrapped(file.read_bytes()) == (unflagged(kept), b"a@example.org", [*TWO])
 
 
-async def test_a_mail_without_envelope_can_be_shown_but_not_released(warder: Warder) -> None:
+@pytest.mark.parametrize("first", [b"", b"From a Sun Mar 1\n"], ids=["plain", "mbox-line"])
+async def test_what_the_relay_has_not_put_there_is_left_alone(warder: Warder, first: bytes) -> None:
     id = new_id()
-    (warder.path / "new" / "dropped").write_bytes(b"X-Spamfilter-Id: %s\nSubject: x\n\nbody\n" % id.encode())
+    foreign = warder.path / "cur" / "1000000000.M1P1.host:2,S"
+    foreign.write_bytes(first + b"X-Spamfilter-Id: %s\nX-Spamfilter-Sender: <>\n\nbody\n" % id.encode())
+    before = warder.files()
+    assert (await warder.run("list", "--json")).stdout == ""
+    for command in ("show", "release", "delete"):
+        assert f"{id}: not in the quarantine" in (await warder.run(command, id)).stderr
+    assert (await warder.run("expire")).stdout.startswith("0 older than 30 days deleted")
+    assert warder.files() == before
+
+
+async def test_half_an_envelope_is_nobody_to_deliver_to(warder: Warder) -> None:
+    id, _ = warder.keep()
+    (file,) = (warder.path / "new").iterdir()
+    file.write_bytes(file.read_bytes().replace(b"X-Spamfilter-Recipients: <b@example.net>\n", b""))
     assert "has no envelope, so there is nobody to deliver it to" in await warder.release(id, code=2)
-    assert (await warder.run("show", id)).stdout_bytes.endswith(b"Subject: x\n\nbody\n")
 
 
 async def test_the_list_tells_what_is_there(warder: Warder) -> None:
@@ -374,6 +405,8 @@ async def test_what_a_mail_program_has_moved_is_found_and_what_is_no_mail_is_pas
     file.rename(warder.path / "cur" / f"{file.name}:2,FS")
     (warder.path / "cur" / ".hidden").write_bytes(b"")
     (warder.path / "cur" / "folder").mkdir()
+    os.mkfifo(warder.path / "cur" / "pipe")
+    (warder.path / "cur" / "link").symlink_to(f"{file.name}:2,FS")
     assert json.loads((await warder.run("list", "--json")).stdout)["id"] == id
     warder.hop.replies["DOT"] = b"close"
     await warder.release(id, code=75)
@@ -450,7 +483,7 @@ async def test_mail_that_is_gone_by_then_is_named(warder: Warder) -> None:
 def _aged(path: Path, days: float, name: str) -> None:
     moment = datetime.now(UTC) - timedelta(days=days)
     file = path / name.format(int(moment.timestamp()))
-    file.write_bytes(b"x")
+    file.write_bytes(wrapped(b"x", b"", TWO))
     os.utime(file, (moment.timestamp(), moment.timestamp()))
 
 
@@ -459,6 +492,9 @@ async def test_what_is_old_expires(warder: Warder, monkeypatch: pytest.MonkeyPat
     for place, days in (("new", 11), ("cur", 11), ("new", 9), ("tmp", 2), ("tmp", 1)):
         _aged(warder.path / place, days, f"{{}}.{place}{days}")
         _aged(warder.path / place, days, f"named-otherwise-{place}{days}")
+    (warder.path / "cur" / "1000000000.folder").mkdir()
+    (warder.path / "tmp" / "1000000000.folder").mkdir()
+    (warder.path / "cur" / "1000000000.link").symlink_to("1000000000.folder")
     # Copied, its file is new; its name tells how old it is.
     os.utime(next((warder.path / "cur").glob("*.cur11")))
     result = await warder.run("expire")

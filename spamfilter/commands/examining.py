@@ -9,6 +9,7 @@ import click
 from spamfilter import config, rendering
 from spamfilter.commands.command import as_json_option
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Examination, examine
+from spamfilter.terminal import harmless
 
 WIDTH = max(map(len, CHECKS))
 
@@ -40,12 +41,12 @@ def doctor(context: click.Context, deep: bool, no_canary: bool, dovecot: Path | 
 def _text(diagnosis: Diagnosis) -> str:
     lines = []
     for line in diagnosis.lines:
-        lines.append(f"{line.status:<7}  {_named(line.check):<{WIDTH}}  {line.found}")
+        lines.append(f"{line.status:<7}  {_named(line.check):<{WIDTH}}  {harmless(line.found)}")
         if line.status != "ok":
-            lines.append(f"{'':<7}  {'':<{WIDTH}}  -> {line.advice}")
+            lines.append(f"{'':<7}  {'':<{WIDTH}}  -> {harmless(line.advice)}")
     counted = Counter(line.status for line in diagnosis.lines)
     summary = ", ".join(f"{counted[status]} {status}" for status in STATUSES if counted[status])
-    reasons = ", ".join(f"{_named(name)} ({reason})" for name, reason in diagnosis.not_tried.items())
+    reasons = ", ".join(f"{_named(name)} ({harmless(reason)})" for name, reason in diagnosis.not_tried.items())
     return "\n".join([*lines, f"{summary}; not tried: {reasons}" if reasons else summary])
 
 

@@ -43,7 +43,7 @@ def _mark(
         if as_json:
             import json
 
-            click.echo(json.dumps(answer, ensure_ascii=False))
+            click.echo(json.dumps(answer))
         else:
             click.echo(text)
 

@@ -71,7 +71,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool) -> None:
 
     A mail goes out of quarantine only after the next hop has taken it; recipients that it refuses keep theirs there. If
     a release is broken off when nobody can know whether the mail has arrived, it stays, and `list` says so: released
-    again it may arrive twice.
+    again it may arrive twice. It goes without X-Spam-Flag, by which a mail server would file it as spam.
 
     Example: spamfilter quarantine release 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
@@ -147,7 +147,7 @@ def _each(names: Iterable[str], one: Callable[[str], None]) -> None:
         try:
             one(id)
         except SpamfilterError as error:
-            click.echo(f"spamfilter: {error}", err=True)
+            click.echo(f"spamfilter: {harmless(str(error))}", err=True)
             worst = max(worst, error.exit_code)
     if worst:
         sys.exit(worst)

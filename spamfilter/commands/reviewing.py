@@ -138,7 +138,7 @@ class _Session:
             except SpamfilterError as error:
                 if not sys.stdin.isatty():
                     raise  # a script's next key is meant for the next message
-                click.echo(f"spamfilter: {error}", err=True)
+                click.echo(f"spamfilter: {harmless(str(error))}", err=True)
         self._summary()
 
     def _answer(self, key: str, at: int, subject: Subject | None) -> tuple[int, int]:

@@ -238,6 +238,11 @@ def test_pages_that_are_overwritten(hop: Hop, tmp_path: Path, account: Account, 
         account.settle()
         relay.stop()
         relay.launch()
+        wait_until(lambda: relay.process.poll() is not None or "ready:" in relay.log(), "an end, or a start")
+        if "ready:" in relay.log():  # the first page was written anew, by the journal or the mark, before the stop
+            assert judged_with(relay, account) in ("0/1", "0/2")
+            account.settle()
+            return
         assert relay.ended() == 2  # without counts there is nothing to judge by
         assert relay.log().startswith(f"spamfilter: {relay.database}: ")
         assert relay.log().count("\n") == 1

@@ -6,7 +6,20 @@ import pytest
 
 from spamfilter.config import Feedback
 from spamfilter.message import parse
-from tests.front_ends.test_feedback_addresses import ANNA, FEEDBACK, HAM, ONE, TWO, both, forward, learnings, learnt
+from tests.front_ends.test_feedback_addresses import (
+    ANNA,
+    CLIENT,
+    FEEDBACK,
+    HAM,
+    ONE,
+    TWO,
+    both,
+    forward,
+    learnings,
+    learnt,
+)
+
+LEARNT = [("ham", "automatic", "answered")]
 
 
 async def test_mail_to_a_trap_teaches_itself_whatever_is_said_of_it(tmp_path: Path) -> None:
@@ -22,16 +35,26 @@ async def test_mail_to_a_trap_teaches_itself_whatever_is_said_of_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"), [("ADDR=203.0.113.9", []), ("ADDR=127.0.0.5", [("ham", "automatic", "answered")])]
+    ("said", "submission", "expected"),
+    [
+        pytest.param("ADDR=203.0.113.9", False, [], id="a-stranger"),
+        pytest.param("ADDR=127.0.0.5", False, LEARNT, id="named"),
+        pytest.param(None, False, [], id="nobody-named"),
+        pytest.param("ADDR=[UNAVAILABLE] SOURCE=LOCAL", False, [], id="unavailable"),
+        pytest.param("HELO=c", False, [], id="without-address"),
+        pytest.param(None, True, LEARNT, id="authenticated"),
+    ],
 )
-async def test_an_answer_of_our_own_users_teaches_what_it_answers(
-    tmp_path: Path, said: str, expected: list[tuple[str, str, str]]
+async def test_an_answer_that_is_surely_of_our_own_users_teaches_what_it_answers(
+    tmp_path: Path, said: str | None, submission: bool, expected: list[tuple[str, str, str]]
 ) -> None:
-    async with both(tmp_path, feedback=Feedback(automatic=["answered"])) as (_, running):
+    settings = Feedback(automatic=["answered"])
+    async with both(tmp_path, feedback=settings, submission=submission) as (_, running):
         client = await running.connect()
         await client.send(ONE, "b@example.net", ANNA)
         running.relay.journal.write()
-        await client.ask(f"XFORWARD {said}", f"MAIL FROM:<{ANNA}>", "RCPT TO:<b@example.net>", "DATA")
+        await client.ask(*([f"XFORWARD {said}"] if said else []), f"MAIL FROM:<{ANNA}>", "RCPT TO:<b@example.net>")
+        await client.ask("DATA")
         client.writer.write(b"Message-ID: <re@x>\r\nIn-Reply-To: <one@example.org>\r\n\r\nfine\r\n.\r\n")
         assert (await client.reply()).startswith(b"250 ")
         await running.relay.automatic.idle()
@@ -48,7 +71,7 @@ async def test_a_user_overrules_a_trap(tmp_path: Path) -> None:
         await client.send(forward(ONE), ANNA, HAM)
         await client.send(ONE, "b@example.net", "trap@example.org")
         await running.relay.automatic.idle()
-        assert learnt(running) == [("ham", "address", ANNA)]
+        assert learnt(running) == [("ham", "address", CLIENT)]
 
 
 async def test_without_rules_nothing_is_learnt_by_itself(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tests.test_forwarded import PLAIN, multipart
 ANNA = "anna@example.org"
 SPAM, HAM = "spam@example.org", "ham@example.org"
 FEEDBACK = Feedback(spam_addresses=[SPAM], ham_addresses=[HAM])
+CLIENT = "by mail from localhost"
 NOBODY = (ipaddress.ip_network("192.0.2.0/24"),)
 ONE, TWO = mail(name="one"), mail("Grüße".encode().hex(), "another text", "two")
 INLINE = f"From: {ANNA}\r\nTo: {SPAM}\r\nSubject: Fwd: hello\r\n\r\n> some text\r\n".encode()
@@ -64,7 +65,7 @@ async def test_attached_mails_are_learnt_and_the_mail_goes_nowhere(tmp_path: Pat
     async with both(tmp_path) as (hop, running):
         client = await running.connect()
         assert await client.send(forward(ONE, TWO), ANNA, SPAM) == b"250 2.0.0 learnt 2 as spam\r\n"
-        assert learnt(running) == [("spam", "address", ANNA)] * 2
+        assert learnt(running) == [("spam", "address", CLIENT)] * 2
         assert {entry.digest for entry in learnings(running)} == {parse(one).digest() for one in (ONE, TWO)}
         assert running.journal() == []
         assert untouched(hop)
@@ -78,7 +79,7 @@ async def test_a_repeat_changes_nothing_and_the_other_address_takes_back(tmp_pat
         again = await client.send(forward(ONE, TWO, TWO), ANNA, SPAM)
         assert again == b"250 2.0.0 learnt 1 as spam, 2 known before\r\n"
         assert await client.send(forward(ONE), ANNA, HAM) == b"250 2.0.0 learnt 1 as ham\r\n"
-        assert sorted(learnt(running)) == [("ham", "address", ANNA), ("spam", "address", ANNA)]
+        assert sorted(learnt(running)) == [("ham", "address", CLIENT), ("spam", "address", CLIENT)]
 
 
 async def test_a_mail_that_passed_is_learnt_as_it_was_judged(tmp_path: Path) -> None:
@@ -91,14 +92,50 @@ async def test_a_mail_that_passed_is_learnt_as_it_was_judged(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("sender", [ANNA, "Anna@Example.org"])
-async def test_the_author_is_the_envelopes_sender_in_lower_case(tmp_path: Path, sender: str) -> None:
-    async with both(tmp_path) as (_, running):
+async def test_the_author_is_the_authenticated_sender_in_lower_case(tmp_path: Path, sender: str) -> None:
+    async with both(tmp_path, submission=True) as (_, running):
         await (await running.connect()).send(forward(ONE), sender, SPAM)
         assert learnt(running) == [("spam", "address", ANNA)]
 
 
-async def test_a_sender_of_other_letters_is_an_author_in_printable_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("said", "author"),
+    [
+        (None, CLIENT),
+        ("ADDR=127.0.0.5", CLIENT),
+        ("ADDR=IPV6:::1", CLIENT),
+        ("ADDR=[UNAVAILABLE] SOURCE=LOCAL", CLIENT),
+        ("ADDR=10.1.2.3", "by mail from 10.1.2.3"),
+        ("ADDR=IPV6:FE80:0::1%one", "by mail from fe80::1"),
+    ],
+)
+async def test_a_sender_that_is_not_authenticated_is_only_a_claim_so_the_client_is_the_author(
+    tmp_path: Path, said: str | None, author: str
+) -> None:
+    trusted = [ipaddress.ip_network(network) for network in ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "fe80::/10")]
+    async with both(tmp_path, trusted=trusted) as (_, running):
+        running.relay.desk.marks_a_day = 2
+        client = await running.connect()
+        for number, code in enumerate((b"250 ", b"250 ", b"550 ")):
+            await client.ask("EHLO c", *([f"XFORWARD {said}"] if said else []))
+            await client.ask(f"MAIL FROM:<anna{number}@example.org>", f"RCPT TO:<{SPAM}>", "DATA")
+            client.writer.write(forward(mail(name=str(number))) + b".\r\n")
+            reply = await client.reply()
+            assert reply.startswith(code)
+        assert b"%s: 2 marks in 24 hours" % author.encode() in reply
+        assert learnt(running) == [("spam", "address", author)] * 2
+
+
+async def test_marks_of_an_authenticated_sender_are_not_for_who_writes_their_address(tmp_path: Path) -> None:
     async with both(tmp_path) as (_, running):
+        await running.relay.desk.mark_mail(ONE, "one", "ham", Author(ANNA, "address"))
+        reply = await (await running.connect()).send(forward(ONE), ANNA, SPAM)
+        assert reply.startswith(b"550 5.7.1 attached mail 1: learnt as ham by anna@example.org; only they")
+        assert learnt(running) == [("ham", "address", ANNA)]
+
+
+async def test_a_sender_of_other_letters_is_an_author_in_printable_ones(tmp_path: Path) -> None:
+    async with both(tmp_path, submission=True) as (_, running):
         await (await running.connect()).send(forward(ONE), "Grün@example.org", SPAM)
         assert learnt(running) == [("spam", "address", "gr\\xfcn@example.org")]
 
@@ -108,6 +145,15 @@ async def test_an_address_is_known_however_it_is_written(tmp_path: Path, written
     async with both(tmp_path) as (hop, running):
         assert (await (await running.connect()).send(forward(ONE), ANNA, written)).startswith(b"250 2.0.0 learnt 1 ")
         assert untouched(hop)
+
+
+async def test_an_address_of_another_letter_is_another(tmp_path: Path) -> None:
+    settings = Feedback(spam_addresses=["spamk@example.org"])
+    async with both(tmp_path, feedback=settings) as (hop, running):
+        reply = await (await running.connect()).send(forward(ONE), ANNA, "spam\u212a@example.org")
+        assert reply.startswith(b"250 2.0.0 Ok: queued")
+        assert len(hop.messages) == 1
+        assert learnt(running) == []
 
 
 async def test_a_resent_mail_is_learnt_itself(tmp_path: Path) -> None:
@@ -319,7 +365,7 @@ async def test_size_and_lone_line_ends_are_limited_as_for_all_mail(tmp_path: Pat
 
 
 async def test_what_others_have_taught_is_theirs(tmp_path: Path) -> None:
-    async with both(tmp_path) as (_, running):
+    async with both(tmp_path, submission=True) as (_, running):
         client = await running.connect()
         await client.send(forward(ONE), "bob@example.org", HAM)
         reply = await client.send(forward(ONE), ANNA, SPAM)
@@ -332,7 +378,7 @@ async def test_what_others_have_taught_is_theirs(tmp_path: Path) -> None:
 
 
 async def test_a_days_share_is_kept(tmp_path: Path) -> None:
-    async with both(tmp_path) as (_, running):
+    async with both(tmp_path, submission=True) as (_, running):
         running.relay.desk.marks_a_day = 3
         client = await running.connect()
         mails = [mail(name=str(number)) for number in range(5)]

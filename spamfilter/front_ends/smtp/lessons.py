@@ -5,6 +5,7 @@ that was judged here; never what the sender wrote themselves. 250 only after all
 """
 
 import asyncio
+import ipaddress
 import logging
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ from spamfilter.feedback import WRITTEN_WITHIN, Author, by_mail, header_id
 from spamfilter.forwarded import addresses_in, is_mail, mails_of
 from spamfilter.front_ends.front_end import Relay
 from spamfilter.front_ends.smtp.answer import Lesson, send
+from spamfilter.front_ends.smtp.paths import folded
 from spamfilter.front_ends.smtp.transaction import Transaction
 from spamfilter.message import parse
 from spamfilter.next_hops import Reply
@@ -36,7 +38,7 @@ async def learn(relay: Relay, transaction: Transaction, mail: bytes, gone: Calla
     """Learn what a mail is sent for. Raises StoreError, TimeoutError; what was learnt until then stays."""
     label: Label = "ham" if transaction.purpose == "ham" else "spam"
     sender = transaction.sender.decode("utf-8", "backslashreplace").lower()
-    author = Author(printable(sender, MAX_NAME), "address")
+    author = Author(_author(transaction), "address")
     async with asyncio.timeout(relay.limits.final_seconds):
         try:
             mails = await asyncio.to_thread(mails_of, mail, sender, _addresses(relay))
@@ -52,12 +54,28 @@ async def learn(relay: Relay, transaction: Transaction, mail: bytes, gone: Calla
             for number, one in enumerate(mails, 1)
         ]
     text = _summary(lessons, label)
-    log.info("feedback: %s by %s (address): %s", label, printable(author.name), printable(text, MAX_REPLY))
+    log.info(
+        "feedback: %s by %s (address) from=<%s>: %s",
+        label, printable(author.name), printable(sender), printable(text, MAX_REPLY),
+    )  # fmt: skip
     if not any(lesson.marked for lesson in lessons):
         return Reply.of(f"550 5.7.1 {printable(lessons[0].refused, MAX_REPLY)}")
     if relay.feedback.answer and not gone():  # a client that is gone sends it again, and has its answer then
         relay.started(send(relay, transaction, mail, label, text, lessons))
     return Reply.of(f"250 2.0.0 {printable(text, MAX_REPLY)}")
+
+
+def _author(transaction: Transaction) -> str:
+    """Whose marks these are: the sender's whom the mail server in front has authenticated, else the client's.
+
+    A reverse-path is only a claim: by another's address one would change their marks, by new ones evade the day's
+    share. The client's name is none of an address or a login: it has blanks and no '@'.
+    """
+    if transaction.authenticated:
+        return printable(folded(transaction.sender.decode("utf-8", "backslashreplace")), MAX_NAME)
+    # A zone may be any text; on the loopback everybody may choose among millions of addresses.
+    client = ipaddress.ip_address(transaction.client.partition("%")[0])
+    return f"by mail from {'localhost' if client.is_loopback else client}"
 
 
 def _addresses(relay: Relay) -> frozenset[str]:

@@ -36,11 +36,12 @@ def purpose_of(relay: Relay, path: str) -> Purpose:
 
 def refusal(transaction: Transaction, purpose: Purpose) -> Reply | None:
     """The reply to a recipient that this transaction cannot have, None where it can."""
-    if purpose != "relay":
+    # A canary's address is a secret that only the administrator is told: who knows it may use it, from anywhere.
+    if purpose in ("spam", "ham"):
         if not transaction.own:
             return Reply.of("550 5.7.1 This address is for our own users; their mail comes from trusted networks")
         # A name without domain might be that of a local user, who teaches by other ways.
-        if purpose != "canary" and (b"@" not in transaction.sender or len(transaction.sender) > MAX_SENDER):
+        if b"@" not in transaction.sender or len(transaction.sender) > MAX_SENDER:
             return Reply.of("550 5.7.1 Feedback needs a sender, an address with its domain")
     if transaction.recipients and transaction.purpose != purpose:
         return Reply.of("452 4.5.3 Recipients of another kind; send to this one separately")

@@ -1,11 +1,13 @@
 """What the arguments of MAIL and RCPT say; everything else in them is passed on unread."""
 
 import re
+import string
 
 # Angle brackets may lack: what a next hop tolerates is not refused here.
 _PATH = re.compile(r'(FROM|TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))( .*)?', re.IGNORECASE)
 _SIZE = re.compile(r" SIZE=([0-9]{1,20})(?: |$)", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\(.)")
+_TO_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ROUTING = re.compile(r'[@%!:,"\\]')
 
 
@@ -32,7 +34,16 @@ def mailbox_of(path: str) -> str:
     local, _, domain = path.rpartition("@")
     if len(local) > 1 and local[0] == local[-1] == '"':
         local = _ESCAPED.sub(r"\1", local[1:-1])
-    return f"{local}@{domain}".lower()
+    return folded(f"{local}@{domain}")
+
+
+def folded(address: str) -> str:
+    """An address with the letters of ASCII in lower case; others make it another address (U+212A is no k).
+
+    >>> folded("K\u212a@Example.org") == "k\u212a@example.org"
+    True
+    """
+    return address.translate(_TO_LOWER)
 
 
 def size_of(argument: str) -> int:

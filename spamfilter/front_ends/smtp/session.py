@@ -254,7 +254,9 @@ class Session(Client):
         if reply.positive:
             client = xforward.client(self._forwarded, self._peer)
             own = self._submission or (self._relay.trusts(client) and xforward.is_told(self._forwarded))
-            self._transaction = Transaction(_bytes(path), client, own, self._submission)
+            self._transaction = Transaction(
+                _bytes(path), client, own, self._submission, xforward.is_named(self._forwarded)
+            )
         return reply
 
     def _client(self) -> dict[str, str]:

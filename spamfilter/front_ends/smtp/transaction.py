@@ -11,7 +11,8 @@ Purpose = Literal["relay", "spam", "ham", "canary"]
 class Transaction:
     """An envelope: paths without their angle brackets, as the client sent them; its real client.
 
-    own: whether that is in a trusted network, or the sender is authenticated; authenticated: the latter.
+    own: whether that is in a trusted network, or the sender is authenticated; authenticated: the latter. named: whether
+    XFORWARD has said who the client is; else it is the peer, which may speak for strangers without saying so.
     purpose: that of the recipients, which is the same for all of them. refused: codes of the replies to recipients
     that were not accepted.
     """
@@ -20,6 +21,7 @@ class Transaction:
     client: str
     own: bool = False
     authenticated: bool = False
+    named: bool = False
     purpose: Purpose = "relay"
     recipients: list[bytes] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)

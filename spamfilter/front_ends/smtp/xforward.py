@@ -37,8 +37,12 @@ def parse(argument: str) -> dict[str, str]:
 
 def client(attributes: Mapping[str, str], peer: str) -> str:
     """The IP address of the real client; the peer's where none was said."""
-    address = attributes.get("ADDR", UNAVAILABLE)
-    return peer if address == UNAVAILABLE else address.removeprefix("IPV6:")
+    return attributes["ADDR"].removeprefix("IPV6:") if is_named(attributes) else peer
+
+
+def is_named(attributes: Mapping[str, str]) -> bool:
+    """Whether the IP address of the real client was said."""
+    return attributes.get("ADDR", UNAVAILABLE) != UNAVAILABLE
 
 
 def is_told(attributes: Mapping[str, str]) -> bool:
@@ -46,7 +50,7 @@ def is_told(attributes: Mapping[str, str]) -> bool:
 
     Whoever speaks for others and cannot name them vouches for them with SOURCE=LOCAL, or not at all.
     """
-    return not attributes or attributes.get("SOURCE") == "LOCAL" or attributes.get("ADDR", UNAVAILABLE) != UNAVAILABLE
+    return not attributes or attributes.get("SOURCE") == "LOCAL" or is_named(attributes)
 
 
 def commands(attributes: Mapping[str, str], wanted: str) -> Iterator[bytes]:
