@@ -4,6 +4,7 @@ Dovecot is set up by the commands of docs/dovecot.md. A mark is over when the IM
 afterwards sees all that was learnt.
 """
 
+import json
 import re
 import smtplib
 import sqlite3
@@ -11,7 +12,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from email import message_from_bytes
 from email.message import EmailMessage
+from email.mime.message import MIMEMessage
+from email.mime.multipart import MIMEMultipart
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -98,7 +102,13 @@ def house() -> Iterator[House]:
             relay(
                 folder / "relay",
                 relay={"next_hop": f"smtp://127.0.0.1:{back}"},
-                feedback={"socket": str(socket), "proxies": [], "marks_a_day": 10_000},
+                feedback={
+                    "socket": str(socket),
+                    "proxies": [],
+                    "marks_a_day": 10_000,
+                    "spam_addresses": ["spam@example.test"],
+                    "ham_addresses": ["ham@example.test"],
+                },
             ) as filter,
             postfix(folder / "postfix", to=free_port(), lmtp=imap.lmtp, back=back, proxy=filter.port) as server,
         ):
@@ -223,6 +233,47 @@ def test_by_its_id_a_mail_is_learnt_and_forgotten(house: House) -> None:
     house.command("forget", id)
     assert house.counts() == before
     wait_until(lambda: house.posterior(id) == judged, "the running relay's judging it as at first")
+
+
+def forwarded(house: House, recipient: str, content: bytes) -> None:
+    outer = MIMEMultipart()
+    outer["From"], outer["To"], outer["Subject"] = ALICE, recipient, "Fwd: look"
+    outer.attach(MIMEMessage(message_from_bytes(content)))
+    with smtplib.SMTP("127.0.0.1", house.relay.port, "client.test", timeout=60) as client:
+        client.send_message(outer, ALICE, [recipient])
+
+
+def test_by_address_a_mail_is_learnt_and_by_the_other_one_turned(house: House) -> None:
+    subject = house.deliver("panels by mail", NEWS, ALICE)
+    before = house.counts()
+    with house.dovecot.login(ALICE) as mailboxes:
+        content = mailboxes.fetch(mailboxes.number(subject))
+    id = header_id(content)
+    digest, judged = house.judged(id), house.posterior(id)
+    forwarded(house, "spam@example.test", content)
+    assert house.ledger()[-1][:3] == (digest, "spam", "address")
+    wait_until(lambda: house.posterior(id) > judged, "the running relay's judging it as worse")
+    forwarded(house, "ham@example.test", content)
+    by_mail = house.counts()
+    house.command("forget", id)
+    assert house.counts() == before
+    house.command("mark-ham", id)
+    assert house.counts() == by_mail
+
+
+def test_by_review_a_mail_is_learnt_and_taken_back(house: House) -> None:
+    subject = house.deliver("panels by review", "A word that nobody here has ever seen: xylophone.\n", ALICE)
+    before = house.counts()
+    with house.dovecot.login(ALICE) as mailboxes:
+        id = header_id(mailboxes.fetch(mailboxes.number(subject)))
+    digest, judged = house.judged(id), house.posterior(id)
+    waiting = [json.loads(line)["id"] for line in house.command("review", "--json").splitlines()]
+    keys = "n" * waiting.index(id) + "s"  # pass over the others
+    assert house.relay.command("review", input="\n".join(keys) + "\nq\n").returncode == 0
+    assert house.ledger()[-1][:3] == (digest, "spam", "review")
+    wait_until(lambda: house.posterior(id) > judged, "the running relay's judging it as worse")
+    house.command("forget", id)
+    assert house.counts() == before
 
 
 def test_a_mail_that_never_passed_is_learnt_as_it_is(house: House) -> None:
