@@ -112,7 +112,7 @@ class _Daemon:
             tls=_server_tls(settings),
             normalise=settings.normalises(),
         )
-        canaries = Canaries(self._relay, self._desk, store)
+        self._canaries = canaries = Canaries(self._relay, self._desk, store)
         self._socket.masters_commands = {
             **self._socket.masters_commands,
             "canary": canaries.issue,
@@ -138,6 +138,7 @@ class _Daemon:
         await self._open_socket()
         self._journal.start()
         await front_end.start(sockets, submission)
+        self._canaries.start()
         beside = [asyncio.create_task(self._follow()), asyncio.create_task(self._expire())]
         for sock in sockets:
             log.info("listening on %s", _name(sock))
@@ -159,6 +160,7 @@ class _Daemon:
             task.cancel()
         self._relay.next_hop.close()
         self._relay.automatic.close()
+        await self._canaries.close()
         try:
             await asyncio.gather(self._socket.close(), asyncio.to_thread(self._desk.close))
         finally:

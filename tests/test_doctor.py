@@ -1,5 +1,6 @@
 """The checks of `doctor` one by one, on real files, databases and sockets; tests/integration has the whole."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.canary import KEPT_SECONDS, MOST, Canaries
+from spamfilter.canary import MOST, Canaries
 from spamfilter.config import Settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
 from spamfilter.doctor.delivery import room
@@ -17,14 +18,14 @@ from spamfilter.doctor.dovecot import dovecot
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.doctor.learning import SILENT, classes, clock, feedback
 from spamfilter.doctor.process import behind, held
-from spamfilter.errors import InputError, Refused
+from spamfilter.errors import InputError, Refused, StoreBusy
 from spamfilter.filter import Filter
 from spamfilter.rights import ANYBODY, by_mode, may, user_named, user_of
 from spamfilter.stores import open_store
 from tests.integration.servers import workshop
 from tests.integration.test_doctor import connected
 from tests.made import journal_entry, mail, reading
-from tests.parts import Hop, relaying
+from tests.parts import Hop, Running, relaying
 from tests.real import require_root
 from tests.test_docs import documented
 
@@ -323,7 +324,7 @@ async def test_only_the_probe_is_taught_and_removed(tmp_path: Path) -> None:
         marked = await canaries.mark({"address": address, "label": "spam"})
         assert marked["log_odds"] > 0
         assert [entry.source for entry in running.store.learnings()] == ["canary"]
-        assert (await canaries.end({"address": address, "sent": True})) == {"removed": True}
+        assert (await canaries.end({"address": address})) == {"removed": True}
         assert [entry.recipients for entry in running.entries()] == [["b@example.test"]]
         assert running.store.learnings() == []
         assert running.relay.canaries == set()
@@ -332,17 +333,105 @@ async def test_only_the_probe_is_taught_and_removed(tmp_path: Path) -> None:
             await canaries.mark({"address": address, "label": "spam"})
 
 
-async def test_addresses_are_few_and_do_not_stay(tmp_path: Path) -> None:
-    now = 0.0
+async def probed(running: Running, canaries: Canaries, label: str | None) -> str:
+    """The address of a probe that is in the journal and, with a label, learnt."""
+    address: str = (await canaries.issue({}))["address"]
+    name = address.encode()
+    client = await running.connect()
+    await client.send(mail(name="p").replace(b"<p@example.org>", b"<%s>" % name), address, address)
+    assert len(running.entries()) == 1
+    if label is not None:
+        await canaries.mark({"address": address, "label": label})
+        assert len(running.store.learnings()) == 1
+    return address
+
+
+async def gone(running: Running) -> None:
+    """Wait until neither journal nor counts have anything of a probe."""
+    for _ in range(1000):
+        if not running.entries() and not running.store.learnings():
+            break
+        await asyncio.sleep(0.02)
+    assert running.entries() == []
+    assert running.store.learnings() == []
+    assert running.relay.judge.filter.rebuilt(10**9).learnt == {"ham": 0, "spam": 0}
+
+
+async def test_addresses_are_few(tmp_path: Path) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
-        canaries = Canaries(running.relay, running.relay.desk, running.store, lambda: now)
-        for _ in range(MOST):
-            await canaries.issue({})
-        assert len(running.relay.canaries) == MOST
+        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        addresses = [(await canaries.issue({}))["address"] for _ in range(MOST)]
+        assert running.relay.canaries == set(addresses)
         with pytest.raises(Refused):
             await canaries.issue({})
-        now = KEPT_SECONDS + 1
-        address = (await canaries.issue({}))["address"]
-        assert running.relay.canaries == {address}
-        assert (await canaries.end({"address": address, "sent": False})) == {"removed": True}
+        assert (await canaries.end({"address": addresses[0]})) == {"removed": True}
+        assert running.relay.canaries == set(addresses[1:])
+        await canaries.issue({})
+        await canaries.close()
         assert running.relay.canaries == set()
+        with pytest.raises(StoreBusy):
+            await canaries.issue({})
+
+
+@pytest.mark.parametrize("label", [None, "spam"])
+async def test_what_a_killed_doctor_leaves_is_removed_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: str | None
+) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        monkeypatch.setattr("spamfilter.canary.KEPT_SECONDS", 2.0)
+        unused = (await canaries.issue({}))["address"]
+        used = await probed(running, canaries, label)
+        await gone(running)
+        assert running.relay.canaries == set()
+        for address in (unused, used):
+            with pytest.raises(InputError, match="was not issued"):
+                await canaries.end({"address": address})
+        await canaries.close()
+
+
+@pytest.mark.parametrize("label", [None, "ham"])
+async def test_what_a_doctor_has_left_is_removed_when_the_relay_stops(tmp_path: Path, label: str | None) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        await probed(running, canaries, label)
+        await canaries.close()
+        assert running.entries() == []
+        assert running.store.learnings() == []
+
+
+@pytest.mark.parametrize("label", [None, "spam"])
+async def test_what_a_killed_relay_has_left_is_removed_at_the_next_start(tmp_path: Path, label: str | None) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        await probed(running, Canaries(running.relay, running.relay.desk, running.store), label)
+        client = await running.connect()
+        await client.send(mail(name="other"))
+        again = Canaries(running.relay, running.relay.desk, running.store)
+        again.start()
+        await again.close()
+        assert [entry.recipients for entry in running.entries()] == [["b@example.test"]]
+        assert running.store.learnings() == []
+
+
+async def test_a_probe_whose_tokens_are_gone_is_removed(tmp_path: Path) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        address = await probed(running, canaries, None)
+        running.store.expire(datetime.now(UTC) + timedelta(days=1), datetime.now(UTC) - timedelta(days=1))
+        assert (await canaries.end({"address": address})) == {"removed": True}
+        assert running.entries() == []
+
+
+async def test_a_probe_that_cannot_be_removed_is_not_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        address = await probed(running, canaries, "spam")
+        running.store.remove_journal(running.entries()[0].id)
+        monkeypatch.setattr("spamfilter.canary.KEPT_SECONDS", 0.1)
+        assert (await canaries.end({"address": address})) == {"removed": False}
+        again = Canaries(running.relay, running.relay.desk, running.store)
+        again.start()
+        await again.close()
+        await gone(running)

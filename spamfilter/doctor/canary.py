@@ -1,7 +1,8 @@
 """A probe through the whole loop: relay, verdict, journal, mark, the relay's counts in memory, and all of it undone.
 
-Guarantee: at the end the counts and the journal are as they were, also where a step fails. In the ledger stay what was
-learnt and what took it back, which count nothing; the relay deletes them after a day.
+Guarantee: at the end the counts and the journal are as they were, also where a step fails or somebody interrupts. Where
+`doctor` is killed, the relay sees to it some minutes later. In the ledger stay what was learnt and what took it back,
+which count nothing; the relay deletes them after a day.
 """
 
 import re
@@ -9,8 +10,9 @@ import secrets
 import smtplib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from math import isclose
+from pathlib import Path
 from typing import Any
 
 from spamfilter.doctor.examination import Examination, Finding, NotTried, reachable
@@ -54,14 +56,14 @@ def canary(examined: Examination) -> Iterator[Finding]:
     listening = examined.relay["listening"][0]
     try:
         with closing(SocketClient(examined.settings.socket_path())) as client:
-            yield _probed(client, listening)
+            yield _probed(client, examined.settings.socket_path(), listening)
     except (NoRelay, SpamfilterError, StepFailed) as error:
         yield Finding("failed", str(error).replace("\n", " "), "the relay's log tells more of this step")
 
 
-def _probed(client: SocketClient, listening: str) -> Finding:
+def _probed(client: SocketClient, socket: Path, listening: str) -> Finding:
     address = _step("issuing an address", lambda: client.ask({"command": "canary"}))["address"]
-    probe = _Probe(client, address)
+    probe = _Probe(client, socket, address)
     try:
         finding = probe.run(listening)
     except StepFailed as error:
@@ -70,6 +72,10 @@ def _probed(client: SocketClient, listening: str) -> Finding:
         except StepFailed as left:
             raise StepFailed(f"{error}; {left}") from error
         raise
+    except BaseException:  # an interruption, too
+        with suppress(StepFailed):
+            probe.remove()
+        raise
     probe.remove()
     return finding
 
@@ -77,10 +83,10 @@ def _probed(client: SocketClient, listening: str) -> Finding:
 class _Probe:
     """One mail to an address that the relay has issued for it."""
 
-    def __init__(self, client: SocketClient, address: str) -> None:
+    def __init__(self, client: SocketClient, socket: Path, address: str) -> None:
         self._client = client
+        self._socket = socket
         self._address = address
-        self._sent = False
 
     def run(self, listening: str) -> Finding:
         id = _step(f"sending the probe to {listening}", lambda: self._send(listening))
@@ -114,9 +120,13 @@ class _Probe:
         return Finding("ok", f"sent, judged, journalled, learnt and forgotten: score {scores}")
 
     def remove(self) -> None:
-        request: dict[str, object] = {"command": "canary_end", "address": self._address, "sent": self._sent}
-        if not _step("removing the probe", lambda: self._client.ask(request))["removed"]:
+        if not _step("removing the probe", self._end)["removed"]:
             raise StepFailed("removing the probe: not done yet; the relay does it when its database can be written")
+
+    def _end(self) -> Answer:
+        # On a connection of its own: where a step was broken off, its answer is still to come on the other.
+        with closing(SocketClient(self._socket)) as client:
+            return client.ask({"command": "canary_end", "address": self._address})
 
     def _mark(self, label: str | None) -> Answer:
         return self._client.ask({"command": "canary_mark", "address": self._address, "label": label})
@@ -149,7 +159,6 @@ class _Probe:
             client.ehlo_or_helo_if_needed()
             _expect("MAIL", client.mail(address))
             _expect("RCPT", client.rcpt(address))
-            self._sent = True
             said = _expect("the message", client.data(mail))
         taken = _TAKEN.search(said)
         if taken is None:
@@ -168,5 +177,5 @@ def _expect(what: str, reply: tuple[int, bytes]) -> str:
 def _step(name: str, work: Callable[[], Any]) -> Any:
     try:
         return work()
-    except (SpamfilterError, smtplib.SMTPException, OSError, StepFailed) as error:
+    except (SpamfilterError, NoRelay, smtplib.SMTPException, OSError, StepFailed) as error:
         raise StepFailed(f"{name}: {error}") from error

@@ -31,11 +31,11 @@ def classes(examined: Examination) -> Iterator[Finding]:
     found = ", ".join(f"{learnt[label]:,} {label}" for label in LABELS) + " learnt"
     if not learnt["ham"]:
         yield Finding(
-            "failed", f"{found}: nothing is called spam before a ham is learnt", "spamfilter mark-ham, or train"
+            "warning", f"{found}: nothing is called spam before a ham is learnt", "spamfilter mark-ham, or train"
         )
     elif not learnt["spam"]:
         yield Finding(
-            "failed", f"{found}: nothing is called spam before one is learnt", "spamfilter mark-spam, or train"
+            "warning", f"{found}: nothing is called spam before one is learnt", "spamfilter mark-spam, or train"
         )
     elif max(learnt.values()) > UNBALANCED * min(learnt.values()):
         rarer = min(LABELS, key=lambda label: learnt[label])

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import smtplib
 import sqlite3
 import subprocess
@@ -246,7 +247,10 @@ FAULTS = {
         wrong_counts, "ledger", "the words of voice body are not the sum of the ledger", arguments=("--verify",)
     ),
     "class-never-learnt": Fault(
-        class_never_learnt, "classes", "0 ham, 2 spam learnt: nothing is called spam before a ham is learnt"
+        class_never_learnt,
+        "classes",
+        "0 ham, 2 spam learnt: nothing is called spam before a ham is learnt",
+        status="warning",
     ),
     "feedback-path-silent": Fault(silent_path, "feedback", r"imap: silent for 30 days", status="warning"),
     "socket-unreachable": Fault(socket_gone, "feedback_socket", r"no answer: .*feedback\.sock: No such file"),
@@ -413,6 +417,24 @@ def test_a_locked_database_fails_the_probe_and_the_relay_removes_it_when_it_can(
         assert code == 2
         assert "reply=250 2.0.0 Ok: canary" in there.server.log()
         there.send()  # whose entry is written behind the probe's
+        wait_until(lambda: there.execute("SELECT sender FROM journal") == 2 * [(SENDER,)], "the probe's removal")
+        there.execute("DELETE FROM journal WHERE id = (SELECT max(id) FROM journal)")
+        assert there.counts() == counts
+
+
+def test_an_interrupted_doctor_leaves_nothing() -> None:
+    with installation() as there:
+        counts = there.counts()
+        holder = sqlite3.connect(there.database, isolation_level=None)
+        with contextlib.closing(holder):
+            holder.execute("BEGIN IMMEDIATE")  # so that it waits for the probe to be in the journal
+            command = [sys.executable, "-m", "spamfilter", "doctor", "--dovecot", str(there.dovecot)]
+            with subprocess.Popen(command, env=there.server.environment, stdout=subprocess.PIPE) as doctor:
+                wait_until(lambda: "reply=250 2.0.0 Ok: canary" in there.server.log(), "the probe")
+                doctor.send_signal(signal.SIGINT)
+                assert doctor.wait(60) == 130
+            holder.execute("ROLLBACK")
+        there.send()
         wait_until(lambda: there.execute("SELECT sender FROM journal") == 2 * [(SENDER,)], "the probe's removal")
         there.execute("DELETE FROM journal WHERE id = (SELECT max(id) FROM journal)")
         assert there.counts() == counts
