@@ -9,6 +9,7 @@ from spamfilter import __version__
 from spamfilter.config import Settings
 from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.errors import Refused, StoreError
+from spamfilter.places import LONGEST_SOCKET
 from spamfilter.rights import ANYBODY, may, user_named
 from spamfilter.stores.sql.connection import file_of
 
@@ -81,7 +82,10 @@ def feedback_socket(examined: Examination) -> Iterator[Finding]:
     if isinstance(status, Exception) and not isinstance(status, Refused):
         if not examined.opened.greeted:
             raise NotTried("no relay is running")
-        yield Finding("failed", f"no answer: {status}", f"it was removed, or is another's: {RESTART}")
+        advice = f"it was removed, is another's, or the configuration has changed since the start: {RESTART}"
+        if len(os.fsencode(path)) > LONGEST_SOCKET:
+            advice = f"set [feedback] socket to a path of at most {LONGEST_SOCKET} bytes, and restart the relay"
+        yield Finding("failed", f"no answer: {status}", advice)
         return
     feedback = examined.settings.feedback
     shut_out = [name for name in (*feedback.users, *feedback.proxies) if not _reaches(name, path)]

@@ -4,6 +4,8 @@ import json
 import re
 import signal
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,18 +24,25 @@ def test_the_test_command_of_the_readme_is_what_ci_runs() -> None:
     assert next(line for line in README.splitlines() if ".[test]" in line) == commands[0].strip()
 
 
-def test_every_other_command_of_the_readme_works_as_it_stands(tmp_path: Path) -> None:
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a short name: the path of a socket has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="readme-") as name:
+        yield Path(name)
+
+
+def test_every_other_command_of_the_readme_works_as_it_stands(folder: Path) -> None:
     if Path("/var/lib/spamfilter").exists():
         pytest.fail("a service is installed here, whose database these commands would use: /var/lib/spamfilter")
-    checkout = copy_checkout(tmp_path / "checkout")
-    home = tmp_path / "home"
-    for folder, words in ((".Junk", "cheap pills"), (".Archive", "lunch at noon")):
-        (home / "Maildir" / folder / "cur").mkdir(parents=True)
+    checkout = copy_checkout(folder / "checkout")
+    home = folder / "home"
+    for sorted_into, words in ((".Junk", "cheap pills"), (".Archive", "lunch at noon")):
+        (home / "Maildir" / sorted_into / "cur").mkdir(parents=True)
         for number in range(3):
-            mail = home / "Maildir" / folder / "cur" / f"{number}:2,S"
+            mail = home / "Maildir" / sorted_into / "cur" / f"{number}:2,S"
             mail.write_text(f"Subject: {words} {number}\n\n{words}\n")
     environment = clean_environment(home)
-    log = tmp_path / "log"
+    log = folder / "log"
     commands = [block for block in BLOCKS if "pytest" not in block]
     port = 10025
     if greets(port):
