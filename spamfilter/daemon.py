@@ -166,6 +166,9 @@ class _Daemon:
         finally:
             await asyncio.to_thread(self._journal.stop)
         log.info("stopped")
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)  # what is left is closing the database, which nobody shall cut short
 
     async def _follow(self) -> None:
         """Take in what other processes learn; a store that is away leaves the counts as they are."""
