@@ -410,6 +410,8 @@ def test_without_the_relay_a_move_is_done_and_the_log_says_that_nothing_was_lear
             assert mailboxes.numbers() == []
             mailboxes.select("Junk")
             assert mailboxes.number("nobody listens")
+        # Who reaps the program writes this beside the answer to the mail program.
+        wait_until(lambda: "failed to execute" in imap.log() and "exit code 75" in imap.log(), "Dovecot's complaint")
         log = imap.log()
         assert f"spamfilter: no relay on the feedback socket, nothing was learnt: {socket}" in log
         assert "Terminated with non-zero exit code 75" in log
