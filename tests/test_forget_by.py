@@ -98,7 +98,9 @@ def test_it_is_undone_exactly_as_if_the_author_had_never_spoken(
 
 
 @pytest.mark.parametrize(
-    "since", ["30h", "2d", "1w", f"{NOW - timedelta(days=2):%Y-%m-%dT%H:%M:%S}", f"{NOW - timedelta(days=2):%Y-%m-%d}"]
+    "since",
+    ["30h", "2d", "1w", f"{NOW - timedelta(days=2):%Y-%m-%dT%H:%M:%S}", f"{NOW - timedelta(days=2):%Y-%m-%d}"],
+    ids=["30h", "2d", "1w", "a time", "a date"],  # the same in every process that runs a part of the tests
 )
 def test_only_what_was_taught_since_then_goes(shell: Shell, since: str) -> None:
     teach(shell, "mallory", "spam", "old", at=NOW - timedelta(days=9))
