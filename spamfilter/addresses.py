@@ -46,7 +46,7 @@ def next_hop(text: str) -> str:
             raise ValueError("name an absolute path, as in maildir:/var/mail/judged")
     elif text.startswith("smtp://"):
         url = urlsplit(text)
-        if url.path or url.query or url.fragment or url.username:
+        if url.path or url.query or url.fragment or "@" in url.netloc:
             raise ValueError("nothing may follow the port, as in smtp://127.0.0.1:10026")
         if split_address(url.netloc)[1] == 0:
             raise ValueError("the port 0 cannot be connected to")

@@ -7,7 +7,6 @@ config/spamfilter.toml is the reference: every key with its default and reason; 
 import ipaddress
 import os
 import re
-import ssl
 import tomllib
 from collections.abc import Mapping
 from itertools import combinations
@@ -16,16 +15,20 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
-from spamfilter import addresses
+from spamfilter import addresses, tls
 from spamfilter.addresses import Network
 from spamfilter.errors import ConfigError
 from spamfilter.learning_rules import Learn, Section
 from spamfilter.places import LONGEST_SOCKET, config_file, socket_path, state_directory, values_of
+from spamfilter.redaction import redacted
+from spamfilter.rights import ANYBODY, by_mode
 from spamfilter.stores import STORES
-from spamfilter.verdict import CLASSES, Action, Policy
+from spamfilter.verdict import CLASSES, Action, Policy, printable
 from spamfilter.voices import Voices
 
 PREFIX = "SPAMFILTER_"
+COMMANDS_BESIDE = 10
+"""Commands of a message beside its recipients: EHLO twice, STARTTLS, XFORWARD, MAIL, DATA, and some RSET or NOOP."""
 
 LIVE: dict[str, frozenset[str]] = {
     "relay": frozenset(("trusted", "domains", "bare_newlines")),
@@ -37,7 +40,9 @@ LIVE: dict[str, frozenset[str]] = {
         "users", "proxies", "marks_a_day", "spam_addresses", "ham_addresses", "answer", "automatic", "traps",
     )),
     "limits": frozenset((
-        "connections", "message_size", "recipients", "errors", "idle_seconds", "data_seconds", "drain_seconds",
+        "connections", "connections_per_client", "commands", "errors", "message_size", "recipients", "memory_megabytes",
+        "idle_seconds", "data_seconds", "tls_seconds", "transaction_seconds", "session_seconds", "drain_seconds",
+        "feedback_connections", "feedback_connections_per_user",
     )),
     "log": frozenset(("level",)),
 }  # fmt: skip
@@ -56,6 +61,10 @@ def _socket(text: str) -> str:
     if len(os.fsencode(text)) > LONGEST_SOCKET:
         raise ValueError(f"longer than the {LONGEST_SOCKET} bytes of a socket's path")
     return text
+
+
+def _address_or_none(text: str) -> str:
+    return addresses.address(text) if text else ""
 
 
 Address = Annotated[str, AfterValidator(addresses.address)]
@@ -147,16 +156,46 @@ class Feedback(Section):
 
 class Limits(Section):
     connections: Count = 1000
+    connections_per_client: Count = 50
     message_size: Annotated[int, Field(ge=65536)] = 52_428_800
     recipients: Count = 1000
+    commands: Count = 2000
     errors: Count = 20
+    memory_megabytes: Count = 256
     idle_seconds: Seconds = 300.0
     data_seconds: Seconds = 180.0
+    tls_seconds: Seconds = 30.0
+    transaction_seconds: Seconds = 3600.0
+    session_seconds: Seconds = 14_400.0
     connect_seconds: Seconds = 15.0
     command_seconds: Seconds = 60.0
     final_seconds: Seconds = 80.0
     drain_seconds: Seconds = 30.0
     journal_backlog: Count = 10_000
+    feedback_connections: Count = 100
+    feedback_connections_per_user: Count = 10
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.memory_megabytes * 10**6
+
+    @model_validator(mode="after")
+    def _one_message_fits(self) -> Self:
+        if self.message_size > self.memory_bytes:
+            raise ValueError(
+                f"message_size = {self.message_size} is more than memory_megabytes = {self.memory_megabytes} holds:"
+                " a message of that size would never be taken"
+            )
+        if self.recipients + COMMANDS_BESIDE > self.commands:
+            raise ValueError(
+                f"commands = {self.commands} do not do for a message to recipients = {self.recipients}:"
+                f" it needs one for each, and {COMMANDS_BESIDE} for the rest"
+            )
+        return self
+
+
+class Metrics(Section):
+    listen: Annotated[str, AfterValidator(_address_or_none)] = ""
 
 
 class Report(Section):
@@ -176,6 +215,7 @@ class Settings(Section):
     store: Store = Store()
     feedback: Feedback = Feedback()
     limits: Limits = Limits()
+    metrics: Metrics = Metrics()
     report: Report = Report()
     log: Log = Log()
 
@@ -238,13 +278,22 @@ class Settings(Section):
             found.append('feedback.automatic has "trap", but feedback.traps names no address')
         if self.relay.next_hop.removeprefix("smtp://") in (*self.relay.listen, *self.relay.submission):
             found.append(f"relay.next_hop = {self.relay.next_hop!r} is where the relay itself listens: mail would loop")
+        if self.relay.tls_key and by_mode(ANYBODY, Path(self.relay.tls_key), os.R_OK):
+            found.append(f"relay.tls_key = {self.relay.tls_key!r} can be read by every user of this host; chmod go= it")
         if self.limits.final_seconds > 95:
             found.append("limits.final_seconds above 95: Postfix gives a proxy filter 100 seconds by default")
         return found
 
 
 def load(named: Path | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of a file, overridden by the environment. Raises ConfigError."""
+    """The settings of a file, overridden by the environment. Raises ConfigError, which quotes no secret."""
+    try:
+        return _loaded(named, environ)
+    except ConfigError as error:
+        raise ConfigError(redacted(str(error))) from None
+
+
+def _loaded(named: Path | None, environ: Mapping[str, str]) -> Settings:
     file = config_file(named)
     values: dict[str, Any] = values_of(file)
     origins: dict[tuple[str, ...], str] = {}
@@ -267,7 +316,8 @@ def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str
     for key in path:
         fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
         if key not in fields:
-            raise ConfigError(f"{variable}: unknown key {'.'.join(path)} = {text!r}; see the sample configuration")
+            unknown = printable(".".join(path))
+            raise ConfigError(f"{printable(variable)}: unknown key {unknown} = {text!r}; see the sample configuration")
         kind = fields[key].annotation
     origin = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     quoted = text[:1] in ("'", '"')
@@ -275,7 +325,7 @@ def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str
     if quoted or not (origin is str or get_origin(origin) is Literal):
         try:
             value = tomllib.loads(f"value = {text}")["value"]
-        except ValueError:  # not TOML, or a number beyond all bounds
+        except (ValueError, RecursionError):  # not TOML, or beyond all bounds
             value = text
     for key in path[:-1]:
         values = values.setdefault(key, {})
@@ -289,12 +339,13 @@ def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ..
     for item in error.errors(include_url=False):
         keys = _keys(item["loc"])
         where = next((origins[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in origins), file)
-        name = f"{where}: {'.'.join(keys)}"
+        key = printable(".".join(keys))
+        name = f"{where}: {key}"
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "list_type":
             message = 'must be a list, as in ["..."]'
         if item["type"] == "extra_forbidden":
-            title = f"{where}: unknown key {'.'.join(keys)} = {item['input']!r}; see the sample configuration"
+            title = f"{where}: unknown key {key} = {item['input']!r}; see the sample configuration"
             found[title] = []
         elif isinstance(item["input"], dict):
             found.setdefault(name, []).append(message)
@@ -322,13 +373,13 @@ def _check_files(settings: Settings, file: str) -> None:
         )
     if relay.next_hop_ca:
         try:
-            ssl.create_default_context(cafile=relay.next_hop_ca)
-        except (OSError, ssl.SSLError) as error:
+            tls.client_context(relay.next_hop_ca)
+        except OSError as error:
             raise ConfigError(f"{file}: relay.next_hop_ca = {relay.next_hop_ca!r}: {error}") from error
     if relay.tls_certificate:
         try:
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(relay.tls_certificate, relay.tls_key)
-        except (OSError, ssl.SSLError) as error:
+            tls.server_context(relay.tls_certificate, relay.tls_key)
+        except (OSError, ValueError) as error:
             raise ConfigError(
                 f"{file}: relay.tls_certificate = {relay.tls_certificate!r}, relay.tls_key = {relay.tls_key!r}: {error}"
             ) from error

@@ -8,51 +8,49 @@ a file that is wrong changes nothing. SIGTERM lets running transactions finish.
 import asyncio
 import logging
 import os
-import resource
 import signal
 import socket
 import ssl
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from spamfilter import __version__
-from spamfilter.addresses import split_address
+from spamfilter import __version__, tls
 from spamfilter.automatic import Automatic
 from spamfilter.canary import Canaries
-from spamfilter.config import LIVE, Limits, Settings, load
+from spamfilter.config import LIVE, Settings, load
 from spamfilter.desk import Desk
-from spamfilter.errors import ConfigError, CountError, SpamfilterError
+from spamfilter.errors import ConfigError, SpamfilterError
+from spamfilter.excess import PERIOD, Excess
 from spamfilter.feedback import by_id
 from spamfilter.filter import Filter
+from spamfilter.following import Following
 from spamfilter.front_ends import FRONT_ENDS, Relay
+from spamfilter.host import notify, own_name, resident_bytes
 from spamfilter.journal import EXPIRE_EVERY, Journal
 from spamfilter.judging import Judge
+from spamfilter.labels import LABELS
+from spamfilter.listening import AcceptFaults, bound, inherited, name_of, raise_descriptor_limit, within_descriptors
+from spamfilter.metrics import LIMITS
 from spamfilter.next_hops import Maildir, NextHop, Timeouts, open_next_hop
 from spamfilter.places import config_file
 from spamfilter.quarantine import Quarantine
 from spamfilter.socket_server import Answer, FeedbackSocket
 from spamfilter.stores import Store, open_store
 
+if TYPE_CHECKING:
+    from spamfilter.front_ends.metrics import MetricsFrontEnd
+
 log = logging.getLogger("spamfilter")
 
-FOLLOW_EVERY = 0.25
-"""Seconds between looks at the ledger: a training is seen within a second, an idle look costs 0.3 ms."""
-FOLLOW_CHUNK = 32
-"""Ledger entries taken in at a time: some milliseconds in which no mail moves."""
 TRIAL = (
     "python3 -c \"import smtplib; smtplib.SMTP('%s', %d).sendmail("
     "'me@example.org', 'you@example.org', 'Subject: hello\\n\\nIs this spam?')\""
 )
 """A client in one line, for whoever starts the relay the first time."""
-ACCEPT_FAULTS_EVERY = 10.0
-"""Seconds between two complaints that no connection can be accepted."""
-SPARE_FDS = 300
-"""Descriptors beside connections: the feedback socket's, database, log, Maildir, threads."""
-FIRST_FD = 3
-"""Where systemd's sockets begin: sd_listen_fds(3)."""
 
 
 def serve(settings: Settings, file: Path | None) -> None:
@@ -62,17 +60,18 @@ def serve(settings: Settings, file: Path | None) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     for warning in settings.warnings():
         log.warning("configuration: %s", warning)
-    _raise_descriptor_limit(settings.limits.connections)
+    raise_descriptor_limit(settings.limits)
     # Binding first: a second daemon on the same address must not get as far as the database.
-    sockets = _inherited() or [sock for address in settings.relay.listen for sock in _bound("listen", address)]
+    sockets = inherited() or [sock for address in settings.relay.listen for sock in bound("relay.listen", address)]
     with ExitStack() as stack:
         for sock in sockets:
             stack.enter_context(sock)
-        submission = [sock for address in settings.relay.submission for sock in _bound("submission", address)]
-        for sock in submission:
+        submission = [sock for address in settings.relay.submission for sock in bound("relay.submission", address)]
+        metrics = bound("metrics.listen", settings.metrics.listen) if settings.metrics.listen else []
+        for sock in (*submission, *metrics):
             stack.enter_context(sock)
         store = stack.enter_context(closing(open_store(settings.store_url(), migrate=True)))
-        asyncio.run(_Daemon(settings, file, store).run(sockets, submission))
+        asyncio.run(_Daemon(settings, file, store).run(sockets, submission, metrics))
 
 
 class _Daemon:
@@ -82,33 +81,38 @@ class _Daemon:
         self._file = file
         self._store = store
         self._filter = Filter(store, settings.voices())
+        self._excess = Excess()
         self._journal = Journal(
             store,
             limits.journal_backlog,
             settings.feedback.window_days,
             settings.report.journal_days,
             settings.feedback.window_megabytes * 10**6,
+            self._excess,
         )
-        self._wake = asyncio.Event()
-        self._desk = Desk(self._filter, settings.feedback.marks_a_day, self._wake.set)
+        self._following = Following(self._filter, settings.learn, lambda: load(file).learn, self._excess.metrics)
+        self._desk = Desk(self._filter, settings.feedback.marks_a_day, self._following.wake, self._excess)
         self._socket = FeedbackSocket(
             settings.socket_path(),
             self._desk,
             settings.feedback,
             {"status": self._status, "judge": self._judge},
+            limits,
+            self._excess,
         )
         self._relay = Relay(
             judge=Judge(self._filter, settings.policy()),
             journal=self._journal,
             next_hop=next_hop_of(settings),
             quarantine=Maildir(settings.quarantine_path()),
-            limits=_within_descriptors(limits),
+            limits=within_descriptors(limits),
             trusted=settings.relay.networks(),
             domains=frozenset(domain.lower() for domain in settings.relay.domains),
-            hostname=settings.relay.hostname or _own_name(),
+            hostname=settings.relay.hostname or own_name(),
             desk=self._desk,
             feedback=settings.feedback,
             automatic=Automatic(self._desk, store),
+            excess=self._excess,
             tls=_server_tls(settings),
             normalise=settings.normalises(),
         )
@@ -119,43 +123,63 @@ class _Daemon:
             "canary_mark": canaries.mark,
             "canary_end": canaries.end,
         }
-        self._following = True
         self._listening: list[str] = []
         self._submission: list[str] = []
-        self._generation = store.generation
+        self._measure()
 
-    async def run(self, sockets: list[socket.socket], submission: list[socket.socket]) -> None:
+    def _measure(self) -> None:
+        """Let the metrics read what is kept elsewhere."""
+        read, journal = self._excess.metrics.read_by, self._journal
+        read("journal_written", lambda: journal.written)
+        read("journal_dropped", lambda: journal.dropped)
+        read("journal_waiting", lambda: journal.waiting)
+        read("faults", lambda: journal.faults, "journal")
+        read("feedback_connections", lambda: self._socket.connections)
+        read("ledger_lag_seconds", lambda: time.monotonic() - self._following.at)
+        read("words", lambda: self._filter.vocabulary)
+        for label in LABELS:
+            read("learnt", partial(lambda label: self._filter.learnt[label], label), label)
+        read("resident_bytes", resident_bytes)
+
+    async def run(
+        self, sockets: list[socket.socket], submission: list[socket.socket], metrics: list[socket.socket]
+    ) -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        loop.set_exception_handler(_AcceptFaults())
+        loop.set_exception_handler(AcceptFaults())
         front_end = FRONT_ENDS["smtp"](self._relay)
         learnt = self._filter.learnt  # loads the counts
-        self._listening = [_name(sock) for sock in sockets]
-        self._submission = [_name(sock) for sock in submission]
+        self._listening = [name_of(sock) for sock in sockets]
+        self._submission = [name_of(sock) for sock in submission]
         await self._open_socket()
         self._journal.start()
         await front_end.start(sockets, submission)
+        exposed = await self._exposed(metrics)
         self._canaries.start()
-        beside = [asyncio.create_task(self._follow()), asyncio.create_task(self._expire())]
+        beside = [asyncio.create_task(work) for work in (self._following.run(), self._expire(), self._sum_up())]
         for sock in sockets:
-            log.info("listening on %s", _name(sock))
+            log.info("listening on %s", name_of(sock))
         for sock in submission:
-            log.info("listening on %s for authenticated senders", _name(sock))
+            log.info("listening on %s for authenticated senders", name_of(sock))
         log.info("database %s: %d ham and %d spam learnt", self._store.where, learnt["ham"], learnt["spam"])
-        log.info("ready: send mail to %s; it goes on to %s", _name(sockets[0]), self._relay.next_hop.where)
+        log.info("ready: send mail to %s; it goes on to %s", name_of(sockets[0]), self._relay.next_hop.where)
         if not self._settings.relay.next_hop:
             host, port = sockets[0].getsockname()[:2]
             log.info("to try it: " + TRIAL, host, port)
-        _notify("READY=1")
+        notify("READY=1")
         await stop.wait()
-        _notify("STOPPING=1")
+        notify("STOPPING=1")
         log.info("stopping: running transactions finish, for at most %g s", self._relay.limits.drain_seconds)
-        with suppress(TimeoutError):
+        try:
             await asyncio.wait_for(front_end.drain(), self._relay.limits.drain_seconds)
+        except TimeoutError:
+            self._excess.noted("drain_seconds", "what is still running is cut off")
         front_end.close()
+        if exposed is not None:
+            exposed.close()
         for task in beside:
             task.cancel()
         self._relay.next_hop.close()
@@ -170,48 +194,23 @@ class _Daemon:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)  # what is left is closing the database, which nobody shall cut short
 
-    async def _follow(self) -> None:
-        """Take in what other processes learn; a store that is away leaves the counts as they are."""
-        while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), FOLLOW_EVERY)
-            self._wake.clear()
-            try:
-                await self._look()
-            except Exception as error:
-                # Once for each trouble, whatever it is: without this task nothing would be learnt any more.
-                if self._following:
-                    log.error(  # noqa: TRY400 - a sentence for what is expected, a traceback for what is not
-                        "%s; judging with what was learnt before",
-                        error,
-                        exc_info=not isinstance(error, SpamfilterError),
-                    )
-                self._following = False
-            else:
-                if not self._following:
-                    log.warning("%s: can be read again", self._store.where)
-                self._following = True
+    async def _exposed(self, sockets: list[socket.socket]) -> "MetricsFrontEnd | None":
+        """The metrics on these sockets, if there are any."""
+        if not sockets:
+            return None
+        from spamfilter.front_ends.metrics import MetricsFrontEnd  # a library that only this needs
 
-    async def _look(self) -> None:
-        """One look at the ledger."""
-        entries = await asyncio.to_thread(self._store.entries_after, self._filter.last)
-        try:
-            if self._store.generation != self._generation:
-                raise CountError(f"{self._store.where}: was replaced or rebuilt")  # noqa: TRY301 - the same cure
-            for start in range(0, len(entries), FOLLOW_CHUNK):
-                self._filter.take_in(entries[start : start + FOLLOW_CHUNK])
-                await asyncio.sleep(0)
-        except CountError as error:
-            if self._following:
-                log.warning("%s; loading all counts anew", error)
-            generation = self._store.generation
-            learn, voices = self._settings.learn, self._filter.voices
-            if not await asyncio.to_thread(self._filter.fits):
-                learn = load(self._file).learn  # a rebuilding follows a change of [learn]
-                voices = learn.chosen()
-            self._filter.adopt(await asyncio.to_thread(self._filter.loaded, voices), voices)
-            self._settings = self._settings.model_copy(update={"learn": learn})
-            self._generation = generation
+        front_end = MetricsFrontEnd(self._excess.metrics.snapshot)
+        await front_end.start(sockets)
+        for sock in sockets:
+            log.info("metrics at http://%s/metrics", name_of(sock))
+        return front_end
+
+    async def _sum_up(self) -> None:
+        """Say now and then which limits are still hit."""
+        while True:
+            await asyncio.sleep(PERIOD)
+            self._excess.sum_up()
 
     async def _expire(self) -> None:
         """Delete what has been in quarantine for its time, every hour."""
@@ -245,16 +244,23 @@ class _Daemon:
             "config": str(file.absolute()) if (file := config_file(self._file)) else "",
             "changed": await asyncio.to_thread(self._changed),
             "database": self._store.where,
-            "following": self._following,
+            "following": self._following.well,
             "last": self._filter.last,
             "learnt": dict(self._filter.learnt),
             "journal_waiting": self._journal.waiting,
             "journal_dropped": self._journal.dropped,
-            "resident_bytes": _resident_bytes(),
+            "journal_trouble": self._journal.trouble,
+            "limits_hit": self._hit(),
+            "resident_bytes": resident_bytes(),
             "listening": self._listening,
             "submission": self._submission,
             "next_hop": self._relay.next_hop.where,
         }
+
+    def _hit(self) -> dict[str, int]:
+        """Limits that were hit since the start, and how often."""
+        numbers = {limit: int(self._excess.metrics.value("limits_hit", limit)) for limit in LIMITS}
+        return {limit: number for limit, number in numbers.items() if number}
 
     def _changed(self) -> list[str]:
         """Keys of the configuration that are not at work: changed since it was read, or the file is wrong."""
@@ -262,7 +268,7 @@ class _Daemon:
             new = load(self._file)
         except ConfigError:
             return ["a way that is wrong: see `spamfilter check-config`"]
-        reloaded, waiting = self._settings.reloaded(new)
+        reloaded, waiting = self._at_work().reloaded(new)
         live = [
             f"{section}.{key}"
             for section, keys in LIVE.items()
@@ -279,147 +285,59 @@ class _Daemon:
             "id": subject.id, "posterior": score.posterior, "log_odds": score.log_odds, "last": self._filter.last,
         }  # fmt: skip
 
+    def _at_work(self) -> Settings:
+        """The settings as they are followed: a rebuilding may have brought another [learn]."""
+        return self._settings.model_copy(update={"learn": self._following.learn})
+
     def _reload(self) -> None:
         """SIGHUP: the keys of `config.LIVE`; what else has changed is named, and waits for a restart."""
-        _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             new = load(self._file)
         except ConfigError as error:
             log.error("not reloaded: %s", error)  # noqa: TRY400 - the sentence says it
         else:
             relay = self._relay
-            self._settings, waiting = self._settings.reloaded(new)
+            self._settings, waiting = self._at_work().reloaded(new)
             relay.judge.policy = self._settings.policy()
             relay.trusted = self._settings.relay.networks()
             relay.domains = frozenset(domain.lower() for domain in self._settings.relay.domains)
-            _raise_descriptor_limit(self._settings.limits.connections)
-            relay.limits = _within_descriptors(self._settings.limits)
+            raise_descriptor_limit(self._settings.limits)
+            self._socket.limits = self._settings.limits
+            relay.memory.most = self._settings.limits.memory_bytes
+            relay.limits = within_descriptors(self._settings.limits)
             relay.feedback = self._socket.settings = self._settings.feedback
             self._desk.marks_a_day = self._settings.feedback.marks_a_day
             relay.normalise = self._settings.normalises()
             logging.getLogger().setLevel(self._settings.log.level.upper())
+            self._renew_certificate()
             log.info("reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else "")
-        _notify("READY=1")
+        notify("READY=1")
+
+    def _renew_certificate(self) -> None:
+        """Certificates are renewed under their names, so the files are read anew though the settings are the same."""
+        if self._relay.tls is not None:
+            try:
+                tls.renew(self._relay.tls, self._settings.relay.tls_certificate, self._settings.relay.tls_key)
+            except (OSError, ValueError) as error:
+                log.error("the certificate is not renewed: %s", error)  # noqa: TRY400 - the sentence says it
 
 
 def next_hop_of(settings: Settings) -> NextHop:
     """The next hop of the configuration."""
     limits = settings.limits
     timeouts = Timeouts(limits.connect_seconds, limits.command_seconds, limits.final_seconds)
-    hostname = settings.relay.hostname or _own_name()
+    hostname = settings.relay.hostname or own_name()
     return open_next_hop(settings.next_hop_url(), hostname, _client_tls(settings), timeouts)
-
-
-def _raise_descriptor_limit(connections: int) -> None:
-    """Take what the system allows: each client needs a descriptor, and one for its next hop."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * connections + SPARE_FDS
-    if soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft < wanted:
-        log.warning(
-            "limits.connections = %d may need %d descriptors, but only %d are allowed; what does not fit hears 421",
-            connections, wanted, soft,
-        )  # fmt: skip
-
-
-def _within_descriptors(limits: Limits) -> Limits:
-    """The limits, with no more connections than the descriptors of this process serve."""
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    allowed = max((soft - SPARE_FDS) // 2, soft // 4, 1)
-    return limits.model_copy(update={"connections": min(limits.connections, allowed)})
-
-
-class _AcceptFaults:
-    """Says once a while, and not for each of the backlog at each try, that no connection can be accepted."""
-
-    def __init__(self) -> None:
-        self._silent_until = 0.0
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not str(context.get("message", "")).startswith("socket.accept() out of system resource"):
-            loop.default_exception_handler(context)
-        elif loop.time() >= self._silent_until:
-            self._silent_until = loop.time() + ACCEPT_FAULTS_EVERY
-            log.error("no connection can be accepted: %s", context.get("exception"))
 
 
 def _client_tls(settings: Settings) -> ssl.SSLContext | None:
     if settings.relay.next_hop_tls == "none":
         return None
-    return ssl.create_default_context(cafile=settings.relay.next_hop_ca or None)
+    return tls.client_context(settings.relay.next_hop_ca)
 
 
 def _server_tls(settings: Settings) -> ssl.SSLContext | None:
     if not settings.relay.tls_certificate:
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(settings.relay.tls_certificate, settings.relay.tls_key)
-    return context
-
-
-def _bound(key: str, address: str) -> list[socket.socket]:
-    host, port = split_address(address)
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return [_socket(family, where) for family, _, _, _, where in found]
-    except OSError as error:
-        raise ConfigError(
-            f"relay.{key} = {address!r}: cannot listen there: {error.strerror}; is another spamfilter running?"
-        ) from error
-
-
-def _socket(family: socket.AddressFamily, where: object) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(where)  # type: ignore[arg-type]  # an address as getaddrinfo gave it
-        sock.listen(1024)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-def _inherited() -> list[socket.socket]:
-    """The sockets of a systemd socket unit, if there are any: sd_listen_fds(3)."""
-    if os.environ.get("LISTEN_PID") != str(os.getpid()):
-        return []
-    sockets = [socket.socket(fileno=FIRST_FD + number) for number in range(int(os.environ.get("LISTEN_FDS", "0")))]
-    for sock in sockets:
-        sock.setblocking(False)
-    return sockets
-
-
-def _own_name() -> str:
-    """The host's full name, or its short one where the resolver knows no better than localhost."""
-    name = socket.getfqdn()
-    return socket.gethostname() if name.startswith("localhost") else name
-
-
-def _name(sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _resident_bytes() -> int:
-    """The memory of this process, as proc(5) has it; 0 where there is no /proc."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-    return pages * resource.getpagesize()
-
-
-def _notify(state: str) -> None:
-    """Tell systemd: sd_notify(3). Without systemd, or without its socket, nothing happens."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        return
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
-        sock.connect("\0" + address[1:] if address.startswith("@") else address)
-        sock.send(state.encode())
+    return tls.server_context(settings.relay.tls_certificate, settings.relay.tls_key)

@@ -13,10 +13,12 @@ from typing import TypeVar
 
 from spamfilter import feedback
 from spamfilter.counts import Label
-from spamfilter.errors import InputError, StoreBusy
+from spamfilter.errors import InputError, ShareUsed, StoreBusy
+from spamfilter.excess import Excess
 from spamfilter.feedback import Author, Subject
 from spamfilter.filter import Change, Filter
 from spamfilter.ids import is_id
+from spamfilter.verdict import printable
 
 Result = TypeVar("Result")
 
@@ -35,10 +37,13 @@ class Marked:
 class Desk:
     """Learns what others say. learnt: called in the event loop after each change. marks_a_day: of each author."""
 
-    def __init__(self, relaying: Filter, marks_a_day: int, learnt: Callable[[], object]) -> None:
+    def __init__(
+        self, relaying: Filter, marks_a_day: int, learnt: Callable[[], object], excess: Excess | None = None
+    ) -> None:
         self.marks_a_day = marks_a_day
         self._relaying = relaying
         self._learnt = learnt
+        self._excess = excess or Excess()
         self._thread = ThreadPoolExecutor(1, "feedback")
 
     async def mark_mail(self, mail: bytes, name: str, label: Label | None, author: Author) -> Marked:
@@ -68,7 +73,11 @@ class Desk:
         return not is_id(id) or self._relaying.store.find_journal(id.upper()) is not None
 
     async def _mark(self, find: Callable[[Filter], Subject], label: Label | None, author: Author) -> Marked:
-        marked = await self._run(lambda: self._marked(find, label, author))
+        try:
+            marked = await self._run(lambda: self._marked(find, label, author))
+        except ShareUsed as error:
+            self._excess.noted("marks_a_day", printable(str(error), 300))
+            raise
         if marked.change.changed:
             self._learnt()
         return marked

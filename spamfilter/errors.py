@@ -25,6 +25,10 @@ class Refused(SpamfilterError):
     exit_code = 1
 
 
+class ShareUsed(Refused):
+    """Somebody has had their share of marks for today."""
+
+
 class TryAgain(SpamfilterError):
     """A part that is needed, such as the next hop, does not answer; trying again helps."""
 
@@ -46,4 +50,12 @@ class CountError(StoreError):
 
 
 class NextHopError(Exception):
-    """The next hop is gone, slow or talks nonsense: the client hears 451 and keeps the mail."""
+    """The next hop is gone, slow or talks nonsense: the client hears 451 and keeps the mail.
+
+    kind: one of `metrics.FAILURES`, '' where it is no failure of the next hop. limit: the limit that was hit, if any.
+    """
+
+    def __init__(self, text: str, kind: str = "protocol", limit: str = "") -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.limit = limit

@@ -6,16 +6,20 @@ first: nobody can vouch for their own mail.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from email.header import Header
 
 # What some readers tolerate between name and colon counts, too. No two neighbours here can match the
-# same byte, so that the time is linear whatever a header holds.
+# same byte, so that the time is linear whatever a header holds; and the *+ keeps nothing to come back to, which
+# took fifty times the memory of a header of folded lines.
 _OURS = re.compile(
-    rb"^(?:x-spam-flag|x-spam-status|x-spamfilter-[!-9;-~]*)[\x00-\x20\x7f\xa0]*:[^\n]*\n(?:[ \t][^\n]*\n)*",
+    rb"^(?:x-spam-flag|x-spam-status|x-spamfilter-[!-9;-~]*+)[\x00-\x20\x7f\xa0]*+:[^\n]*+\n(?:[ \t][^\n]*+\n)*+",
     re.IGNORECASE | re.MULTILINE,
 )
+_NEXT_FIELD = re.compile(rb"\n(?=[!-9;-~])")
 _SUBJECT = re.compile(rb"^subject[ \t]*:[ \t]*", re.IGNORECASE | re.MULTILINE)
+PIECE = 65_536
+"""Bytes of a header that are searched at a time: some milliseconds."""
 MBOX_LINE = re.compile(rb">?From [^\n]*\n")
 
 
@@ -30,7 +34,7 @@ def mark(mail: bytes, fields: Iterable[tuple[str, str]], subject_prefix: str = "
     if match := MBOX_LINE.match(head):
         # Mail systems take this line for a separator; a header field above it would end the header.
         first, head = match.group(), head[match.end() :]
-    head = _OURS.sub(b"", head)
+    head = _without_ours(head)
     ours = "".join(f"{name}: {value}\r\n" for name, value in fields).encode("ascii")
     if subject_prefix:
         head = _prefixed(head, _encoded(subject_prefix.strip()))
@@ -45,13 +49,28 @@ def header_end(mail: bytes) -> int:
     return len(mail) if end < 0 else end + 2
 
 
-def _prefixed(head: bytes, prefix: bytes) -> bytes:
-    match = _SUBJECT.search(head)
-    if not match:
-        return b"Subject: " + prefix + b"\r\n" + head
-    if head.startswith(prefix, match.end()):
+def _without_ours(head: bytes) -> bytes:
+    if b"x-spam" not in head.lower():
         return head
-    return head[: match.end()] + prefix + b" " + head[match.end() :]
+    return b"".join(_OURS.sub(b"", head[start:end]) for start, end in _pieces(head))
+
+
+def _pieces(head: bytes) -> Iterator[tuple[int, int]]:
+    """A header in pieces of whole fields: patterns let no other thread work until they are through with one."""
+    start = 0
+    while start < len(head):
+        match = _NEXT_FIELD.search(head, start + PIECE)
+        end = match.end() if match else len(head)
+        yield start, end
+        start = end
+
+
+def _prefixed(head: bytes, prefix: bytes) -> bytes:
+    for start, end in _pieces(head):
+        if match := _SUBJECT.search(head[start:end]):
+            at = start + match.end()
+            return head if head.startswith(prefix, at) else head[:at] + prefix + b" " + head[at:]
+    return b"Subject: " + prefix + b"\r\n" + head
 
 
 def _encoded(prefix: str) -> bytes:

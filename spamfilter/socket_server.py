@@ -15,6 +15,7 @@ import os
 import pwd
 import socket
 import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from spamfilter import rendering, unix_socket
-from spamfilter.config import Feedback
+from spamfilter.config import Feedback, Limits
 from spamfilter.desk import Desk
-from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, TryAgain
+from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
+from spamfilter.excess import Excess
 from spamfilter.feedback import Author
 from spamfilter.labels import LABELS, Label
 from spamfilter.socket_client import LOOKED_AT
@@ -36,9 +38,6 @@ MAX_LINE = 32_768
 """Bytes of a request: the longest path of a file, 4,096 bytes, each six as JSON writes what is not ASCII; and room."""
 IDLE_SECONDS = 60.0
 """For a request to come in whole, and for its answer to be read."""
-CONNECTIONS = 100
-OF_ONE_USER = 10
-"""Connections at a time, of all together and of each user who is neither the administrator nor a proxy."""
 NAMES = 1000
 """Login names that are kept in memory."""
 BACKLOG = 50
@@ -61,7 +60,7 @@ class _Unreadable(InputError):
 
 
 class FeedbackSocket:
-    """The socket, and who may use it. `settings` may be replaced while it runs.
+    """The socket, and who may use it. `settings` and `limits` may be replaced while it runs.
 
     commands: what only the administrator may ask beside marks, by name.
     """
@@ -72,10 +71,14 @@ class FeedbackSocket:
         desk: Desk,
         settings: Feedback,
         commands: Mapping[str, Callable[[Answer], Awaitable[Answer]]],
+        limits: Limits | None = None,
+        excess: Excess | None = None,
     ) -> None:
         self.path = path
         self.desk = desk
         self.settings = settings
+        self.limits = limits or Limits()
+        self.excess = excess or Excess()
         self.masters_commands = commands
         self._server: asyncio.Server | None = None
         self._file: tuple[int, int] | None = None
@@ -145,16 +148,42 @@ class FeedbackSocket:
         """Held by the one request of this user that is being answered."""
         return self._turns.setdefault(user, asyncio.Lock())
 
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+        return len(self._connections)
+
     def has_room(self, connection: "_Connection") -> bool:
-        """Whether this one may stay beside the others. The administrator may always."""
-        staying = [other.uid for other in self._connections.values() if other.staying]
-        return connection.master or (
-            len(staying) < CONNECTIONS and (staying.count(connection.uid) < OF_ONE_USER or connection.proxy)
-        )
+        """Whether this one may stay, and if need be another goes for it. The administrator may always."""
+        if connection.master:
+            return True
+        staying = Counter(other.uid for other in self._connections.values() if other.staying)
+        own = staying[connection.uid]
+        if own >= self.limits.feedback_connections_per_user and not connection.proxy:
+            self.excess.noted("feedback_connections_per_user", f"{connection.name} has {own} to the feedback socket")
+            return False
+        if staying.total() < self.limits.feedback_connections:
+            return True
+        self.excess.noted("feedback_connections", f"all are taken, {own} by {connection.name}, who asks for one")
+        return self._makes_way(own, staying)
+
+    def _makes_way(self, own: int, staying: Counter[int]) -> bool:
+        """Take a connection from the user who has most, for one who has `own`; never in the midst of a mark."""
+        idle = {
+            task: other
+            for task, other in self._connections.items()
+            if other.staying and not (other.master or other.proxy or other.marking)
+        }
+        task, victim = max(idle.items(), key=lambda found: staying[found[1].uid], default=(None, None))
+        if task is None or victim is None or staying[victim.uid] <= own + 1:
+            return False
+        victim.give_way()
+        task.cancel()
+        return True
 
     def is_overrun(self) -> bool:
         """Whether there are more connections than can be looked at."""
-        return len(self._connections) > CONNECTIONS + BACKLOG
+        return len(self._connections) > self.limits.feedback_connections + BACKLOG
 
 
 class _Connection:
@@ -172,6 +201,16 @@ class _Connection:
         self.master = self.uid in (0, os.getuid())
         self.staying = self.marking = self.last = False
         self._user = ""
+
+    @property
+    def name(self) -> str:
+        """Whose it is, for the log."""
+        return printable(self._user)
+
+    def give_way(self) -> None:
+        """Say that this is the end, which is to follow at once."""
+        self.last, self.staying = True, False
+        self._writer.write(_line(_error(TryAgain("others need this connection to the feedback socket; try again"))))
 
     @property
     def proxy(self) -> bool:
@@ -207,7 +246,10 @@ class _Connection:
             answer = await self._answer(request, mail)
         except SpamfilterError as error:
             answer = _error(error)
+            if isinstance(error, StoreError):
+                self._server.excess.metrics.count("faults", "feedback")
         except Exception:
+            self._server.excess.metrics.count("faults", "feedback")
             log.exception("feedback socket: a request of %s failed", printable(self._user))
             answer = _error(TryAgain("a fault of the relay, see its log; try again"))
         await self._write(answer)
@@ -215,7 +257,7 @@ class _Connection:
         return bool(answer.get("changed"))
 
     async def _write(self, answer: Answer) -> None:
-        self._writer.write(rendering.to_json(answer).encode(errors="replace") + b"\n")
+        self._writer.write(_line(answer))
         async with asyncio.timeout(IDLE_SECONDS):
             await self._writer.drain()
 
@@ -299,6 +341,10 @@ def _name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except (KeyError, OverflowError):
         return f"uid {uid}"
+
+
+def _line(answer: Answer) -> bytes:
+    return rendering.to_json(answer).encode(errors="replace") + b"\n"
 
 
 def _error(error: SpamfilterError) -> Answer:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from spamfilter import socket_client, socket_server
-from spamfilter.config import Feedback
+from spamfilter.config import Feedback, Limits
 from spamfilter.desk import Desk
 from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.filter import Filter
@@ -24,13 +24,15 @@ from spamfilter.labels import Label
 from spamfilter.message import SCANNED, parse
 from spamfilter.places import LONGEST_SOCKET
 from spamfilter.socket_client import LOOKED_AT, NoRelay, SocketClient
-from spamfilter.socket_server import CONNECTIONS, MAX_LINE, OF_ONE_USER, Answer, FeedbackSocket
+from spamfilter.socket_server import MAX_LINE, Answer, FeedbackSocket
 from spamfilter.stores import open_store
 from spamfilter.stores.sql import connection as sql_connection
 from tests.integration.servers import workshop
 from tests.made import VOICE, mail
 from tests.users import NOBODY, UNNAMED, connected
 
+CONNECTIONS = Limits().feedback_connections
+OF_ONE_USER = Limits().feedback_connections_per_user
 MARK: dict[str, object] = {"command": "mark", "label": "spam"}
 CAROL, DAVE = 40_001, 40_002
 
@@ -436,6 +438,28 @@ async def test_one_user_cannot_take_the_connections_of_the_others(open_folder: P
                 break
             await asyncio.sleep(0.02)
         assert (await (await there.peer(CAROL)).ask(MARK, mail(name="two")))["changed"]
+
+
+async def test_many_users_together_cannot_keep_out_another(open_folder: Path) -> None:
+    """Who has most gives up a connection, first one that waits; nobody is turned out for who has as many."""
+    async with place(open_folder) as there:
+        users = range(50_000, 50_000 + CONNECTIONS // OF_ONE_USER)
+        crowd = {user: await there.connect(user, OF_ONE_USER) for user in users}
+        for peers in crowd.values():
+            for peer in peers:
+                assert (await peer.ask({"command": "x"}))["exit_code"] == 2
+        for number in range(3):
+            carol = await there.peer(CAROL)
+            assert (await carol.ask(MARK, mail(name=f"carol-{number}")))["changed"]
+        gone = [peer for peers in crowd.values() for peer in peers if peer.reader.at_eof() or peer.reader._buffer]  # type: ignore[attr-defined]
+        assert [(await peer.answer())["exit_code"] for peer in gone] == [75] * 3
+        assert [await peer.answer() for peer in gone] == [{}] * 3
+        again = await there.peer(users[-1])
+        assert (await again.answer())["exit_code"] == 75
+        assert there.socket.excess.metrics.value("limits_hit", "feedback_connections") == 3
+        assert there.socket.excess.metrics.value("limits_hit", "feedback_connections_per_user") == 1
+        stay = [peer for peers in crowd.values() for peer in peers if peer not in gone]
+        assert {(await peer.ask({"command": "x"}))["exit_code"] for peer in stay} == {2}
 
 
 # The place

@@ -14,8 +14,12 @@ from spamfilter.addresses import Network
 from spamfilter.automatic import Automatic
 from spamfilter.config import Feedback, Limits
 from spamfilter.desk import Desk
+from spamfilter.errors import NextHopError
+from spamfilter.excess import Excess
 from spamfilter.journal import Journal
 from spamfilter.judging import Judge
+from spamfilter.memory import Memory
+from spamfilter.metrics import Metrics
 from spamfilter.next_hops import Maildir, NextHop
 
 log = logging.getLogger(__name__)
@@ -29,6 +33,7 @@ class Relay:
     domains: what everybody else may address mail to, in lower case.
     handovers: messages on their way to the next hop; they outlive their client's connection.
     canaries: addresses, in lower case, each good for one mail that is judged and journalled and goes no further.
+    memory: of all mails that are being received or handed over. excess: takes note of every limit that is hit.
     """
 
     judge: Judge
@@ -47,6 +52,26 @@ class Relay:
     draining: bool = False
     handovers: set[asyncio.Task[Any]] = field(default_factory=set)
     canaries: set[str] = field(default_factory=set)
+    excess: Excess = field(default_factory=Excess)
+    metrics: Metrics = field(init=False)
+    memory: Memory = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.metrics = self.excess.metrics
+        self.memory = Memory(self.limits.memory_bytes)
+        self.metrics.read_by("memory_bytes", lambda: self.memory.used)
+        self.metrics.read_by("handovers", lambda: len(self.handovers))
+
+    def failed(self, error: NextHopError) -> None:
+        """Count a failure of the next hop. Whoever caught it has logged it."""
+        if error.kind:
+            self.metrics.count("next_hop_failures", error.kind)
+        if error.limit:
+            self.metrics.count("limits_hit", error.limit)
+
+    def replied(self, code: int) -> None:
+        """Count a reply to a client."""
+        self.metrics.count("replies", f"{code // 100}xx")
 
     def trusts(self, address: str) -> bool:
         """Whether this IP address, as text, is in a trusted network."""

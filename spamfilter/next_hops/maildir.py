@@ -20,6 +20,7 @@ from pathlib import Path
 from spamfilter.errors import NextHopError, StoreError
 from spamfilter.marking import MBOX_LINE
 from spamfilter.next_hops.next_hop import Conversation, NextHop, Reply
+from spamfilter.rights import make_folder
 
 _ENVELOPE = re.compile(rb"X-Spamfilter-Sender: <([^\n]*)>\nX-Spamfilter-Recipients: (<[^\n]*>(?:,\n <[^\n]*>)*)\n")
 _PATH = re.compile(rb'(?:MAIL FROM|RCPT TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))', re.IGNORECASE)
@@ -34,7 +35,7 @@ class Maildir:
         self.path = path
         try:
             for name in ("tmp", "new", "cur"):
-                (path / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_folder(path / name)
         except OSError as error:
             raise StoreError(f"{path}: cannot be made a Maildir: {error.strerror}") from error
 
@@ -60,14 +61,16 @@ class Maildir:
     def put(self, content: bytes, final: Path) -> None:
         """Make this the content of a file in new or cur, by way of tmp. Raises OSError; then tmp is clean.
 
-        A file that is there keeps its owner: root may be dealing with another user's mail.
+        A file that is there keeps its owner, a new one has its folder's: root may be dealing with another user's mail.
         """
         temporary = self.path / "tmp" / final.name
         folder = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with open(temporary, "xb", opener=_private) as file:
-                with suppress(FileNotFoundError):
-                    owner = final.stat()
+                if os.geteuid() == 0:
+                    owner = os.fstat(folder)
+                    with suppress(FileNotFoundError):
+                        owner = final.lstat()
                     os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
                 file.write(content)
                 file.flush()
@@ -154,7 +157,7 @@ class _MaildirConversation(Conversation):
         try:
             path = await asyncio.to_thread(self._maildir.write, parts, self._sender, self._recipients)
         except OSError as error:
-            raise NextHopError(f"maildir:{self._maildir.path}: {error.strerror}") from error
+            raise NextHopError(f"maildir:{self._maildir.path}: {error.strerror}", "disk") from error
         return Reply.of(f"250 2.0.0 Ok: stored as {path.name}")
 
     @property

@@ -8,11 +8,13 @@ Connections are kept for the next client and checked with RSET before they are u
 import asyncio
 import re
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from spamfilter.errors import NextHopError
 from spamfilter.next_hops.next_hop import Conversation, NextHop, Reply
+from spamfilter.resolver import Resolver
 
 MAX_REPLY_LINE = 4096
 MAX_REPLY_LINES = 200
@@ -50,6 +52,7 @@ class SmtpNextHop(NextHop):
         self.timeouts = timeouts or Timeouts()
         self._kept: list[_SmtpConversation] = []
         self._closed = False
+        self._resolver = Resolver()
 
     @property
     def where(self) -> str:
@@ -85,8 +88,7 @@ class SmtpNextHop(NextHop):
     async def _connect(self) -> "_SmtpConversation":
         try:
             async with asyncio.timeout(self.timeouts.connect):
-                reader, writer = await asyncio.open_connection(self.host, self.port, limit=MAX_REPLY_LINE)
-                conversation = _SmtpConversation(self, reader, writer)
+                conversation = _SmtpConversation(self, *await self._connected())
                 try:
                     await conversation.greet()
                 except BaseException:
@@ -94,9 +96,19 @@ class SmtpNextHop(NextHop):
                     raise
                 return conversation
         except TimeoutError as error:
-            raise NextHopError(f"{self.where}: no greeting within {self.timeouts.connect:g} s") from error
-        except (OSError, ssl.SSLError) as error:
-            raise NextHopError(f"{self.where}: {error}") from error
+            raise NextHopError(
+                f"{self.where}: no greeting within {self.timeouts.connect:g} s", "timeout", "connect_seconds"
+            ) from error
+        except OSError as error:
+            raise NextHopError(f"{self.where}: {error}", _kind_of(error, "unreachable")) from error
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the first address of the host that takes it. Raises OSError."""
+        *others, last = await self._resolver.addresses(self.host)
+        for address in others:
+            with suppress(OSError):
+                return await asyncio.open_connection(address, self.port, limit=MAX_REPLY_LINE)
+        return await asyncio.open_connection(last, self.port, limit=MAX_REPLY_LINE)
 
     def keep(self, conversation: "_SmtpConversation") -> None:
         if self._closed or len(self._kept) >= KEPT_CONNECTIONS:
@@ -117,17 +129,19 @@ class _SmtpConversation(Conversation):
     async def greet(self) -> None:
         greeting = await self._reply()
         if greeting.code != 220:
-            raise NextHopError(f"{self._hop.where}: greeted with {greeting.text}")
+            raise NextHopError(f"{self._hop.where}: greeted with {greeting.text}", _kind_by(greeting))
         await self._hello()
         if self._hop.tls is not None:
             if "STARTTLS" not in self.keywords:
-                raise NextHopError(f"{self._hop.where}: does not offer STARTTLS, which the configuration demands")
+                raise NextHopError(
+                    f"{self._hop.where}: does not offer STARTTLS, which the configuration demands", "tls"
+                )
             reply = await self._exchange(b"STARTTLS")
             if reply.code != 220:
-                raise NextHopError(f"{self._hop.where}: STARTTLS was answered with {reply.text}")
-            # What came in the clear behind the reply may be anybody's: RFC 3207 section 6.
+                raise NextHopError(f"{self._hop.where}: STARTTLS was answered with {reply.text}", "tls")
+            # What came in the clear behind the reply may be anybody's: RFC 3207 section 6. `_exchange` asks once more.
             if await self._early():
-                raise NextHopError(f"{self._hop.where}: sent more than its reply to STARTTLS")
+                raise NextHopError(f"{self._hop.where}: sent more than its reply to STARTTLS", "tls")
             await self._writer.start_tls(self._hop.tls, server_hostname=self._hop.host)
             await self._hello()  # what was announced in the clear counts no more
 
@@ -150,9 +164,11 @@ class _SmtpConversation(Conversation):
                 keyword, _, parameters = line[4:].strip().partition(" ")
                 self.keywords[keyword.upper()] = parameters
             return
+        if reply.code < 500:  # it says that it cannot now, not that it knows no EHLO
+            raise NextHopError(f"{self._hop.where}: EHLO was answered with {reply.text}", _kind_by(reply))
         reply = await self._exchange(b"HELO " + name)
         if not reply.positive:
-            raise NextHopError(f"{self._hop.where}: HELO was answered with {reply.text}")
+            raise NextHopError(f"{self._hop.where}: HELO was answered with {reply.text}", _kind_by(reply))
 
     async def command(self, line: bytes) -> Reply:
         reply = await self._command(line)
@@ -176,7 +192,9 @@ class _SmtpConversation(Conversation):
         except TimeoutError as error:
             raise NextHopError(
                 f"{self._hop.where}: no reply to {line[:4].decode('ascii', 'replace')}"
-                f" within {self._hop.timeouts.command:g} s"
+                f" within {self._hop.timeouts.command:g} s",
+                "timeout",
+                "command_seconds",
             ) from error
 
     async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
@@ -194,20 +212,16 @@ class _SmtpConversation(Conversation):
                     await self.forget()
                     return reply
         except TimeoutError as error:
-            raise NextHopError(f"{self._hop.where}: no reply to the message within {limit:g} s") from error
+            raise NextHopError(
+                f"{self._hop.where}: no reply to the message within {limit:g} s", "timeout", "final_seconds"
+            ) from error
         raise NextHopError(f"{self._hop.where}: answered the message with {reply.text}")
 
     async def _send(self, parts: Sequence[bytes | memoryview]) -> Reply:
         """The message, dots doubled, and the reply to its end."""
-        payload = b"".join(parts).replace(b"\r\n.", b"\r\n..")
-        if payload.startswith(b"."):
-            payload = b"." + payload
-        if payload and not payload.endswith(b"\r\n"):
-            payload += b"\r\n"
-        view = memoryview(payload)
         try:
-            for start in range(0, len(view), BLOCK):
-                self._writer.write(view[start : start + BLOCK])
+            for block in stuffed(parts):
+                self._writer.write(block)
                 await self._writer.drain()
             # A reply that is there before the end of the message is not the reply to it.
             if early := await self._early():
@@ -227,11 +241,14 @@ class _SmtpConversation(Conversation):
         return await self._reply()
 
     async def _exchange(self, line: bytes) -> Reply:
+        # Nobody asked for it, so it must not answer what is asked now; StreamReader has no other way to see it.
+        if self._reader._buffer:  # type: ignore[attr-defined]
+            raise NextHopError(f"{self._hop.where}: said more than its reply to the command before")
         try:
             self._writer.write(line + b"\r\n")
             await self._writer.drain()
         except ConnectionError as error:
-            raise NextHopError(f"{self._hop.where}: {error}") from error
+            raise NextHopError(f"{self._hop.where}: {error}", "closed") from error
         return await self._reply()
 
     async def _reply(self, begun: bytes = b"") -> Reply:
@@ -239,14 +256,14 @@ class _SmtpConversation(Conversation):
         lines: list[bytes] = []
         while len(lines) < MAX_REPLY_LINES:
             try:
-                line = begun + await self._reader.readuntil(b"\n")
+                line = begun if begun == b"\n" else begun + await self._reader.readuntil(b"\n")
                 begun = b""
             except asyncio.IncompleteReadError as error:
-                raise NextHopError(f"{self._hop.where}: closed the connection") from error
+                raise NextHopError(f"{self._hop.where}: closed the connection", "closed") from error
             except asyncio.LimitOverrunError as error:
                 raise NextHopError(f"{self._hop.where}: a line of its reply is too long") from error
-            except (OSError, ssl.SSLError) as error:
-                raise NextHopError(f"{self._hop.where}: {error}") from error
+            except OSError as error:
+                raise NextHopError(f"{self._hop.where}: {error}", _kind_of(error, "closed")) from error
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             match = _LINE.match(line)
             if not match or not (match.group(2) or len(line) == 3):
@@ -286,3 +303,30 @@ class _SmtpConversation(Conversation):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def stuffed(parts: Sequence[bytes | memoryview]) -> Iterator[bytes]:
+    """A message in blocks as it is sent after DATA: dots doubled, the last line ended. Never a copy of the whole."""
+    end = b"\r\n"  # of what was sent: a message begins as a line does
+    for part in parts:
+        for start in range(0, len(part), BLOCK):
+            block = bytes(part[start : start + BLOCK])
+            # The pattern may lie across two blocks, or more if they are small.
+            near = end + block[:2]
+            end = (end + block[-2:])[-2:]
+            block = block.replace(b"\r\n.", b"\r\n..")
+            if near.startswith(b"\r\n."):
+                block = b"." + block
+            elif near[1:].startswith(b"\r\n."):
+                block = block[:1] + b"." + block[1:]
+            yield block
+    if end != b"\r\n":
+        yield b"\r\n"
+
+
+def _kind_of(error: OSError, otherwise: str) -> str:
+    return "tls" if isinstance(error, ssl.SSLError) else otherwise
+
+
+def _kind_by(reply: Reply) -> str:
+    return f"{reply.code // 100}xx" if reply.code >= 400 else "protocol"

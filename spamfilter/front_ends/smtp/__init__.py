@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from spamfilter.front_ends.front_end import FrontEnd, Relay
+from spamfilter.front_ends.smtp.limits import Crowd
 from spamfilter.front_ends.smtp.session import Session
 
 __all__ = ["SmtpFrontEnd"]
@@ -17,25 +18,26 @@ class SmtpFrontEnd(FrontEnd):
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._servers: list[asyncio.Server] = []
-        self._sessions: set[Session] = set()
+        self._crowd = Crowd()
+        relay.metrics.read_by("connections", lambda: len(self._crowd))
 
     async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
         loop = asyncio.get_running_loop()
         for sock in (*sockets, *submission):
-            session = partial(Session, self._relay, self._sessions, submission=sock in submission)
+            session = partial(Session, self._relay, self._crowd, submission=sock in submission)
             self._servers.append(await loop.create_server(session, sock=sock, backlog=1024))
 
     async def drain(self) -> None:
         self._relay.draining = True
         for server in self._servers:
             server.close()
-        while self._sessions or self._relay.handovers:
-            for session in list(self._sessions):
+        while self._crowd or self._relay.handovers:
+            for session in self._crowd:
                 session.leave_if_idle()
             await asyncio.sleep(0.05)
 
     def close(self) -> None:
         for server in self._servers:
             server.close()
-        for session in list(self._sessions):
+        for session in self._crowd:
             session.abort()

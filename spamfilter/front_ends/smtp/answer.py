@@ -61,7 +61,7 @@ async def _deliver(relay: Relay, recipient: bytes, content: bytes) -> None:
         raise
     if not reply.positive:
         conversation.abort()
-        raise NextHopError(f"the next hop says {reply.text}")
+        raise NextHopError(f"the next hop says {reply.text}", kind=f"{reply.code // 100}xx")
     conversation.release()
 
 

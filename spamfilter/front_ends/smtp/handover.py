@@ -17,12 +17,15 @@ from spamfilter.front_ends.smtp.paths import mailbox_of
 from spamfilter.front_ends.smtp.transaction import Transaction
 from spamfilter.ids import new_id
 from spamfilter.judging import Judgement
-from spamfilter.marking import mark
+from spamfilter.marking import header_end, mark
 from spamfilter.next_hops import Conversation, Reply
 from spamfilter.stores import JournalEntry
 from spamfilter.verdict import printable
 
 log = logging.getLogger(__name__)
+
+LARGE_HEADER = 262_144
+"""Bytes of a header from which on it is marked beside the loop: one of 50 MB may hold millions of forged fields."""
 
 
 async def hand_over(
@@ -43,10 +46,12 @@ async def hand_over(
         reply = await _act(relay, conversation, transaction, mail, judgement, id, gone)
     except NextHopError as error:
         log.warning("%s: %s", id, printable(str(error), 300))
+        relay.failed(error)
         conversation.abort()
         reply = Reply.of(f"451 4.4.2 The next hop does not answer; try again later ({id})")
     except Exception:
         log.exception("%s: the hand-over failed", id)
+        relay.metrics.count("faults", "hand_over")
         conversation.abort()
         reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
     ended = time.perf_counter()
@@ -77,15 +82,22 @@ async def _act(
     fields = verdict.fields(id, policy.evidence_header)
     if transaction.authenticated:
         fields = fields[-1:]  # the id alone
-    parts = mark(mail, fields, policy.subject_prefix if verdict.action == "tag" else "")
+    prefix = policy.subject_prefix if verdict.action == "tag" else ""
+    if header_end(mail) > LARGE_HEADER:
+        parts = await asyncio.to_thread(mark, mail, fields, prefix)
+    else:
+        parts = mark(mail, fields, prefix)
     if gone():
         # The client will send it again; handing it on now would make two of it.
-        raise NextHopError("the client hung up before the hand-over")
+        raise NextHopError("the client hung up before the hand-over", kind="")
     if verdict.action == "quarantine":
         await asyncio.to_thread(relay.quarantine.write, parts, transaction.sender, transaction.recipients, id)
         await conversation.forget()
         return Reply.of(f"250 2.0.0 Ok: {id}")
-    return await conversation.data(parts)
+    reply = await conversation.data(parts)
+    if reply.code >= 400:
+        relay.metrics.count("next_hop_failures", f"{reply.code // 100}xx")
+    return reply
 
 
 def _teach(relay: Relay, transaction: Transaction, judgement: Judgement, id: str) -> None:
@@ -113,7 +125,7 @@ def record(
     judge_us: int,
     total_us: int,
 ) -> None:
-    """Write a mail to log and journal."""
+    """Write a mail to log, journal and metrics."""
     verdict, message = judgement.verdict, judgement.message
     sender = transaction.sender.decode("utf-8", "replace")
     log.info(
@@ -145,3 +157,12 @@ def record(
             tokens=judgement.reading.tokens if judgement.reading else None,
         )
     )
+    metrics = relay.metrics
+    metrics.count("messages", verdict.class_, verdict.action)
+    metrics.count("message_bytes", by=len(mail))
+    metrics.observe("score", verdict.posterior)
+    metrics.observe("judge_seconds", judge_us / 1e6)
+    metrics.observe("hand_over_seconds", total_us / 1e6)
+    metrics.observe("transaction_seconds", asyncio.get_running_loop().time() - transaction.began)
+    if verdict.fault:
+        metrics.count("faults", "judge")

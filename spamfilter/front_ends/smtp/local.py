@@ -59,9 +59,11 @@ async def end_here(relay: Relay, transaction: Transaction, mail: bytes, gone: Ca
         return await learn(relay, transaction, mail, gone)
     except (StoreError, TimeoutError) as error:
         log.warning("feedback by %s: %s", printable(repr(transaction.sender)), error or "took too long")
+        relay.metrics.count("faults", "feedback")
         return Reply.of("451 4.3.0 This cannot be learnt now; try again later")
     except Exception:
         log.exception("a mail for ourselves failed")
+        relay.metrics.count("faults", "feedback")
         return Reply.of("451 4.3.0 Temporary fault; try again later")
 
 

@@ -63,7 +63,7 @@ def is_plain(recipient: str, domains: frozenset[str]) -> bool:
     Anything that a mail server might take for a route to elsewhere is not plain; the next hop
     trusts us, and would relay it.
     """
-    local, _, domain = recipient.rpartition("@")
-    if not local:
-        return domain.lower() == "postmaster"  # RFC 5321 section 4.5.1
-    return domain.lower() in domains and not _ROUTING.search(local)
+    local, at, domain = recipient.rpartition("@")
+    if not at:
+        return folded(domain) == "postmaster"  # RFC 5321 section 4.5.1
+    return local != "" and folded(domain) in domains and not _ROUTING.search(local)

@@ -14,7 +14,7 @@ class Transaction:
     own: whether that is in a trusted network, or the sender is authenticated; authenticated: the latter. named: whether
     XFORWARD has said who the client is; else it is the peer, which may speak for strangers without saying so.
     purpose: that of the recipients, which is the same for all of them. refused: codes of the replies to recipients
-    that were not accepted.
+    that were not accepted. began: of the event loop's clock, at MAIL. size: bytes that the client has declared, or 0.
     """
 
     sender: bytes
@@ -22,6 +22,8 @@ class Transaction:
     own: bool = False
     authenticated: bool = False
     named: bool = False
+    began: float = 0.0
+    size: int = 0
     purpose: Purpose = "relay"
     recipients: list[bytes] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)

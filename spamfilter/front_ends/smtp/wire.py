@@ -5,6 +5,7 @@ content. It is taken in blocks, not in lines, and never held beyond the limit.
 """
 
 import asyncio
+from collections.abc import Callable
 
 BLOCK = 65_536
 END = b"\r\n.\r\n"
@@ -16,6 +17,10 @@ class LineTooLong(Exception):
 
 class TooLarge(Exception):
     """A message exceeded the limit; it has been read to its end and dropped."""
+
+
+class NoRoom(Exception):
+    """There was no memory left for a message; it has been read to its end and dropped."""
 
 
 class Wire:
@@ -49,29 +54,42 @@ class Wire:
             raise LineTooLong
         return line.removesuffix(b"\r")
 
-    async def message(self, most: int, block_seconds: float) -> bytes:
+    async def message(
+        self, most: int, block_seconds: float, has_room: Callable[[int], bool] = lambda size: True
+    ) -> bytes:
         """A message after DATA: lines as they came, doubled dots single, the last line end included.
 
-        most: bytes of the message. block_seconds: the longest wait for one block (TimeoutError).
-        Raises TooLarge after the end of a message that is larger.
+        most: bytes of the message. block_seconds: the longest wait for one block (TimeoutError). has_room: whether so
+        many bytes in all may be held. Raises TooLarge or NoRoom after the end of a message that is too large.
         """
         # The command's own line end counts as the one before a first dot.
         content = bytearray(b"\r\n") + self._buffer
         self._buffer = bytearray()
         dropped = 0
         start = 0
+        fits = has_room(min(len(content), most))
         while (end := content.find(END, start)) < 0:
             start = max(0, len(content) - len(END) + 1)
-            if dropped + start > most:
+            if dropped + start > most or not fits:
                 dropped += start
                 del content[:start]
                 start = 0
+                has_room(len(content))  # others may have what is given back
             async with asyncio.timeout(block_seconds):
                 content += await self._more()
+            # No more is asked for than may be kept, so that a message of that size has room where it is alone.
+            fits = fits and (dropped > 0 or has_room(min(len(content), most)))
         self._buffer = content[end + len(END) :]
         if dropped + end > most:
             raise TooLarge
-        return bytes(content[: end + 2].replace(b"\r\n.", b"\r\n")[2:])
+        if not fits:
+            raise NoRoom
+        # Each copy is as large as the message, and there is never more than one beside it.
+        del content[end + 2 :]
+        if content.find(b"\r\n.") >= 0:
+            content = content.replace(b"\r\n.", b"\r\n")
+        with memoryview(content) as view:
+            return bytes(view[2:])
 
 
 def has_bare_newlines(mail: bytes) -> bool:

@@ -13,16 +13,17 @@ MAX_COMMAND = 512
 """Limits of the protocol, for a value and for a command line with its line end."""
 UNAVAILABLE = "[UNAVAILABLE]"
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HEX = re.compile(rb"\+([0-9A-F]{2})")
+_BROKEN_CODE = re.compile(rb"\+[0-9A-F]?\Z")
 
 
 def parse(argument: str) -> dict[str, str]:
     """The attributes of one command. Raises ValueError with the text of a 501 reply."""
     found: dict[str, str] = {}
-    for pair in argument.split():
+    for pair in filter(None, argument.split(" ")):  # blanks of Unicode are part of a value
         name, equals, value = pair.partition("=")
-        name = name.upper()
+        name = name.upper() if name.isascii() else name  # U+017F is no S
         if not equals or name not in ATTRIBUTES:
             raise ValueError(f"unknown attribute {name[:20]!a}")
         raw = _HEX.sub(lambda match: bytes([int(match.group(1), 16)]), value.encode("utf-8", "surrogateescape"))
@@ -33,6 +34,18 @@ def parse(argument: str) -> dict[str, str]:
     if not found:
         raise ValueError("attributes are missing")
     return found
+
+
+def seen(peer: str, port: int, greeted: str, *, local: bool) -> dict[str, str]:
+    """The attributes of a client that has told none: what we see ourselves."""
+    return {
+        "NAME": UNAVAILABLE,
+        "ADDR": f"IPV6:{peer}" if ":" in peer else peer or UNAVAILABLE,
+        "PORT": str(port),
+        "PROTO": "ESMTP",
+        "HELO": greeted[:MAX_VALUE],
+        "SOURCE": "LOCAL" if local else "REMOTE",
+    }
 
 
 def client(attributes: Mapping[str, str], peer: str) -> str:
@@ -59,7 +72,8 @@ def commands(attributes: Mapping[str, str], wanted: str) -> Iterator[bytes]:
     for name in ATTRIBUTES:
         if name not in wanted.upper().split() or name not in attributes:
             continue
-        pair = b" " + name.encode() + b"=" + _xtext(attributes[name])
+        pair = b" " + name.encode() + b"="
+        pair += _xtext(attributes[name], MAX_COMMAND - len(b"XFORWARD\r\n" + pair))
         if len(line) + len(pair) + 2 > MAX_COMMAND:
             yield line
             line = b"XFORWARD"
@@ -68,6 +82,8 @@ def commands(attributes: Mapping[str, str], wanted: str) -> Iterator[bytes]:
         yield line
 
 
-def _xtext(value: str) -> bytes:
+def _xtext(value: str, most: int) -> bytes:
+    """A value as xtext, cut where it is longer: a next hop may obey the rest of a line that is too long for it."""
     raw = value.encode("utf-8", "surrogateescape")
-    return b"".join(b"%c" % byte if 0x21 <= byte <= 0x7E and byte not in b"+=" else b"+%02X" % byte for byte in raw)
+    coded = b"".join(b"%c" % byte if 0x21 <= byte <= 0x7E and byte not in b"+=" else b"+%02X" % byte for byte in raw)
+    return _BROKEN_CODE.sub(b"", coded[:most])

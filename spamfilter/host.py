@@ -1,0 +1,32 @@
+"""The host that a process runs on: its name, its memory, its service manager."""
+
+import os
+import resource
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+
+def own_name() -> str:
+    """The host's full name, or its short one where the resolver knows no better than localhost."""
+    name = socket.getfqdn()
+    return socket.gethostname() if name.startswith("localhost") else name
+
+
+def resident_bytes() -> int:
+    """The memory of this process, as proc(5) has it; 0 where there is no /proc."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * resource.getpagesize()
+
+
+def notify(state: str) -> None:
+    """Tell systemd: sd_notify(3). Without systemd, or without its socket, nothing happens."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        sock.connect("\0" + address[1:] if address.startswith("@") else address)
+        sock.send(state.encode())
