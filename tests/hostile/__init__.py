@@ -1,0 +1,1 @@
+"""Mail and clients that mean harm."""
