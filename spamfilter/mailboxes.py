@@ -34,7 +34,7 @@ def find(path: Path) -> list[Mail]:
     """The mails under a path, by what is there. Raises InputError where there is nothing to read."""
     try:
         if path.is_dir():
-            mails = [mail for file in _files(path) for mail in _file(file)]
+            mails = [mail for file in _files(path, set()) for mail in _file(file)]
         elif path.is_file():
             mails = list(_file(path))
         else:
@@ -86,13 +86,20 @@ def mixed(items: Sequence[Labelled], label: Callable[[Labelled], Label]) -> list
     return [items[number] for _, number in sorted(places)]
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """The files of mail below a folder; in a Maildir those of new, cur and its subfolders."""
+def _files(folder: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
+    """The files of mail below a folder; in a Maildir those of new, cur and its subfolders.
+
+    seen: the folders that need no second visit. Links that lead back up would multiply them without end.
+    """
+    found = folder.stat()
+    if (identity := (found.st_dev, found.st_ino)) in seen:
+        return
+    seen.add(identity)
     maildir = (folder / "cur").is_dir() and (folder / "new").is_dir()
     for path in sorted(folder.iterdir()):
         if path.is_dir():
             if not (maildir and path.name == "tmp"):  # what is there is not delivered yet
-                yield from _files(path)
+                yield from _files(path, seen)
         elif path.is_file() and not maildir and not path.name.startswith("."):
             yield path
 
@@ -118,7 +125,9 @@ def _starts(path: Path) -> tuple[list[int], int]:
         if first != b"From ":
             return [0] if first else [], -1
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return [match.start() for match in _SEPARATOR.finditer(content)] or [0], len(content)
+            starts = [match.start() for match in _SEPARATOR.finditer(content)]
+            # What stands before the first whole separator is a mail, too, whatever its own lacks.
+            return starts if starts[:1] == [0] else [0, *starts], len(content)
 
 
 def _whole(path: Path) -> Mail:

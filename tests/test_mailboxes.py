@@ -85,6 +85,11 @@ def test_only_a_separator_line_separates(tmp_path: Path, body: bytes, mails: int
     assert len(find(write(tmp_path / "box", LINE + b"Subject: a\n\n" + body))) == mails
 
 
+def test_what_stands_before_the_first_whole_separator_is_a_mail_too(tmp_path: Path) -> None:
+    file = write(tmp_path / "mbox", b"From ann, without a date\n" + one(1) + b"\n" + LINE + one(2))
+    assert subjects(find(file)) == ["mail 1", "mail 2"]
+
+
 def test_a_single_file_is_one_mail_with_or_without_a_from_line(tmp_path: Path) -> None:
     plain = write(tmp_path / "plain.eml", one(1))
     stored = write(tmp_path / "stored", LINE + one(2))
@@ -192,3 +197,10 @@ def test_a_line_made_to_confuse_the_search_for_separators_is_read_at_once(tmp_pa
     """Quadratic time would take three quarters of an hour here."""
     write(tmp_path / "box", b"From " + b"Mon " * 250_000 + b"\n\nbody\n")
     assert len(find(tmp_path / "box")) == 1
+
+
+def test_links_that_lead_in_circles_multiply_no_mail(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one.eml").write_bytes(b"Subject: x\n\nx\n")
+    (tmp_path / "a" / "up").symlink_to(tmp_path)  # two of them, and there would be no end of it
+    assert len(find(tmp_path)) == 1

@@ -1,0 +1,26 @@
+"""Fuzz one target under atheris: python -m tests.fuzzing NAME [OPTION OF LIBFUZZER]... [FOLDER OF INPUTS]...
+
+Options of libFuzzer as they are: https://llvm.org/docs/LibFuzzer.html. The first folder takes new inputs, too.
+"""
+
+import gc
+import sys
+
+import atheris
+
+INSTRUMENTED = ["spamfilter", "aiosmtpd"]
+"""Where new lines count: ours, and the library that our session is a subclass of."""
+
+
+def main() -> None:
+    name, *options = sys.argv[1:]
+    with atheris.instrument_imports(include=INSTRUMENTED):
+        from tests.fuzzing.targets import TARGETS
+    with TARGETS[name]() as run:
+        gc.freeze()  # what is set up stays; a million collections need not look at it
+        atheris.Setup([sys.argv[0], *options], run)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""Every regular expression that strangers' bytes come to, and every scanner of a mail, takes linear time.
+
+Each is run on its worst inputs of one length and of four times that: linear work takes four times as long then,
+quadratic sixteen times. The bound is nine, on processor time, the shortest of several runs, and a noisy machine has
+several tries.
+"""
+
+import importlib
+import pkgutil
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import spamfilter
+from spamfilter import message
+from spamfilter.errors import InputError
+from spamfilter.features import words
+from spamfilter.feedback import header_id
+from spamfilter.forwarded import mails_of
+from spamfilter.front_ends.smtp.wire import has_bare_newlines, normalised
+from spamfilter.marking import mark
+from spamfilter.verdict import printable
+
+QUADRATIC, LINEAR = 16, 4
+BOUND = 9
+TRIES, RUNS = 4, 3
+LONG_ENOUGH = 5e-4
+"""Seconds that are measured at least, of the shorter input; what is quicker at LONGEST is linear enough."""
+SHORTEST, LONGEST = 2_000, 128_000
+
+Worst = tuple[str, str, str]
+"""A beginning, what is repeated, an end."""
+
+REGEXES: dict[str, list[Worst]] = {
+    "addresses._HOST": [("", "a", "-"), ("", "a.", "!")],
+    "addresses._LOCAL": [("", "a", "@")],
+    "attributes._CLOCK": [("", "1", ""), ("", "12:", "")],
+    "automatic._MESSAGE_ID": [("", "<", ""), ("<", "a", ""), ("", "<a", " ")],
+    "doctor.canary._TAKEN": [("", "canary ", ""), ("canary ", "A", "")],
+    "features._CJK": [("", "\u4e2d", ""), ("", "\xe4", "")],
+    "forwarded._ADDRESS": [("", "a", ""), ("", "a@", ""), ("", "a@@", ""), ("", "a ", "@")],
+    "forwarded._A_HEADER": [("From ", "x", ""), ("", "a", ""), ("a", " ", "")],
+    "forwarded._BLANK_LINE": [("", "\n\r", ""), ("", "\r", "")],
+    "forwarded._BOUNDARY_END": [("--", " ", "x"), ("", "\t", "\r")],
+    "forwarded._FIELD": [("Content-Type", " ", ""), ("", "Content-Type \n", "")],
+    "forwarded._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
+    "front_ends.smtp.answer._MESSAGE_ID": [("<", "a", ""), ("", "<a", "")],
+    "front_ends.smtp.dialogue._CONTROL": [("", "a", "")],
+    "front_ends.smtp.paths._ESCAPED": [("", "\\", ""), ("", "a\\", "")],
+    "front_ends.smtp.paths._PATH": [
+        ("FROM:<", '"', ">"), ("FROM:<", '"a', ""), ("FROM:<", '"\\', '">'), ("FROM:<", '"a"', ""), ("TO:", "a", "<"),
+        ("TO:<", "a", "> x\n"),
+    ],
+    "front_ends.smtp.paths._ROUTING": [("", "a", "")],
+    "front_ends.smtp.paths._SIZE": [("", " SIZE=", ""), (" SIZE=", "1", ""), ("", " SIZE=1", "x")],
+    "front_ends.smtp.xforward._BROKEN_CODE": [("", "+", "x"), ("", "+A", "x")],
+    "front_ends.smtp.xforward._CONTROL": [("", "a", "")],
+    "front_ends.smtp.xforward._HEX": [("", "+", ""), ("", "+A", "")],
+    "ids._ID": [("", "A", ""), ("", "A" * 25 + " ", "")],
+    "mailboxes._QUOTED_FROM": [("", ">", ""), ("", ">\n", ""), ("", ">From ", "")],
+    "mailboxes._SEPARATOR": [
+        ("From ", "Mon ", ""), ("From Mon", " ", ""), ("", "\n\nFrom Mon,  1:", ""), ("From Mon ", "11:", ""),
+        ("From Mon 11:11", "x", ""), ("", "\n\nFrom " + "Mon " * 80, ""), ("", "\n\nFrom " + "Mon" + " " * 50, ""),
+    ],
+    "marking.MBOX_LINE": [("From ", "x", ""), (">From ", "From ", "")],
+    "marking._NEXT_FIELD": [("", "\n", ""), ("", "\n ", "")],
+    "marking._OURS": [
+        ("X-Spam-Flag", " ", "x"), ("X-Spamfilter-", "x", ""), ("X-Spamfilter-", "x ", ""),
+        ("X-Spam-Flag:\n", " \n", ""), ("", "X-Spam-Flag\n", ""), ("", "X-Spam-Flag:\n", ""),
+        ("X-Spam-Flag:", "x", ""), ("", "X-Spam-Flag", ""),
+        ("", "x-spam-status \n", ""),
+    ],
+    "marking._SUBJECT": [("Subject", " ", "x"), ("", "Subject \n", ""), ("", "Subject", "")],
+    "message._BETWEEN_ENCODED_WORDS": [("?=", " ", "x"), ("", "?= ", ""), ("", "?= =?", "")],
+    "message._ENCODED_WORD": [
+        ("", "=?", ""), ("", "=?a?q?", ""), ("=?a?q?", "x", ""), ("", "=?" + "a" * 40, ""), ("", "=?a?q?x?", ""),
+        ("=?a?q?", "=", "?"),
+    ],
+    "message._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
+    "message._NAME": [("", "a", ":"), ("", "a", " ")],
+    "message._PARAMETER": [
+        ("boundary", " ", "x"), ("boundary=", " ", ""), ('boundary="', "a", ""), ("", "boundary ", ""),
+        ("", "charset=", ""), ("", 'charset="', ""), ("charset=", "a", ""),
+    ],
+    "message._SPACES": [("", " ", ""), ("", " a", "")],
+    "next_hops.maildir._ENVELOPE": [
+        ("X-Spamfilter-Sender: <", ">", ""), ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", "a>,\n <", ""),
+        ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", ">", ""),
+    ],
+    "next_hops.maildir._PATH": [("MAIL FROM:<", '"', ">"), ("MAIL FROM:<", '"a"', ""), ("RCPT TO:", "a", "<")],
+    "next_hops.smtp._LINE": [("", "250", "")],
+    "quarantine._FLAG": [("", "X-Spam-Flag: YES\n", ""), ("", "\n", "")],
+    "quarantine._SCORE": [
+        ("X-Spam-Status: ", "score=", ""), ("X-Spam-Status: ", " s", ""), ("", "X-Spam-Status: \n", ""),
+    ],
+    "terminal._SEQUENCE": [("\x1b[", "0", ""), ("", "\x1b[0", ""), ("\x1b[", " ", "\x7f"), ("", "\x1b", "")],
+}  # fmt: skip
+"""Module and name -> its worst inputs, as far as anybody could think of them."""
+MATCHED = frozenset((
+    "addresses._HOST", "addresses._LOCAL", "forwarded._A_HEADER", "forwarded._BOUNDARY_END",
+    "front_ends.smtp.paths._PATH", "marking.MBOX_LINE", "message._NAME", "next_hops.maildir._ENVELOPE",
+    "next_hops.maildir._PATH", "next_hops.smtp._LINE",
+))  # fmt: skip
+"""Those that are tried at one place; the others are looked for everywhere."""
+OWN = ("doctor.dovecot.", "redaction.")
+"""Modules that read nothing but the administrator's own configuration."""
+
+
+def compiled() -> dict[str, re.Pattern[Any]]:
+    """Every regular expression of the package, by the module that it is compiled in."""
+    found: dict[str, re.Pattern[Any]] = {}
+    seen: set[int] = set()
+    for module in pkgutil.walk_packages(spamfilter.__path__, "spamfilter."):
+        if not module.name.endswith("__main__"):
+            for name, value in vars(importlib.import_module(module.name)).items():
+                if isinstance(value, re.Pattern):
+                    found[f"{module.name.removeprefix('spamfilter.')}.{name}"] = value
+    # One that is imported elsewhere counts where it is listed.
+    for name in sorted(found, key=lambda name: name not in REGEXES):
+        if id(found[name]) in seen:
+            del found[name]
+        else:
+            seen.add(id(found[name]))
+    return found
+
+
+def test_each_regular_expression_that_strangers_bytes_come_to_has_its_worst_input_here() -> None:
+    assert {name for name in compiled() if not name.startswith(OWN)} ^ set(REGEXES) == set()
+
+
+def seconds(run: Callable[[], object], runs: int = RUNS) -> float:
+    """The shortest of several runs."""
+    found = []
+    for _ in range(runs):
+        began = time.thread_time_ns()
+        run()
+        found.append((time.thread_time_ns() - began) / 1e9)
+    return min(found)
+
+
+def grows(run: Callable[[int], Callable[[], object]]) -> float:
+    """How many times as long four times the input takes, the least of several tries; run: makes one of a length."""
+    size = SHORTEST
+    while seconds(run(size), 2) < LONG_ENOUGH:
+        size *= 2
+        if size > LONGEST:
+            return LINEAR
+    ratios = []
+    for _ in range(TRIES):
+        ratios.append(seconds(run(4 * size)) / seconds(run(size)))
+        if ratios[-1] < BOUND:
+            break
+    return min(ratios)
+
+
+CASES = [(name, worst) for name, inputs in REGEXES.items() for worst in inputs]
+
+
+@pytest.mark.parametrize(("name", "worst"), CASES, ids=[f"{name}-{worst[1][:12]!a}" for name, worst in CASES])
+def test_a_regular_expression_is_linear_on_its_worst_input(name: str, worst: Worst) -> None:
+    pattern = compiled_once()[name]
+    first, repeated, last = worst
+
+    def run(size: int) -> Callable[[], object]:
+        text: Any = first + repeated * (size // len(repeated)) + last
+        if isinstance(pattern.pattern, bytes):
+            text = text.encode("latin-1" if max(text) < "\u0100" else "utf-8")
+        if name in MATCHED:
+            return lambda: (pattern.match(text), pattern.fullmatch(text))
+        return lambda: sum(1 for _ in pattern.finditer(text))
+
+    assert grows(run) < BOUND
+
+
+_COMPILED: dict[str, re.Pattern[Any]] = {}
+
+
+def compiled_once() -> dict[str, re.Pattern[Any]]:
+    if not _COMPILED:
+        _COMPILED.update(compiled())
+    return _COMPILED
+
+
+def test_quadratic_work_would_be_seen() -> None:
+    def run(size: int) -> Callable[[], object]:
+        text = "a" * size
+        return lambda: re.findall(r"[^@]+@", text)
+
+    assert grows(run) > BOUND
+
+
+def _mails(mail: bytes) -> None:
+    try:
+        mails_of(mail, "a@example.org", ("spam@example.org",))
+    except InputError:
+        return
+
+
+MULTIPART = b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n"
+SCANNERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
+    "parts, look-alikes": (lambda body: list(message._parts(body, b"x")), b"--x\n", b"--xy\n"),
+    "parts": (lambda body: list(message._parts(body, b"x")), b"--x\n", b"--x\n\ny\n"),
+    "base64": (message._base64, b"", b"=!"),
+    "utf-8": (lambda raw: message._to_utf8(raw, b""), b"", b"\xed\xa0\x80"),
+    "utf-7": (lambda raw: message._to_utf8(raw, b"utf-7"), b"", b"+ZeU"),
+    "idna": (lambda raw: message._to_utf8(raw, b"idna"), b"", b"a.xn--a"),
+    "punycode": (lambda raw: message._to_utf8(raw, b"punycode"), b"", b"a-9\xff"),
+    "hz": (lambda raw: message._to_utf8(raw, b"hz"), b"", b"~{~"),
+    "iso-2022-jp": (lambda raw: message._to_utf8(raw, b"iso-2022-jp"), b"", b"\x1b$B\x1b"),
+    "words": (words, b"", "a\u4e2d".encode()),
+    "one word": (words, b"", b"a"),
+    "a whole mail": (message.parse, b"Subject: x\n", b"a: =?a?q?b?=\n"),
+    "attached mails": (_mails, MULTIPART, b"\r\n--x\r\nContent-Type: message/rfc822\r\n\r\n"),
+    "attached mails, look-alikes": (_mails, MULTIPART, b"--xy\r\n"),
+    "marking": (lambda mail: mark(mail, [("X-Spamfilter-Id", "1")], "[x]"), b"", b"X-Spam-Flag: x\r\n\t\r\n"),
+    "marking an mbox line": (lambda mail: mark(mail, [("X-Spamfilter-Id", "1")]), b"From ", b"From "),
+    "the id of a header": (header_id, b"\r", b"X-Spamfilter-Id:\r\n"),
+    "bare newlines": (has_bare_newlines, b"", b"\r\n\r"),
+    "newlines mended": (normalised, b"", b"\r\r\n\n"),
+    "printable": (lambda text: printable(text.decode("latin-1"), len(text)), b"", b"\xff\x1b"),
+}  # fmt: skip
+"""What looks through a mail or a part of it -> how, the beginning of its worst input, what is repeated in it."""
+
+
+@pytest.mark.parametrize("name", SCANNERS)
+def test_what_looks_through_a_mail_is_linear_on_its_worst_input(name: str) -> None:
+    scan, first, repeated = SCANNERS[name]
+
+    def run(size: int) -> Callable[[], object]:
+        raw = first + repeated * (size // len(repeated))
+        return lambda: scan(raw)
+
+    assert grows(run) < BOUND
