@@ -42,8 +42,8 @@ from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop, next_hop
 
 SENDERS, MARKERS = 4, 2
-LONGEST = 2.0
-"""Seconds from a start to its kill, at the most: half of the time mail runs, the other half it starts."""
+RUNNING = 1.0
+"""Seconds that mail runs before a kill, at the most; every other kill comes before, while the relay starts."""
 PAUSE = 0.005
 """Seconds between the messages of a client: the relay is busy, and the machine does other things as well."""
 RETRY = 0.05
@@ -145,20 +145,23 @@ def taught(name: str) -> bytes:
 
 def loop(traffic: Traffic, kills: int, chance: random.Random) -> list[float]:
     """Start and kill so often; the seconds that those starts took which came to their end."""
-    relay, starts = traffic.relay, []
+    relay = traffic.relay
+    starts: list[float] = []
     began = time.monotonic()
     for number in range(1, kills + 1):
         launched = time.monotonic()
         relay.launch()
-        kill_at = launched + chance.uniform(0, LONGEST)
-        ready = False
-        while (now := time.monotonic()) < kill_at:
+        # A start takes longer where the machine has other work, so its own length is the measure.
+        early = launched + chance.uniform(0, statistics.median(starts)) if starts and number % 2 else None
+        kill_at, ready = early, False
+        while kill_at is None or time.monotonic() < kill_at:
             if not ready and "ready: send mail to" in relay.log():
                 ready = True
-                starts.append(now - launched)
+                starts.append(time.monotonic() - launched)
+                kill_at = early or time.monotonic() + chance.uniform(0, RUNNING)
             if not relay.running:
                 raise SystemExit(f"the relay ended by itself:\n{relay.log()[-5000:]}")
-            time.sleep(min(0.02, kill_at - now))
+            time.sleep(0.02 if kill_at is None else max(0.0, min(0.02, kill_at - time.monotonic())))
         traffic.kills.append(time.monotonic())
         if relay.kill() != -signal.SIGKILL:
             raise SystemExit(f"the relay ended by itself:\n{relay.log()[-5000:]}")

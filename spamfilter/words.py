@@ -122,8 +122,8 @@ class Hashed(Words):
     def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
         keys = _hashed(tokens)
         slots, found = self._find(keys)
-        new = ~found & (counts > 0)
-        if new.any():
+        # Again after growth, which has dropped those of these words that counted nothing until now.
+        while (new := ~found & (counts > 0)).any():
             self._insert(keys[new])
             slots, found = self._find(keys)
         self._counts[label][slots[found]] = counts[found]

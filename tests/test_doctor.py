@@ -172,6 +172,11 @@ def test_a_journal_that_waits_or_was_dropped_is_said(waiting: int, dropped: int,
     assert [finding.status for finding in behind(waiting, dropped, 1000)] == statuses
 
 
+def test_a_journal_that_cannot_be_written_is_said_before_much_waits() -> None:
+    (finding,) = behind(1, 0, 1000, "/var/lib/x.db: the disk is full")
+    assert (finding.status, "the disk is full" in finding.found) == ("failed", True)
+
+
 @pytest.mark.parametrize(
     ("free", "size", "status"),
     [

@@ -2,7 +2,9 @@
 
 import logging
 import time
+import tracemalloc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -227,3 +229,34 @@ def test_to_expire_fails_quietly_while_the_store_is_away(caplog: pytest.LogCaptu
     store.refusal = StoreBusy("locked")
     Journal(store)._expire()
     assert "cannot expire: locked" in caplog.text
+
+
+def test_entries_that_wait_are_small(caplog: pytest.LogCaptureFixture) -> None:
+    """A thousand wait as they are: one batch, and one that is being written. The others are packed."""
+    store = Moody()
+    journal = Journal(store)
+    store.refusal = StoreBusy("locked")
+
+    def wait(number: int) -> list[JournalEntry]:
+        entries = [
+            journal_entry(tokens={"fields": {b"word %d" % word: 1 for word in range(500)}}) for _ in range(number)
+        ]
+        for entry in entries:
+            journal.add(entry)
+        return [replace(entry, tokens=None) for entry in entries]
+
+    first = wait(BATCH)
+    journal.write()
+    tracemalloc.start()
+    try:
+        later = wait(BATCH)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken < BATCH * 6_000, "500 tokens of 33 bytes and more are in each"
+    store.refusal = None
+    journal.write()
+    written = store.journal(NOON, NOON + timedelta(days=1))
+    assert sorted(one.id for one in written) == sorted(one.id for one in (*first, *later))
+    assert {len((store.find_journal(one.id) or one).tokens or {}) for one in written} == {1}
+    assert [len(((store.find_journal(one.id) or one).tokens or {})["fields"]) for one in written] == [500] * 2 * BATCH

@@ -85,3 +85,17 @@ def test_a_copy_goes_its_own_way() -> None:
     with pytest.raises(TypeError):
         hash(kept)
     assert kept != "words"
+
+
+@pytest.mark.parametrize("again", [1, 300, 600])
+def test_words_that_counted_nothing_until_now_survive_the_growth_that_they_cause(again: int) -> None:
+    """Unlearnt and learnt again, together with new words that the table has no room for."""
+    kept, plain = Hashed(), Spelled()
+    old = [b"old%d" % number for number in range(600)]
+    new = [b"new%d" % number for number in range(400)]
+    for words in (kept, plain):
+        words.put(old, "spam", np.ones(600, np.int64))
+        words.put(old, "spam", np.zeros(600, np.int64))
+        words.put([*old[:again], *new], "spam", np.full(again + 400, 8))
+    assert kept == plain
+    assert kept.column(old, "spam").tolist() == [8] * again + [0] * (600 - again)

@@ -66,6 +66,10 @@ def _troubles(path: Path, user: User) -> Iterator[Finding]:
             f"{path.parent}: {user.name} may not write in this folder, as SQLite must",
             f"chown {user.name} {path.parent}; chmod u+rwx {path.parent}",
         )
+    if may(ANYBODY, path.parent, os.W_OK | os.X_OK):
+        yield Finding(
+            "warning", f"{path.parent}: every user of this host may replace files in it", f"chmod go= {path.parent}"
+        )
     if may(ANYBODY, path, os.R_OK):
         yield Finding("warning", f"{path}: every user of this host may read what was learnt", f"chmod go= {path}*")
 

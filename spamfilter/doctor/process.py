@@ -113,16 +113,20 @@ def _reaches(name: str, path: Path) -> bool:
 def journal(examined: Examination) -> Iterator[Finding]:
     """Whether the journal is written, or waits in memory."""
     status, backlog = examined.relay, examined.settings.limits.journal_backlog
-    yield from behind(status["journal_waiting"], status["journal_dropped"], backlog)
+    trouble = status.get("journal_trouble", "")
+    yield from behind(status["journal_waiting"], status["journal_dropped"], backlog, trouble)
 
 
-def behind(waiting: int, dropped: int, backlog: int) -> Iterator[Finding]:
-    """What it means that so many entries wait, of `backlog` that may, and so many were dropped."""
-    late = waiting >= BACKLOG_WARNING * backlog
+def behind(waiting: int, dropped: int, backlog: int, trouble: str = "") -> Iterator[Finding]:
+    """What it means that so many entries wait, of `backlog` that may, and so many were dropped.
+
+    trouble: why none can be written, as the relay says.
+    """
+    late = waiting >= BACKLOG_WARNING * backlog or bool(trouble)
     if late:
         yield Finding(
-            "failed" if waiting >= backlog else "warning",
-            f"{waiting} entries wait to be written, of at most {backlog}",
+            "failed" if waiting >= backlog or trouble else "warning",
+            f"{waiting} entries wait to be written, of at most {backlog}{trouble and ': '}{trouble}",
             "see the check of the database: what does not fit into [limits] journal_backlog is lost",
         )
     if dropped:
@@ -147,5 +151,5 @@ def held(resident: int, total: int) -> Finding:
     found = f"{resident / 1e6:.0f} MB, {100 * share:.1f} % of this host's"
     if share < MEMORY_WARNING:
         return Finding("ok", found)
-    advice = "lower [limits] connections and message_size, or give the host more memory"
+    advice = "lower [limits] memory_megabytes and connections, or give the host more memory"
     return Finding("failed" if share >= MEMORY_FAILED else "warning", found, advice)

@@ -10,19 +10,23 @@ import itertools
 import os
 from collections.abc import Sequence
 
+from tests.faults.case import Tally, case
 from tests.faults.client import RECIPIENTS, Answer, Client, deliver, mail_of
-from tests.faults.hop import Hop
+from tests.faults.hop import Hop, MaildirHop
 
 _numbers = itertools.count(1)
 
 
 class Account:
-    """All messages of one test."""
+    """All messages of one test. port: the relay's that the last one was sent to. heal: make the next hop behave."""
 
-    def __init__(self, hop: Hop) -> None:
+    def __init__(self, hop: Hop | MaildirHop) -> None:
         self.hop = hop
         self.answers: dict[str, list[Answer]] = {}
+        self.port = 0
+        self.heal = hop.heal
         self._doubtful: set[str] = set()
+        case().add_account(self)
 
     def name(self, doubtful: bool = False) -> str:
         """The name of a new message, which nobody has an answer for yet."""
@@ -35,10 +39,13 @@ class Account:
     def note(self, name: str, answer: Answer) -> Answer:
         """What a client heard in the end of one attempt."""
         self.answers[name].append(answer)
+        if answer.code == 250:
+            case().mail_passed()
         return answer
 
     def send(self, port: int, name: str = "", recipients: Sequence[str] = RECIPIENTS, doubtful: bool = False) -> Answer:
         """Send a message, a new one unless named, over a connection of its own."""
+        self.port = port
         name = name or self.name(doubtful)
         try:
             client = Client(port)
@@ -76,6 +83,24 @@ class Account:
         if accepted and {copy.recipients for copy in copies} != promised:
             return [f"{said}, for {[copy.recipients for copy in copies]} instead of {promised}"]
         return []
+
+    def tally(self) -> Tally:
+        """All of it in figures."""
+        tally = Tally(len(self.answers), sum(map(len, self.answers.values())))
+        for name, answers in self.answers.items():
+            accepted = sum(answer.code == 250 for answer in answers)
+            more = len(self.hop.copies(name)) - accepted
+            tally.lost += max(-more, 0)
+            tally.twice += name in self._doubtful and more > 0 and accepted > 0
+            tally.doubled += max(more - (name in self._doubtful), 0)
+        return tally
+
+    def recover(self) -> None:
+        """The fault is over: where the relay still runs, the next mail passes."""
+        self.heal()
+        if self.send(self.port).code is not None:
+            last = list(self.answers)[-1]
+            assert self.answers[last][-1].code == 250, f"after the fault: {self.answers[last][-1].raw!r}"
 
     def finish(self, port: int) -> None:
         """Settle; then every client that keeps its message sends it again, which must do, and settle once more."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.account import Account
+from tests.faults.case import case, is_recorded, recorded
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.hop import Hop, next_hop
 
@@ -23,9 +24,23 @@ def hop(one_hop: Hop) -> Iterator[Hop]:
     one_hop.heal()
 
 
+@pytest.fixture(autouse=True)
+def its_case(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What each test has seen is noted, where that is asked for."""
+    test, _, id = request.node.name.partition("[")
+    with recorded(request.node.path.stem, test, id.removesuffix("]")):
+        yield
+
+
 @pytest.fixture
-def account(hop: Hop) -> Account:
-    return Account(hop)
+def account(hop: Hop, request: pytest.FixtureRequest) -> Iterator[Account]:
+    """The account of a test; after its fault the next mail must pass, unless the test has seen to that itself."""
+    port = request.getfixturevalue("relay").port if "relay" in request.fixturenames else 0
+    account = Account(hop)
+    account.port = port
+    yield account
+    if account.port and not case().recoveries:
+        account.recover()
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +50,10 @@ def one_relay(one_hop: Hop, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def relay(one_relay: Daemon) -> Daemon:
+def relay(one_relay: Daemon) -> Iterator[Daemon]:
     """A relay that runs, whatever the test before did to it."""
     if not one_relay.running:
         one_relay.start()
-    return one_relay
+    yield one_relay
+    if is_recorded():
+        one_relay.problems()

@@ -10,10 +10,13 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
+from spamfilter.next_hops.maildir import unwrapped
+from tests.faults.case import case
 from tests.faults.fault import Break, Cut, Drip, Fault, Hold, How, Say
 
 HOLD_SECONDS = 60.0
@@ -33,6 +36,33 @@ class Kept:
     sender: str
     recipients: tuple[str, ...]
     mail: bytes
+
+
+class MaildirHop:
+    """A Maildir as next hop, which the relay writes itself."""
+
+    def __init__(self, path: Path) -> None:
+        self._new = path / "new"
+        self._seen: list[Kept] = []
+
+    @property
+    def kept(self) -> list[Kept]:
+        """What is in it; where its disk is gone, what was in it last."""
+        if self._new.exists():
+            self._seen = [_kept(*unwrapped(file.read_bytes())) for file in self._new.iterdir()]
+        return self._seen
+
+    def copies(self, name: str) -> list[Kept]:
+        return [kept for kept in self.kept if kept.name == name]
+
+    def heal(self) -> None:
+        """Nothing can be told to it."""
+
+
+def _kept(mail: bytes, sender: bytes, recipients: Sequence[bytes]) -> Kept:
+    found = _NAME.search(mail)
+    name = found.group(1).decode() if found else ""
+    return Kept(name, sender.decode(), tuple(recipient.decode() for recipient in recipients), mail)
 
 
 class Broken(Exception):
@@ -66,6 +96,7 @@ class Hop:
         self.port = self._listener.getsockname()[1]
         thread = threading.Thread(target=self._accept, args=(self._listener,), daemon=True)
         thread.start()
+        case().fault_ends()
 
     def down(self) -> None:
         """Listen no more and hang up everywhere."""
@@ -95,6 +126,7 @@ class Hop:
         if self._listener is None:
             self.up()
         self.hang_up()
+        case().fault_ends()
 
     def copies(self, name: str) -> list[Kept]:
         return [kept for kept in self.kept if kept.name == name]
@@ -204,8 +236,7 @@ class _Connection:
 
     def _take(self, mail: bytes) -> None:
         """Keep the message where the reply is positive, before it is said: so does every server."""
-        found = _NAME.search(mail)
-        kept = Kept(found.group(1).decode() if found else "", self._sender, tuple(self._recipients), mail)
+        kept = _kept(mail, self._sender.encode(), [recipient.encode() for recipient in self._recipients])
         fault = self._hop.faults.get("DOT")
         if isinstance(fault, Hold):
             self._wait(fault)
@@ -220,10 +251,11 @@ class _Connection:
             self._end(fault.how)
         if isinstance(fault, Say):
             self._send(fault.reply)
-        assert self._hop.tls is not None
-        plain = self.socket
+        plain, tls = self.socket, self._hop.tls
+        if tls is None:
+            raise Broken  # healed in the meantime, and the connection is ended
         # The handshake comes after the change of sockets, so that it can be broken off, too.
-        secured = self._hop.tls.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+        secured = tls.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
         self._hop.replace(plain, secured)
         self.socket = secured
         secured.do_handshake()

@@ -43,7 +43,19 @@ def tls_relay(one_hop: Hop, folder: Path, trusted: ssl.SSLContext) -> Iterator[D
 
 
 @pytest.fixture
-def nothing_in_the_clear(hop: Hop) -> Iterator[None]:
+def account(account: Account, hop: Hop, trusted: ssl.SSLContext) -> Account:
+    """A next hop that behaves offers TLS here."""
+
+    def heal() -> None:
+        hop.heal()
+        hop.tls = trusted
+
+    account.heal = heal
+    return account
+
+
+@pytest.fixture
+def nothing_in_the_clear(hop: Hop, account: Account) -> Iterator[None]:
     """What is said before TLS, or without it, is no mail."""
     hop.commands.clear()
     yield
