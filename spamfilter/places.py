@@ -55,7 +55,7 @@ def values_of(file: Path | None) -> dict[str, object]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: not TOML: {error}") from error
 
 
@@ -70,7 +70,7 @@ def configured_socket(named: Path | None = None) -> Path:
     """The feedback socket of the configuration, found without checking the rest of it."""
     given: object = os.environ.get(SOCKET_VARIABLE)
     if isinstance(given, str) and given[:1] in ("'", '"'):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             given = tomllib.loads(f"value = {given}")["value"]
     if given is None:
         section = _readable(config_file(named)).get("feedback")

@@ -1,4 +1,8 @@
-"""Who may do what with a file, by the kernel's word where that can be had."""
+"""Who may do what with a file, by the kernel's word where that can be had; and what we make, for nobody else.
+
+Guarantee: modes of what is made here do not depend on the umask. What root makes in a folder of another user belongs to
+that user, as whom the relay runs.
+"""
 
 import os
 import pwd
@@ -37,6 +41,37 @@ def user_named(name: str) -> User | None:
         return user_of(pwd.getpwnam(name).pw_uid)
     except KeyError:
         return None
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder where it is missing, with those above it, each with mode 0700. Raises OSError."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+    _hand_over(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), path.parent)
+
+
+def make_file(path: Path) -> None:
+    """Make an empty file with mode 0600. Raises FileExistsError, also for a link to nowhere, and other OSErrors."""
+    _hand_over(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), path.parent)
+
+
+def is_trap(path: Path) -> bool:
+    """Whether root would follow a link that another user has laid, and may change at any time."""
+    return os.geteuid() == 0 and path.is_symlink() and path.parent.stat().st_uid != 0
+
+
+def _hand_over(made: int, folder: Path) -> None:
+    """Give what root has made to the owner of its folder, and close it.
+
+    By its descriptor: that owner may have put something else in its place by now.
+    """
+    try:
+        if os.geteuid() == 0 and (owner := folder.stat()).st_uid != 0:
+            os.fchown(made, owner.st_uid, owner.st_gid)
+    finally:
+        os.close(made)
 
 
 def owner(path: Path) -> str:

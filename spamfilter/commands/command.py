@@ -64,11 +64,12 @@ def settings_of(file: Path | None) -> "Settings":
     """The configuration, with its state directory made where that is the default's place."""
     from spamfilter.config import load
     from spamfilter.places import state_directory
+    from spamfilter.rights import make_folder
 
     settings = load(file)
     if not settings.store.url:
         try:
-            state_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(state_directory())
         except OSError as error:
             raise InputError(f"{state_directory()}: {error.strerror}; set [store] url") from error
     return settings

@@ -91,8 +91,9 @@ def backup(file: Path | None, target: Path) -> None:
 
 
 @click.command("check-config")
+@click.option("--systemd", is_flag=True, help="Print the drop-in that this configuration wants; see docs/install.md.")
 @click.pass_obj
-def check_config(file: Path | None) -> None:
+def check_config(file: Path | None, systemd: bool) -> None:
     """Check the configuration and say what it means.
 
     Exit code 2, with the reason, if it is wrong.
@@ -102,6 +103,11 @@ def check_config(file: Path | None) -> None:
     settings = config.load(file)
     for warning in settings.warnings():
         click.echo(f"warning: {warning}", err=True)
+    if systemd:
+        from spamfilter.drop_in import drop_in
+
+        click.echo(drop_in(settings))
+        return
     click.echo(f"configuration  {config_file(file) or 'defaults and environment'}")
     click.echo(f"listens on     {', '.join(settings.relay.listen)} ({settings.relay.mode})")
     click.echo(f"next hop       {settings.next_hop_url()}")
