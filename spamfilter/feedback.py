@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from spamfilter.counts import Label
-from spamfilter.errors import InputError, Refused
+from spamfilter.errors import InputError, Refused, ShareUsed
 from spamfilter.features import HEADER_PHRASE, Token, Tokens, words
 from spamfilter.filter import BULK, Change, Filter, Reading, Training
 from spamfilter.ids import is_id
@@ -76,19 +76,26 @@ def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, 
 
     Raises Refused where another person has said otherwise, or the author has had their day's share; then nothing has
     changed. A mark of a rule changes nothing that was learnt. A person's mark of what nobody has marked is theirs from
-    then on, also where it says the same.
+    then on, also where it says the same; what they forget of it counts as a mark, too, since it costs others what they
+    had.
     """
     with filter.training() as training:
         active = training.active(subject.reading.digest)
         if active is not None and author.source == AUTOMATIC:
             return training.learn(subject.reading, active.label, active.source)
-        if active is not None and active.label == label and active.source in NOBODYS and author.source != CANARY:
+        agrees = active is not None and active.label == label
+        own = active is not None and active.by == author.name
+        if agrees and active is not None and active.source in NOBODYS and author.source != CANARY:
+            if author.limited and not _has_left(filter.store, author, marks_a_day):
+                return training.learn(subject.reading, active.label, active.source)  # it stays nobody's
             return training.confirm(subject.reading, active, author.source, author.name)
-        if active is not None and active.label != label:
+        if active is not None and not agrees:
             _may_change(active, author, subject.name)
-        if author.limited and label is not None and (active is None or active.label != label):
-            own = active is not None and active.by == author.name
-            _has_left(filter.store, author, marks_a_day, MISTAKES if own else 1)
+        if author.limited and not agrees and label is not None:
+            _check_left(filter.store, author, marks_a_day, MISTAKES if own else 1)
+        if author.limited and label is None and active is not None and not own:
+            _check_left(filter.store, author, marks_a_day)
+            training.confirm(subject.reading, active, author.source, author.name)  # so that it counts
         return _marked(training, subject, label, author)
 
 
@@ -106,9 +113,13 @@ def _may_change(active: Entry, author: Author, name: str) -> None:
         )
 
 
-def _has_left(store: Store, author: Author, marks_a_day: int, times: int) -> None:
-    if store.marks_by(author.name, datetime.now(UTC) - DAY) >= times * marks_a_day:
-        raise Refused(
+def _has_left(store: Store, author: Author, marks_a_day: int, times: int = 1) -> bool:
+    return store.marks_by(author.name, datetime.now(UTC) - DAY) < times * marks_a_day
+
+
+def _check_left(store: Store, author: Author, marks_a_day: int, times: int = 1) -> None:
+    if not _has_left(store, author, marks_a_day, times):
+        raise ShareUsed(
             f"{author.name or 'nobody'}: {marks_a_day} marks in 24 hours are the limit ([feedback] marks_a_day);"
             " go on tomorrow, or ask the administrator"
         )

@@ -72,6 +72,11 @@ class Filter:
         """Messages learnt of each class, as this filter knows them."""
         return self._all().learnt
 
+    @property
+    def vocabulary(self) -> int:
+        """Words that it knows, of all voices."""
+        return sum(counts.vocabulary for counts in self._all().counts.values())
+
     def read(self, message: Message) -> Reading:
         return Reading(message.digest(), view(self.voices, message))
 
@@ -211,6 +216,10 @@ class Training:
         """The learning of this message that has not been taken back."""
         return self._learning.active(digest)
 
+    def history(self, digest: bytes) -> list[Entry]:
+        """All that the ledger has of this message, oldest first."""
+        return self._learning.history(digest)
+
     def learn(self, reading: Reading, label: Label, source: str, by: str = "", at: datetime | None = None) -> Change:
         """See `Filter.learn`."""
         active = self._learning.active(reading.digest)
@@ -251,6 +260,17 @@ class Training:
             return Change(False, None, before, before)
         self._undo(state, active, source, by)
         return Change(True, active.label, before, model.score(self._filter.voices, reading.tokens, state))
+
+    def restore(self, entry: Entry) -> None:
+        """Learn again what was taken back, with the amounts of then; nothing of the message may be learnt now."""
+        state = self._state(Reading(entry.digest, entry.tokens))
+        if not entry.added:  # a rebuilding of the counts leaves no amounts of what did not count
+            voices = self._filter.voices
+            score = model.score(voices, entry.tokens, state)
+            step = state.calibration.step(score.log_odds, entry.label)
+            added = model.amounts(voices, entry.tokens, entry.label, state, score)
+            entry = replace(entry, added=added, calibrated=step)
+        self._write(state, replace(entry, id=0))
 
     def reinforce(self, reading: Reading, label: Label) -> bool:
         """Look again at a message that bulk training has learnt with this label; True if that added anything.

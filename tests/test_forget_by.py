@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter import places, undoing
+from spamfilter import feedback, places, undoing
 from spamfilter.commands import command
 from spamfilter.config import Settings
 from spamfilter.counts import Label
 from spamfilter.filter import Filter
 from spamfilter.message import parse
-from spamfilter.stores import Entry, Store
+from spamfilter.stores import Store
 from spamfilter.stores.sql import connection as sql_connection
 from tests.made import NOON, journal_entry, mail
 from tests.test_cli import Shell
 from tests.test_docs import documented
 
 NOW = datetime.now(UTC)
+MALLORY = feedback.Author("mallory", "imap")
 TABLES = ("words", "classes", "vocabularies", "tallies")
 
 
@@ -121,6 +122,42 @@ def test_what_it_had_taken_from_another_is_not_learnt_at_all(shell: Shell) -> No
     assert "are then not learnt at all" in re.sub(r"\s+", " ", shell.done("forget", "--help"))
 
 
+def test_what_it_had_taken_from_sorted_mail_or_a_rule_is_learnt_again(shell: Shell) -> None:
+    teach(shell, "ann", "spam", "z")
+    teach(shell, "sorted", "ham", "a", "b", source="train")
+    teach(shell, "trap", "spam", "c", source="automatic")
+    before = counts(shell)
+    with shell.store() as store:
+        filter = Filter(store, Settings().voices(), whole=False)
+        labels: dict[str, Label | None] = {"a": "spam", "b": "ham", "c": None}
+        for name, label in labels.items():
+            sent = mail(subject=f"of {name}", body=f"words of {name}", name=name)
+            feedback.mark(filter, feedback.Subject(name, "", filter.read(parse(sent))), label, MALLORY, 200)
+    lines = shell.done("forget", "--by", "mallory", "--yes").splitlines()
+    assert lines[0].startswith("mallory has taught 3 that count, from ")
+    assert lines[1:] == [
+        "  imap       ham          1",
+        "  imap       spam         1",
+        "  imap       taken back        1",
+        "  learnt again without that: 2 as ham",
+        "  learnt again without that: 1 as spam",
+        "3 forgotten, 3 of them learnt again as before",
+    ]
+    assert counts(shell) == before
+    assert sorted(active(shell)) == [("ann", "spam"), ("sorted", "ham"), ("sorted", "ham"), ("trap", "spam")]
+    assert shell.learnt() == ({"ham": 2, "spam": 2}, [])
+
+
+def test_what_was_taken_back_is_listed_without_a_label(shell: Shell) -> None:
+    teach(shell, "sorted", "ham", "a", source="train")
+    with shell.store() as store:
+        filter = Filter(store, Settings().voices(), whole=False)
+        sent = mail(subject="of a", body="words of a", name="a")
+        feedback.mark(filter, feedback.Subject("a", "", filter.read(parse(sent))), None, MALLORY, 200)
+    (shown,) = (json.loads(line) for line in shell.done("forget", "--by", "mallory", "--json").splitlines())
+    assert (shown["label"], shown["before"], shown["undone"]) == (None, "ham", False)
+
+
 def test_what_bulk_training_has_reinforced_goes_too(shell: Shell) -> None:
     teach(shell, "ann", "spam", "a")
     before = counts(shell)
@@ -147,6 +184,7 @@ def test_each_learning_is_listed_for_scripts(shell: Shell) -> None:
         "by": "mallory",
         "id": "01KAH3V5E8M6Q2T0J9Z4R7X1CN",
         "subject": "grün",
+        "before": None,
         "undone": False,
     }
     assert (shown[1]["id"], shown[1]["subject"], shown[1]["undone"]) == ("", "", False)
@@ -165,7 +203,7 @@ def test_an_undoing_that_was_stopped_is_gone_on_with(shell: Shell, monkeypatch: 
     undo = undoing.undo
     holder = sqlite3.connect(shell.folder / "spamfilter.db", isolation_level=None)
 
-    def until_the_second(filter: Filter, entries: list[Entry], source: str, by: str, undone: object) -> None:
+    def until_the_second(filter: Filter, taught: list[undoing.Taught], source: str, by: str, undone: object) -> None:
         done: list[set[int]] = []
 
         def told(ids: set[int]) -> None:
@@ -175,7 +213,7 @@ def test_an_undoing_that_was_stopped_is_gone_on_with(shell: Shell, monkeypatch: 
             if len(done) == 2:
                 holder.execute("BEGIN IMMEDIATE")
 
-        undo(filter, entries, source, by, told)
+        undo(filter, taught, source, by, told)
 
     with monkeypatch.context() as held:
         held.setattr(undoing, "undo", until_the_second)

@@ -342,6 +342,12 @@ class Busy(Store):
     def remove_journal(self, id: str) -> None:
         raise NotImplementedError
 
+    def last_words(self, by: Any, since: Any = None) -> Any:
+        raise NotImplementedError
+
+    def histories(self, digests: Any) -> Any:
+        raise NotImplementedError
+
     def marks_by(self, by: str, since: Any) -> int:
         raise NotImplementedError
 

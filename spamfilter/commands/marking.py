@@ -18,7 +18,6 @@ from spamfilter.socket_client import NoRelay, SocketClient
 
 if TYPE_CHECKING:
     from spamfilter.counts import Label
-    from spamfilter.stores import Entry
     from spamfilter.undoing import Taught
 
 _by = click.option("--by", help="Whom this mark is of, where a mail server asks for its user; [feedback] proxies.")
@@ -136,9 +135,11 @@ def forget(
 ) -> None:
     """Take back what was learnt of messages, exactly.
 
-    With --by NAME and no message: all that NAME has taught and that still counts. It is shown first, and done with
+    With --by NAME and no message: all that NAME has said and that still counts. It is shown first, and done with
     --yes. It goes on the database itself, whose owner you must be, in batches: if it is stopped, the same command does
-    the rest. Messages that others had learnt otherwise before NAME changed that are then not learnt at all.
+    the rest. What `train` or a rule had learnt before NAME changed it is learnt again; messages that other people had
+    learnt otherwise are then not learnt at all. What others have taught since keeps what it added; `spamfilter retrain`
+    measures that anew, without NAME.
 
     \b
     Example: spamfilter forget 01KAH3V5E8M6Q2T0J9Z4R7X1CN
@@ -167,38 +168,42 @@ def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_jso
     done: set[int] = set()
     with opened_store(settings) as store:
         taught = taught_by(store, by, begin)
-        entries = [each.entry for each in taught]
         if not as_json:
-            click.echo(_taught_text(by, entries))
+            click.echo(_taught_text(by, taught))
         if yes and taught:
             try:
-                undo(Filter(store, settings.voices(), whole=len(entries) >= MANY), entries, "cli", user(), done.update)
+                undo(Filter(store, settings.voices(), whole=len(taught) >= MANY), taught, "cli", user(), done.update)
             except StoreError as error:
-                so_far = f"{error}; {len(done)} of {len(entries)} are forgotten, the same command does the rest"
+                so_far = f"{error}; {len(done)} of {len(taught)} are forgotten, the same command does the rest"
                 raise type(error)(so_far) from error
     if as_json:
         for each in taught:
             click.echo(rendering.to_json(_taught_json(each, each.entry.id in done)))
     elif yes and taught:
-        changed = f"; {len(entries) - len(done)} were changed meanwhile" if len(done) < len(entries) else ""
-        click.echo(f"{len(done)} forgotten{changed}")
+        again = sum(each.before is not None for each in taught if each.entry.id in done)
+        text = f"{len(done)} forgotten" + (f", {again} of them learnt again as before" if again else "")
+        changed = f"; {len(taught) - len(done)} were changed meanwhile" if len(done) < len(taught) else ""
+        click.echo(text + changed)
     elif taught:
         click.echo("nothing is forgotten yet; the same command with --yes does it")
 
 
-def _taught_text(by: str, entries: "Sequence[Entry]") -> str:
+def _taught_text(by: str, taught: "Sequence[Taught]") -> str:
     """How much an author has taught: when, and by which ways as what."""
     from collections import Counter
 
     from spamfilter.terminal import harmless
 
     name = harmless(by) or "nobody"
-    if not entries:
+    if not taught:
         return f"{name} has taught nothing that counts"
+    entries = [each.entry for each in taught]
     first, last = min(entry.at for entry in entries), max(entry.at for entry in entries)
     lines = [f"{name} has taught {len(entries)} that count, from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"]
-    numbers = Counter((entry.source, entry.label) for entry in entries)
+    numbers = Counter((entry.source, "taken back" if entry.undoes else entry.label) for entry in entries)
     lines += [f"  {source:<10} {label:<5} {number:>8}" for (source, label), number in sorted(numbers.items())]
+    again = Counter(each.before.label for each in taught if each.before is not None)
+    lines += [f"  learnt again without that: {number} as {label}" for label, number in sorted(again.items())]
     return "\n".join(lines)
 
 
@@ -206,10 +211,11 @@ def _taught_json(taught: "Taught", undone: bool) -> dict[str, Any]:
     entry = taught.entry
     return {
         "at": entry.at,
-        "label": entry.label,
+        "label": None if entry.undoes else entry.label,
         "source": entry.source,
         "by": entry.by,
         "id": taught.id,
         "subject": taught.subject,
+        "before": taught.before.label if taught.before else None,
         "undone": undone,
     }

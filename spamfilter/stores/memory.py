@@ -94,6 +94,20 @@ class MemoryStore(Store):
             if (since is None or entry.at >= since) and (by is None or entry.by == by)
         ]
 
+    def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
+        last = {entry.digest: entry.id for entry in self._ledger}
+        return [
+            replace(entry, tokens={})
+            for entry in self._ledger
+            if entry.by == by and (since is None or entry.at >= since) and last[entry.digest] == entry.id
+        ]
+
+    def histories(self, digests: Sequence[bytes]) -> dict[bytes, list[Entry]]:
+        return {
+            digest: [replace(entry, tokens={}) for entry in self._ledger if entry.digest == digest]
+            for digest in digests
+        }
+
     def marks_by(self, by: str, since: datetime) -> int:
         return sum(entry.by == by and entry.at >= since and not entry.undoes for entry in self._ledger)
 
@@ -175,6 +189,9 @@ class _MemoryLearning(Learning):
 
     def active(self, digest: bytes) -> Entry | None:
         return self._store.active(digest)
+
+    def history(self, digest: bytes) -> list[Entry]:
+        return [entry for entry in self._store._ledger if entry.digest == digest]
 
     def entries_after(self, last: int) -> list[Entry]:
         return self._store.entries_after(last)

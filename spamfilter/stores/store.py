@@ -106,6 +106,10 @@ class Learning(ABC):
         """The learning of this message that has not been taken back, with its tokens."""
 
     @abstractmethod
+    def history(self, digest: bytes) -> list[Entry]:
+        """All ledger entries of this message, oldest first; with their tokens, but for those that take one back."""
+
+    @abstractmethod
     def entries_after(self, last: int) -> list[Entry]:
         """The next ENTRIES ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
 
@@ -175,6 +179,14 @@ class Store(ABC):
     @abstractmethod
     def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
         """Active learnings, oldest first, without tokens; by: of this author only."""
+
+    @abstractmethod
+    def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
+        """Ledger entries of this author after which their message has none, oldest first, without tokens."""
+
+    @abstractmethod
+    def histories(self, digests: Sequence[bytes]) -> dict[bytes, list[Entry]]:
+        """All ledger entries of each of these messages, oldest first, without tokens."""
 
     @abstractmethod
     def marks_by(self, by: str, since: datetime) -> int:

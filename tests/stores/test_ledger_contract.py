@@ -155,3 +155,30 @@ def test_any_word_is_found_and_none_that_only_looks_like_it(store: Store, word: 
         one = learning.append(holding(1, 8, "fields", word.encode()))
         learning.append(holding(2, 8, "fields", *(other.encode() for other in alike)))
     assert [entry.id for entry in store.holders({"fields": {word.encode()}}, 99, 9).entries] == [one.id]
+
+
+def test_an_author_has_the_last_word_where_nothing_follows_it(store: Store) -> None:
+    mine, theirs, taken = learn(store, of(entry(1), "ann"), of(entry(2), "bob"), of(entry(3), "bob", hours=1))
+    back, gone = learn(store, of(entry(3, undoes=taken.id), "ann", hours=2), of(entry(2, undoes=theirs.id), "bob"))
+    (overruled,) = learn(store, of(entry(4), "ann", hours=3))
+    learn(store, of(entry(4, undoes=overruled.id), "root", hours=4))
+    assert [found.id for found in store.last_words("ann")] == [mine.id, back.id]
+    assert [found.id for found in store.last_words("bob")] == [gone.id]
+    assert [found.id for found in store.last_words("ann", NOON + timedelta(hours=2))] == [back.id]
+    assert store.last_words("") == store.last_words("ANN") == []
+    assert {bool(found.tokens) for found in store.last_words("ann")} == {False}
+
+
+def test_a_history_is_all_that_was_ever_said_of_a_message_in_its_order(store: Store) -> None:
+    one, two = learn(store, of(entry(1), "ann"), of(entry(2), "bob"))
+    (undoing,) = learn(store, of(entry(1, undoes=one.id), "bob"))
+    (again,) = learn(store, of(entry(1, "ham"), "bob"))
+    unknown = b"x" * 16
+    found = store.histories([one.digest, two.digest, unknown])
+    assert [entry.id for entry in found[one.digest]] == [one.id, undoing.id, again.id]
+    assert ([entry.id for entry in found[two.digest]], found[unknown]) == ([two.id], [])
+    assert found[one.digest][0] == replace(one, tokens={})
+    with store.learning() as learning:
+        assert [entry.id for entry in learning.history(one.digest)] == [one.id, undoing.id, again.id]
+        assert [learning.history(one.digest)[at].tokens for at in (0, 2)] == [one.tokens, again.tokens]
+        assert learning.history(unknown) == []

@@ -8,9 +8,10 @@ Readers never wait (WAL); a writer waits at most BUSY_SECONDS and then raises St
 import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sqlalchemy import Connection, Delete, Engine, Update, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
@@ -35,6 +36,7 @@ from spamfilter.stores.sql.queries import (
     fill,
     holders,
     journal_entry_of,
+    last_words,
     only_active,
     part_state,
     put_setting_row,
@@ -166,6 +168,18 @@ class SqlStore(Store):
         with self._reading() as connection:
             return [entry_of(row, {}) for row in connection.execute(query)]
 
+    def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
+        with self._reading() as connection:
+            return [entry_of(row, {}) for row in connection.execute(last_words(by, since))]
+
+    def histories(self, digests: Sequence[bytes]) -> dict[bytes, list[Entry]]:
+        found: dict[bytes, list[Entry]] = {digest: [] for digest in digests}
+        query = select(*FACTS).where(ledger.c.digest.in_(digests)).order_by(ledger.c.id)
+        with self._reading() as connection:
+            for row in connection.execute(query):
+                found[row.digest].append(entry_of(row, {}))
+        return found
+
     def marks_by(self, by: str, since: datetime) -> int:
         with self._reading() as connection:
             query = select(func.count()).select_from(ledger).where(ledger.c.by == by, ledger.c.at >= since)
@@ -253,24 +267,19 @@ class SqlStore(Store):
     def backup(self, target: Path) -> None:
         if target.exists():
             raise StoreError(f"{target}: exists already; name a new file")
-        partial = target.with_name(target.name + ".partial")
-        with store_errors(str(target)):
-            os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600))
-            try:
-                with self._engine.connect() as connection:
-                    source = connection.connection.driver_connection
-                    assert isinstance(source, sqlite3.Connection)
-                    copy = sqlite3.connect(partial)
-                    try:
-                        source.backup(copy)
-                        copy.execute("PRAGMA journal_mode = DELETE")  # one file, without -wal beside it
-                    finally:
-                        copy.close()
-                with partial.open("rb") as file:
-                    os.fsync(file.fileno())
-                partial.rename(target)
-            finally:
-                partial.unlink(missing_ok=True)
+        # A folder of our own, as the target's may be like /tmp, where others can lay links under names they foresee.
+        with store_errors(str(target)), TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+            partial = Path(folder) / target.name
+            os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            with self._engine.connect() as connection:
+                source = connection.connection.driver_connection
+                assert isinstance(source, sqlite3.Connection)
+                with closing(sqlite3.connect(partial)) as copy:
+                    source.backup(copy)
+                    copy.execute("PRAGMA journal_mode = DELETE")  # one file, without -wal beside it
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+            partial.rename(target)
 
     def size(self) -> int:
         files = (self._path.with_name(self._path.name + suffix) for suffix in ("", "-wal", "-shm"))

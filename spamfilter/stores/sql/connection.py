@@ -1,6 +1,5 @@
 """Connections to SQLite that do what the store promises: real transactions, synced, private files."""
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +11,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.pool import QueuePool
 
 from spamfilter.errors import CountError, StoreBusy, StoreError
+from spamfilter.rights import is_trap, make_file, owner
 
 BUSY_SECONDS = 10.0
 """Longer than any batch of `train` holds the lock, shorter than a user's patience."""
@@ -24,7 +24,9 @@ def connect(url: str) -> Engine:
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder; create it, or set [store] url")
     with store_errors(url), suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        if is_trap(path):
+            raise StoreError(f"{path}: a link of {owner(folder)}, which root does not follow; name what it leads to")
+        make_file(path)
     engine = create_engine(url, poolclass=QueuePool, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
 
     @event.listens_for(engine, "connect")

@@ -20,6 +20,7 @@ from spamfilter.stores.sql.queries import (
     bump,
     columns,
     entries_after,
+    history,
     part_state,
     put_setting_row,
     setting,
@@ -49,6 +50,9 @@ class SqlLearning(Learning):
 
     def active(self, digest: bytes) -> Entry | None:
         return active(self._connection, digest)
+
+    def history(self, digest: bytes) -> list[Entry]:
+        return history(self._connection, digest)
 
     def entries_after(self, last: int) -> list[Entry]:
         return entries_after(self._connection, last)

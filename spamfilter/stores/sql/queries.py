@@ -76,6 +76,19 @@ def active(connection: Connection, digest: bytes) -> Entry | None:
     return None if row is None else entry_of(row, row.tokens)
 
 
+def history(connection: Connection, digest: bytes) -> list[Entry]:
+    """All entries of this message, oldest first."""
+    query = select(ledger).where(ledger.c.digest == digest).order_by(ledger.c.id)
+    return [entry_of(row, row.tokens or {}) for row in connection.execute(query)]
+
+
+def last_words(by: str, since: datetime | None) -> Select[Any]:
+    """Entries of this author that no other one of their message follows."""
+    followed = exists().where(undone.c.digest == ledger.c.digest, undone.c.id > ledger.c.id)
+    query = select(*FACTS).where(ledger.c.by == by, ~followed).order_by(ledger.c.id)
+    return query if since is None else query.where(ledger.c.at >= since)
+
+
 def holders(connection: Connection, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
     packed = type_coerce(ledger.c.tokens, LargeBinary).label("packed")
     older = only_active(select(*FACTS, packed)).where(ledger.c.id < before).order_by(ledger.c.id.desc())
