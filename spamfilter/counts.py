@@ -13,7 +13,8 @@ import numpy as np
 from spamfilter.errors import CountError
 from spamfilter.features import Token
 from spamfilter.labels import LABELS, OTHER, Label
-from spamfilter.words import Hashed, Integers, Spelled, Words
+from spamfilter.seen import Integers
+from spamfilter.words import Hashed, Spelled, Words
 
 __all__ = ["LABELS", "MAX_COUNT", "OTHER", "Counts", "Growth", "Hashed", "Label", "Spelled", "Tallies", "move"]
 

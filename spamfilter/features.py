@@ -12,11 +12,13 @@ all header words and pairs .0159/.111/.072. HTML markup stays: removing it gaine
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from spamfilter.attributes import attributes
-from spamfilter.message import Message, cut
+from spamfilter.compiled import _tokens
+from spamfilter.message import Field, Message, cut
+from spamfilter.seen import Seen
 
 Token = bytes
 Tokens = Mapping[Token, int]
@@ -129,18 +131,23 @@ FEATURES: dict[str, Callable[[Message], Iterable[Token] | Tokens]] = {
 }
 
 
-def tokenize(message: Message, families: Iterable[str]) -> dict[str, Tokens]:
-    """Family of FEATURES -> its tokens in this message with their occurrences."""
-    found: dict[str, Tokens] = {}
+def tokenize(message: Message, families: Sequence[str]) -> Tokens:
+    """The tokens of these families of FEATURES, as one, with their occurrences."""
+    if _tokens is not None and COMPILED.keys() >= set(families):
+        return Seen(*_tokens.find(tuple(part for name in families for part in COMPILED[name](message))))
+    found: Counter[Token] = Counter()
     for name in families:
-        family = FEATURES[name](message)
-        found[name] = family if isinstance(family, Mapping) else Counter(family)
+        found.update(FEATURES[name](message))
     return found
 
 
-def merged(families: Iterable[Tokens]) -> Tokens:
-    """The tokens of several families as one."""
-    tokens: Counter[Token] = Counter()
-    for family in families:
-        tokens.update(family)
-    return tokens
+_FIELDS, _WORDS, _HEADER_PHRASES, _PHRASES = range(4)
+"""Kinds of parts, as in compiled/tokens.c."""
+Part = tuple[int, tuple[Field, ...] | bytes]
+
+COMPILED: dict[str, Callable[[Message], tuple[Part, ...]]] = {
+    "header": lambda message: ((_FIELDS, message.fields), (_FIELDS, message.part_fields)),
+    "body": lambda message: ((_WORDS, message.text),),
+    "phrases": lambda message: tuple(zip((_HEADER_PHRASES, _PHRASES), _phrased(message), strict=True)),
+}
+"""What the compiled helper finds, too: family -> the parts of a message that its tokens are in, each with its kind."""

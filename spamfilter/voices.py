@@ -7,16 +7,44 @@ score and never from the sum: joint training was tried and lost. VOICES is the t
 import json
 import math
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from spamfilter.counts import Counts
-from spamfilter.features import Token, Tokens, merged, tokenize
+from spamfilter.features import Token, Tokens, tokenize
 from spamfilter.likelihoods import Likelihood, Opinion
 from spamfilter.message import Message
 
 VoiceTokens = Mapping[str, Tokens]
 """Voice name -> its tokens of one message."""
+
+
+class View(Mapping[str, Tokens]):
+    """What voices see of a message: the tokens of each are found when they are first asked for."""
+
+    __slots__ = ("_found", "_message")
+
+    def __init__(self, names: Iterable[str], message: Message) -> None:
+        self._message = message
+        self._found: dict[str, Tokens | None] = dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> Tokens:
+        found = self._found[name]
+        if found is None:
+            found = self._found[name] = tokenize(self._message, VOICES[name])
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def packed(self) -> bytes:
+        """The names and what of the message the tokens are found in: a third of the room of the tokens, packed."""
+        return b"".join(
+            (_OF_MESSAGE, zlib.compress(" ".join(self._found).encode() + b"\n" + self._message.packed(), 1))
+        )
 
 
 def pack(tokens: VoiceTokens) -> bytes:
@@ -27,7 +55,10 @@ def pack(tokens: VoiceTokens) -> bytes:
 
 
 def unpack(packed: bytes) -> VoiceTokens:
-    """What `pack` has packed."""
+    """What `pack` has packed, or `View.packed`."""
+    if packed.startswith(_OF_MESSAGE):
+        names, _, message = zlib.decompress(packed[1:]).partition(b"\n")
+        return View(names.decode().split(), Message.unpacked(message))
     return _read(zlib.decompress(packed))
 
 
@@ -49,6 +80,9 @@ def _read(text: bytes) -> VoiceTokens:
     readable: dict[str, dict[str, int]] = json.loads(text)
     return {voice: {token.encode(): n for token, n in some.items()} for voice, some in readable.items()}
 
+
+_OF_MESSAGE = b"M"
+"""Begins what `View.packed` gives; no compressed JSON begins so."""
 
 VOICES: dict[str, tuple[str, ...]] = {
     "fields": ("header", "body"),
@@ -72,14 +106,9 @@ class Voice:
 Voices = tuple[Voice, ...]
 
 
-def view(voices: Voices, message: Message) -> dict[str, Tokens]:
-    """What each voice sees of a message; a family of tokens is read once, however many see it."""
-    views = {voice.name: VOICES[voice.name] for voice in voices}
-    families = tokenize(message, {family for view in views.values() for family in view})
-    return {
-        name: families[view[0]] if len(view) == 1 else merged(families[family] for family in view)
-        for name, view in views.items()
-    }
+def view(voices: Voices, message: Message) -> View:
+    """What these voices see of a message."""
+    return View((voice.name for voice in voices), message)
 
 
 def words(voices: Voices, tokens: VoiceTokens) -> dict[str, set[Token]]:
@@ -112,17 +141,17 @@ def judged(
 ) -> tuple[dict[str, Opinion], list[Evidence]]:
     """What the voices say, and the tokens that made it, the loudest first: all that say anything, or `most`."""
     opinions: dict[str, Opinion] = {}
-    evidence: list[Evidence] = []
+    loud: list[tuple[float, str, Token, float, float, float]] = []
     for voice in voices:
         if voice.name in tokens:
-            mine = counts[voice.name]
-            opinions[voice.name], said = voice.likelihood.judge(tokens[voice.name], mine, most)
-            if said:
-                unit = voice.likelihood.unit
-                columns = (column.tolist() for column in mine.columns(list(said)))
-                evidence += [
-                    Evidence(token.decode("utf-8", "replace"), voice.name, ham / unit, spam / unit, voice.weight * says)
-                    for (token, says), ham, spam in zip(said.items(), *columns, strict=True)
-                ]
-    evidence.sort(key=lambda found: (-abs(found.weight), found.voice, found.token))
-    return opinions, evidence[:most]
+            opinions[voice.name], said = voice.likelihood.judge(tokens[voice.name], counts[voice.name], most)
+            unit, weight = voice.likelihood.unit, voice.weight
+            loud += [
+                (-abs(weight * share), voice.name, token, ham / unit, spam / unit, weight * share)
+                for token, share, ham, spam in said
+            ]
+    loud.sort()
+    return opinions, [
+        Evidence(token.decode("utf-8", "replace"), name, ham, spam, says)
+        for _, name, token, ham, spam, says in loud[:most]
+    ]

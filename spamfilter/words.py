@@ -10,12 +10,11 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spamfilter.compiled import _tokens
 from spamfilter.features import Token
 from spamfilter.labels import LABELS, Label
-
-Integers = NDArray[np.int64]
+from spamfilter.seen import Integers, Spellings
 
 BUCKET = 8
 """Slots of a bucket: 64-bit hashes that fill a cache line, and are read in one step."""
@@ -108,35 +107,39 @@ class Hashed(Words):
         while expected > FULL * buckets * BUCKET:
             buckets *= 2
         self._keys = np.zeros((buckets, BUCKET), np.int64)
-        self._counts: dict[Label, Integers] = {label: np.zeros(buckets * BUCKET, np.int64) for label in LABELS}
+        # One more than there are slots: what a word counts that has none.
+        self._counts: dict[Label, Integers] = {label: np.zeros(buckets * BUCKET + 1, np.int64) for label in LABELS}
         self._used = 0
 
     def column(self, tokens: Sequence[Token], label: Label) -> Integers:
-        slots, found = self._find(_hashed(tokens))
-        return np.asarray(self._counts[label].take(slots) * found)
+        return self._counts[label].take(self._find(_hashed(tokens)))
 
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
-        slots, found = self._find(_hashed(tokens))
-        return self._counts["ham"].take(slots) * found, self._counts["spam"].take(slots) * found
+        slots = self._find(_hashed(tokens))
+        return self._counts["ham"].take(slots), self._counts["spam"].take(slots)
 
     def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
         keys = _hashed(tokens)
-        slots, found = self._find(keys)
+        slots = self._find(keys)
         # Again after growth, which has dropped those of these words that counted nothing until now.
-        while (new := ~found & (counts > 0)).any():
+        while (new := (slots < 0) & (counts > 0)).any():
             self._insert(keys[new])
-            slots, found = self._find(keys)
+            slots = self._find(keys)
+        found = slots >= 0
         self._counts[label][slots[found]] = counts[found]
 
     def all_of(self, label: Label) -> Integers:
         return self._counts[label][self._counts[label] > 0]
 
     def hashes(self) -> tuple[Integers, Integers, Integers]:
-        live = (self._counts["ham"] + self._counts["spam"]) > 0
-        return _in_order(self._keys.reshape(-1)[live], self._counts["ham"][live], self._counts["spam"][live])
+        ham, spam = self._counts["ham"][:-1], self._counts["spam"][:-1]
+        live = (ham + spam) > 0
+        return _in_order(self._keys.reshape(-1)[live], ham[live], spam[live])
 
-    def _find(self, keys: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-        """The slot of each key, and whether it has one; the slot means nothing where it has none."""
+    def _find(self, keys: Integers) -> Integers:
+        """The slot of each key, -1 where it has none."""
+        if _tokens is not None:
+            return np.frombuffer(_tokens.slots(self._keys, keys), np.int64)
         bucket = self._bucket(keys)
         there = self._keys.take(bucket, axis=0)
         same = there == keys[:, None]
@@ -150,7 +153,7 @@ class Hashed(Words):
             slots[astray] = bucket[astray] * BUCKET + same.argmax(axis=1)
             found[astray] = same.any(axis=1)
             astray = astray[~found[astray] & (there[:, -1] != 0)]
-        return slots, found
+        return np.where(found, slots, -1)
 
     def _insert(self, keys: Integers) -> None:
         """Give slots to keys that have none."""
@@ -171,7 +174,7 @@ class Hashed(Words):
         keys, ham, spam = self.hashes()
         larger = Hashed(2 * (len(keys) + more))
         larger._insert(keys)
-        slots, _ = larger._find(keys)
+        slots = larger._find(keys)
         larger._counts["ham"][slots], larger._counts["spam"][slots] = ham, spam
         self._keys, self._counts, self._used = larger._keys, larger._counts, larger._used
 
@@ -188,6 +191,8 @@ def _integers(values: Iterable[int], size: int) -> Integers:
 
 def _hashed(tokens: Sequence[Token]) -> Integers:
     """The hash of each word; never 0, which means a free slot."""
+    if isinstance(tokens, Spellings):
+        return tokens.hashes
     keys = _integers(map(hash, tokens), len(tokens))
     keys[keys == 0] = 1
     return keys

@@ -15,6 +15,8 @@ ORDER = (
     "redaction",
     "message",
     "attributes",
+    "compiled",
+    "seen",
     "features",
     "labels",
     "words",
@@ -101,8 +103,10 @@ PURE = {
     "itertools", "json", "math", "numpy", "re", "typing", "zlib",
 }  # fmt: skip
 """What the core may import besides itself. None of it reads a file, a socket or a clock."""
-IMPURE = {"shipped": {"pathlib"}}
-"""Modules of the core that are about files."""
+IMPURE = {"shipped": {"pathlib"}, "compiled": {"contextlib", "importlib", "os"}}
+"""Modules of the core that are about files, and the one that looks whether there is one."""
+BUILD = "compiled.build"
+"""Runs when the package is built, and is no part of the program."""
 SQL = {"sqlalchemy", "sqlite3", "alembic"}
 
 
@@ -112,6 +116,7 @@ def modules() -> dict[str, str]:
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text(encoding="utf-8")
+    del found[BUILD]
     return found
 
 

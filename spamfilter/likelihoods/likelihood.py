@@ -15,8 +15,10 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 
+from spamfilter.compiled import _tokens
 from spamfilter.counts import LABELS, Counts, Label
 from spamfilter.features import Token, Tokens
+from spamfilter.seen import Seen
 
 Floats = NDArray[np.float64]
 Above = Annotated[float, Gt(0), Le(1e6)]
@@ -46,6 +48,8 @@ class Matrix:
 
     @classmethod
     def of(cls, messages: Sequence[Tokens], counts: Counts) -> "Matrix":
+        if len(messages) == 1 and isinstance(messages[0], Seen):
+            return cls.of_seen(messages[0], counts)
         tokens = list(messages[0]) if len(messages) == 1 else list(chain.from_iterable(messages))
         ham, spam = counts.columns(tokens)
         times = chain.from_iterable(message.values() for message in messages)
@@ -56,6 +60,19 @@ class Matrix:
             spam=spam.astype(np.float64),
             rows=np.repeat(np.arange(len(messages)), np.array([len(message) for message in messages], np.intp)),
             messages=len(messages),
+        )
+
+    @classmethod
+    def of_seen(cls, seen: Seen, counts: Counts) -> "Matrix":
+        """The same of one message, whose tokens stay in their arrays."""
+        ham, spam = counts.columns(seen.spellings)
+        return cls(
+            tokens=seen.spellings,
+            times=seen.times.astype(np.float64),
+            ham=ham.astype(np.float64),
+            spam=spam.astype(np.float64),
+            rows=np.zeros(len(seen), np.intp),
+            messages=1,
         )
 
     def of_class(self, label: Label) -> Floats:
@@ -80,7 +97,7 @@ class Matrix:
     def sums(self, values: Floats) -> Floats:
         """The sum of an element-wise quantity for each message; exact for a single one, in whatever order."""
         if self.messages == 1:
-            return np.array([fsum(values.tolist())])
+            return np.array([exact_sum(values)])
         return self._summed(values)
 
     def _summed(self, values: Floats) -> Floats:
@@ -92,6 +109,15 @@ class Opinion(NamedTuple):
 
     own: float
     heard: float
+
+
+class Said(NamedTuple):
+    """What a token said: its share of the log-odds that are heard, and its counts."""
+
+    token: Token
+    share: float
+    ham: float
+    spam: float
 
 
 class Likelihood(ABC):
@@ -135,10 +161,10 @@ class Likelihood(ABC):
 
     def weights(self, tokens: Tokens, counts: Counts) -> dict[Token, float]:
         """Token -> its share of the log-odds that are heard, for tokens that say anything."""
-        return self.judge(tokens, counts, None)[1]
+        return {said.token: said.share for said in self.judge(tokens, counts, None)[1]}
 
-    def judge(self, tokens: Tokens, counts: Counts, most: int | None = 0) -> tuple[Opinion, dict[Token, float]]:
-        """The opinion, and the shares in what is heard of the `most` tokens that say most (None: that say anything).
+    def judge(self, tokens: Tokens, counts: Counts, most: int | None = 0) -> tuple[Opinion, list[Said]]:
+        """The opinion, and the `most` tokens that say most in what is heard (None: all that say anything), in no order.
 
         Tokens that say as much as the last of them are there, too: which one is the last is not ours to choose.
         """
@@ -148,13 +174,14 @@ class Likelihood(ABC):
         heard = self.heard(matrix, shares)
         opinion = Opinion(own, own if heard is shares else float(self.total(matrix, heard, counts)[0]))
         if most == 0:
-            return opinion, {}
+            return opinion, []
         loud = np.abs(heard)
         least = 0.0
         if most is not None and most < len(loud):
             least = np.partition(loud, len(loud) - most)[len(loud) - most]
         chosen = np.flatnonzero((loud >= least) & (loud > 0))
-        return opinion, {matrix.tokens[at]: float(heard[at]) for at in chosen.tolist()}
+        columns = (column[chosen].tolist() for column in (heard, matrix.ham, matrix.spam))
+        return opinion, [Said(matrix.tokens[at], *row) for at, *row in zip(chosen.tolist(), *columns, strict=True)]
 
     def words(self, tokens: Tokens) -> set[Token]:
         """The words whose counts a message needs."""
@@ -242,6 +269,11 @@ class OfPresence(Generative):
 
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
         return dict.fromkeys(tokens, 1)
+
+
+def exact_sum(values: Floats) -> float:
+    """The sum of finite numbers, rounded once, so that their order changes nothing."""
+    return float(_tokens.total(values)) if _tokens is not None else fsum(values.tolist())
 
 
 def ratio(above: Floats | float, below: float) -> Floats | float:

@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-from spamfilter.voices import VoiceTokens, pack, unpack
+from spamfilter.voices import View, VoiceTokens, pack, unpack
 
 HEAD = "0003"
 """The newest revision under migrations/; kept here so that a command need not load Alembic to check."""
@@ -58,6 +58,15 @@ class PackedTokens(TypeDecorator[VoiceTokens]):
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> VoiceTokens | None:
         return None if value is None else unpack(value)
+
+
+class PackedView(PackedTokens):
+    """As PackedTokens; what is seen of a message, as long as it need not be exact for ever, by the message itself."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: VoiceTokens | None, dialect: Dialect) -> bytes | None:
+        return value.packed() if isinstance(value, View) else super().process_bind_param(value, dialect)
 
 
 metadata = MetaData()
@@ -135,7 +144,7 @@ journal = _table(
     Column("judge_us", Integer, nullable=False),
     Column("total_us", Integer, nullable=False),
     Column("evidence", JSON, nullable=False),
-    Column("tokens", PackedTokens),
+    Column("tokens", PackedView),
     Index("journal_at", "at"),
     Index("journal_digest", "digest"),
     # With the id, or the latest few of a Message-ID that a sender repeats are sought among all of its entries.

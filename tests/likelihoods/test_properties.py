@@ -194,7 +194,8 @@ def test_a_judgement_is_the_score_with_the_loudest_words(name: str, data: st.Dat
     model = data.draw(models(name))
     counts, tokens = learnt(model, data.draw(learnings(name))), data.draw(bags(name))
     weights = model.weights(tokens, counts)
-    opinion, said = model.judge(tokens, counts, most)
+    opinion, loudest = model.judge(tokens, counts, most)
+    said = {one.token: one.share for one in loudest}
     assert opinion.own == model.log_odds(tokens, counts)
     assert said.items() <= weights.items()
     loud = sorted((abs(weight) for weight in weights.values()), reverse=True)

@@ -1,0 +1,49 @@
+"""Compiles the helper when the package is built or installed: a hook of hatchling.
+
+Without a C compiler or Python's headers the package is built without it, and is slower but the same. SPAMFILTER_PLAIN
+in the environment builds it so on purpose.
+"""
+
+import os
+import shlex
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+HERE = Path(__file__).parent
+
+
+def compiled() -> Path | None:
+    """The library beside its source, made anew if it is older; None if it cannot be made."""
+    library = HERE / f"_tokens{sysconfig.get_config_var('EXT_SUFFIX')}"
+    source = HERE / "tokens.c"
+    if library.exists() and library.stat().st_mtime >= source.stat().st_mtime:
+        return library
+    unfinished = library.with_suffix(f".{os.getpid()}")
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    command = [*compiler, "-O2", "-fPIC", "-shared", f"-I{sysconfig.get_path('include')}", str(source)]
+    try:
+        subprocess.run([*command, "-o", str(unfinished)], check=True, capture_output=True, text=True)  # noqa: S603 - the compiler of this Python
+    except (OSError, subprocess.CalledProcessError) as error:
+        unfinished.unlink(missing_ok=True)
+        reason = error.stderr if isinstance(error, subprocess.CalledProcessError) else error
+        print(f"spamfilter: built without its compiled helper, which makes it slower: {reason}")
+        return None
+    unfinished.replace(library)
+    return library
+
+
+class CompiledHook(BuildHookInterface[Any]):
+    """Called by hatchling for each wheel, editable ones too."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name != "wheel" or os.environ.get("SPAMFILTER_PLAIN"):
+            return
+        library = compiled()
+        if library is not None:
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+            build_data["artifacts"].append(f"spamfilter/compiled/{library.name}")

@@ -1,0 +1,405 @@
+/* Finds the words of a message, as spamfilter/features.py does, and their counts in a table of spamfilter/words.py.
+ *
+ * The words are never made Python objects: they stand one after the other in one string of bytes, each once, beside
+ * their hashes and how often they occur. The hash is Python's own, so that it is the same whichever side computes it.
+ * tests/test_seen.py holds both sides together.
+ *
+ * Guarantee: reads nothing beyond the objects it is given, whatever is in them; a wrong type is a TypeError.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if PY_VERSION_HEX >= 0x030E0000
+#define hash_of(bytes, size) Py_HashBuffer((bytes), (Py_ssize_t)(size))
+#else
+#define hash_of(bytes, size) _Py_HashBytes((bytes), (Py_ssize_t)(size))
+#endif
+
+enum { MAX_WORD = 24, MAX_RUN = 128, BUCKET = 8 }; /* as in features.py and words.py */
+enum { FIELDS, WORDS, HEADER_PHRASES, PHRASES };   /* as in features.py */
+
+typedef unsigned char byte;
+
+static byte to_words[256], to_runs[256];
+
+/* Distinct words in the order in which they were found. places: a hash table of numbers of words, counted from 1. */
+typedef struct {
+    uint32_t *places, *times, *ends;
+    int64_t *hashes;
+    byte *spellings;
+    size_t size, used, room, end;
+} Found;
+
+static int
+found_open(Found *found, size_t size, size_t room)
+{
+    *found = (Found){.size = size, .room = room};
+    found->places = calloc(size, sizeof *found->places);
+    found->times = malloc(size / 2 * sizeof *found->times);
+    found->ends = malloc(size / 2 * sizeof *found->ends);
+    found->hashes = malloc(size / 2 * sizeof *found->hashes);
+    found->spellings = malloc(room);
+    return found->places && found->times && found->ends && found->hashes && found->spellings ? 0 : -1;
+}
+
+static void
+found_close(Found *found)
+{
+    free(found->places);
+    free(found->times);
+    free(found->ends);
+    free(found->hashes);
+    free(found->spellings);
+}
+
+static size_t
+place_of(const Found *found, int64_t hash)
+{
+    size_t at = (size_t)hash & (found->size - 1);
+    while (found->places[at] != 0 && found->hashes[found->places[at] - 1] != hash)
+        at = (at + 1) & (found->size - 1);
+    return at;
+}
+
+static int
+found_grow(Found *found, size_t size, size_t room)
+{
+    Found larger;
+    if (room > UINT32_MAX || found_open(&larger, size, room) < 0) {
+        if (room <= UINT32_MAX)
+            found_close(&larger);
+        return -1;
+    }
+    larger.used = found->used;
+    larger.end = found->end;
+    memcpy(larger.times, found->times, found->used * sizeof *found->times);
+    memcpy(larger.ends, found->ends, found->used * sizeof *found->ends);
+    memcpy(larger.hashes, found->hashes, found->used * sizeof *found->hashes);
+    memcpy(larger.spellings, found->spellings, found->end);
+    for (size_t i = 0; i < larger.used; i++)
+        larger.places[place_of(&larger, larger.hashes[i])] = (uint32_t)i + 1;
+    found_close(found);
+    *found = larger;
+    return 0;
+}
+
+static int
+add(Found *found, const byte *word, size_t size)
+{
+    if (found->used == found->size / 2 && found_grow(found, 2 * found->size, found->room) < 0)
+        return -1;
+    if (found->end + size > found->room && found_grow(found, found->size, 2 * (found->room + size)) < 0)
+        return -1;
+    int64_t hash = (int64_t)hash_of(word, size);
+    if (hash == 0)
+        hash = 1; /* as words.hashed: 0 is a free slot of a table */
+    size_t at = place_of(found, hash);
+    if (found->places[at] != 0) {
+        found->times[found->places[at] - 1]++;
+        return 0;
+    }
+    memcpy(found->spellings + found->end, word, size);
+    found->end += size;
+    found->hashes[found->used] = hash;
+    found->times[found->used] = 1;
+    found->ends[found->used] = (uint32_t)found->end;
+    found->places[at] = (uint32_t)++found->used;
+    return 0;
+}
+
+/* Whether a character of a script without spaces begins here: U+3040-9FFF and U+AC00-D7AF, as features._CJK. */
+static int
+is_cjk(const byte *at, const byte *end)
+{
+    if (end - at < 3 || at[0] < 0xE3 || at[0] > 0xED || (at[1] & 0xC0) != 0x80 || (at[2] & 0xC0) != 0x80)
+        return 0;
+    unsigned character = (at[0] & 0xFu) << 12 | (at[1] & 0x3Fu) << 6 | (at[2] & 0x3Fu);
+    return (character >= 0x3040 && character <= 0x9FFF) || (character >= 0xAC00 && character <= 0xD7AF);
+}
+
+/* As features.words: the next word, its size, 0 at the end. A long one becomes its first character and its length. */
+static size_t
+next_word(const byte **at, const byte *end, byte word[MAX_WORD + 32])
+{
+    const byte *here = *at;
+    size_t size = 0;
+    while (here < end && to_words[*here] == ' ')
+        here++;
+    for (int last = 0; !last && here < end && to_words[*here] != ' ';) {
+        last = is_cjk(here, end);
+        for (int left = last ? 3 : 1; left > 0; left--, here++, size++)
+            if (size < MAX_WORD)
+                word[size] = to_words[*here];
+    }
+    *at = here;
+    if (size <= MAX_WORD)
+        return size;
+    size_t first = word[0] < 0x80 ? 1 : word[0] < 0xE0 ? 2 : word[0] < 0xF0 ? 3 : 4;
+    return first + (size_t)sprintf((char *)word + first, "~%zu", size / 10);
+}
+
+/* As features._runs: the next run, its size, 0 at the end. A long one is cut between characters. */
+static size_t
+next_phrased(const byte **at, const byte *end, byte run[MAX_RUN + 1])
+{
+    const byte *here = *at;
+    size_t size = 0;
+    while (here < end && to_runs[*here] == ' ')
+        here++;
+    for (; here < end && to_runs[*here] != ' '; here++, size++)
+        if (size <= MAX_RUN)
+            run[size] = *here;
+    *at = here;
+    if (size <= MAX_RUN)
+        return size;
+    size = MAX_RUN;
+    while (size > 0 && (run[size] & 0xC0) == 0x80)
+        size--;
+    return size;
+}
+
+static int
+add_words(Found *found, const byte *text, size_t length)
+{
+    const byte *end = text + length;
+    byte word[MAX_WORD + 32];
+    size_t size;
+    while ((size = next_word(&text, end, word)) > 0)
+        if (add(found, word, size) < 0)
+            return -1;
+    return 0;
+}
+
+/* As features.header for one field: name, name:word, and name:word1 word2 for neighbours. */
+static int
+add_field(Found *found, const byte *name, size_t prefix, const byte *text, size_t length)
+{
+    const byte *end = text + length;
+    byte word[MAX_WORD + 32];
+    byte *token = malloc(prefix + 2 * sizeof word + 2), *last;
+    if (token == NULL)
+        return -1;
+    memcpy(token, name, prefix);
+    int failed = add(found, token, prefix);
+    token[prefix++] = ':';
+    last = token + prefix;
+    for (size_t size, before = 0; !failed && (size = next_word(&text, end, word)) > 0; before = size) {
+        if (before > 0) {
+            last[before] = ' ';
+            memcpy(last + before + 1, word, size);
+            failed = add(found, token, prefix + before + 1 + size);
+        }
+        memcpy(last, word, size);
+        failed = failed || add(found, token, prefix + size);
+    }
+    free(token);
+    return failed ? -1 : 0;
+}
+
+/* As features.phrases for the header (marked is 1) or the text (0): runs, and pairs of neighbours. */
+static int
+add_phrases(Found *found, const byte *text, size_t length, size_t marked)
+{
+    const byte *end = text + length;
+    byte token[2 * MAX_RUN + 3], run[MAX_RUN + 1], *last = token + marked;
+    token[0] = '^';
+    for (size_t size, before = 0; (size = next_phrased(&text, end, run)) > 0; before = size) {
+        if (before > 0) {
+            last[before] = ' ';
+            memcpy(last + before + 1, run, size);
+            if (add(found, token, marked + before + 1 + size) < 0)
+                return -1;
+        }
+        memcpy(last, run, size);
+        if (add(found, token, marked + size) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int
+add_part(Found *found, int kind, PyObject *part)
+{
+    const char *name, *text;
+    Py_ssize_t name_size, size;
+    if (kind == FIELDS) {
+        if (!PyTuple_Check(part)) {
+            PyErr_SetString(PyExc_TypeError, "header fields are a tuple of (name, value)");
+            return -1;
+        }
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(part); i++) {
+            PyObject *field = PyTuple_GET_ITEM(part, i);
+            if (!PyTuple_Check(field)) {
+                PyErr_SetString(PyExc_TypeError, "a header field is a tuple of name and value");
+                return -1;
+            }
+            if (!PyArg_ParseTuple(field, "y#y#", &name, &name_size, &text, &size))
+                return -1;
+            if (add_field(found, (const byte *)name, (size_t)name_size, (const byte *)text, (size_t)size) < 0) {
+                PyErr_NoMemory();
+                return -1;
+            }
+        }
+        return 0;
+    }
+    if (PyBytes_AsStringAndSize(part, (char **)&text, &size) < 0)
+        return -1;
+    int failed = kind == WORDS ? add_words(found, (const byte *)text, (size_t)size)
+                               : add_phrases(found, (const byte *)text, (size_t)size, kind == HEADER_PHRASES);
+    if (failed)
+        PyErr_NoMemory();
+    return failed;
+}
+
+PyDoc_STRVAR(find_doc,
+"find(((kind, part), ...)) -> (spellings, ends, hashes, times)\n\n"
+"The distinct words of all parts, one after the other, and for each where it ends (unsigned 32 bits), its hash (64\n"
+"bits) and how often it occurs (unsigned 32 bits), in native order.");
+
+static PyObject *
+compiled_find(PyObject *module, PyObject *parts)
+{
+    Found found;
+    PyObject *all = NULL;
+    if (!PyTuple_Check(parts)) {
+        PyErr_SetString(PyExc_TypeError, "parts are a tuple of (kind, part)");
+        return NULL;
+    }
+    if (found_open(&found, 2048, 16384) < 0) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts); i++) {
+        int kind;
+        PyObject *pair = PyTuple_GET_ITEM(parts, i), *part;
+        if (!PyTuple_Check(pair)) {
+            PyErr_SetString(PyExc_TypeError, "a part is a tuple of its kind and itself");
+            goto done;
+        }
+        if (!PyArg_ParseTuple(pair, "iO", &kind, &part) || add_part(&found, kind, part) < 0)
+            goto done;
+    }
+    all = Py_BuildValue("(y#y#y#y#)", (char *)found.spellings, (Py_ssize_t)found.end,
+                        (char *)found.ends, (Py_ssize_t)(found.used * sizeof *found.ends),
+                        (char *)found.hashes, (Py_ssize_t)(found.used * sizeof *found.hashes),
+                        (char *)found.times, (Py_ssize_t)(found.used * sizeof *found.times));
+done:
+    found_close(&found);
+    return all;
+}
+
+PyDoc_STRVAR(slots_doc,
+"slots(table, keys) -> slots\n\n"
+"Where a table of buckets of 8 has these keys, as native 64-bit integers; -1 where it has not.");
+
+static PyObject *
+compiled_slots(PyObject *module, PyObject *args)
+{
+    Py_buffer table, keys;
+    PyObject *slots = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*", &table, &keys))
+        return NULL;
+    size_t size = (size_t)table.len / sizeof(int64_t), number = (size_t)keys.len / sizeof(int64_t);
+    if (size < BUCKET || (size & (size - 1)) != 0) {
+        PyErr_SetString(PyExc_ValueError, "a table has a power of two of slots, and a bucket at least");
+        goto done;
+    }
+    slots = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(number * sizeof(int64_t)));
+    if (slots == NULL)
+        goto done;
+    const int64_t *kept = table.buf, *key = keys.buf;
+    int64_t *slot = (int64_t *)PyBytes_AS_STRING(slots);
+    for (size_t i = 0; i < number; i++) {
+        /* From the start of the key's bucket on; a free slot ends the search, and so does having seen all. */
+        size_t first = ((size_t)key[i] & (size / BUCKET - 1)) * BUCKET, looked = 0, at = first;
+        while (looked < size && kept[at] != key[i] && kept[at] != 0)
+            at = (first + ++looked) & (size - 1);
+        slot[i] = looked < size && kept[at] == key[i] ? (int64_t)at : -1;
+    }
+done:
+    PyBuffer_Release(&table);
+    PyBuffer_Release(&keys);
+    return slots;
+}
+
+PyDoc_STRVAR(total_doc,
+"total(doubles) -> float\n\n"
+"Their sum, rounded once, as math.fsum gives it. They must be finite, and too few and small to overflow.");
+
+static PyObject *
+compiled_total(PyObject *module, PyObject *values)
+{
+    /* Shewchuk's partial sums (Adaptive precision floating-point arithmetic, 1997): they do not overlap, ascend in
+       magnitude, and add up to the exact sum. A double has 53 of at most 2,100 bits, so that 64 are always enough. */
+    double partials[64];
+    int used = 0;
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(values, &buffer, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const double *value = buffer.buf;
+    for (size_t i = 0; i < (size_t)buffer.len / sizeof(double); i++) {
+        double x = value[i];
+        int kept = 0;
+        if (!isfinite(x) || used == 63) {
+            PyBuffer_Release(&buffer);
+            PyErr_SetString(PyExc_ValueError, "only finite numbers can be summed");
+            return NULL;
+        }
+        for (int j = 0; j < used; j++) {
+            double y = partials[j];
+            volatile double high = x + y, low;
+            low = fabs(x) < fabs(y) ? x - (high - y) : y - (high - x);
+            if (low != 0)
+                partials[kept++] = low;
+            x = high;
+        }
+        partials[kept++] = x;
+        used = kept;
+    }
+    PyBuffer_Release(&buffer);
+    double sum = 0;
+    if (used > 0) {
+        volatile double low = 0;
+        sum = partials[--used];
+        while (used > 0 && low == 0) {
+            double x = sum, y = partials[--used];
+            volatile double high = x + y;
+            low = y - (high - x);
+            sum = high;
+        }
+        /* Half-way between two doubles: the next partial says to which side. */
+        if (used > 0 && ((low < 0 && partials[used - 1] < 0) || (low > 0 && partials[used - 1] > 0))) {
+            double twice = low * 2;
+            volatile double other = sum + twice;
+            if (twice == other - sum)
+                sum = other;
+        }
+    }
+    return PyFloat_FromDouble(sum);
+}
+
+static PyMethodDef methods[] = {
+    {"total", compiled_total, METH_O, total_doc},
+    {"find", compiled_find, METH_O, find_doc},
+    {"slots", compiled_slots, METH_VARARGS, slots_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_tokens", "The words of a message, and their places in a table of counts.", -1, methods,
+    NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC
+PyInit__tokens(void)
+{
+    for (int i = 0; i < 256; i++) {
+        int kept = i >= 0x80 || (i >= '0' && i <= '9') || (i >= 'a' && i <= 'z') || (i && strchr("'$_-", i));
+        to_words[i] = (byte)(kept ? i : i >= 'A' && i <= 'Z' ? i + 'a' - 'A' : ' ');
+        to_runs[i] = (byte)(i >= 33 && i != 127 ? i : ' ');
+    }
+    return PyModule_Create(&definition);
+}

@@ -1,0 +1,195 @@
+"""What the compiled helper finds is what Python finds, to the last bit."""
+
+import math
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spamfilter import features, words
+from spamfilter.compiled import _tokens
+from spamfilter.counts import LABELS, Counts, Hashed, Label
+from spamfilter.features import tokenize
+from spamfilter.filter import Filter
+from spamfilter.learning_rules import Learn
+from spamfilter.likelihoods import likelihood
+from spamfilter.message import Message, parse
+from spamfilter.seen import Seen
+from spamfilter.stores.memory import MemoryStore
+from spamfilter.voices import VOICES, View, pack, unpack
+from tests.made import mail, some
+from tests.test_message import MAILS
+
+FAMILIES = [families for families in VOICES.values() if set(families) <= features.COMPILED.keys()]
+TEXTS = st.lists(
+    st.sampled_from(
+        ["word", "Wörter", "漢字", "か", "가", "!", " ", "\n", "\0", "^", "x" * 25, "é" * 70, "y" * 130, ":"]
+    )
+    | st.text(max_size=5),
+    max_size=40,
+).map("".join)
+
+
+@pytest.fixture(autouse=True)
+def built() -> None:
+    """Without the helper there is nothing to compare; where everything must be there, it must."""
+    if _tokens is None:
+        assert not os.environ.get("CI"), "the helper was not built: is there a C compiler?"
+        pytest.skip("the compiled helper is missing: install a C compiler and Python's headers, then the package again")
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """For tests that undo it: from now on Python does it all."""
+    for module in (features, words, likelihood):
+        monkeypatch.setattr(module, "_tokens", None)
+    return monkeypatch
+
+
+def both(message: Message, families: tuple[str, ...]) -> tuple[Seen, dict[bytes, int]]:
+    """Tokens found by the helper, and by Python."""
+    quick = tokenize(message, families)
+    assert isinstance(quick, Seen)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(features, "_tokens", None)
+        return quick, dict(tokenize(message, families))
+
+
+@pytest.mark.parametrize("families", FAMILIES, ids="+".join)
+@some(300)
+@given(MAILS)
+def test_the_helper_finds_what_python_finds(families: tuple[str, ...], data: bytes) -> None:
+    quick, slow = both(parse(data), families)
+    assert quick == slow
+    assert len(quick) == len(slow) == len(quick.spellings)
+    assert quick.spellings.hashes.tolist() == [hash(token) or 1 for token in quick.spellings]
+    assert [quick.spellings[at] for at in range(len(quick))] == list(quick.spellings) == quick.spellings[:]
+    assert quick.spellings.beginning_with(b"^").tolist() == [token[:1] == b"^" for token in quick.spellings]
+
+
+@pytest.mark.parametrize("families", FAMILIES, ids="+".join)
+@some(300)
+@given(st.lists(st.tuples(st.sampled_from([b"subject", b"x-name", b"n" * 76]), TEXTS), max_size=6), TEXTS, TEXTS)
+def test_the_helper_finds_what_python_finds_in_any_text(
+    families: tuple[str, ...], fields: list[tuple[bytes, str]], head: str, text: str
+) -> None:
+    read = tuple((name, value.encode("utf-8", "replace")) for name, value in fields)
+    message = Message(read[::2], read[1::2], head.encode("utf-8", "replace"), text.encode("utf-8", "replace"), 0, 0, ())
+    quick, slow = both(message, families)
+    assert quick == slow
+
+
+def test_more_words_than_there_is_room_for_at_first() -> None:
+    text = b" ".join(b"%d" % number for number in range(50_000))
+    quick, slow = both(Message((), (), b"", text, 0, 0, ()), ("body",))
+    assert quick == slow
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [None, [], (1,), ((1,),), ((0, b""),), ((0, (b"name",)),), ((0, (("a", "b"),)),), ((1, "text"),), (("x", b""),)],
+)
+def test_what_is_no_message_is_a_type_error(parts: object) -> None:
+    assert _tokens is not None
+    with pytest.raises(TypeError):
+        _tokens.find(parts)
+
+
+@pytest.mark.parametrize("table", [b"", b"x" * 8, b"x" * 72, b"x" * 192])
+def test_a_table_of_the_wrong_size_is_refused(table: bytes) -> None:
+    assert _tokens is not None
+    with pytest.raises(ValueError, match="power of two"):
+        _tokens.slots(table, b"12345678")
+
+
+def test_a_full_table_ends_the_search() -> None:
+    assert _tokens is not None
+    table = np.arange(1, 17, dtype=np.int64)
+    assert np.frombuffer(_tokens.slots(table, np.array([99], np.int64)), np.int64).tolist() == [-1]
+
+
+@some(100)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1).filter(bool), unique=True, max_size=2000))
+def test_the_helper_finds_the_slots_that_python_finds(keys: list[int]) -> None:
+    table = Hashed()
+    half = np.array(keys[::2], np.int64)
+    table._insert(half)
+    asked = np.array(keys, np.int64)
+    quick = table._find(asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "_tokens", None)
+        slow = table._find(asked)
+    assert quick.tolist() == slow.tolist()
+    assert (quick >= 0).sum() == len(half)
+
+
+@some(500)
+@given(st.lists(st.floats(-1e300, 1e300) | st.sampled_from([1e16, -1e16, 1.0, 2**-53, -(2**-53)]), max_size=60))
+def test_a_sum_is_the_exact_one(values: list[float]) -> None:
+    assert likelihood.exact_sum(np.array(values)) == math.fsum(values)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_not_summed(value: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        likelihood.exact_sum(np.array([1.0, value]))
+
+
+def scores(filter: Filter) -> list[float]:
+    found = []
+    chance = random.Random(1)
+    for number in range(200):
+        label: Label = chance.choice(LABELS)
+        said = " ".join(f"{label if chance.random() < 0.2 else 'any'}{chance.randrange(300)}" for _ in range(80))
+        reading = filter.read(parse(mail(said[:60], said, str(number))))
+        score, evidence = filter.explained(reading, 8)
+        found += [score.log_odds, score.posterior, *(item.weight for item in evidence)]
+        filter.learn(reading, label, "cli")
+    return found
+
+
+def test_scores_and_evidence_are_the_same_without_the_helper(plain: pytest.MonkeyPatch) -> None:
+    slow = scores(Filter(MemoryStore(), Learn().chosen()))
+    plain.undo()
+    assert scores(Filter(MemoryStore(), Learn().chosen())) == slow
+
+
+def test_the_environment_can_refuse_the_helper() -> None:
+    code = "from spamfilter.compiled import _tokens; print(_tokens)"
+    environment = {**os.environ, "SPAMFILTER_PLAIN": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "None\n"
+
+
+@some(100)
+@given(MAILS)
+def test_a_view_that_was_packed_shows_the_same(data: bytes) -> None:
+    view = View(VOICES, parse(data))
+    again = unpack(view.packed())
+    assert isinstance(again, View)
+    assert dict(again) == dict(view)
+
+
+def test_a_view_takes_less_room_than_its_tokens() -> None:
+    view = View(("fields", "phrases", "body"), parse(mail(body="A few words of a text.\r\n" * 20)))
+    assert len(view.packed()) < 0.6 * len(pack(view))
+
+
+def test_counts_are_found_by_spelling_and_by_seen_alike() -> None:
+    counts = Counts(Hashed())
+    seen = tokenize(parse(mail()), ("header", "body"))
+    counts.add("spam", dict.fromkeys(seen, 3))
+    assert isinstance(seen, Seen)
+    assert [column.tolist() for column in counts.columns(seen.spellings)] == [
+        column.tolist() for column in counts.columns(list(seen))
+    ]
+
+
+def test_the_source_is_shipped() -> None:
+    assert Path(words.__file__).with_name("compiled").joinpath("tokens.c").is_file()
