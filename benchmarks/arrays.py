@@ -18,15 +18,15 @@ from spamfilter.likelihoods.soft import Soft
 from spamfilter.message import parse
 from spamfilter.voices import view
 
-REPEAT: dict[str, Callable[[float, int], int]] = {
-    "never": lambda before, rarer: 0,
-    "always": lambda before, rarer: REPEATS,
-    "undoubted": lambda before, rarer: REPEATS if before > -Eddc.doubt else 0,
-    "by root": lambda before, rarer: min(REPEATS, math.isqrt(rarer) // 2),
-    "both": lambda before, rarer: min(REPEATS, math.isqrt(rarer) // 2) if before > -Eddc.doubt else 0,
+REPEAT: dict[str, Callable[[bool, int], int]] = {
+    "never": lambda doubted, rarer: 0,
+    "always": lambda doubted, rarer: REPEATS,
+    "undoubted": lambda doubted, rarer: 0 if doubted else REPEATS,
+    "by root": lambda doubted, rarer: min(REPEATS, math.isqrt(rarer) // 2),
+    "both": lambda doubted, rarer: 0 if doubted else min(REPEATS, math.isqrt(rarer) // 2),
 }
-"""How often the header may be learnt again; from the score towards the label, before learning, and the messages that
-the rarer class has learnt."""
+"""How often the header may be learnt again; from whether the score contradicted the label clearly, and the messages
+that the rarer class has learnt."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,12 @@ class Voice:
 
 
 class Said(NamedTuple):
-    """Of each message: the voice's log-odds; the header's part of them, and the share of its words that were known;
-    messages that had been learnt of the rarer class."""
+    """Of each message: the voice's log-odds; the header's and the text's part of them, and the share of the header's
+    words that were known; messages that had been learnt of the rarer class."""
 
     own: Floats
     header: Floats
+    text: Floats
     known: Floats
     learnt: Floats
 
@@ -116,12 +117,12 @@ class Learner:
     def _own(self, matrix: Matrix, shares: Floats) -> float:
         return float(self._voice.likelihood.total(matrix, shares, self._totals)[0])
 
-    def judge(self, words: Words) -> tuple[float, float, float, float]:
+    def judge(self, words: Words) -> tuple[float, float, float, float, float]:
         """The values of Said."""
         matrix, shares = self._shares(words.ids)
         known = matrix.known[: words.header].mean() if words.header else 1.0
-        header = math.fsum(shares[: words.header].tolist())
-        return self._own(matrix, shares), header, float(known), float(min(self._seen.values()))
+        header, text = (math.fsum(part.tolist()) for part in (shares[: words.header], shares[words.header :]))
+        return self._own(matrix, shares), header, text, float(known), float(min(self._seen.values()))
 
     def learn(self, words: Words, label: Label, own: float, before: int | None = None) -> int:
         """What the message has added in all; before: in earlier rounds, if any (only Soft looks again)."""
@@ -143,7 +144,7 @@ class Learner:
         counts, sign = self._counts[label], 1 if label == "spam" else -1
         counts[words.ids] += 1
         self._totals.messages[label] += 1
-        most = REPEAT[self._voice.repeats](before, min(self._totals.messages.values()))
+        most = REPEAT[self._voice.repeats](before <= -rule.doubt, min(self._totals.messages.values()))
         after = sign * self._own(*self._shares(words.ids)) if most else 0.0
         if after >= rule.thick or after - before >= rule.step:
             return

@@ -96,9 +96,9 @@ class _Choice(Section):
 
 
 _SECTIONS: dict[str, type[Section]] = {
-    "fields": _voice("soft", 0.5),
+    "fields": _voice("soft", 0.54),
     "phrases": _voice("eddc", 0.35),
-    "body": _voice("soft", 0.5),
+    "body": _voice("soft", 0.54),
     "grams": _voice("soft", 1.0),
     "attributes": _voice("gaussian", 1.0),
     **{name: _parameters(row) for name, row in LIKELIHOODS.items()},

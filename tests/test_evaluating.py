@@ -58,7 +58,7 @@ def test_the_configured_contender_is_the_filter_of_the_configuration() -> None:
     assert kinds("configured") == {voice.name: (voice.likelihood.name, voice.weight) for voice in Learn().chosen()}
     assert kinds("configured").keys() == set(DEFAULT_VOICES)
     mine = Learn.model_validate({"voices": ["body", "grams"], "grams": {"likelihood": "bernoulli", "weight": 2.0}})
-    assert kinds("configured", mine) == {"body": ("soft", 0.5), "grams": ("bernoulli", 2.0)}
+    assert kinds("configured", mine) == {"body": ("soft", 0.54), "grams": ("bernoulli", 2.0)}
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)

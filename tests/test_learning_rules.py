@@ -24,8 +24,8 @@ def test_a_likelihood_that_is_named_alone_is_the_filter(name: str) -> None:
 
 
 PARAMETERS: dict[str, dict[str, object]] = {
-    "soft": {"scale": 2.5, "prior": 1.0, "rate": 0.5},
-    "eddc": {"thick": 10.0, "step": 7.0, "goal": 50.0, "doubt": 5.0, "limit": 40.0},
+    "soft": {"scale": 2.5, "prior": 1.0, "purity": 2.0, "rate": 0.5},
+    "eddc": {"thick": 10.0, "step": 7.0, "goal": 50.0, "doubt": 5.0, "limit": 40.0, "text_limit": 30.0},
     "multinomial": {"smoothing": 0.0, "prior": "equal"},
     "bernoulli": {"smoothing": 0.5, "prior": 0.25},
     "weighted": {"weight": 2.0, "assumed": 0.25, "assumptions": {"grün": {"ham": 0.01}}, "prior": 0.999},
@@ -67,11 +67,11 @@ SOFT, EDDC, MULTINOMIAL = LIKELIHOODS["soft"](), LIKELIHOODS["eddc"](), LIKELIHO
     ("text", "voices"),
     [
         pytest.param(
-            "", (Voice("fields", SOFT, 0.5), Voice("phrases", EDDC, 0.35), Voice("body", SOFT, 0.5)), id="default"
+            "", (Voice("fields", SOFT, 0.54), Voice("phrases", EDDC, 0.35), Voice("body", SOFT, 0.54)), id="default"
         ),
         pytest.param(
             "voices = []",
-            (Voice("fields", SOFT, 0.5), Voice("phrases", EDDC, 0.35), Voice("body", SOFT, 0.5)),
+            (Voice("fields", SOFT, 0.54), Voice("phrases", EDDC, 0.35), Voice("body", SOFT, 0.54)),
             id="no-voice-named",
         ),
         pytest.param('voices = ["body"]', (Voice("body", SOFT, 1.0),), id="one-voice-has-no-weight"),
@@ -83,20 +83,20 @@ SOFT, EDDC, MULTINOMIAL = LIKELIHOODS["soft"](), LIKELIHOODS["eddc"](), LIKELIHO
         pytest.param(
             'voices = ["fields", "body", "attributes"]\nlikelihood = "multinomial"',
             (
-                Voice("fields", MULTINOMIAL, 0.5),
-                Voice("body", MULTINOMIAL, 0.5),
+                Voice("fields", MULTINOMIAL, 0.54),
+                Voice("body", MULTINOMIAL, 0.54),
                 Voice("attributes", LIKELIHOODS["gaussian"](), 1.0),
             ),
             id="one-likelihood-for-all-voices-of-words",
         ),
         pytest.param(
             'voices = ["fields", "body"]\nbody = { likelihood = "multinomial", weight = 2.0 }',
-            (Voice("fields", SOFT, 0.5), Voice("body", MULTINOMIAL, 2.0)),
+            (Voice("fields", SOFT, 0.54), Voice("body", MULTINOMIAL, 2.0)),
             id="to-each-voice-its-own",
         ),
         pytest.param(
             "phrases.weight = 1",
-            (Voice("fields", SOFT, 0.5), Voice("phrases", EDDC, 1.0), Voice("body", SOFT, 0.5)),
+            (Voice("fields", SOFT, 0.54), Voice("phrases", EDDC, 1.0), Voice("body", SOFT, 0.54)),
             id="another-weight",
         ),
     ],

@@ -28,13 +28,38 @@ def test_the_other_rows_are_generative() -> None:
 
 @some(60)
 @given(any_counts("soft"), bags("soft"))
-def test_soft_is_the_scaled_product_of_its_fractions(counts: Counts, tokens: Bag) -> None:
-    ratio = Fraction(1)
-    for word in tokens:
-        ratio *= (Fraction(counts.get(word, "spam"), 8) + 3) / (Fraction(counts.get(word, "ham"), 8) + 3)
-    expected = math.log(ratio.numerator) - math.log(ratio.denominator)
-    scale = 1.4 / math.sqrt(len(tokens)) if tokens else 1.0
+def test_soft_is_the_scaled_sum_of_its_log_odds_times_their_purity(counts: Counts, tokens: Bag) -> None:
+    expected = math.fsum(plain_soft(counts.get(word, "spam"), counts.get(word, "ham")) for word in tokens)
+    scale = 1.9 / math.sqrt(len(tokens)) if tokens else 1.0
     assert Soft().log_odds(tokens, counts) == pytest.approx(scale * expected, rel=1e-9, abs=1e-9)
+
+
+def plain_soft(spam_eighths: int, ham_eighths: int) -> float:
+    """What a word says, by exact fractions as far as they go."""
+    spam, ham = Fraction(spam_eighths, 8), Fraction(ham_eighths, 8)
+    ratio, purity = (spam + 3) / (ham + 3), abs(spam - ham) / (spam + ham + Fraction(3, 4))
+    return (math.log(ratio.numerator) - math.log(ratio.denominator)) * math.sqrt(purity)
+
+
+@pytest.mark.parametrize(
+    ("ham", "spam", "says"),
+    [
+        pytest.param(0, 0, 0.0, id="unknown"),
+        pytest.param(8, 8, 0.0, id="of-both-classes-alike"),
+        pytest.param(0, 2, 1.9 * math.log(3.25 / 3) / 2, id="a-quarter-of-a-message-is-half-pure"),
+        pytest.param(
+            0, 18, 1.9 * math.log(5.25 / 3) * math.sqrt(3) / 2, id="two-and-a-quarter-are-three-quarters-pure"
+        ),
+        pytest.param(10, 20, 1.9 * math.log(5.5 / 4.25) * math.sqrt(1.25 / 4.5), id="of-both"),
+    ],
+)
+def test_a_word_says_less_the_more_it_is_of_both_classes(ham: int, spam: int, says: float) -> None:
+    for mirrored in (False, True):
+        counts = Counts()
+        for label, eighths in zip(LABELS[::-1] if mirrored else LABELS, (ham, spam), strict=True):
+            if eighths:
+                counts.add(label, {b"a": eighths})
+        assert Soft().log_odds({b"a": 1}, counts) == pytest.approx(-says if mirrored else says)
 
 
 @some(60)
@@ -43,8 +68,8 @@ def test_soft_learns_by_how_wrong_it_was(messages: Learnings, rate: float) -> No
     soft, counts = Soft(rate=rate), Counts()
     ham, spam = dict[bytes, int](), dict[bytes, int]()
     for label, tokens in messages:
-        evidence = [math.log((spam.get(word, 0) / 8 + 3) / (ham.get(word, 0) / 8 + 3)) for word in tokens]
-        s = 1.4 / math.sqrt(len(tokens)) * sum(evidence) if tokens else 0.0
+        evidence = [plain_soft(spam.get(word, 0), ham.get(word, 0)) for word in tokens]
+        s = 1.9 / math.sqrt(len(tokens)) * sum(evidence) if tokens else 0.0
         p = 1 / (1 + math.exp(-s if label == "spam" else s))
         w = math.floor(8 * min(1, rate * (1 - p)) + 0.5)
         assert soft.amount(tokens, label, counts) == w
@@ -140,7 +165,7 @@ def test_eddc_scores_and_learns_as_it_is_defined(messages: Learnings, tokens: Ba
     assert counts.messages == plain.learnt
     assert eddc.log_odds(tokens, counts) == pytest.approx(plain.score(tokens), rel=1e-9, abs=1e-9)
     shares = {t: 0.59 / math.log(10) * plain.says(counts.get(t, "spam"), counts.get(t, "ham")) for t in tokens}
-    heard = Eddc(limit=1e9).weights(tokens, counts)
+    heard = Eddc(limit=1e6, text_limit=1e6).weights(tokens, counts)
     assert heard == pytest.approx({t: share for t, share in shares.items() if share})
 
 
