@@ -29,6 +29,7 @@ async def test_an_answer_says_what_was_learnt(tmp_path: Path) -> None:
         await client.send(judged)
         (entry,) = running.entries()
         await client.send(forward(TWO), "bob@example.org", HAM)
+        await answered(hop, 2)
         sent = forward(hop.messages[0], mail("x" * 300, name="new"), TWO)
         await client.send(sent, ANNA, SPAM)
         raw = await answered(hop, 3)
