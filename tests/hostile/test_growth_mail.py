@@ -85,7 +85,6 @@ REGEXES: dict[str, list[Worst]] = {
         ("boundary", " ", "x"), ("boundary=", " ", ""), ('boundary="', "a", ""), ("", "boundary ", ""),
         ("", "charset=", ""), ("", 'charset="', ""), ("charset=", "a", ""),
     ],
-    "message._SPACES": [("", " ", ""), ("", " a", "")],
     "next_hops.maildir._ENVELOPE": [
         ("X-Spamfilter-Sender: <", ">", ""), ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", "a>,\n <", ""),
         ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", ">", ""),
