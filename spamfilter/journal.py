@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from spamfilter.errors import CountError, StoreError
 from spamfilter.excess import Excess
 from spamfilter.stores import JournalEntry, Store
-from spamfilter.voices import pack, unpack
+from spamfilter.voices import pack_seen, unpack
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class _Packed:
 
     @classmethod
     def of(cls, entry: JournalEntry) -> "_Packed":
-        return cls(replace(entry, tokens=None), None if entry.tokens is None else pack(entry.tokens))
+        return cls(replace(entry, tokens=None), None if entry.tokens is None else pack_seen(entry.tokens))
 
     @property
     def id(self) -> str:

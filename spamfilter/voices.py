@@ -54,8 +54,13 @@ def pack(tokens: VoiceTokens) -> bytes:
     return zlib.compress(json.dumps(readable, ensure_ascii=False, separators=(",", ":")).encode(), 1)
 
 
+def pack_seen(tokens: VoiceTokens) -> bytes:
+    """As `pack`, in a tenth of the time where the message is still at hand, for what need not be exact for ever."""
+    return tokens.packed() if isinstance(tokens, View) else pack(tokens)
+
+
 def unpack(packed: bytes) -> VoiceTokens:
-    """What `pack` has packed, or `View.packed`."""
+    """What `pack` or `pack_seen` has packed."""
     if packed.startswith(_OF_MESSAGE):
         names, _, message = zlib.decompress(packed[1:]).partition(b"\n")
         return View(names.decode().split(), Message.unpacked(message))

@@ -16,7 +16,7 @@ from spamfilter.errors import StoreError
 from spamfilter.features import Token
 from spamfilter.model import State
 from spamfilter.stores.store import ENTRIES, NAMED, Entry, Holders, JournalEntry, Learning, Relearnt, Store
-from spamfilter.voices import pack
+from spamfilter.voices import pack_seen
 
 
 class MemoryStore(Store):
@@ -147,7 +147,7 @@ class MemoryStore(Store):
         for entry in sorted(self._journal.values(), key=lambda entry: entry.id, reverse=True):
             if entry.tokens is None:
                 continue
-            taken += len(pack(entry.tokens)) if entry.at >= tokens_before else 0
+            taken += len(pack_seen(entry.tokens)) if entry.at >= tokens_before else 0
             if entry.at < tokens_before or taken > tokens_bytes:
                 old.append(entry)
         for entry in old:

@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-from spamfilter.voices import View, VoiceTokens, pack, unpack
+from spamfilter.voices import VoiceTokens, pack, pack_seen, unpack
 
 HEAD = "0003"
 """The newest revision under migrations/; kept here so that a command need not load Alembic to check."""
@@ -66,7 +66,7 @@ class PackedView(PackedTokens):
     cache_ok = True
 
     def process_bind_param(self, value: VoiceTokens | None, dialect: Dialect) -> bytes | None:
-        return value.packed() if isinstance(value, View) else super().process_bind_param(value, dialect)
+        return None if value is None else pack_seen(value)
 
 
 metadata = MetaData()
