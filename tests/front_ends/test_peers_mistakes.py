@@ -1,11 +1,13 @@
 """Mistakes of other filters' proxies, each with the mail it lost or doubled."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from spamfilter import voices
 from spamfilter.config import Settings
-from spamfilter.features import FEATURES
+from spamfilter.features import Tokens
 from spamfilter.filter import Filter
 from spamfilter.message import Message
 from spamfilter.stores import open_store
@@ -18,10 +20,10 @@ MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
 async def test_spambayes_a_fault_while_judging_neither_loses_nor_refuses_the_mail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(message: Message) -> list[bytes]:
+    def broken(message: Message, families: Sequence[str]) -> Tokens:
         raise RuntimeError("made to fail")
 
-    monkeypatch.setitem(FEATURES, "body", broken)
+    monkeypatch.setattr(voices, "tokenize", broken)
     policy = Policy(actions={"ham": "pass", "unsure": "reject", "spam": "reject"})
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", policy=policy) as running:
         assert (await (await running.connect()).send(MAIL)).startswith(b"250 ")
