@@ -15,23 +15,12 @@ from tests.faults.account import Account
 from tests.faults.client import Client, deliver, mail_of
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.fault import Break, Say
-from tests.faults.hop import Hop, next_hop
+from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
 from tests.limits.scraping import PREFIX, Scraper
 
 VERDICT = {"unsure": 0.5, "spam": 0.8, "reject": 0}
 """Near to each other, since little is taught here."""
-
-
-@pytest.fixture(scope="module")
-def scraper() -> Scraper:
-    return Scraper()
-
-
-@pytest.fixture(scope="module")
-def hop() -> Iterator[Hop]:
-    with next_hop() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.account import Account
 from tests.faults.client import Client, deliver, mail_of
 from tests.faults.daemon import Daemon, daemon
-from tests.faults.hop import Hop, next_hop
+from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
 from tests.limits.scraping import Scraper, assert_hit
 
@@ -19,17 +19,6 @@ LIMITS = {
 }  # fmt: skip
 STRANGERS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 TRUSTED = "127.0.0.9"
-
-
-@pytest.fixture(scope="module")
-def scraper() -> Scraper:
-    return Scraper()
-
-
-@pytest.fixture(scope="module")
-def hop() -> Iterator[Hop]:
-    with next_hop() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
