@@ -48,7 +48,11 @@ def journalled(database: Path) -> set[str]:
 
 def await_journal(relay: Daemon) -> None:
     """Return once all that passed is in the journal."""
-    wait_until(lambda: set(relay.ids()) <= journalled(relay.database), "the journal of what passed")
+    try:
+        wait_until(lambda: set(relay.ids()) <= journalled(relay.database), "the journal of what passed")
+    except TimeoutError as error:
+        error.add_note(f"the relay said:\n{relay.log()[-5000:]}")
+        raise
 
 
 def teach(relay: Daemon, name: str = "taught") -> None:
@@ -106,12 +110,12 @@ def fill(folder: Path) -> Path:
 class Disk:
     """A file system in a file, as on a disk of its own."""
 
-    def __init__(self, folder: Path, megabytes: int) -> None:
+    def __init__(self, folder: Path, image: Path, megabytes: int) -> None:
         self.folder = folder
-        self._image = folder.with_name(folder.name + ".image")
-        with self._image.open("wb") as image:
-            image.truncate(megabytes * 2**20)
-        subprocess.run([require("mkfs.ext4", "e2fsprogs"), "-q", "-F", str(self._image)], check=True)
+        self._image = image
+        with image.open("wb") as file:
+            file.truncate(megabytes * 2**20)
+        subprocess.run([require("mkfs.ext4", "e2fsprogs"), "-q", "-F", str(image)], check=True)
         folder.mkdir()
 
     def mount(self, *options: str) -> None:
@@ -129,14 +133,20 @@ class Disk:
         device = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve().name
         Path(f"/sys/fs/ext4/{device}/trigger_fs_error").write_text("a test")
 
+    def repair(self) -> None:
+        """What an administrator does next; unmounted. Exit code 1: errors were found and corrected."""
+        command = [require("e2fsck", "e2fsprogs"), "-fy", str(self._image)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode in {0, 1}, done.stdout + done.stderr
+
 
 @contextlib.contextmanager
 def disk(folder: Path, megabytes: int = 16) -> Iterator[Disk]:
-    """A disk that is mounted, and turns read-only at an error."""
-    require_root("to mount a file system")
-    made = Disk(folder, megabytes)
-    made.mount("errors=remount-ro")
-    try:
-        yield made
-    finally:
-        made.unmount()
+    """A disk that is mounted, and turns read-only at an error; in memory, where no other disk's trouble is its own."""
+    with small_disk(folder.with_name(folder.name + ".memory"), megabytes + 1) as memory:
+        made = Disk(folder, memory / "image", megabytes)
+        made.mount("errors=remount-ro")
+        try:
+            yield made
+        finally:
+            made.unmount()
