@@ -17,7 +17,7 @@ from spamfilter.doctor.delivery import room
 from spamfilter.doctor.dovecot import dovecot
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.doctor.learning import SILENT, classes, clock, feedback
-from spamfilter.doctor.process import behind, held
+from spamfilter.doctor.process import behind, gone_over, held
 from spamfilter.errors import InputError, Refused, StoreBusy
 from spamfilter.filter import Filter
 from spamfilter.rights import ANYBODY, by_mode, may, user_named, user_of
@@ -175,6 +175,20 @@ def test_a_journal_that_waits_or_was_dropped_is_said(waiting: int, dropped: int,
 def test_a_journal_that_cannot_be_written_is_said_before_much_waits() -> None:
     (finding,) = behind(1, 0, 1000, "/var/lib/x.db: the disk is full")
     assert (finding.status, "the disk is full" in finding.found) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    ("hits", "status", "said"),
+    [
+        ({}, "ok", "none was hit"),
+        ({"errors": 1, "connections_per_client": 7}, "ok", "connections_per_client 7 times, errors 1 time"),
+        ({"errors": 1, "memory_megabytes": 2}, "warning", "errors 1 time, memory_megabytes 2 times"),
+    ],
+)
+def test_a_limit_of_the_whole_relay_that_was_hit_is_a_warning(hits: dict[str, int], status: str, said: str) -> None:
+    finding = gone_over(hits)
+    assert (finding.status, said in finding.found) == (status, True)
+    assert ("memory_megabytes" in finding.advice) == (status == "warning")
 
 
 @pytest.mark.parametrize(

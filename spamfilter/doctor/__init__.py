@@ -29,6 +29,7 @@ CHECKS: dict[str, Callable[[Examination], Iterator[Finding]]] = {
     "following": learning.following,
     "feedback": learning.feedback,
     "journal": process.journal,
+    "limits": process.limits,
     "memory": process.memory,
     "disk": delivery.disk,
     "clock": learning.clock,

@@ -1,7 +1,7 @@
 """The relay as a process: whether it runs, is this version's, listens, answers, has room."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ BACKLOG_WARNING = 0.1
 """Share of [limits] journal_backlog that waits: a busy relay has some, a tenth is no moment's delay any more."""
 MEMORY_WARNING, MEMORY_FAILED = 0.5, 0.8
 """Shares of the host's memory that the relay holds: a doubling would not fit, and a restart beside it neither."""
+ROOM = ("connections", "memory_megabytes", "feedback_connections")
+"""Limits of the relay as a whole: what they turn away is as a rule nobody's fault, and comes again later."""
 RESTART = "restart the relay: systemctl restart spamfilter"
 
 
@@ -137,6 +139,22 @@ def behind(waiting: int, dropped: int, backlog: int, trouble: str = "") -> Itera
         )
     elif not late:
         yield Finding("ok", f"{waiting} entries wait to be written, none was dropped")
+
+
+def limits(examined: Examination) -> Iterator[Finding]:
+    """Which limits were hit since the relay started."""
+    yield gone_over(examined.relay["limits_hit"])
+
+
+def gone_over(hits: Mapping[str, int]) -> Finding:
+    """What it means that these limits were hit so often. Those of a single client are there to be hit."""
+    said = ", ".join(f"{limit} {number} time{'s' * (number > 1)}" for limit, number in sorted(hits.items()))
+    found = f"hit since the relay started: {said}" if said else "none was hit since the relay started"
+    tight = [limit for limit in ROOM if limit in hits]
+    if not tight:
+        return Finding("ok", found)
+    advice = f"its log says when; where that was usual traffic, raise {' and '.join(tight)} in [limits], and restart"
+    return Finding("warning", found, advice)
 
 
 def memory(examined: Examination) -> Iterator[Finding]:
