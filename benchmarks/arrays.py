@@ -110,8 +110,8 @@ class Learner:
         self._seen = dict.fromkeys(LABELS, 0)
 
     def _shares(self, ids: NDArray[np.int32]) -> tuple[Matrix, Floats]:
-        ham, spam = self._counts["ham"][ids], self._counts["spam"][ids]
-        matrix = Matrix([], np.ones(len(ids)), ham, spam, np.zeros(len(ids), np.intp), 1)
+        counts = np.array([self._counts[label][ids] for label in LABELS])
+        matrix = Matrix([], np.ones(len(ids)), counts, np.zeros(len(ids), np.intp), 1)
         return matrix, self._voice.likelihood.shares(matrix, self._totals)
 
     def _own(self, matrix: Matrix, shares: Floats) -> float:

@@ -187,23 +187,24 @@ def _split(block: bytes, room: _Room, defects: list[str]) -> tuple[list[Field], 
     if len(lines) < room.lines:
         lines, rest = [*lines, rest], b""
     room.lines -= len(lines)
+    most, size = room.fields, room.size
     for line in lines:
-        if room.fields <= 0 or room.size <= 0:
+        if len(fields) >= most or size <= 0:
             rest = line
             break
-        name, colon, value = line.partition(b":")
-        name = name.rstrip().lower()
-        if not colon or not _NAME.fullmatch(name):
-            if line:
-                defects.append("not-a-field")
-        elif not dropped(name):
-            field = name, _value(value.replace(b"\n ", b" ").replace(b"\n\t", b" ").strip())
-            fields.append(field)
+        raw, colon, value = line.partition(b":")
+        # Cut, so that no field can fill the cache.
+        name = _kept_name(raw if len(raw) <= MAX_NAME else raw.rstrip()[: MAX_NAME + 1]) if colon else None
+        if name:
+            value = _value(value)
+            fields.append((name, value))
             written.append(line)
-            room.fields -= 1
-            room.size -= len(field[0]) + len(field[1])
+            size -= len(name) + len(value)
+        elif name is None and line:
+            defects.append("not-a-field")
     if rest:
         defects.append("many-fields")
+    room.fields, room.size = most - len(fields), size
     return fields, written, body
 
 
@@ -221,7 +222,19 @@ def dropped(name: bytes) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=1024)
+def _kept_name(raw: bytes) -> bytes | None:
+    """What stands before a colon as the name of a field; empty if it is dropped, None if it is no name."""
+    name = raw.rstrip().lower()
+    if not _NAME.fullmatch(name):
+        return None
+    return b"" if dropped(name) else name
+
+
 def _value(value: bytes) -> bytes:
+    if b"\n" in value:
+        value = value.replace(b"\n ", b" ").replace(b"\n\t", b" ")
+    value = value.strip()
     if b"=?" in value:
         value = _ENCODED_WORD.sub(_encoded_word, _BETWEEN_ENCODED_WORDS.sub(b"", value[: 4 * MAX_VALUE]))
     if value.isascii():

@@ -105,7 +105,7 @@ def more(voices: Voices, tokens: VoiceTokens, label: Label, state: State, added:
     return {
         voice.name: voice.likelihood.more(tokens[voice.name], label, state.counts[voice.name], added.get(voice.name, 0))
         for voice in voices
-        if voice.name in tokens
+        if voice.likelihood.reinforces() and voice.name in tokens
     }
 
 

@@ -4,27 +4,31 @@
 Python objects only if somebody asks for them, as evidence and the ledger do, and judging does not.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 class Spellings(Sequence[bytes]):
-    """The tokens, one after the other in one string of bytes. hashes: of each, shape (tokens,), as `words.hashed`."""
+    """The tokens, one after the other in one string of bytes, `text`, and where each of them ends in it.
 
-    __slots__ = ("_ends", "_text", "hashes")
+    hashes: of each, shape (tokens,), as `words.hashed`.
+    """
+
+    __slots__ = ("ends", "hashes", "text")
 
     def __init__(self, text: bytes, ends: NDArray[np.uint32], hashes: Integers) -> None:
-        self._text = text
-        self._ends = ends
+        self.text = text
+        self.ends = ends
         self.hashes = hashes
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self.ends)
 
     @overload
     def __getitem__(self, at: int) -> bytes: ...
@@ -34,19 +38,19 @@ class Spellings(Sequence[bytes]):
         if isinstance(at, slice):
             return [self[each] for each in range(*at.indices(len(self)))]
         at = range(len(self))[at]
-        return self._text[self._ends.item(at - 1) if at else 0 : self._ends.item(at)]
+        return self.text[self.ends.item(at - 1) if at else 0 : self.ends.item(at)]
 
     def __iter__(self) -> Iterator[bytes]:
         start = 0
-        for end in self._ends.tolist():
-            yield self._text[start:end]
+        for end in self.ends.tolist():
+            yield self.text[start:end]
             start = end
 
     def beginning_with(self, character: bytes) -> NDArray[np.bool_]:
         """Which tokens begin with this character of ASCII; shape (tokens,)."""
         starts = np.zeros(len(self), np.intp)
-        starts[1:] = self._ends[:-1]
-        return np.asarray(np.frombuffer(self._text, np.uint8)[starts] == ord(character))
+        starts[1:] = self.ends[:-1]
+        return np.asarray(np.frombuffer(self.text, np.uint8)[starts] == ord(character))
 
 
 class Seen(Mapping[bytes, int]):
@@ -64,6 +68,12 @@ class Seen(Mapping[bytes, int]):
             self._plain = dict(zip(self.spellings, self.times.tolist(), strict=True))
         return self._plain
 
+    def bare(self) -> "Seen":
+        """The same, without the objects that somebody may have asked this one for: a tenth of the room."""
+        bare = Seen.__new__(Seen)
+        bare.spellings, bare.times, bare._plain = self.spellings, self.times, None
+        return bare
+
     def __getitem__(self, token: bytes) -> int:
         return self._dict()[token]
 
@@ -72,6 +82,16 @@ class Seen(Mapping[bytes, int]):
 
     def __len__(self) -> int:
         return len(self.spellings)
+
+    # Mapping's own would ask for each token by itself.
+    def keys(self) -> KeysView[bytes]:
+        return self._dict().keys()
+
+    def values(self) -> ValuesView[int]:
+        return self._dict().values()
+
+    def items(self) -> ItemsView[bytes, int]:
+        return self._dict().items()
 
     def __repr__(self) -> str:
         return f"Seen({self._dict()})"

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spamfilter.marking import mark
-from spamfilter.message import MAX_PARTS, MAX_TEXT, MAX_VALUE, SCANNED, parse
+from spamfilter.message import MAX_NAME, MAX_PARTS, MAX_TEXT, MAX_VALUE, SCANNED, parse
 from tests.made import mail, some
 
 CODECS = sorted(
@@ -149,6 +149,18 @@ def test_the_first_field_of_a_name_is_the_one_that_counts() -> None:
     assert message.fields == ((b"subject", b"one"), (b"subject", b"two"))
     assert message.field(b"subject") == "one"
     assert message.field(b"x-none") == ""
+
+
+@pytest.mark.parametrize("spaces", [0, 1, 69, 70, 500])
+def test_spaces_before_the_colon_are_no_part_of_a_name(spaces: int) -> None:
+    assert parse(b"Subject" + b" " * spaces + b": x\n\n").fields == ((b"subject", b"x"),)
+
+
+@pytest.mark.parametrize("size", [MAX_NAME, MAX_NAME + 1, 60_000])
+def test_a_name_beyond_its_bound_is_none(size: int) -> None:
+    message = parse(b"x" * size + b": y\n\n")
+    assert [name for name, _ in message.fields] == ([b"x" * size] if size <= MAX_NAME else [])
+    assert ("not-a-field" in message.defects) is (size > MAX_NAME)
 
 
 def test_a_value_is_unfolded_and_cut_between_characters() -> None:

@@ -1,6 +1,6 @@
-"""Compiles the helper when the package is built or installed: a hook of hatchling.
+"""Compiles the helpers when the package is built or installed: a hook of hatchling.
 
-Without a C compiler or Python's headers the package is built without it, and is slower but the same. SPAMFILTER_PLAIN
+Without a C compiler or Python's headers the package is built without them, and is slower but the same. SPAMFILTER_PLAIN
 in the environment builds it so on purpose.
 """
 
@@ -14,23 +14,26 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = Path(__file__).parent
+NAMES = ("tokens", "scores")
 
 
-def compiled() -> Path | None:
+def compiled(name: str) -> Path | None:
     """The library beside its source, made anew if it is older; None if it cannot be made."""
-    library = HERE / f"_tokens{sysconfig.get_config_var('EXT_SUFFIX')}"
-    source = HERE / "tokens.c"
+    library = HERE / f"_{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    source = HERE / f"{name}.c"
     if library.exists() and library.stat().st_mtime >= source.stat().st_mtime:
         return library
     unfinished = library.with_suffix(f".{os.getpid()}")
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-    command = [*compiler, "-O2", "-fPIC", "-shared", f"-I{sysconfig.get_path('include')}", str(source)]
+    # Without fused operations, which round once where Python rounds twice.
+    options = ["-O2", "-ffp-contract=off", "-fPIC", "-shared", f"-I{sysconfig.get_path('include')}"]
+    command = [*compiler, *options, str(source)]
     try:
         subprocess.run([*command, "-o", str(unfinished)], check=True, capture_output=True, text=True)  # noqa: S603 - the compiler of this Python
     except (OSError, subprocess.CalledProcessError) as error:
         unfinished.unlink(missing_ok=True)
         reason = error.stderr if isinstance(error, subprocess.CalledProcessError) else error
-        print(f"spamfilter: built without its compiled helper, which makes it slower: {reason}")
+        print(f"spamfilter: built without the compiled helper for {name}, which makes it slower: {reason}")
         return None
     unfinished.replace(library)
     return library
@@ -42,8 +45,7 @@ class CompiledHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel" or os.environ.get("SPAMFILTER_PLAIN"):
             return
-        library = compiled()
-        if library is not None:
+        for library in filter(None, map(compiled, NAMES)):
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
             build_data["artifacts"].append(f"spamfilter/compiled/{library.name}")

@@ -11,7 +11,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spamfilter.counts import Counts, Label
+from spamfilter.compiled import _scores
+from spamfilter.counts import LABELS, Counts, Label
 from spamfilter.features import HEADER_PHRASE, Token, Tokens
 from spamfilter.likelihoods.likelihood import Above, Floats, Likelihood, Matrix, exact_sum, log
 from spamfilter.seen import Spellings
@@ -63,16 +64,20 @@ class Eddc(Likelihood):
     name: ClassVar[str] = "eddc"
 
     def shares(self, matrix: Matrix, counts: Counts) -> Floats:
-        return self._shares(matrix.ham, matrix.spam, counts.messages["ham"], counts.messages["spam"])
+        return self._shares(matrix.counts, counts.messages["ham"], counts.messages["spam"])
 
     def heard(self, matrix: Matrix, shares: Floats) -> Floats:
+        if _scores is not None and isinstance(matrix.tokens, Spellings):
+            words = matrix.tokens.text, matrix.tokens.ends, HEADER_PHRASE[0]
+            limited = _scores.limited(shares, *words, self.limit, self.text_limit)
+            return shares if limited is None else np.frombuffer(limited)
         if np.abs(shares).sum() <= min(self.limit, self.text_limit):
             return shares
         header = _of_header(matrix.tokens)
         for part, most in ((header, self.limit), (~header, self.text_limit)):
-            said = exact_sum(shares[part])
-            if abs(said) > most:
-                shares = np.where(part, shares * (most / abs(said)), shares)
+            said = abs(exact_sum(shares[part]))
+            if said > most:
+                shares = np.where(part, shares * (most / said), shares)
         return shares
 
     def constants(self, matrix: Matrix, counts: Counts) -> float:
@@ -81,22 +86,26 @@ class Eddc(Likelihood):
     def _constant(self, ham_learnt: int, spam_learnt: int) -> float:
         return SCALE * math.log(max(spam_learnt, 1) / max(ham_learnt, 1))
 
-    def _shares(self, ham: Floats, spam: Floats, ham_learnt: int, spam_learnt: int) -> Floats:
+    def _shares(self, counts: Floats, ham_learnt: int, spam_learnt: int) -> Floats:
         learnt = ham_learnt + spam_learnt
         ham_learnt, spam_learnt = max(ham_learnt, 1), max(spam_learnt, 1)
-        in_spam, in_ham = spam / spam_learnt, ham / ham_learnt
-        found = np.zeros(len(ham))
+        sure, e = min(1.0, 0.8 + learnt / 20), min(5.0, (3 * learnt) ** 0.2)
+        if _scores is not None:
+            chances = np.frombuffer(_scores.eddc(counts, ham_learnt, spam_learnt, EQUAL, sure, e**e))
+            logarithms = np.log(chances).reshape(counts.shape)
+            return np.asarray(SCALE * (logarithms[1] - logarithms[0]))
+        in_ham, in_spam = counts[0] / ham_learnt, counts[1] / spam_learnt
+        shares = np.zeros(len(in_ham))
         telling = np.flatnonzero(np.abs(in_spam - in_ham) >= EQUAL)
         if not telling.size:
-            return found
-        spam, ham, in_spam, in_ham = spam[telling], ham[telling], in_spam[telling], in_ham[telling]
+            return shares
+        (ham, spam), in_ham, in_spam = counts[:, telling], in_ham[telling], in_spam[telling]
         most = max(ham_learnt, spam_learnt)
         s, h, n = np.floor(spam * most / spam_learnt), np.floor(ham * most / ham_learnt), spam + ham
         x = ((s - h) ** 2 - 0.25 / n) / (s + h) ** 2
-        e = min(5.0, (3 * learnt) ** 0.2)
-        c = min(1.0, 0.8 + learnt / 20) * x * x / (1 + 8 / (n * e**e))
-        found[telling] = SCALE * (log(0.5 + c * (in_spam - 0.5)) - log(0.5 + c * (in_ham - 0.5)))
-        return found
+        c = sure * x * x / (1 + 8 / (n * e**e))
+        shares[telling] = SCALE * (log(0.5 + c * (in_spam - 0.5)) - log(0.5 + c * (in_ham - 0.5)))
+        return shares
 
     def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
         if log_odds is None:
@@ -109,12 +118,9 @@ class Eddc(Likelihood):
         header = _of_header(matrix.tokens)
 
         def towards(repeats: int) -> float:
-            ham, spam = matrix.ham, matrix.spam
-            if label == "spam":
-                spam = spam + 1 + repeats * header
-            else:
-                ham = ham + 1 + repeats * header
-            shares = self._shares(ham, spam, learnt["ham"], learnt["spam"])
+            raised = matrix.counts.copy()
+            raised[LABELS.index(label)] += 1 + repeats * header
+            shares = self._shares(raised, learnt["ham"], learnt["spam"])
             found = exact_sum(shares) + self._constant(learnt["ham"], learnt["spam"])
             return found if label == "spam" else -found
 

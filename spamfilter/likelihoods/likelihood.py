@@ -6,7 +6,6 @@ relay. What is streamed and what is computed in bulk is therefore the same numbe
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from math import fsum
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -15,12 +14,12 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 
-from spamfilter.compiled import _tokens
+from spamfilter.compiled import _scores
 from spamfilter.counts import LABELS, Counts, Label
 from spamfilter.features import Token, Tokens
+from spamfilter.seen import Floats as Floats
 from spamfilter.seen import Seen
 
-Floats = NDArray[np.float64]
 Above = Annotated[float, Gt(0), Le(1e6)]
 NotBelow = Annotated[float, Ge(0), Le(1e6)]
 Prior = Literal["map", "equal"] | Annotated[float, Gt(0), Lt(1)]
@@ -31,18 +30,16 @@ IMPOSSIBLE = float(np.finfo(np.float64).tiny)
 impossible the one with the fewest impossible words wins, as it would for a smoothing that goes to 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(NamedTuple):
     """Messages x words with their counts, sparse: an element for each distinct word of each message.
 
-    tokens, times, ham, spam, rows: the word, its occurrences, its counts in both classes, and the number of the
-    message, each of shape (elements,). messages: how many rows there are, empty ones too.
+    tokens, times, rows: the word, its occurrences, and the number of the message, each of shape (elements,). counts:
+    of the word in ham and in spam, shape (2, elements). messages: how many rows there are, empty ones too.
     """
 
     tokens: Sequence[Token]
     times: Floats
-    ham: Floats
-    spam: Floats
+    counts: Floats
     rows: NDArray[np.intp]
     messages: int
 
@@ -51,13 +48,11 @@ class Matrix:
         if len(messages) == 1 and isinstance(messages[0], Seen):
             return cls.of_seen(messages[0], counts)
         tokens = list(messages[0]) if len(messages) == 1 else list(chain.from_iterable(messages))
-        ham, spam = counts.columns(tokens)
         times = chain.from_iterable(message.values() for message in messages)
         return cls(
             tokens=tokens,
             times=np.fromiter(times, np.float64, len(tokens)),
-            ham=ham.astype(np.float64),
-            spam=spam.astype(np.float64),
+            counts=counts.numbers(tokens),
             rows=np.repeat(np.arange(len(messages)), np.array([len(message) for message in messages], np.intp)),
             messages=len(messages),
         )
@@ -65,15 +60,21 @@ class Matrix:
     @classmethod
     def of_seen(cls, seen: Seen, counts: Counts) -> "Matrix":
         """The same of one message, whose tokens stay in their arrays."""
-        ham, spam = counts.columns(seen.spellings)
         return cls(
             tokens=seen.spellings,
             times=seen.times.astype(np.float64),
-            ham=ham.astype(np.float64),
-            spam=spam.astype(np.float64),
+            counts=counts.numbers(seen.spellings),
             rows=np.zeros(len(seen), np.intp),
             messages=1,
         )
+
+    @property
+    def ham(self) -> Floats:
+        return np.asarray(self.counts[0])
+
+    @property
+    def spam(self) -> Floats:
+        return np.asarray(self.counts[1])
 
     def of_class(self, label: Label) -> Floats:
         """The counts of each word in this class."""
@@ -87,6 +88,8 @@ class Matrix:
     @property
     def distinct(self) -> Floats:
         """Distinct words of each message, unknown ones too; shape (messages,)."""
+        if self.messages == 1:
+            return np.array([len(self.times)], np.float64)
         return np.bincount(self.rows, minlength=self.messages).astype(np.float64)
 
     @property
@@ -109,15 +112,6 @@ class Opinion(NamedTuple):
 
     own: float
     heard: float
-
-
-class Said(NamedTuple):
-    """What a token said: its share of the log-odds that are heard, and its counts."""
-
-    token: Token
-    share: float
-    ham: float
-    spam: float
 
 
 class Likelihood(ABC):
@@ -161,27 +155,16 @@ class Likelihood(ABC):
 
     def weights(self, tokens: Tokens, counts: Counts) -> dict[Token, float]:
         """Token -> its share of the log-odds that are heard, for tokens that say anything."""
-        return {said.token: said.share for said in self.judge(tokens, counts, None)[1]}
+        _, matrix, heard = self.judge(tokens, counts)
+        return {token: share for token, share in zip(matrix.tokens, heard.tolist(), strict=True) if share}
 
-    def judge(self, tokens: Tokens, counts: Counts, most: int | None = 0) -> tuple[Opinion, list[Said]]:
-        """The opinion, and the `most` tokens that say most in what is heard (None: all that say anything), in no order.
-
-        Tokens that say as much as the last of them are there, too: which one is the last is not ours to choose.
-        """
+    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Matrix, Floats]:
+        """The opinion, and what it was made from: the tokens with their counts, and the share of each that is heard."""
         matrix = Matrix.of([tokens], counts)
         shares = self.shares(matrix, counts)
-        own = float(self.total(matrix, shares, counts)[0])
+        own = self.total(matrix, shares, counts).item()
         heard = self.heard(matrix, shares)
-        opinion = Opinion(own, own if heard is shares else float(self.total(matrix, heard, counts)[0]))
-        if most == 0:
-            return opinion, []
-        loud = np.abs(heard)
-        least = 0.0
-        if most is not None and most < len(loud):
-            least = np.partition(loud, len(loud) - most)[len(loud) - most]
-        chosen = np.flatnonzero((loud >= least) & (loud > 0))
-        columns = (column[chosen].tolist() for column in (heard, matrix.ham, matrix.spam))
-        return opinion, [Said(matrix.tokens[at], *row) for at, *row in zip(chosen.tolist(), *columns, strict=True)]
+        return Opinion(own, own if heard is shares else self.total(matrix, heard, counts).item()), matrix, heard
 
     def words(self, tokens: Tokens) -> set[Token]:
         """The words whose counts a message needs."""
@@ -197,6 +180,11 @@ class Likelihood(ABC):
     def more(self, tokens: Tokens, label: Label, counts: Counts, amount: int) -> int:
         """What another look in bulk training would add to a message that has added `amount` before."""
         return 0
+
+    @classmethod
+    def reinforces(cls) -> bool:
+        """Whether another look can add anything at all."""
+        return cls.more is not Likelihood.more
 
     @abstractmethod
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
@@ -273,7 +261,7 @@ class OfPresence(Generative):
 
 def exact_sum(values: Floats) -> float:
     """The sum of finite numbers, rounded once, so that their order changes nothing."""
-    return float(_tokens.total(values)) if _tokens is not None else fsum(values.tolist())
+    return float(_scores.total(values)) if _scores is not None else fsum(values.tolist())
 
 
 def ratio(above: Floats | float, below: float) -> Floats | float:

@@ -1,0 +1,309 @@
+/* What likelihoods do for each word of a message, where that is not left to numpy: see spamfilter/likelihoods/.
+ *
+ * Logarithms are numpy's own, since those of C libraries differ from them in the last bit. All else here is arithmetic
+ * that IEEE 754 defines to the last bit, in the order of the Python side (compiled without contractions to fused
+ * operations). tests/test_scores.py holds both sides together.
+ *
+ * Guarantee: reads nothing beyond the objects it is given, whatever is in them; a wrong type is a TypeError, sizes that
+ * do not fit are a ValueError.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 64 };          /* the most loud ones that are looked for */
+enum { FEW = 4096 };         /* so many numbers below 2^6 have a sum below 2^18 */
+enum { LOWEST = 1023 - 56 }; /* exponents of numbers from 2^-56 on, to below 2^6 */
+enum { HIGHEST = 1023 + 5 };
+
+/* Their sum, rounded once, in units of 2^-108. 0 where that is not fine enough, or too small for them. */
+static int
+total_of_usual(const double *values, size_t number, double *sum)
+{
+#ifdef __SIZEOF_INT128__
+    __int128 total = 0;
+    if (number > FEW)
+        return 0;
+    for (size_t i = 0; i < number; i++) {
+        uint64_t bits;
+        memcpy(&bits, values + i, sizeof bits);
+        int exponent = (int)(bits >> 52 & 0x7FF);
+        if (bits << 1 == 0)
+            continue;
+        if (exponent < LOWEST || exponent > HIGHEST)
+            return 0;
+        __int128 units = (__int128)((bits & ((1ULL << 52) - 1)) | 1ULL << 52) << (exponent - LOWEST);
+        total += bits >> 63 ? -units : units;
+    }
+    *sum = ldexp((double)total, -56 - 52);
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+/* The same for any finite numbers; -1 with an exception if they are not. */
+static int
+total_of(const double *values, size_t number, double *sum)
+{
+    /* Shewchuk's partial sums (Adaptive precision floating-point arithmetic, 1997): they do not overlap, ascend in
+       magnitude, and add up to the exact sum. A double has 53 of at most 2,100 bits, so that 64 are always enough. */
+    double partials[64];
+    int used = 0;
+    if (total_of_usual(values, number, sum))
+        return 0;
+    for (size_t i = 0; i < number; i++) {
+        double x = values[i];
+        int kept = 0;
+        if (!isfinite(x) || used == 63) {
+            PyErr_SetString(PyExc_ValueError, "only finite numbers can be summed");
+            return -1;
+        }
+        for (int j = 0; j < used; j++) {
+            double y = partials[j];
+            volatile double high = x + y, low;
+            low = fabs(x) < fabs(y) ? x - (high - y) : y - (high - x);
+            if (low != 0)
+                partials[kept++] = low;
+            x = high;
+        }
+        partials[kept++] = x;
+        used = kept;
+    }
+    *sum = 0;
+    if (used > 0) {
+        volatile double low = 0;
+        *sum = partials[--used];
+        while (used > 0 && low == 0) {
+            double x = *sum, y = partials[--used];
+            volatile double high = x + y;
+            low = y - (high - x);
+            *sum = high;
+        }
+        /* Half-way between two doubles: the next partial says to which side. */
+        if (used > 0 && ((low < 0 && partials[used - 1] < 0) || (low > 0 && partials[used - 1] > 0))) {
+            double twice = low * 2;
+            volatile double other = *sum + twice;
+            if (twice == other - *sum)
+                *sum = other;
+        }
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(total_doc,
+"total(doubles) -> float\n\n"
+"Their sum, rounded once, as math.fsum gives it. They must be finite, and too few and small to overflow.");
+
+static PyObject *
+scores_total(PyObject *module, PyObject *values)
+{
+    Py_buffer buffer;
+    double sum;
+    if (PyObject_GetBuffer(values, &buffer, PyBUF_SIMPLE) < 0)
+        return NULL;
+    int failed = total_of(buffer.buf, (size_t)buffer.len / sizeof(double), &sum);
+    PyBuffer_Release(&buffer);
+    return failed ? NULL : PyFloat_FromDouble(sum);
+}
+
+PyDoc_STRVAR(soft_doc,
+"soft(counts, logarithms, scale, purity, root) -> shares\n\n"
+"As Soft.shares: counts in ham, then those in spam, and the logarithms of both; one share for each word.");
+
+static PyObject *
+scores_soft(PyObject *module, PyObject *args)
+{
+    Py_buffer counts, logarithms;
+    double scale, purity, root;
+    PyObject *shares = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*ddd", &counts, &logarithms, &scale, &purity, &root))
+        return NULL;
+    size_t words = (size_t)counts.len / (2 * sizeof(double));
+    if (logarithms.len != counts.len)
+        PyErr_SetString(PyExc_ValueError, "each count has its logarithm");
+    else if ((shares = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * sizeof(double)))) != NULL) {
+        const double *ham = counts.buf, *spam = ham + words, *log_ham = logarithms.buf, *log_spam = log_ham + words;
+        double *share = (double *)PyBytes_AS_STRING(shares);
+        for (size_t i = 0; i < words; i++)
+            share[i] = (log_spam[i] - log_ham[i]) * scale
+                       * sqrt(fabs(spam[i] - ham[i]) / (spam[i] + ham[i] + purity)) / root;
+    }
+    PyBuffer_Release(&counts);
+    PyBuffer_Release(&logarithms);
+    return shares;
+}
+
+PyDoc_STRVAR(eddc_doc,
+"eddc(counts, ham_learnt, spam_learnt, equal, factor, weight) -> chances\n\n"
+"Of which Eddc.shares takes the logarithms: those of all words in ham, then those in spam. The same in both of a word\n"
+"that says nothing.");
+
+static PyObject *
+scores_eddc(PyObject *module, PyObject *args)
+{
+    Py_buffer counts;
+    double ham_learnt, spam_learnt, equal, factor, weight;
+    if (!PyArg_ParseTuple(args, "y*ddddd", &counts, &ham_learnt, &spam_learnt, &equal, &factor, &weight))
+        return NULL;
+    size_t words = (size_t)counts.len / (2 * sizeof(double));
+    PyObject *chances = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 * words * sizeof(double)));
+    if (chances != NULL) {
+        const double *ham = counts.buf, *spam = ham + words, most = fmax(ham_learnt, spam_learnt);
+        double *of_ham = (double *)PyBytes_AS_STRING(chances), *of_spam = of_ham + words;
+        for (size_t i = 0; i < words; i++) {
+            double in_ham = ham[i] / ham_learnt, in_spam = spam[i] / spam_learnt;
+            of_ham[i] = of_spam[i] = 0.5;
+            if (!(fabs(in_spam - in_ham) >= equal))
+                continue;
+            double h = floor(ham[i] * most / ham_learnt), s = floor(spam[i] * most / spam_learnt);
+            double n = ham[i] + spam[i];
+            double x = ((s - h) * (s - h) - 0.25 / n) / ((s + h) * (s + h));
+            double c = factor * x * x / (1 + 8 / (n * weight));
+            of_ham[i] = fmax(0.5 + c * (in_ham - 0.5), DBL_MIN);
+            of_spam[i] = fmax(0.5 + c * (in_spam - 0.5), DBL_MIN);
+        }
+    }
+    PyBuffer_Release(&counts);
+    return chances;
+}
+
+/* Whether a word begins with another character; a word is where the one before it ends. */
+static int
+other(const unsigned char *text, Py_ssize_t size, const uint32_t *end, size_t word, unsigned char character)
+{
+    uint32_t start = word ? end[word - 1] : 0;
+    return start >= size || text[start] != character;
+}
+
+PyDoc_STRVAR(limited_doc,
+"limited(shares, spellings, ends, character, limit, other_limit) -> shares or None\n\n"
+"Words that begin with this character say `limit` together at most, the others `other_limit`. None: as they do.");
+
+static PyObject *
+scores_limited(PyObject *module, PyObject *args)
+{
+    Py_buffer shares, spellings, ends;
+    double most[2];
+    unsigned char character;
+    PyObject *limited = NULL;
+    double *parted = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y*bdd", &shares, &spellings, &ends, &character, most, most + 1))
+        return NULL;
+    size_t words = (size_t)shares.len / sizeof(double), numbers[2] = {0, 0};
+    const double *share = shares.buf;
+    const uint32_t *end = ends.buf;
+    const unsigned char *text = spellings.buf;
+    if (ends.len != (Py_ssize_t)(words * sizeof *end)) {
+        PyErr_SetString(PyExc_ValueError, "each word has a share and an end");
+        goto done;
+    }
+    /* The parts from both ends of one row; the order of numbers changes nothing in their exact sum. */
+    parted = malloc((words + 1) * sizeof *parted);
+    limited = parted ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * sizeof *parted)) : PyErr_NoMemory();
+    if (limited == NULL)
+        goto done;
+    for (size_t i = 0; i < words; i++)
+        parted[other(text, spellings.len, end, i, character) ? words - ++numbers[1] : numbers[0]++] = share[i];
+    int loud = 0;
+    for (int part = 0; part < 2; part++) {
+        double said;
+        if (total_of(part ? parted + numbers[0] : parted, numbers[part], &said) < 0) {
+            Py_CLEAR(limited);
+            goto done;
+        }
+        loud |= fabs(said) > most[part];
+        most[part] = fabs(said) > most[part] ? most[part] / fabs(said) : 1.0;
+    }
+    if (loud) {
+        double *found = (double *)PyBytes_AS_STRING(limited);
+        for (size_t i = 0; i < words; i++)
+            found[i] = share[i] * most[other(text, spellings.len, end, i, character)];
+    } else {
+        Py_SETREF(limited, Py_NewRef(Py_None));
+    }
+done:
+    free(parted);
+    PyBuffer_Release(&shares);
+    PyBuffer_Release(&spellings);
+    PyBuffer_Release(&ends);
+    return limited;
+}
+
+PyDoc_STRVAR(loudest_doc,
+"loudest(((weight, shares), ...), most) -> [(part, place), ...]\n\n"
+"Where the `most` shares are that are furthest from 0 when they are weighted, and all that are as far as the last of\n"
+"them, but for those that are 0.");
+
+static PyObject *
+scores_loudest(PyObject *module, PyObject *args)
+{
+    PyObject *parts, *found = NULL;
+    int most;
+    if (!PyArg_ParseTuple(args, "O!i", &PyTuple_Type, &parts, &most))
+        return NULL;
+    if (most < 1 || most > MOST)
+        return PyErr_Format(PyExc_ValueError, "from 1 to %d can be looked for", MOST);
+    double top[MOST] = {0}; /* descending */
+    /* First the last of the loudest, then all that are as loud. */
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 1 && (found = PyList_New(0)) == NULL)
+            return NULL;
+        for (Py_ssize_t part = 0; part < PyTuple_GET_SIZE(parts); part++) {
+            Py_buffer buffer;
+            double weight;
+            PyObject *pair = PyTuple_GET_ITEM(parts, part);
+            if (!PyTuple_Check(pair)) {
+                PyErr_SetString(PyExc_TypeError, "a part is a tuple of its weight and its shares");
+                goto failed;
+            }
+            if (!PyArg_ParseTuple(pair, "dy*", &weight, &buffer))
+                goto failed;
+            const double *share = buffer.buf;
+            int wrong = 0;
+            for (size_t i = 0; i < (size_t)buffer.len / sizeof(double) && !wrong; i++) {
+                double says = fabs(weight * share[i]);
+                if (pass == 0 && says > top[most - 1]) {
+                    int at = most - 1;
+                    for (; at > 0 && top[at - 1] < says; at--)
+                        top[at] = top[at - 1];
+                    top[at] = says;
+                } else if (pass == 1 && says > 0 && says >= top[most - 1]) {
+                    PyObject *place = Py_BuildValue("(nn)", part, (Py_ssize_t)i);
+                    wrong = place == NULL || PyList_Append(found, place) < 0;
+                    Py_XDECREF(place);
+                }
+            }
+            PyBuffer_Release(&buffer);
+            if (wrong)
+                goto failed;
+        }
+    }
+    return found;
+failed:
+    Py_XDECREF(found);
+    return NULL;
+}
+
+static PyMethodDef methods[] = {
+    {"total", scores_total, METH_O, total_doc},
+    {"soft", scores_soft, METH_VARARGS, soft_doc},
+    {"eddc", scores_eddc, METH_VARARGS, eddc_doc},
+    {"limited", scores_limited, METH_VARARGS, limited_doc},
+    {"loudest", scores_loudest, METH_VARARGS, loudest_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_scores", "The scores of a message's words.", -1, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC
+PyInit__scores(void)
+{
+    return PyModule_Create(&definition);
+}

@@ -1,0 +1,155 @@
+"""What the compiled helper computes of counts is what Python computes, to the last bit."""
+
+import math
+import os
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spamfilter import voices
+from spamfilter.compiled import _scores
+from spamfilter.counts import LABELS, MAX_COUNT, Counts
+from spamfilter.features import tokenize
+from spamfilter.likelihoods import LIKELIHOODS, Opinion, eddc, likelihood, soft
+from spamfilter.likelihoods.likelihood import Matrix
+from spamfilter.message import Message
+from spamfilter.voices import Evidence, Voice, judged
+from tests.made import some
+
+COUNT = st.integers(0, 30) | st.integers(0, 3000) | st.sampled_from([2**31, 2**53 - 1, 2**53 + 1, MAX_COUNT])
+
+
+@pytest.fixture(autouse=True)
+def built() -> None:
+    """Without the helper there is nothing to compare; where everything must be there, it must."""
+    if _scores is None:
+        assert not os.environ.get("CI"), "the helper was not built: is there a C compiler?"
+        pytest.skip("the compiled helper is missing: install a C compiler and Python's headers, then the package again")
+
+
+def without(patch: pytest.MonkeyPatch) -> None:
+    for module in (likelihood, soft, eddc, voices):
+        patch.setattr(module, "_scores", None)
+
+
+@some(300)
+@given(
+    st.sampled_from(["soft", "eddc"]),
+    st.lists(st.tuples(st.booleans(), COUNT, COUNT), max_size=40),
+    st.tuples(*[st.integers(0, 3000) | st.just(2**40)] * 2),
+    st.integers(0, 8),
+)
+def test_opinion_and_evidence_are_what_python_makes_of_the_same_counts(
+    name: str, words: list[tuple[bool, int, int]], learnt: tuple[int, int], most: int
+) -> None:
+    head, text = (
+        b" ".join(b"%d" % number for number, (marked, *_) in enumerate(words) if marked is part)
+        for part in (True, False)
+    )
+    tokens, counts = tokenize(Message((), (), head, text, 0, 0, ()), ("phrases",)), Counts()
+    for number, (marked, *each) in enumerate(words):
+        for label, count in zip(LABELS, each, strict=True):
+            counts.kept.put([b"^" * marked + b"%d" % number], label, np.array([count]))
+    counts.messages = dict(zip(LABELS, learnt, strict=True))
+
+    def found() -> tuple[dict[str, Opinion], list[Evidence]]:
+        chosen = (Voice("phrases", LIKELIHOODS[name](), 0.35), Voice("body", LIKELIHOODS[name](), 0.7))
+        return judged(chosen, dict.fromkeys(("phrases", "body"), tokens), {"phrases": counts, "body": counts}, most)
+
+    quick = found()
+    with pytest.MonkeyPatch.context() as patch:
+        without(patch)
+        assert quick == found()
+
+
+@some(100)
+@given(st.lists(st.tuples(COUNT, COUNT), max_size=40), st.integers(0, 3000), st.integers(0, 3000))
+def test_shares_are_what_python_computes(pairs: list[tuple[int, int]], ham: int, spam: int) -> None:
+    numbers = np.array(pairs, np.float64).reshape(-1, 2).T.copy()
+    matrix = Matrix([b""] * len(pairs), np.ones(len(pairs)), numbers, np.zeros(len(pairs), np.intp), 1)
+    counts = Counts()
+    counts.messages = {"ham": ham, "spam": spam}
+    quick = [row.shares(matrix, counts).tolist() for row in (soft.Soft(), eddc.Eddc())]
+    with pytest.MonkeyPatch.context() as patch:
+        without(patch)
+        assert quick == [row.shares(matrix, counts).tolist() for row in (soft.Soft(), eddc.Eddc())]
+
+
+@some(500)
+@given(
+    st.lists(st.floats(-1e300, 1e300) | st.sampled_from([1e16, -1e16, 1.0, 2**-53, -(2**-53)]), max_size=60)
+    | st.lists(st.floats(-64, 64) | st.floats(-1e-15, 1e-15), max_size=60)
+)
+def test_a_sum_is_the_exact_one(values: list[float]) -> None:
+    assert likelihood.exact_sum(np.array(values)) == math.fsum(values)
+
+
+@pytest.mark.parametrize("size", [4096, 4097, 20_000])
+@pytest.mark.parametrize("value", [math.nextafter(64, 0), -math.nextafter(64, 0), 2**-56])
+def test_a_sum_of_many_is_exact(size: int, value: float) -> None:
+    chance = random.Random(size)
+    values = [value] * (size - 10) + [chance.uniform(-1, 1) for _ in range(10)]
+    assert likelihood.exact_sum(np.array(values)) == math.fsum(values)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_not_summed(value: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        likelihood.exact_sum(np.array([1.0, value]))
+
+
+@pytest.mark.parametrize("numbers", [[], [0.0], [-0.0, 1.0, -1.0, 1.0], [0.5] * 9, [3.0, 2.0, 1.0, -4.0]], ids=str)
+@pytest.mark.parametrize("most", [1, 2, 64, 65, None])
+def test_the_loudest_are_the_same_without_the_helper(numbers: Sequence[float], most: int | None) -> None:
+    parts = [(0.5, np.array(numbers)), (2.0, np.array([1.0, 0.25]))]
+    quick = voices._places(parts, most)
+    with pytest.MonkeyPatch.context() as patch:
+        without(patch)
+        assert quick == voices._places(parts, most)
+
+
+WORD = np.ones(1), b"word", np.array([4], np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        pytest.param("soft", (np.ones(4), np.ones(2), 1.0, 1.0, 1.0), id="a logarithm is missing"),
+        pytest.param("limited", (np.ones(2), *WORD[1:], 94, 1.0, 1.0), id="a word without an end"),
+        pytest.param("limited", (np.ones(0), *WORD[1:], 94, 1.0, 1.0), id="a word without a share"),
+        pytest.param("limited", (np.array([math.nan]), *WORD[1:], 94, 1.0, 1.0), id="no number"),
+        pytest.param("loudest", ((), 0), id="none"),
+        pytest.param("loudest", ((), 65), id="too many"),
+    ],
+)
+def test_what_does_not_fit_is_refused(name: str, given: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match=r"has|finite|from 1 to 64"):
+        getattr(_scores, name)(*given)
+
+
+@pytest.mark.parametrize("end", [5, 2**32 - 1])
+def test_words_that_end_beyond_their_text_begin_with_no_character(end: int) -> None:
+    shares = np.ones(2)
+    limited = _scores.limited(shares, b"word", np.array([end, end], np.uint32), ord("w"), 0.5, 0.25)
+    assert np.frombuffer(limited).tolist() == [0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("total", ("text",)),
+        ("soft", (1, b"", 1.0, 1.0, 1.0)),
+        ("eddc", ("text", 1.0, 1.0, 1.0, 1.0, 1.0)),
+        ("limited", (b"", "text", b"", 94, 1.0, 1.0)),
+        ("loudest", ([], 1)),
+        ("loudest", (([],), 1)),
+        ("loudest", (((1.0, "text"),), 1)),
+    ],
+)
+def test_a_wrong_type_is_a_type_error(name: str, given: tuple[object, ...]) -> None:
+    with pytest.raises(TypeError):
+        getattr(_scores, name)(*given)
