@@ -1,46 +1,65 @@
-"""Does the time to judge a message depend on how many words are known?
+"""What grows with the words that are known, and with the messages that have passed?
 
-Counts of 10,000 to 1,000,000 words are made up, with frequencies that fall as in real text (Zipf), and the same
-messages of 400 words are judged by every likelihood, in turns, so that a noisy machine is noisy for all of them. The
-words are known to every size, and lie at random places of its tables. Two parts are timed apart: looking up the
-words of the message, which is alike for all likelihoods and can only depend on how much of the tables the processor's
-caches hold; and the formula, with what it says of absent words, which must not depend on the size at all.
+Judging: counts of 10,000 to 10,000,000 words are made up, with frequencies that fall as in real text (Zipf), and the
+same messages of 400 words are judged by every likelihood, in turns, so that a noisy machine is noisy for all of them.
+The words are known to every size, and lie at random places of its tables. Looking up the words and the formula are
+timed apart. Learning: the same messages are learnt and taken back in the tables in memory.
+Start: databases of as many words, over the default voices; from exec to "ready", with the memory of the process then.
 
-    python benchmarks/growth.py [--result FILE]
+    python benchmarks/growth.py [--largest WORDS] [--journal MESSAGES] [--result FILE]
 
-Takes some seconds.
+Takes three minutes with the largest size, and a gigabyte and a half; --journal adds a database through which a million
+messages have passed, of which every twentieth was learnt: its size, and the time of what works on it.
 """
 
 import argparse
 import random
 import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import numpy as np
+from full_database import make, some_mails
 from results import write_result
+from running import relay
 
+from spamfilter.calibration import Calibration
 from spamfilter.counts import LABELS, Counts, Hashed
 from spamfilter.features import Tokens
+from spamfilter.filter import Filter
+from spamfilter.ids import new_id
+from spamfilter.learning_rules import Learn
 from spamfilter.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.likelihoods.likelihood import Matrix
+from spamfilter.message import parse
+from spamfilter.model import State, score
+from spamfilter.report import build
+from spamfilter.stores import open_store
+from spamfilter.voices import view
 
-SIZES = (10_000, 100_000, 1_000_000)
-MESSAGES, WORDS, TURNS = 40, 400, 15
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+MESSAGES, WORDS, TURNS, STARTS = 40, 400, 15, 3
+PIECE = 500_000
 
 
-def made(size: int, chance: random.Random) -> Counts:
+def made(size: int, chance: np.random.Generator) -> Counts:
     """Counts of so many words, as a relay holds them; the first 10,000 are the same in each size."""
     counts = Counts(Hashed(size))
-    words = [b"word%d" % number for number in range(size)]
-    chance.shuffle(words)
-    numbers = np.array([int(word[4:]) for word in words])
+    kept = counts.kept
+    assert isinstance(kept, Hashed)
+    for numbers in np.array_split(chance.permutation(size), -(-size // PIECE)):
+        times = [10_000 // (numbers + 1) + (numbers % 3 != remainder) for remainder in (0, 1)]
+        kept.fill(b"\n".join([b"word%d" % number for number in numbers.tolist()]), *times)
+        for label, some in zip(LABELS, times, strict=True):
+            counts.occurrences[label] += int(some.sum())
     for label in LABELS:
-        times = 10_000 // (numbers + 1) + (numbers % 3 != (label == "spam"))
-        counts.kept.put(words, label, times)
         counts.messages[label] = 20_000
-        counts.occurrences[label] = int(times.sum())
-        counts.vocabulary = size
+    counts.vocabulary = size
     counts.tally()
     return counts
 
@@ -66,25 +85,50 @@ def microseconds(likelihood: Likelihood, mails: list[Tokens], counts: Counts) ->
     return median(looking), median(computing)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--result", type=Path, help="write the table to this file, too")
-    arguments = parser.parse_args()
-    tables = {size: made(size, random.Random(1)) for size in SIZES}
+def learning(mails: list[Tokens], counts: Counts) -> float:
+    """The median microseconds to learn a message in memory."""
+    taken: list[float] = []
+    for tokens in mails:
+        deltas = dict.fromkeys(tokens, 1)
+        began = time.perf_counter_ns()
+        counts.add("spam", deltas)
+        taken.append((time.perf_counter_ns() - began) / 1000)
+        counts.subtract("spam", deltas)
+    return median(taken)
+
+
+def judged(mails: list[bytes], counts: Counts) -> float:
+    """The median microseconds to judge a mail as the relay does: parse it, find its tokens, ask the default voices."""
+    voices = Learn().chosen()
+    state = State({voice.name: counts for voice in voices}, dict.fromkeys(LABELS, 20_000), Calibration(), 1)
+    taken: list[float] = []
+    for mail in mails:
+        began = time.perf_counter_ns()
+        score(voices, view(voices, parse(mail)), state)
+        taken.append((time.perf_counter_ns() - began) / 1000)
+    return median(taken)
+
+
+def judging(sizes: Sequence[int]) -> list[str]:
+    """The table of times to judge and to learn."""
+    tables = {size: made(size, np.random.default_rng(1)) for size in sizes}
     mails = messages(random.Random(2))
     rows: dict[str, Likelihood] = {name: row() for name, row in LIKELIHOODS.items() if name != "gaussian"}
-    times: dict[tuple[str, int], list[tuple[float, float]]] = {(name, size): [] for name in rows for size in SIZES}
+    times: dict[tuple[str, int], list[tuple[float, float]]] = {(name, size): [] for name in rows for size in sizes}
+    learnt: dict[int, list[float]] = {size: [] for size in sizes}
+    whole: dict[int, list[float]] = {size: [] for size in sizes}
+    letters = [mail.read() for mail in some_mails(MESSAGES)]
     for _ in range(TURNS):
         for name, likelihood in rows.items():
             for size, counts in tables.items():
                 times[name, size].append(microseconds(likelihood, mails, counts))
+                learnt[size].append(learning(mails, counts))
+                whole[size].append(judged(letters, counts))
     lines = [
-        f"Median microseconds for a message of {WORDS} words; ratio of {SIZES[-1]:,} words known to {SIZES[0]:,}."
-        f" The tallies hold {', '.join(str(len((table.tallies or {})['ham'])) for table in tables.values())} different"
-        " counts.",
+        f"Median microseconds for a message of {WORDS} words; ratio of {sizes[-1]:,} words known to {sizes[0]:,}.",
         "",
-        f"| part | {' | '.join(f'{size:,} words' for size in SIZES)} | ratio |",
-        f"|---|{'---|' * len(SIZES)}---|",
+        f"| part | {' | '.join(f'{size:,} words' for size in sizes)} | ratio |",
+        f"|---|{'---|' * len(sizes)}---|",
     ]
 
     def line(part: str, medians: list[float]) -> None:
@@ -92,13 +136,116 @@ def main() -> None:
         lines.append(f"| {part} | {cells} | {medians[-1] / medians[0]:.2f} |")
         print(lines[-1], flush=True)
 
-    line("looking up the words", [median(pair[0] for name in rows for pair in times[name, size]) for size in SIZES])
+    line("looking up the words", [median(pair[0] for name in rows for pair in times[name, size]) for size in sizes])
     for name in rows:
-        line(f"formula of {name}", [median(pair[1] for pair in times[name, size]) for size in SIZES])
+        line(f"formula of {name}", [median(pair[1] for pair in times[name, size]) for size in sizes])
     for name in rows:
-        line(f"judging as a whole, by {name}", [median(map(sum, times[name, size])) for size in SIZES])
+        line(f"judging as a whole, by {name}", [median(map(sum, times[name, size])) for size in sizes])
+    line("a mail of 150 words: parsed, tokens, default voices", [median(whole[size]) for size in sizes])
+    line("learning, in memory", [median(learnt[size]) for size in sizes])
+    room = ", ".join(f"{(each._keys.nbytes + each._counts.nbytes) / size:.0f}" for size, each in hashed(tables))
+    return [*lines, "", f"Bytes of a table for each word: {room}."]
+
+
+def hashed(tables: dict[int, Counts]) -> list[tuple[int, Hashed]]:
+    return [(size, counts.kept) for size, counts in tables.items() if isinstance(counts.kept, Hashed)]
+
+
+def starting(folder: Path, sizes: Sequence[int]) -> list[str]:
+    """The table of starts."""
+    lines = [
+        "",
+        f"Start of the relay as one process, median of {STARTS}: seconds from exec to ready, seconds of processor until"
+        " then, megabytes resident then, and at most on the way.",
+        "",
+        "| words | database | ready | processor | resident | at most |",
+        "|---|---|---|---|---|---|",
+    ]
+    for size in sizes:
+        database = folder / "growth.db"
+        make(database, size)
+        runs = []
+        for _ in range(STARTS + 1):
+            with relay(folder, database) as running:
+                runs.append(running)
+        runs = runs[1:]  # the first one compiles and reads the disk
+        middle = [
+            median(values)
+            for values in zip(
+                *((one.ready, one.processor, one.megabytes, one.most_megabytes) for one in runs), strict=True
+            )
+        ]
+        lines.append(
+            f"| {size:,} | {database.stat().st_size / 1e6:.0f} MB | {middle[0]:.2f} s | {middle[1]:.2f} s |"
+            f" {middle[2]:.0f} MB | {middle[3]:.0f} MB |"
+        )
+        print(lines[-1], flush=True)
+        database.unlink()
+    return lines
+
+
+def journalled(folder: Path, messages: int) -> list[str]:
+    """What a database costs through which so many messages have passed."""
+    lines = [
+        "",
+        f"After {messages:,} messages in 30 days, every twentieth learnt, 1,000,000 words; tokens of the journal have"
+        " expired. Seconds of processor, medians of 5.",
+        "",
+        "| what | cost |",
+        "|---|---|",
+    ]
+
+    def line(what: str, cost: str) -> None:
+        lines.append(f"| {what} | {cost} |")
+        print(lines[-1], flush=True)
+
+    def seconds(what: str, work: Callable[[int], object], times: int = 5) -> None:
+        taken = []
+        for turn in range(times):
+            began = time.process_time()
+            work(turn)
+            taken.append(time.process_time() - began)
+        line(what, f"{median(taken):.3f} s")
+
+    database = folder / "journalled.db"
+    make(database, 0, messages // 20)
+    ledger_bytes = database.stat().st_size
+    database.unlink()
+    make(database, 1_000_000, messages // 20, messages)
+    size = database.stat().st_size
+    line("database", f"{size / 1e6:.0f} MB, {ledger_bytes / 1e6:.0f} MB of them ledger")
+    now = datetime.now(UTC)
+    with closing(open_store(f"sqlite:///{database}")) as store:
+        filter = Filter(store, Learn().chosen(), whole=False)
+        readings = [filter.read(parse(mail.read())) for mail in some_mails(125)[100:]]
+        entry = replace(store.journal(now - timedelta(hours=1), now)[0], tokens=readings[0].tokens)
+        seconds(
+            "a batch of 500 rows of the journal",
+            lambda turn: store.write_journal([replace(entry, id=new_id()) for _ in range(500)]),
+        )
+        seconds("a mark, without counts in memory", lambda turn: filter.learn(readings[turn], "spam", "cli"))
+        names = [voice.name for voice in filter.voices]
+        seconds("stats of a day", lambda turn: build(store, names, now - timedelta(days=1), now))
+        seconds("stats of 7 days, the default", lambda turn: build(store, names, now - timedelta(days=7), now), 1)
+    with relay(folder, database) as running:
+        line("start of the relay", f"{running.processor:.2f} s")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--largest", type=int, default=SIZES[-1], help="leave out sizes above this")
+    parser.add_argument("--journal", type=int, default=0, help="messages of the database that has judged many")
+    parser.add_argument("--result", type=Path, help="write the tables to this file, too")
+    arguments = parser.parse_args()
+    sizes = [size for size in SIZES if size <= arguments.largest]
+    lines = judging(sizes)
+    with TemporaryDirectory(prefix="growth-") as folder:
+        lines += starting(Path(folder), sizes)
+        if arguments.journal:
+            lines += journalled(Path(folder), arguments.journal)
     if arguments.result:
-        write_result(arguments.result, "Time to judge, and words known", __file__, "\n".join([*lines, ""]))
+        write_result(arguments.result, "What grows with words and messages", __file__, "\n".join([*lines, ""]))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import numpy as np
 from spamfilter.errors import CountError
 from spamfilter.features import Token
 from spamfilter.labels import LABELS, OTHER, Label
-from spamfilter.seen import Integers
+from spamfilter.seen import Floats, Integers
 from spamfilter.words import Hashed, Spelled, Words
 
 __all__ = ["LABELS", "MAX_COUNT", "OTHER", "Counts", "Growth", "Hashed", "Label", "Spelled", "Tallies", "move"]
@@ -84,6 +84,10 @@ class Counts:
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
         """The counts of these words in ham and in spam, each of shape (tokens,)."""
         return self.kept.columns(tokens)
+
+    def numbers(self, tokens: Sequence[Token]) -> Floats:
+        """As `columns`, as the numbers that scores are computed from, of shape (2, tokens)."""
+        return self.kept.numbers(tokens)
 
     def tally(self) -> None:
         """Keep tallies from now on; counts them once if all words are here."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from spamfilter import model
 from spamfilter.errors import InputError, StoreBusy
-from spamfilter.filter import BULK, RULES, rules
+from spamfilter.filter import RULES, rules
 from spamfilter.model import State, Taught
+from spamfilter.sources import BULK
 from spamfilter.stores import Entry, Relearnt, Store
 from spamfilter.training import ROUNDS
 from spamfilter.voices import Voices, VoiceTokens, pack, unpack

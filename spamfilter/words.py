@@ -5,23 +5,29 @@ words in two or three steps over all of them at once, in a time that hardly depe
 in a third of the memory.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spamfilter.compiled import _tokens
 from spamfilter.features import Token
 from spamfilter.labels import LABELS, Label
-from spamfilter.seen import Integers, Spellings
+from spamfilter.seen import Floats, Integers, Spellings
 
 BUCKET = 8
 """Slots of a bucket: 64-bit hashes that fill a cache line, and are read in one step."""
-FULL = 0.6
-"""Share of used slots above which the table doubles; above it words stray into the next bucket too often."""
+FULL = 0.75
+"""Share of used slots above which the table grows; above it words stray into the next bucket too often."""
+GROWTH = 1.5
+"""New tables are so much larger than they need be: doubling would be felt in the memory of a relay that learns."""
 FEWEST = 128
 """Buckets of an empty table."""
+NARROW = 2**31 - 1
+"""The largest count of 32 bits, in which a table begins; one that gets a larger count takes 64 for all."""
 
 
 class Words(ABC):
@@ -34,6 +40,10 @@ class Words(ABC):
     @abstractmethod
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
         """The counts of these words in ham and in spam, each of shape (tokens,)."""
+
+    def numbers(self, tokens: Sequence[Token]) -> Floats:
+        """As `columns`, as the numbers that scores are computed from, of shape (2, tokens)."""
+        return np.array(self.columns(tokens), np.float64)
 
     @abstractmethod
     def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
@@ -97,44 +107,83 @@ class Hashed(Words):
     million words any two share one with a chance of 3 in a million, and would be counted as one word.
     Invariant: slots of a bucket are used from the left and never given back, so that a search ends at a free one. A
     word that counts nothing any more keeps its slot until the table grows.
+    Costs 21 to 32 bytes a word.
     """
 
     __slots__ = ("_counts", "_keys", "_used")
 
     def __init__(self, expected: int = 0) -> None:
-        """expected: words that will be put, to make room for at once."""
-        buckets = FEWEST
-        while expected > FULL * buckets * BUCKET:
-            buckets *= 2
+        """expected: words that will be put, to make room for at once, and for some more."""
+        buckets = max(FEWEST, math.ceil(GROWTH * expected / (FULL * BUCKET)))
         self._keys = np.zeros((buckets, BUCKET), np.int64)
-        # One more than there are slots: what a word counts that has none.
-        self._counts: dict[Label, Integers] = {label: np.zeros(buckets * BUCKET + 1, np.int64) for label in LABELS}
+        # A row for each slot, ham and spam; one more for words that have none.
+        self._counts: NDArray[np.int32] | Integers = np.zeros((buckets * BUCKET + 1, len(LABELS)), np.int32)
         self._used = 0
 
     def column(self, tokens: Sequence[Token], label: Label) -> Integers:
-        return self._counts[label].take(self._find(_hashed(tokens)))
+        return self.columns(tokens)[LABELS.index(label)]
 
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
-        slots = self._find(_hashed(tokens))
-        return self._counts["ham"].take(slots), self._counts["spam"].take(slots)
+        ham, spam = self._counts.take(self._find(_hashed(tokens)), axis=0).T.astype(np.int64, order="C")
+        return ham, spam
+
+    def numbers(self, tokens: Sequence[Token]) -> Floats:
+        if _tokens is None:
+            return super().numbers(tokens)
+        return np.frombuffer(_tokens.counts(self._keys, self._counts, _hashed(tokens))).reshape(2, -1)
 
     def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
         keys = _hashed(tokens)
         slots = self._find(keys)
-        # Again after growth, which has dropped those of these words that counted nothing until now.
-        while (new := (slots < 0) & (counts > 0)).any():
+        new = (slots < 0) & (counts > 0)
+        if new.any():
+            if not self._has_room(int(np.count_nonzero(new))):
+                self._grow(len(keys))  # which drops those of these words that counted nothing until now
+                new = (self._find(keys) < 0) & (counts > 0)
             self._insert(keys[new])
             slots = self._find(keys)
         found = slots >= 0
-        self._counts[label][slots[found]] = counts[found]
+        self._widen(counts)
+        self._counts[slots[found], LABELS.index(label)] = counts[found]
+
+    def fill(self, lines: bytes, ham: Integers, spam: Integers) -> None:
+        """Put words that are not here yet, each named once, on a line of its own, with their counts, some above zero.
+
+        Raises ValueError where there are not as many counts as lines.
+        """
+        keys = _hashed_lines(lines)
+        if not len(keys) == len(ham) == len(spam):
+            raise ValueError(f"{len(keys)} words, and counts of {len(ham)} and {len(spam)}")
+        if not self._has_room(len(keys)):
+            self._grow(len(keys))
+        self._insert(keys)
+        self._set(keys, ham, spam)
 
     def all_of(self, label: Label) -> Integers:
-        return self._counts[label][self._counts[label] > 0]
+        counts = self._counts[:, LABELS.index(label)]
+        return counts[counts > 0].astype(np.int64)
 
     def hashes(self) -> tuple[Integers, Integers, Integers]:
-        ham, spam = self._counts["ham"][:-1], self._counts["spam"][:-1]
-        live = (ham + spam) > 0
-        return _in_order(self._keys.reshape(-1)[live], ham[live], spam[live])
+        return _in_order(*self._live())
+
+    def _live(self) -> tuple[Integers, Integers, Integers]:
+        """As `hashes`, in no order."""
+        live = np.any(self._counts[:-1], axis=1)
+        ham, spam = self._counts[:-1][live].T.astype(np.int64, order="C")
+        return self._keys.reshape(-1)[live], ham, spam
+
+    def _set(self, keys: Integers, ham: Integers, spam: Integers) -> None:
+        """The counts of words that have slots."""
+        self._widen(ham)
+        self._widen(spam)
+        slots = self._find(keys)
+        self._counts[slots, LABELS.index("ham")] = ham
+        self._counts[slots, LABELS.index("spam")] = spam
+
+    def _widen(self, counts: Integers) -> None:
+        """Make room for these counts."""
+        if self._counts.dtype != np.int64 and counts.max(initial=0) > NARROW:
+            self._counts = self._counts.astype(np.int64)
 
     def _find(self, keys: Integers) -> Integers:
         """The slot of each key, -1 where it has none."""
@@ -156,10 +205,11 @@ class Hashed(Words):
         return np.where(found, slots, -1)
 
     def _insert(self, keys: Integers) -> None:
-        """Give slots to keys that have none."""
-        if self._used + len(keys) > FULL * self._keys.size:
-            self._grow(len(keys))
+        """Give slots to keys that have none, and for which there is room."""
         self._used += len(keys)
+        if _tokens is not None:
+            _tokens.insert(self._keys, keys)
+            return
         bucket = self._bucket(keys)
         while len(keys):
             order = np.argsort(bucket, kind="stable")
@@ -170,19 +220,23 @@ class Hashed(Words):
             self._keys[bucket[fits], place[fits]] = keys[fits]
             keys, bucket = keys[~fits], self._next(bucket[~fits])
 
+    def _has_room(self, more: int) -> bool:
+        return self._used + more <= FULL * self._keys.size
+
     def _grow(self, more: int) -> None:
-        keys, ham, spam = self.hashes()
-        larger = Hashed(2 * (len(keys) + more))
+        """Make a new table of the words that count anything, with room for so many more."""
+        keys, ham, spam = self._live()
+        larger = Hashed(len(keys) + more)
         larger._insert(keys)
-        slots = larger._find(keys)
-        larger._counts["ham"][slots], larger._counts["spam"][slots] = ham, spam
+        larger._set(keys, ham, spam)
         self._keys, self._counts, self._used = larger._keys, larger._counts, larger._used
 
     def _bucket(self, keys: Integers) -> Integers:
-        return np.asarray(keys & (len(self._keys) - 1))
+        """The upper half of the hash as a fraction of the table."""
+        return np.asarray(((keys >> 32) & 0xFFFFFFFF) * len(self._keys) >> 32)
 
     def _next(self, bucket: Integers) -> Integers:
-        return np.asarray((bucket + 1) & (len(self._keys) - 1))
+        return np.asarray((bucket + 1) % len(self._keys))
 
 
 def _integers(values: Iterable[int], size: int) -> Integers:
@@ -196,6 +250,13 @@ def _hashed(tokens: Sequence[Token]) -> Integers:
     keys = _integers(map(hash, tokens), len(tokens))
     keys[keys == 0] = 1
     return keys
+
+
+def _hashed_lines(lines: bytes) -> Integers:
+    """As `_hashed`, of words that stand on a line each."""
+    if _tokens is not None:
+        return np.frombuffer(_tokens.hashes(lines), np.int64)
+    return _hashed(lines.split(b"\n"))
 
 
 def _in_order(keys: Integers, ham: Integers, spam: Integers) -> tuple[Integers, Integers, Integers]:

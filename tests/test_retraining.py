@@ -14,13 +14,14 @@ from spamfilter.calibration import Calibration
 from spamfilter.contenders import Learner
 from spamfilter.counts import LABELS, OTHER, Counts, Label
 from spamfilter.errors import InputError, StoreBusy, StoreError
-from spamfilter.filter import BULK, RULES, Filter, Reading, rules
+from spamfilter.filter import RULES, Filter, Reading, rules
 from spamfilter.likelihoods import LIKELIHOODS
 from spamfilter.likelihoods.gaussian import Gaussian
 from spamfilter.mailboxes import Mail, interleaved
 from spamfilter.message import parse
 from spamfilter.model import State
 from spamfilter.retraining import Rebuilt, retrain
+from spamfilter.sources import BULK
 from spamfilter.stores import STORES, Entry, Learning, Store, memory, open_store
 from spamfilter.stores.sql import queries
 from spamfilter.training import ROUNDS, Outcome, train
@@ -334,6 +335,27 @@ class Busy(Store):
         raise NotImplementedError
 
     def journal_of(self, digests: Any) -> Any:
+        raise NotImplementedError
+
+    def latest_learnings(self, since: Any, until: Any, limit: int) -> Any:
+        raise NotImplementedError
+
+    def journal_days(self, first: Any, last: Any) -> Any:
+        raise NotImplementedError
+
+    def labelled(self, since: Any, until: Any, without: Any) -> Any:
+        raise NotImplementedError
+
+    def unlabelled(self, since: Any, until: Any, limit: int) -> Any:
+        raise NotImplementedError
+
+    def trainings(self, since: Any, until: Any) -> Any:
+        raise NotImplementedError
+
+    def summaries(self, first: Any, last: Any) -> Any:
+        raise NotImplementedError
+
+    def put_summary(self, day: Any, body: Any) -> None:
         raise NotImplementedError
 
     def journal_named(self, message_id: str) -> Any:

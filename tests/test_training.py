@@ -13,10 +13,19 @@ from spamfilter.likelihoods.soft import Soft
 from spamfilter.mailboxes import Mail, interleaved
 from spamfilter.message import parse
 from spamfilter.stores import Store, open_store
-from spamfilter.training import BATCH, ROUNDS, Outcome, train
+from spamfilter.training import ROUNDS, Outcome, train
 from tests.made import VOICE, mail
 
 Mails = list[tuple[Label, Mail]]
+
+
+BATCH = 32
+"""Mails of one transaction in these tests."""
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "BATCH", BATCH)
 
 
 def labelled(count: int) -> Mails:
@@ -67,6 +76,14 @@ def test_how_it_is_cut_into_batches_changes_no_count(monkeypatch: pytest.MonkeyP
     whole = straight(mails)
     monkeypatch.setattr(training, "BATCH", 7)
     assert straight(mails) == whole
+
+
+def test_how_many_mails_are_at_hand_changes_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    mails = labelled(60)
+    whole = straight(mails)
+    for room in (0, 30 * 8):
+        monkeypatch.setattr(training, "KEPT", room)
+        assert straight(mails) == whole
 
 
 def test_later_rounds_add_to_what_is_judged_badly_and_stay_within_the_bound(store: Store) -> None:

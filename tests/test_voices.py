@@ -1,7 +1,10 @@
 """Voices: the weighted sum of their log-odds, and the evidence that adds up to it."""
 
+import json
 import math
+import zlib
 from collections import Counter
+from collections.abc import Callable
 from itertools import permutations
 
 import pytest
@@ -16,7 +19,7 @@ from spamfilter.likelihoods.likelihood import Matrix
 from spamfilter.likelihoods.multinomial import Multinomial
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.message import parse
-from spamfilter.voices import VOICES, Evidence, Voice, judged, together, view, words
+from spamfilter.voices import VOICES, Evidence, Packed, Voice, judged, pack, together, unpack, unpack_with, view, words
 from tests.made import mail, some
 
 TWO = (Voice("one", Soft(), 1.0), Voice("two", Multinomial(), 0.25))
@@ -162,3 +165,30 @@ def test_each_voice_is_asked_which_words_it_needs() -> None:
         "fields": {b"a", b"b"},
         "attributes": {b"size", b"size sum", b"size squares"},
     }
+
+
+ANY_TOKENS = st.dictionaries(st.text(max_size=4).map(str.encode), st.integers(0, 9) | st.just(0.5), max_size=6)
+
+
+@some(200)
+@given(st.dictionaries(st.sampled_from([*VOICES]), ANY_TOKENS))
+def test_tokens_that_were_packed_are_the_same(tokens: dict[str, dict[bytes, int]]) -> None:
+    packed = pack(tokens)
+    assert unpack(packed) == tokens
+    assert Packed(packed) == tokens
+    assert pack(Packed(packed)) == packed
+
+
+def as_json(tokens: dict[str, dict[bytes, int]]) -> bytes:
+    """Tokens as databases have them since before they were packed in lines."""
+    readable = {voice: {token.decode(): n for token, n in some.items()} for voice, some in tokens.items()}
+    return zlib.compress(json.dumps(readable, ensure_ascii=False).encode())
+
+
+@pytest.mark.parametrize("packed", [pack, as_json])
+def test_only_what_holds_a_token_is_unpacked(packed: Callable[[dict[str, dict[bytes, int]]], bytes]) -> None:
+    tokens = {"fields": {b"one": 1, b'"quoted"': 2}, "body": {b"three": 1}}
+    assert unpack(packed(tokens)) == tokens
+    for word in (b"one", b'"quoted"', b"three"):
+        assert unpack_with(packed(tokens), [b"none", word]) == tokens
+    assert unpack_with(packed(tokens), [b"none", b"nor this"]) is None

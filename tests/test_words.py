@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spamfilter import words as module
 from spamfilter.labels import LABELS, Label
-from spamfilter.words import BUCKET, FEWEST, Hashed, Spelled, Words
+from spamfilter.words import BUCKET, NARROW, Hashed, Spelled, Words
 from tests.made import some, spelled
 
 WORDS = st.lists(st.integers(0, 400).map(b"%d".__mod__), unique=True, max_size=120)
@@ -42,7 +42,7 @@ def test_both_hold_the_same(steps: list[tuple[list[bytes], Label, int]], asked: 
 @pytest.mark.parametrize(
     "hashed",
     [
-        pytest.param(lambda number: 1 + number * FEWEST * 1024, id="all-begin-in-one-bucket"),
+        pytest.param(lambda number: 1 + number, id="all-begin-in-one-bucket"),
         pytest.param(lambda number: -1 - number, id="the-last-bucket-runs-into-the-first"),
         pytest.param(lambda number: 0 if number == 2 else number, id="zero-is-a-hash"),
         pytest.param(lambda number: -(2**63) + number, id="the-smallest-hashes"),
@@ -99,3 +99,28 @@ def test_words_that_counted_nothing_until_now_survive_the_growth_that_they_cause
         words.put([*old[:again], *new], "spam", np.full(again + 400, 8))
     assert kept == plain
     assert kept.column(old, "spam").tolist() == [8] * again + [0] * (600 - again)
+
+
+@pytest.mark.parametrize("largest", [NARROW, NARROW + 1, 2**62 - 1])
+def test_counts_of_any_size_are_kept(largest: int) -> None:
+    filled, put_in = Hashed(), Hashed()
+    filled.fill(b"a\nb\nc", np.array([1, largest, 0]), np.array([largest, 0, 3]))
+    for label, counts in (("ham", [1, largest, 0]), ("spam", [largest, 0, 3])):
+        put_in.put([b"a", b"b", b"c"], label, np.array(counts))  # type: ignore[arg-type]  # labels of a table of two
+    assert filled == put_in == spelled(ham={b"a": 1, b"b": largest}, spam={b"a": largest, b"c": 3})
+
+
+def test_a_table_is_filled_without_the_helper_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = [b"%d" % number for number in range(3_000)]
+    ham, spam = np.arange(1, 3_001), np.arange(3_000)
+    lines, quick, slow = b"\n".join(tokens), Hashed(), Hashed(3_000)
+    quick.fill(lines, ham, spam)
+    monkeypatch.setattr(module, "_tokens", None)
+    slow.fill(lines, ham, spam)
+    assert quick == slow
+    assert [column.tolist() for column in slow.columns([*tokens, b"none"])] == [[*ham, 0], [*spam, 0]]
+
+
+def test_more_counts_than_words_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 words, and counts of 2 and 3"):
+        Hashed().fill(b"a\nb", np.ones(2, np.int64), np.ones(3, np.int64))

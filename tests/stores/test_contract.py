@@ -212,6 +212,15 @@ def test_a_message_may_be_learnt_again_after_it_was_undone(store: Store) -> None
         assert learning.active(again.digest) == again
 
 
+def test_which_messages_are_learnt_is_known_without_their_tokens(store: Store) -> None:
+    one, two, three = (*learn(store, entry(1)), *learn(store, entry(2)), *learn(store, entry(3)))
+    learn(store, entry(2, undoes=two.id))
+    with store.learning() as learning:
+        assert learning.learnt([one.digest, two.digest, b"unknown digest.."]) == {one.digest}
+        assert learning.learnt([three.digest, one.digest]) == {one.digest, three.digest}
+        assert learning.learnt([]) == set()
+
+
 def test_to_undo_and_learn_in_one_learning_counts_only_the_second(store: Store) -> None:
     (one,) = learn(store, entry(1), vocabulary=3)
     with store.learning() as learning:

@@ -1,11 +1,23 @@
 """A transaction of learning in SQL."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import astuple, replace
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    Table,
+    Update,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    update,
+)
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.calibration import Calibration
@@ -17,10 +29,11 @@ from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, wor
 from spamfilter.stores.sql.queries import (
     REBUILT,
     active,
-    bump,
     columns,
     entries_after,
+    execute_many,
     history,
+    learnt,
     part_state,
     put_setting_row,
     setting,
@@ -36,7 +49,7 @@ class SqlLearning(Learning):
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._words: dict[tuple[str, Token], dict[Label, int]] = {}
+        self._words: dict[str, dict[Token, tuple[int, int]]] = {}
         self._classes: dict[tuple[str, Label], list[int]] = {}
         self._vocabulary: dict[str, int] = {}
         self._tallies: dict[tuple[str, Label], dict[int, int]] = {}
@@ -51,6 +64,9 @@ class SqlLearning(Learning):
     def active(self, digest: bytes) -> Entry | None:
         return active(self._connection, digest)
 
+    def learnt(self, digests: Collection[bytes]) -> set[bytes]:
+        return learnt(self._connection, digests)
+
     def history(self, digest: bytes) -> list[Entry]:
         return history(self._connection, digest)
 
@@ -61,16 +77,17 @@ class SqlLearning(Learning):
         row = {key: value for key, value in columns(entry).items() if key != "id"}
         if entry.undoes:
             row["tokens"] = None  # they stand in the row that is undone
-        written = self._connection.execute(insert(ledger).values(**row)).inserted_primary_key
+        written = self._connection.execute(_APPEND, row).inserted_primary_key
         assert written is not None
         self._learnt[entry.label] += -1 if entry.undoes else 1
         self._last = int(written[0])
         return replace(entry, id=self._last)
 
     def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, growth: Growth) -> None:
+        changed, at, none = self._words.setdefault(voice, {}), LABELS.index(label), (0, 0)
         for word, delta in deltas.items():
-            change = self._words.setdefault((voice, word), dict.fromkeys(LABELS, 0))
-            change[label] += delta
+            ham, spam = changed.get(word, none)
+            changed[word] = (ham, spam + delta) if at else (ham + delta, spam)
         totals = self._classes.setdefault((voice, label), [0, 0])
         totals[0] += messages
         totals[1] += sum(deltas.values())
@@ -110,40 +127,31 @@ class SqlLearning(Learning):
         put_setting_row(self._connection, name, value)
 
     def flush(self) -> None:
-        changed = [
-            {"voice": voice, "word": word.decode(), **change, "touched": self._last}
-            for (voice, word), change in self._words.items()
-            if any(change.values())
-        ]
-        more = [row for row in changed if row["ham"] >= 0 and row["spam"] >= 0]
-        less = [row for row in changed if row["ham"] < 0 or row["spam"] < 0]
-        if more:
-            adding = upsert(words)
-            sums = {name: words.c[name] + adding.excluded[name] for name in LABELS}
-            self._connection.execute(
-                adding.on_conflict_do_update(
-                    index_elements=[words.c.voice, words.c.word],
-                    set_={**sums, "touched": adding.excluded.touched},
-                ),
-                more,
-            )
+        more: list[tuple[Any, ...]] = []
+        less: list[tuple[Any, ...]] = []
+        for voice, changed in self._words.items():
+            for word, (ham, spam) in changed.items():
+                if ham or spam:
+                    (less if ham < 0 or spam < 0 else more).append((voice, word.decode(), ham, spam, self._last))
+        self._many(_ADD_WORDS, ("voice", "word", "ham", "spam", "touched"), more)
         if less:
             self._take_away(less)
-        for (voice, label), (messages, total) in self._classes.items():
-            bump(self._connection, classes, {"voice": voice, "class": label}, {"messages": messages, "words": total})
-        for voice, count in self._vocabulary.items():
-            bump(self._connection, vocabularies, {"voice": voice}, {"words": count})
+        totals = [(*key, *added) for key, added in self._classes.items()]
+        self._many(_NEW_CLASSES, ("voice", "class", "messages", "words"), [(*row[:2], 0, 0) for row in totals])
+        self._many(_ADD_CLASSES, ("new_voice", "new_class", "new_messages", "new_words"), totals)
+        self._many(_NEW_VOCABULARIES, ("voice", "words"), [(voice, 0) for voice in self._vocabulary])
+        self._many(_ADD_VOCABULARIES, ("new_voice", "new_words"), [*self._vocabulary.items()])
         moved = [
-            {"voice": voice, "class": label, "count": count, "words": words}
+            (voice, label, count, words)
             for (voice, label), moved in self._tallies.items()
             for count, words in moved.items()
         ]
-        if moved:
-            self._move(moved)
+        self._move(moved)
         if any(self._learnt.values()):
             learnt = setting(self._connection, "learnt") or dict.fromkeys(LABELS, 0)
-            totals = {label: learnt[label] + self._learnt[label] for label in LABELS}
-            put_setting_row(self._connection, "learnt", totals)
+            put_setting_row(
+                self._connection, "learnt", {label: learnt[label] + self._learnt[label] for label in LABELS}
+            )
         if self._calibration is not None:
             put_setting_row(self._connection, "calibration", list(astuple(self._calibration)))
         self._words.clear()
@@ -152,27 +160,50 @@ class SqlLearning(Learning):
         self._tallies.clear()
         self._learnt = dict.fromkeys(LABELS, 0)
 
-    def _move(self, moved: list[dict[str, Any]]) -> None:
-        """Tallies that words have left, and joined; those that no word has any more go."""
-        self._connection.execute(upsert(tallies).on_conflict_do_nothing(), [{**row, "words": 0} for row in moved])
-        rows = [{f"new_{key}": value for key, value in row.items()} for row in moved]
-        here = tallies.c.count == bindparam("new_count")
-        for name in ("voice", "class"):
-            here &= tallies.c[name] == bindparam(f"new_{name}")
-        self._connection.execute(
-            update(tallies).where(here).values(words=tallies.c.words + bindparam("new_words")), rows
-        )
-        self._connection.execute(delete(tallies).where(here, tallies.c.words == 0), rows)
+    def _many(self, statement: Executable, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> int:
+        return execute_many(self._connection, statement, names, rows)
 
-    def _take_away(self, less: list[dict[str, Any]]) -> None:
+    def _move(self, moved: list[tuple[Any, ...]]) -> None:
+        """Tallies that words have left, and joined; those that no word has any more go."""
+        self._many(_NEW_TALLIES, ("voice", "class", "count", "words"), [(*row[:3], 0) for row in moved])
+        self._many(_ADD_TALLIES, ("new_voice", "new_class", "new_count", "new_words"), moved)
+        self._many(_DROP_TALLIES, ("new_voice", "new_class", "new_count"), [row[:3] for row in moved])
+
+    def _take_away(self, less: list[tuple[Any, ...]]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
-        rows = [{f"new_{key}": value for key, value in row.items()} for row in less]
-        here = (words.c.voice == bindparam("new_voice")) & (words.c.word == bindparam("new_word"))
-        sums = {name: words.c[name] + bindparam(f"new_{name}") for name in LABELS}
-        subtracting = update(words).where(here).values(**sums, touched=bindparam("new_touched"))
-        if self._connection.execute(subtracting, rows).rowcount != len(rows):
+        names = ("new_voice", "new_word", "new_ham", "new_spam", "new_touched")
+        if self._many(_TAKE_WORDS, names, less) != len(less):
             raise CountError("the words table lacks words of the learning that is to be taken back")
-        self._connection.execute(delete(words).where(here, words.c.ham == 0, words.c.spam == 0), rows)
+        self._many(_DROP_WORDS, names[:2], [row[:2] for row in less])
+
+
+def _at(table: Table, *names: str) -> ColumnElement[bool]:
+    return and_(*(table.c[name] == bindparam(f"new_{name}") for name in names))
+
+
+def _adding(table: Table, key: tuple[str, ...], *names: str) -> Update:
+    return (
+        update(table).where(_at(table, *key)).values({name: table.c[name] + bindparam(f"new_{name}") for name in names})
+    )
+
+
+_NOTHING: ColumnElement[int] = literal_column("0")
+_words = upsert(words)
+_ADD_WORDS = _words.on_conflict_do_update(
+    index_elements=[words.c.voice, words.c.word],
+    set_={**{name: words.c[name] + _words.excluded[name] for name in LABELS}, "touched": _words.excluded.touched},
+)
+_WORD, _CLASS, _TALLY = ("voice", "word"), ("voice", "class"), ("voice", "class", "count")
+_TAKE_WORDS = _adding(words, _WORD, *LABELS).values(touched=bindparam("new_touched"))
+_DROP_WORDS = delete(words).where(_at(words, *_WORD), words.c.ham == _NOTHING, words.c.spam == _NOTHING)
+_NEW_CLASSES, _ADD_CLASSES = upsert(classes).on_conflict_do_nothing(), _adding(classes, _CLASS, "messages", "words")
+_NEW_VOCABULARIES, _ADD_VOCABULARIES = (
+    upsert(vocabularies).on_conflict_do_nothing(),
+    _adding(vocabularies, ("voice",), "words"),
+)
+_NEW_TALLIES, _ADD_TALLIES = upsert(tallies).on_conflict_do_nothing(), _adding(tallies, _TALLY, "words")
+_DROP_TALLIES = delete(tallies).where(_at(tallies, *_TALLY), tallies.c.words == _NOTHING)
+_APPEND = insert(ledger)
 
 
 def _words_of(voice: str, counts: Counts, last: int) -> Iterator[dict[str, object]]:

@@ -1,25 +1,42 @@
 """What is asked of the tables, on a connection whose transaction is somebody else's."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, LargeBinary, Select, Table, delete, exists, func, select, type_coerce, update
+from sqlalchemy import (
+    Connection,
+    Dialect,
+    Executable,
+    LargeBinary,
+    Select,
+    bindparam,
+    delete,
+    exists,
+    func,
+    select,
+    type_coerce,
+)
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Counts, Label, Tallies
+from spamfilter.counts import LABELS, Counts, Hashed, Label, Tallies
+from spamfilter.errors import StoreError
 from spamfilter.features import Token
 from spamfilter.model import State
 from spamfilter.stores import schema
 from spamfilter.stores.schema import classes, journal, ledger, settings, tallies, vocabularies, words
 from spamfilter.stores.store import ENTRIES, Entry, Holders, JournalEntry
-from spamfilter.voices import VoiceTokens, spellings, unpack_with
+from spamfilter.voices import VoiceTokens, unpack_with
 
 LOOK_UP = 500
 """Words of one SELECT: well below SQLite's bound on variables, and few round trips for a mail."""
+
+LOADED = 200_000
+"""Words that are read at a time, when all are: some megabytes."""
 
 EXPIRE = 1000
 """Rows of the journal emptied or deleted in one transaction: a tenth of a second of write lock."""
@@ -33,19 +50,35 @@ SUMMARY = [column for column in journal.columns if column.name != "tokens"]
 """The columns of ledger and journal but for their bulk."""
 
 
-def bump(connection: Connection, table: Table, key: dict[str, str | int], amounts: dict[str, int]) -> None:
-    """Add to the totals of one row, making it first where it is missing."""
-    connection.execute(upsert(table).on_conflict_do_nothing(), {**key, **dict.fromkeys(amounts, 0)})
-    sums = {name: table.c[name] + amount for name, amount in amounts.items()}
-    connection.execute(update(table).where(*(table.c[name] == value for name, value in key.items())).values(**sums))
+def execute_many(
+    connection: Connection, statement: Executable, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+) -> int:
+    """Execute a statement, which must be a constant, with rows of texts, numbers and bytes; how many rows it found.
+
+    As `Connection.execute`, without looking at each value by its type, which took longer than the database does.
+    """
+    sql, order = _compiled(statement, connection.dialect, names)
+    data: Any = rows
+    if not order:
+        data = [dict(zip(names, row, strict=True)) for row in rows]
+    elif order != [*range(len(names))]:
+        data = [tuple(row[at] for at in order) for row in rows]
+    return connection.exec_driver_sql(sql, data).rowcount if data else 0
+
+
+@cache
+def _compiled(statement: Any, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, list[int]]:
+    """A statement for the driver, and in which order it wants these values; none if it takes them by name."""
+    compiled = statement.compile(dialect=dialect, column_keys=names)
+    return str(compiled), [names.index(name) for name in compiled.positiontup or ()]
+
+
+_setting = upsert(settings)
+_PUT_SETTING = _setting.on_conflict_do_update(index_elements=[settings.c.name], set_={"value": _setting.excluded.value})
 
 
 def put_setting_row(connection: Connection, name: str, value: object) -> None:
-    putting = upsert(settings)
-    connection.execute(
-        putting.on_conflict_do_update(index_elements=[settings.c.name], set_={"value": putting.excluded.value}),
-        {"name": name, "value": value},
-    )
+    connection.execute(_PUT_SETTING, {"name": name, "value": value})
 
 
 def columns(row: Entry | JournalEntry) -> dict[str, Any]:
@@ -53,15 +86,16 @@ def columns(row: Entry | JournalEntry) -> dict[str, Any]:
 
 
 def entry_of(row: Any, tokens: VoiceTokens) -> Entry:
-    found = {column.name: row._mapping[column.name] for column in FACTS}
-    return Entry(**{**found, "calibrated": tuple(found["calibrated"]), "tokens": tokens})
+    step = tuple(row.calibrated)
+    return Entry(row.at, row.digest, row.label, row.added, step, tokens, row.source, row.by, row.undoes, row.id)
 
 
 def journal_entry_of(row: Any) -> JournalEntry:
-    found = dict(row._mapping)
-    found["class_"] = found.pop("class")
-    found["evidence"] = [(token, weight) for token, weight in found["evidence"]]
-    return JournalEntry(**{"tokens": None, **found})
+    """row: of SUMMARY, or of all columns, which come in the order of an entry."""
+    *facts, evidence = row[: len(SUMMARY)]
+    tokens = row[-1] if len(row) > len(SUMMARY) else None
+    facts += [[(token, weight) for token, weight in evidence], tokens]
+    return JournalEntry(*facts)
 
 
 def only_active(query: Select[Any]) -> Select[Any]:
@@ -70,10 +104,18 @@ def only_active(query: Select[Any]) -> Select[Any]:
     return query.where(ledger.c.undoes.is_(None), ~taken_back)
 
 
+_ACTIVE = only_active(select(ledger)).where(ledger.c.digest == bindparam("asked", type_=ledger.c.digest.type))
+
+
 def active(connection: Connection, digest: bytes) -> Entry | None:
     """The learning of this message that no later entry takes back."""
-    row = connection.execute(only_active(select(ledger)).where(ledger.c.digest == digest)).one_or_none()
+    row = connection.execute(_ACTIVE, {"asked": digest}).one_or_none()
     return None if row is None else entry_of(row, row.tokens)
+
+
+def learnt(connection: Connection, digests: Collection[bytes]) -> set[bytes]:
+    """Those of these messages that have such a learning."""
+    return set(connection.scalars(only_active(select(ledger.c.digest)).where(ledger.c.digest.in_(digests))))
 
 
 def history(connection: Connection, digest: bytes) -> list[Entry]:
@@ -92,11 +134,10 @@ def last_words(by: str, since: datetime | None) -> Select[Any]:
 def holders(connection: Connection, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
     packed = type_coerce(ledger.c.tokens, LargeBinary).label("packed")
     older = only_active(select(*FACTS, packed)).where(ledger.c.id < before).order_by(ledger.c.id.desc())
-    spelt = {voice: spellings(some) for voice, some in words.items()}
     found, looked_at, last = [], 0, 0
     for row in connection.execute(older.limit(limit)):
         looked_at, last = looked_at + 1, row.id
-        learnt = [word for voice, some in spelt.items() if row.added.get(voice) for word in some]
+        learnt = [word for voice, some in words.items() if row.added.get(voice) for word in some]
         # Most learnings of a filter that errs rarely have added nothing, and are not unpacked.
         tokens = unpack_with(row.packed, learnt) if learnt else None
         if tokens is not None and (entry := entry_of(row, tokens)).holds(words):
@@ -138,6 +179,30 @@ def fill(counts: Counts, rows: Iterable[Any]) -> None:
     tokens = [word.encode() for word, _, _ in rows]
     for at, label in enumerate(LABELS, 1):
         counts.kept.put(tokens, label, np.array([row[at] for row in rows], np.int64))
+
+
+def load_words(connection: Connection, voice: str, vocabulary: int) -> Hashed:
+    """All words of a voice. Raises StoreError where they are damaged.
+
+    The database joins them to a few long strings: as a row each they would take four times as long.
+    """
+    kept = Hashed(vocabulary)
+    after: str | None = ""
+    joined = [func.aggregate_strings(column, "\n") for column in (words.c.word, words.c.ham, words.c.spam)]
+    while after is not None:
+        here = [words.c.voice == voice, words.c.word >= after]
+        after = None
+        if vocabulary > LOADED:
+            ends = select(words.c.word).where(*here).order_by(words.c.word).offset(LOADED).limit(1)
+            if (after := connection.scalar(ends)) is not None:
+                here.append(words.c.word < after)
+        spelt, *counts = connection.execute(select(*joined).where(*here)).one()
+        if spelt is not None:
+            try:
+                kept.fill(spelt.encode(), *(np.fromstring(numbers, np.int64, sep="\n") for numbers in counts))
+            except ValueError as error:
+                raise StoreError(f"the words of voice {voice} are damaged: {error}") from error
+    return kept
 
 
 def part_state(connection: Connection, some: Mapping[str, Iterable[Token]]) -> State:
