@@ -6,7 +6,7 @@ import logging
 import socket
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, MutableSet, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from spamfilter.judging import Judge
 from spamfilter.memory import Memory
 from spamfilter.metrics import Metrics
 from spamfilter.next_hops import Maildir, NextHop
+from spamfilter.shared import Shared
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class Relay:
     handovers: messages on their way to the next hop; they outlive their client's connection.
     canaries: addresses, in lower case, each good for one mail that is judged and journalled and goes no further.
     memory: of all mails that are being received or handed over. excess: takes note of every limit that is hit.
+    shared: what is one of all processes of the relay; canaries and memory are of it.
     """
 
     judge: Judge
@@ -51,15 +53,17 @@ class Relay:
     normalise: bool = False
     draining: bool = False
     handovers: set[asyncio.Task[Any]] = field(default_factory=set)
-    canaries: set[str] = field(default_factory=set)
+    shared: Shared = field(default_factory=Shared)
     excess: Excess = field(default_factory=Excess)
     metrics: Metrics = field(init=False)
     memory: Memory = field(init=False)
+    canaries: MutableSet[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.metrics = self.excess.metrics
-        self.memory = Memory(self.limits.memory_bytes)
-        self.metrics.read_by("memory_bytes", lambda: self.memory.used)
+        self.canaries = self.shared.canaries
+        self.memory = Memory(self.limits.memory_bytes, self.shared)
+        self.metrics.read_by("memory_bytes", lambda: self.memory.own)
         self.metrics.read_by("handovers", lambda: len(self.handovers))
 
     def failed(self, error: NextHopError) -> None:
@@ -87,10 +91,6 @@ class Relay:
         self.handovers.add(task)
         task.add_done_callback(self._done)
         return task
-
-    async def shielded(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Wait for work that goes on even if whoever waits is cancelled."""
-        return await asyncio.shield(self.started(work))
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self.handovers.discard(task)

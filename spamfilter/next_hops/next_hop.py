@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 _BREAKING = bytes.maketrans(b"\r\n\0", b"???")
@@ -41,6 +41,13 @@ class Conversation(ABC):
     @abstractmethod
     async def command(self, line: bytes) -> Reply:
         """Send one command line, without its line end, and return the reply."""
+
+    def foresee(self, lines: Iterable[bytes]) -> None:  # noqa: B027 - whoever cannot make use of it need not
+        """Say which commands are about to come, in this order, so that they go out at once: RFC 2920.
+
+        A reply still is that of its own command. If one of them does not come after all and was not refused either, the
+        conversation is of no use any more, so that nobody gets a mail who was not asked for in the end.
+        """
 
     @abstractmethod
     async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:

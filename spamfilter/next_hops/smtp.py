@@ -6,12 +6,15 @@ Connections are kept for the next client and checked with RSET before they are u
 """
 
 import asyncio
+import math
 import re
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from spamfilter.connection import Connection, TooLate
 from spamfilter.errors import NextHopError
 from spamfilter.next_hops.next_hop import Conversation, NextHop, Reply
 from spamfilter.resolver import Resolver
@@ -88,7 +91,7 @@ class SmtpNextHop(NextHop):
     async def _connect(self) -> "_SmtpConversation":
         try:
             async with asyncio.timeout(self.timeouts.connect):
-                conversation = _SmtpConversation(self, *await self._connected())
+                conversation = _SmtpConversation(self, await self._connected())
                 try:
                     await conversation.greet()
                 except BaseException:
@@ -102,13 +105,14 @@ class SmtpNextHop(NextHop):
         except OSError as error:
             raise NextHopError(f"{self.where}: {error}", _kind_of(error, "unreachable")) from error
 
-    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connected(self) -> Connection:
         """A connection to the first address of the host that takes it. Raises OSError."""
+        loop = asyncio.get_running_loop()
         *others, last = await self._resolver.addresses(self.host)
         for address in others:
             with suppress(OSError):
-                return await asyncio.open_connection(address, self.port, limit=MAX_REPLY_LINE)
-        return await asyncio.open_connection(last, self.port, limit=MAX_REPLY_LINE)
+                return (await loop.create_connection(Connection, address, self.port))[1]
+        return (await loop.create_connection(Connection, last, self.port))[1]
 
     def keep(self, conversation: "_SmtpConversation") -> None:
         if self._closed or len(self._kept) >= KEPT_CONNECTIONS:
@@ -119,10 +123,11 @@ class SmtpNextHop(NextHop):
 
 
 class _SmtpConversation(Conversation):
-    def __init__(self, hop: SmtpNextHop, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, hop: SmtpNextHop, connection: Connection) -> None:
         self._hop = hop
-        self._reader = reader
-        self._writer = writer
+        self._connection = connection
+        self._end = math.inf  # of the time for the message, while it is handed over
+        self._foreseen: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self.keywords: Mapping[str, str] = {}
 
@@ -140,20 +145,10 @@ class _SmtpConversation(Conversation):
             if reply.code != 220:
                 raise NextHopError(f"{self._hop.where}: STARTTLS was answered with {reply.text}", "tls")
             # What came in the clear behind the reply may be anybody's: RFC 3207 section 6. `_exchange` asks once more.
-            if await self._early():
+            if self._connection.buffer:
                 raise NextHopError(f"{self._hop.where}: sent more than its reply to STARTTLS", "tls")
-            await self._writer.start_tls(self._hop.tls, server_hostname=self._hop.host)
+            await self._connection.secure(self._hop.tls, server_hostname=self._hop.host)
             await self._hello()  # what was announced in the clear counts no more
-
-    async def _early(self) -> bytes:
-        """The first byte of what the next hop has said although it was not its turn; empty as a rule."""
-        reading = asyncio.create_task(self._reader.read(1))
-        await asyncio.sleep(0)
-        if reading.done():
-            return reading.result()
-        reading.cancel()
-        await asyncio.wait([reading])
-        return b""
 
     async def _hello(self) -> None:
         name = self._hop.hostname.encode()
@@ -185,54 +180,71 @@ class _SmtpConversation(Conversation):
             pass
         self.abort()
 
+    def foresee(self, lines: Iterable[bytes]) -> None:
+        if "PIPELINING" in self.keywords and not self._foreseen and not self._connection.buffer:
+            self._foreseen.extend(lines)
+            self._connection.write(b"\r\n".join([*self._foreseen, b""]))
+
     async def _command(self, line: bytes) -> Reply:
+        seconds = self._hop.timeouts.command
+        self._connection.due(min(self._connection.loop.time() + seconds, self._end))
         try:
-            async with asyncio.timeout(self._hop.timeouts.command):
-                return await self._exchange(line)
-        except TimeoutError as error:
+            return await self._exchange(line)
+        except TooLate as error:
             raise NextHopError(
-                f"{self._hop.where}: no reply to {line[:4].decode('ascii', 'replace')}"
-                f" within {self._hop.timeouts.command:g} s",
+                f"{self._hop.where}: no reply to {line[:4].decode('ascii', 'replace')} within {seconds:g} s",
                 "timeout",
                 "command_seconds",
             ) from error
+        finally:
+            self._connection.due(self._end)
 
     async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
         limit = self._hop.timeouts.final
+        # One limit for all of it: whoever waits for us has one, too.
+        self._end = self._connection.loop.time() + limit
+        self._connection.due(self._end)
         try:
-            # One limit for all of it: whoever waits for us has one, too.
-            async with asyncio.timeout(limit):
-                reply = await self._exchange(b"DATA")
-                if reply.code == 354:
-                    reply = await self._send(parts)
-                    if reply.code >= 400 or reply.positive:
-                        return reply
-                elif reply.code >= 400:
-                    # For the client the transaction ends with this reply, so it must end there, too.
-                    await self.forget()
+            reply = await self._exchange(b"DATA")
+            if reply.code == 354:
+                reply = await self._send(parts)
+                if reply.code >= 400 or reply.positive:
                     return reply
-        except TimeoutError as error:
+            elif reply.code >= 400:
+                # For the client the transaction ends with this reply, so it must end there, too.
+                await self.forget()
+                return reply
+        except TooLate as error:
             raise NextHopError(
                 f"{self._hop.where}: no reply to the message within {limit:g} s", "timeout", "final_seconds"
             ) from error
+        finally:
+            self._end = math.inf
+            self._connection.due(self._end)
         raise NextHopError(f"{self._hop.where}: answered the message with {reply.text}")
 
     async def _send(self, parts: Sequence[bytes | memoryview]) -> Reply:
         """The message, dots doubled, and the reply to its end."""
+        connection = self._connection
+        last = b""
         try:
             for block in stuffed(parts):
-                self._writer.write(block)
-                await self._writer.drain()
+                if last:
+                    connection.write(last)
+                    await connection.drain()
+                last = block
             # A reply that is there before the end of the message is not the reply to it.
-            if early := await self._early():
-                reply = await self._reply(early)
+            if connection.buffer:
+                reply = await self._reply()
                 if reply.code >= 400:
                     self.abort()
                     return reply
                 raise NextHopError(f"{self._hop.where}: said {reply.text} before it had the message")
-            self._writer.write(b".\r\n")
-            await self._writer.drain()
-        except ConnectionError as error:
+            connection.write(last + b".\r\n")
+            await connection.drain()
+        except TooLate:
+            raise
+        except OSError as error:
             # A server that has heard enough says why before it hangs up; a 2xx here would be a lie.
             reply = await self._reply()
             if reply.positive:
@@ -241,30 +253,42 @@ class _SmtpConversation(Conversation):
         return await self._reply()
 
     async def _exchange(self, line: bytes) -> Reply:
-        # Nobody asked for it, so it must not answer what is asked now; StreamReader has no other way to see it.
-        if self._reader._buffer:  # type: ignore[attr-defined]
+        if self._foreseen and self._foreseen[0] == line:
+            self._foreseen.popleft()
+            return await self._reply()
+        while self._foreseen:
+            await self._skip(self._foreseen.popleft())
+        # Nobody asked for it, so it must not answer what is asked now.
+        if self._connection.buffer:
             raise NextHopError(f"{self._hop.where}: said more than its reply to the command before")
         try:
-            self._writer.write(line + b"\r\n")
-            await self._writer.drain()
-        except ConnectionError as error:
-            raise NextHopError(f"{self._hop.where}: {error}", "closed") from error
+            self._connection.write(line + b"\r\n")
+            await self._connection.drain()
+        except TooLate:
+            raise
+        except OSError as error:
+            raise NextHopError(f"{self._hop.where}: {error}", _kind_of(error, "closed")) from error
         return await self._reply()
 
-    async def _reply(self, begun: bytes = b"") -> Reply:
-        """The next reply; begun: what was read of it already."""
+    async def _skip(self, line: bytes) -> None:
+        """The reply to a command that was foreseen, and then not given: it must have done nothing."""
+        reply = await self._reply()
+        if reply.code < 400:
+            verb = line[:4].decode("ascii", "replace")
+            raise NextHopError(f"{self._hop.where}: answered {verb}, which is not to be, with {reply.text}")
+
+    async def _reply(self) -> Reply:
+        """The next reply."""
+        buffer = self._connection.buffer
         lines: list[bytes] = []
+        start = 0
         while len(lines) < MAX_REPLY_LINES:
-            try:
-                line = begun if begun == b"\n" else begun + await self._reader.readuntil(b"\n")
-                begun = b""
-            except asyncio.IncompleteReadError as error:
-                raise NextHopError(f"{self._hop.where}: closed the connection", "closed") from error
-            except asyncio.LimitOverrunError as error:
-                raise NextHopError(f"{self._hop.where}: a line of its reply is too long") from error
-            except OSError as error:
-                raise NextHopError(f"{self._hop.where}: {error}", _kind_of(error, "closed")) from error
-            line = line.removesuffix(b"\n").removesuffix(b"\r")
+            while (end := buffer.find(b"\n", start)) < 0 and len(buffer) - start <= MAX_REPLY_LINE:
+                await self._more()
+            if end < 0 or end - start > MAX_REPLY_LINE:
+                raise NextHopError(f"{self._hop.where}: a line of its reply is too long")
+            line = bytes(buffer[start:end]).removesuffix(b"\r")
+            start = end + 1
             match = _LINE.match(line)
             if not match or not (match.group(2) or len(line) == 3):
                 raise NextHopError(f"{self._hop.where}: answered {line[:80]!r}, which is not SMTP")
@@ -272,12 +296,23 @@ class _SmtpConversation(Conversation):
                 raise NextHopError(f"{self._hop.where}: gave two codes in one reply, {lines[0][:3]!r} and {line[:3]!r}")
             lines.append(line)
             if match.group(2) != b"-":
+                del buffer[:start]
                 return Reply.of(*lines)
         raise NextHopError(f"{self._hop.where}: its reply has no end")
 
+    async def _more(self) -> None:
+        try:
+            await self._connection.more()
+        except TooLate:
+            raise
+        except EOFError as error:
+            raise NextHopError(f"{self._hop.where}: closed the connection", "closed") from error
+        except OSError as error:
+            raise NextHopError(f"{self._hop.where}: {error}", _kind_of(error, "closed")) from error
+
     @property
     def closed(self) -> bool:
-        return self._writer.is_closing() or self._reader.at_eof()
+        return self._connection.closing or self._connection.ended
 
     def release(self) -> None:
         if self.closed:
@@ -288,7 +323,7 @@ class _SmtpConversation(Conversation):
     def abort(self) -> None:
         self.stop_waiting()
         # Not close(), which would first send what is still to be sent, to a next hop that may wake up.
-        self._writer.transport.abort()
+        self._connection.abort()
 
     def wait_at_most(self, seconds: float, then: Callable[[], None]) -> None:
         """Close after this long unless `stop_waiting` comes first."""
@@ -306,7 +341,12 @@ class _SmtpConversation(Conversation):
 
 
 def stuffed(parts: Sequence[bytes | memoryview]) -> Iterator[bytes]:
-    """A message in blocks as it is sent after DATA: dots doubled, the last line ended. Never a copy of the whole."""
+    """A message in blocks as it is sent after DATA: dots doubled, the last line ended.
+
+    What is small is one block, for one system call. Of what is large there is never a copy of the whole.
+    """
+    if sum(map(len, parts)) <= BLOCK:
+        parts = [b"".join(parts)]
     end = b"\r\n"  # of what was sent: a message begins as a line does
     for part in parts:
         for start in range(0, len(part), BLOCK):

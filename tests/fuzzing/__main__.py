@@ -8,7 +8,7 @@ import sys
 
 import atheris
 
-INSTRUMENTED = ["spamfilter", "aiosmtpd"]
+INSTRUMENTED = ["spamfilter"]
 """Where new lines count: ours, and the library that our session is a subclass of."""
 
 

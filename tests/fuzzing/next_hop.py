@@ -3,14 +3,14 @@
 NUL separates what is said at each turn: at the connection, and after each command or message of ours.
 """
 
-import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from spamfilter.connection import Connection
 from spamfilter.errors import NextHopError
 from spamfilter.next_hops import Conversation, Reply
-from spamfilter.next_hops.smtp import MAX_REPLY_LINE, SmtpNextHop, _SmtpConversation
+from spamfilter.next_hops.smtp import SmtpNextHop, _SmtpConversation
 from tests.fuzzing.dialogue import replies
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import Transport, loop
@@ -19,6 +19,7 @@ MAIL = b"Subject: dots\r\n\r\n.\r\n..\r\nend\r\n"
 SENT = b"Subject: dots\r\n\r\n..\r\n...\r\nend\r\n"
 COMMANDS = (b"MAIL FROM:<a@example.org>", b"RCPT TO:<b@example.test>")
 
+END = re.compile(rb"(?:\A|\r\n)\.\r\n\Z")
 _ENDS = re.compile(rb"(?:\A|\n)(?![^\n]{3}-)[^\n]*\n\Z")
 """What ends with a line that is no reply's first or middle one."""
 _POSITIVE = re.compile(rb"(?:(2[0-9][0-9])-[^\n]*\n)*2[0-9][0-9](?: [^\n]*)?\r?\n")
@@ -27,15 +28,15 @@ _POSITIVE = re.compile(rb"(?:(2[0-9][0-9])-[^\n]*\n)*2[0-9][0-9](?: [^\n]*)?\r?\
 class _Mouth:
     """Says the next piece whenever a turn of ours ends, and hangs up after the last."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, connection: Connection) -> None:
         self.turns = data.split(b"\0")
         self.said: list[bytes] = []
-        self.reader = asyncio.StreamReader(limit=MAX_REPLY_LINE)
+        self._connection = connection
         self._message = False
 
     def heard(self, block: bytes) -> None:
         if self._message:
-            if block != b".\r\n":
+            if not END.search(block):
                 return
             self._message = False
         elif block == b"DATA\r\n":
@@ -46,23 +47,21 @@ class _Mouth:
         self.said.append(b"")
         while self.turns:
             piece = self.turns.pop(0)
-            self.reader.feed_data(piece)
+            self._connection.data_received(piece)
             self.said[-1] += piece
             if _ENDS.search(self.said[-1]):
                 return
-        if not self.reader.at_eof():  # what is not whole by now never will be, and we would wait for it
-            self.reader.feed_eof()
+        self._connection.eof_received()  # what is not whole by now never will be, and we would wait for it
 
 
 async def _through(data: bytes) -> None:
     """One transaction with a next hop that says this."""
-    mouth = _Mouth(data)
-    protocol = asyncio.StreamReaderProtocol(mouth.reader)
-    transport = Transport(protocol, mouth.heard)
-    writer = asyncio.StreamWriter(transport, protocol, mouth.reader, asyncio.get_running_loop())
-    protocol.connection_made(transport)
+    connection = Connection()
+    mouth = _Mouth(data, connection)
+    transport = Transport(connection, mouth.heard)
+    connection.connection_made(transport)
     hop = SmtpNextHop("192.0.2.1", 25, "relay.test")
-    conversation = _SmtpConversation(hop, mouth.reader, writer)
+    conversation = _SmtpConversation(hop, connection)
     mouth.speak()
     try:
         with suppress(NextHopError):

@@ -59,6 +59,7 @@ REGEXES: dict[str, list[Worst]] = {
     "front_ends.smtp.xforward._BROKEN_CODE": [("", "+", "x"), ("", "+A", "x")],
     "front_ends.smtp.xforward._CONTROL": [("", "a", "")],
     "front_ends.smtp.xforward._HEX": [("", "+", ""), ("", "+A", "")],
+    "front_ends.smtp.xforward._PLAIN": [("", "a", ""), ("", "a", "+")],
     "ids._ID": [("", "A", ""), ("", "A" * 25 + " ", "")],
     "mailboxes._QUOTED_FROM": [("", ">", ""), ("", ">\n", ""), ("", ">From ", "")],
     "mailboxes._SEPARATOR": [

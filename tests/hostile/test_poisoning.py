@@ -23,14 +23,15 @@ from spamfilter.calibration import Calibration
 from spamfilter.config import Settings
 from spamfilter.counts import LABELS, Counts
 from spamfilter.errors import Refused
-from spamfilter.feedback import AUTOMATIC, Author, Subject
-from spamfilter.filter import BULK, Filter, Reading
+from spamfilter.feedback import Author, Subject
+from spamfilter.filter import Filter, Reading
 from spamfilter.labels import OTHER, Label
 from spamfilter.likelihoods.eddc import REPEATS, Eddc
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.mailboxes import find_indexed
 from spamfilter.message import parse
 from spamfilter.retraining import retrain
+from spamfilter.sources import AUTOMATIC, BULK
 from spamfilter.stores import STORES, Store, open_store
 from spamfilter.stores.memory import MemoryStore
 from spamfilter.undoing import taught_by, undo

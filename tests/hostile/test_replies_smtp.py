@@ -1,12 +1,13 @@
 """What a next hop says reaches the client as one well-formed reply for each command, or as a 451 of ours."""
 
-import asyncio
 import re
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spamfilter.connection import Connection
 from spamfilter.next_hops import Timeouts
 from spamfilter.next_hops.smtp import SmtpNextHop
 from spamfilter.rendering import to_json
@@ -161,14 +162,13 @@ async def test_what_comes_in_the_clear_just_before_the_handshake_is_not_believed
 ) -> None:
     """Behind the 220 to STARTTLS, and too late to be seen before the handshake begins."""
     tls = server_context(tmp_path)
-    secure = asyncio.StreamWriter.start_tls
+    secure = Connection.secure
 
-    async def late(writer: asyncio.StreamWriter, context: Any, **options: Any) -> None:
-        if options.get("server_hostname"):  # ours, not the next hop's
-            writer._protocol._stream_reader.feed_data(b"250-evil\r\n250 SIZE 77777\r\n")  # type: ignore[attr-defined]
-        await secure(writer, context, **options)
+    async def late(connection: Connection, context: ssl.SSLContext, **options: Any) -> None:
+        connection.data_received(b"250-evil\r\n250 SIZE 77777\r\n")
+        await secure(connection, context, **options)
 
-    monkeypatch.setattr(asyncio.StreamWriter, "start_tls", late)
+    monkeypatch.setattr(Connection, "secure", late)
     async with Hop((*KEYWORDS, "STARTTLS")) as hop:
         hop.tls = tls
         next_hop = SmtpNextHop("127.0.0.1", hop.port, "relay.test", client_context(tmp_path))

@@ -41,7 +41,8 @@ class Memory:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     folder = tmp_path_factory.mktemp("sizes")
-    running = Daemon(folder, f"maildir:{folder / 'mail'}", limits={"final_seconds": 80.0})
+    # One process, of which the memory is looked at.
+    running = Daemon(folder, f"maildir:{folder / 'mail'}", relay={"workers": 1}, limits={"final_seconds": 80.0})
     with running.run():
         with Client(running.port) as client:
             assert deliver(client, mail_of("warm-up")).code == 250

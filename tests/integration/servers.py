@@ -421,6 +421,11 @@ class Relay:
         )
 
 
+def workers() -> dict[str, int]:
+    """As many as SPAMFILTER_TEST_WORKERS in the environment says; without it, as many as there are by default."""
+    return {"workers": int(told)} if (told := os.environ.get("SPAMFILTER_TEST_WORKERS")) else {}
+
+
 def toml(settings: Mapping[str, Any], path: str = "") -> str:
     """Nested settings as TOML text; a JSON string is also a TOML string."""
     lines = [f"[{path}]"] if path else []
@@ -437,7 +442,7 @@ def relay(folder: Path, prefix: tuple[str, ...] = (), **settings: Mapping[str, A
     prefix: a command that is to run it. At the end it gets SIGTERM and must exit with 0.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    settings = {**settings, "relay": {"listen": ["127.0.0.1:0"], **settings.get("relay", {})}}
+    settings = {**settings, "relay": {"listen": ["127.0.0.1:0"], **workers(), **settings.get("relay", {})}}
     config = folder / "spamfilter.toml"
     config.write_text(toml(settings))
     state = folder / "state"

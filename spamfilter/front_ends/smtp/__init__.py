@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from spamfilter.front_ends.front_end import FrontEnd, Relay
+from spamfilter.front_ends.smtp.accepting import Acceptor
 from spamfilter.front_ends.smtp.limits import Crowd
 from spamfilter.front_ends.smtp.session import Session
 
@@ -17,15 +18,20 @@ class SmtpFrontEnd(FrontEnd):
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
-        self._servers: list[asyncio.Server] = []
-        self._crowd = Crowd()
+        self._servers: list[asyncio.Server | Acceptor] = []
+        self._crowd = Crowd(relay.shared)
         relay.metrics.read_by("connections", lambda: len(self._crowd))
 
     async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
         loop = asyncio.get_running_loop()
         for sock in (*sockets, *submission):
             session = partial(Session, self._relay, self._crowd, submission=sock in submission)
-            self._servers.append(await loop.create_server(session, sock=sock, backlog=1024))
+            if self._relay.shared.has_others:
+                acceptor = Acceptor(sock, session, self._crowd)
+                acceptor.start()
+                self._servers.append(acceptor)
+            else:
+                self._servers.append(await loop.create_server(session, sock=sock, backlog=1024))
 
     async def drain(self) -> None:
         self._relay.draining = True

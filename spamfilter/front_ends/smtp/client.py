@@ -1,18 +1,19 @@
-"""A client's connection, as a subclass of aiosmtpd's: who it is, its timers, its end.
+"""A client's connection: who it is, its timers, its end.
 
-aiosmtpd gives the connection, STARTTLS and timers. What it would do on its own account is taken
-over: the end of input does not stop a hand-over, and nobody is cut off without a word.
+Guarantee: the end of input, or of the connection, does not stop a hand-over, and nobody is cut off without a word.
 """
 
 import asyncio
 import logging
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
 
-from aiosmtpd.smtp import SMTP
-
+from spamfilter.addresses import Network
+from spamfilter.connection import Connection
 from spamfilter.front_ends.front_end import Relay
 from spamfilter.front_ends.smtp.limits import OVER
 from spamfilter.front_ends.smtp.transaction import Transaction
-from spamfilter.front_ends.smtp.wire import Wire
 from spamfilter.next_hops import Reply
 from spamfilter.verdict import printable
 
@@ -24,80 +25,55 @@ REFUSALS_LOGGED = 20
 """Refused commands of a session that have a line in the log; a session may have as many as [limits] commands."""
 
 
-class _Parting(asyncio.Protocol):
-    """Drops what a client still sends until it has heard us out.
-
-    What is unread when a connection is closed makes the system reset it, and the client loses the replies that are on
-    their way, a 250 among them: it would send that mail again.
-    """
-
-    def __init__(self, client: "Client") -> None:
-        self._client = client
-
-    def pause_writing(self) -> None:
-        self._client.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._client.resume_writing()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._client.connection_lost(error)
-
-
-class Client(SMTP):
+class Client(Connection):
     """The connection; `_leaving` once its last words are said, `_parted` once nothing is written or read any more."""
 
-    line_length_limit = 2 * 65_536  # aiosmtpd makes it the size of the read buffer; lines are bounded by Wire
-
     def __init__(self, relay: Relay) -> None:
-        super().__init__(
-            None,
-            hostname=relay.hostname,
-            ident="ESMTP spamfilter",
-            tls_context=relay.tls,
-            timeout=relay.limits.idle_seconds,
-            data_size_limit=relay.limits.message_size,
-            enable_SMTPUTF8=True,
-            loop=asyncio.get_running_loop(),
-        )
+        super().__init__()
         self._relay = relay
-        self._wire: Wire | None = None
+        self._task: asyncio.Task[None] | None = None
         self._peer = ""
         self._port = 0
+        self._networks: Sequence[Network] | None = None
+        self._is_trusted = False
         self._greeted = ""
-        self._leaving = self._parted = self._ended = False
+        self._leaving = self._parted = self._receiving = self._handing_over = False
         self._transaction: Transaction | None = None
         self._began = self.loop.time()
         self._commands = 0  # since the last accepted message
         self._refused = 0
         self._timer = "idle_seconds"  # the limit that ends this session if nothing comes
 
+    @abstractmethod
+    async def _handle_client(self) -> None:
+        """The session, from its greeting on."""
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        secured = self._original_transport is not None
+        super().connection_made(transport)
         # A peer that is gone already has no name.
         address, self._port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._peer = address.removeprefix("::ffff:") if "." in address else address
-        super().connection_made(transport)
-        if secured:
-            assert self._wire is not None
-            self._wire.clear()
-            self._greeted = ""
+        self._task = self.loop.create_task(self._handle_client())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        if self._task is not None and not self._handing_over:
+            self._task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        # What is unread when a connection is closed makes the system reset it, and the client loses the replies that
+        # are on their way, a 250 among them: it would send that mail again. So it is read to its end, and dropped.
+        if not self._parted:
+            super().data_received(data)
 
     def eof_received(self) -> bool | None:
-        """Let the handler find the end of input; aiosmtpd would cancel it in the middle of a hand-over."""
-        assert self.session is not None
-        self._ended = True
-        asyncio.StreamReaderProtocol.eof_received(self)
-        return self.session.ssl is None
+        return super().eof_received() and not self._parted
 
-    def _timeout_cb(self) -> None:
-        if self.transport is not None:
+    def timed_out(self) -> None:
+        if self._receiving:
+            super().timed_out()
+        else:
             self._last_words(self._over(self._timer))
-
-    def abort(self) -> None:
-        """Cut the connection."""
-        if isinstance(self.transport, asyncio.Transport):
-            self.transport.abort()
 
     def _over(self, limit: str) -> Reply:
         """What this client hears that has gone over a limit."""
@@ -109,36 +85,38 @@ class Client(SMTP):
         self._leaving = True
         if not self._gone():
             self._relay.replied(reply.code)
-            self._writer.write(reply.raw)
+            self.write(reply.raw)
             self._close()
 
     def _close(self) -> None:
         """Close once what is written has been read; a client that does not read loses its place all the same."""
-        if self._gone() or not isinstance(self.transport, asyncio.Transport):
+        if self._gone() or self.transport is None:
             return
         self._parted = True
         self.loop.call_later(LINGER_SECONDS, self.transport.abort)
-        if self._ended or not self.transport.can_write_eof():  # TLS says goodbye, and hears the client out, by itself
+        if self.ended or not self.transport.can_write_eof():  # TLS says goodbye, and hears the client out, by itself
             self.transport.close()
             return
-        self.transport.set_protocol(_Parting(self))
         self.transport.resume_reading()
         try:
             self.transport.write_eof()
         except OSError:  # it has hung up already, which our last words made the system see
             self.transport.abort()
-        self._reader.feed_eof()
+        self.ended = True
+        self._fail(None)
 
     async def _send(self, reply: Reply) -> None:
-        if self._parted:
-            raise ConnectionError("the last words are said")
+        if self._parted or self.lost:  # a session whose message was handed over goes on to this point
+            raise ConnectionError("nobody hears any more")
         self._relay.replied(reply.code)
-        self._writer.write(reply.raw)
-        await self._writer.drain()
+        self.write(reply.raw)
+        await self.drain()
 
     @property
     def _trusted(self) -> bool:
-        return self._relay.trusts(self._peer)
+        if self._networks is not self._relay.trusted:  # they may change while the session lasts
+            self._networks, self._is_trusted = self._relay.trusted, self._relay.trusts(self._peer)
+        return self._is_trusted
 
     def _end(self) -> tuple[str, float]:
         """When the time of this session is over, or of its transaction while there is one; and by which limit."""
@@ -153,7 +131,7 @@ class Client(SMTP):
         limit, end = self._end()
         left = end - self.loop.time()
         self._timer = limit if left < idle else "idle_seconds"
-        self._reset_timeout(max(min(left, idle), 0.001))
+        self.due(self.loop.time() + min(left, idle))
 
     def _exceeded(self) -> str:
         """The limit that the session is over already when a command comes, '' if none."""
@@ -164,8 +142,7 @@ class Client(SMTP):
 
     def _pause_timeout(self) -> None:
         """While a command is obeyed, blocks and the next hop have limits of their own; the idle timer must wait."""
-        if self._timeout_handle is not None:
-            self._timeout_handle.cancel()
+        self.due(math.inf)
 
     def _log_refusal(self, line: bytes, reply: Reply) -> None:
         self._refused += 1
@@ -179,4 +156,4 @@ class Client(SMTP):
             log.info("%s: %d further refusals in this session", self._peer, self._refused - REFUSALS_LOGGED)
 
     def _gone(self) -> bool:
-        return self._parted or self.transport is None or self.transport.is_closing()
+        return self._parted or self.closing

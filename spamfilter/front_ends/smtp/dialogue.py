@@ -9,8 +9,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 
-from aiosmtpd.smtp import TLSSetupException
-
 from spamfilter.errors import NextHopError
 from spamfilter.front_ends.front_end import Relay
 from spamfilter.front_ends.smtp import xforward
@@ -34,17 +32,33 @@ UNREACHABLE = Reply.of("451 4.4.1 The next hop cannot be reached; try again late
 LEAVING = Reply.of("421 4.3.2 Shutting down; try again later")
 
 
+def decoded(argument: bytes) -> str:
+    """The argument of a command, whatever bytes it has."""
+    return argument.strip().decode("utf-8", "surrogateescape")
+
+
+def encoded(text: str) -> bytes:
+    """What a client has sent, as it came."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def is_sound(line: bytes) -> bool:
+    """Whether a command is short enough, and free of what might divide it for others."""
+    return len(line) <= MAX_LINE and not _CONTROL.search(line)
+
+
 class Dialogue(Client):
     """The commands beside the transaction's, which a subclass adds to `_verbs`. crowd: those it is one of."""
 
     def __init__(self, relay: Relay, crowd: Crowd) -> None:
         super().__init__(relay)
         self._crowd = crowd
+        self._wire = Wire(self)
         self._conversation: Conversation | None = None
         self._forwarded: dict[str, str] = {}
         self._broken = False
         self._errors = 0
-        self._busy = self._securing = False
+        self._busy = self._securing = self._secured = False
         self._verbs: dict[bytes, Callable[[str], Awaitable[Reply | None]]] = {
             b"HELO": self._helo, b"EHLO": self._ehlo, b"STARTTLS": self._starttls, b"XFORWARD": self._xforward,
             b"RSET": self._rset, b"NOOP": self._noop, b"VRFY": self._vrfy, b"QUIT": self._quit,
@@ -66,11 +80,10 @@ class Dialogue(Client):
             self._last_words(self._over(limit))
             return
         self._relay.metrics.count("sessions")
-        self._wire = Wire(self._reader)
         try:
-            await self._send(Reply.of(f"220 {self.hostname} ESMTP spamfilter"))
+            await self._send(Reply.of(f"220 {self._relay.hostname} ESMTP spamfilter"))
             while not self._leaving:
-                await self._turn(self._wire)
+                await self._turn()
         except (EOFError, ConnectionError, TimeoutError):
             pass
         finally:
@@ -81,11 +94,11 @@ class Dialogue(Client):
                 self._conversation = None
             self._close()
 
-    async def _turn(self, wire: Wire) -> None:
+    async def _turn(self) -> None:
         """One command and its reply."""
         self._start_timeout()
         try:
-            line = await wire.line(MAX_LINE)
+            line = await self._wire.line(MAX_LINE)
         except LineTooLong:
             await self._answer(Reply.of("500 5.5.2 Command line too long"))
             return
@@ -111,10 +124,10 @@ class Dialogue(Client):
         command = self._verbs.get(verb.upper())
         if command is None:
             return Reply.of("500 5.5.2 Command not recognised")
-        if _CONTROL.search(line):
+        if not is_sound(line):
             return Reply.of("501 5.5.4 Control characters in a command")
         try:
-            return await command(argument.strip().decode("utf-8", "surrogateescape"))
+            return await command(decoded(argument))
         except NextHopError as error:
             log.warning("%s: %s", self._peer, printable(str(error), 300))
             self._relay.failed(error)
@@ -158,7 +171,7 @@ class Dialogue(Client):
     async def _next(self, verb: str, argument: str) -> Reply:
         """Pass a command on as it came, and its reply back."""
         assert self._conversation is not None
-        return await self._conversation.command(f"{verb} {argument}".encode("utf-8", "surrogateescape"))
+        return await self._conversation.command(encoded(f"{verb} {argument}"))
 
     async def _open(self) -> Conversation:
         if self._conversation is None or self._conversation.closed:
@@ -170,7 +183,7 @@ class Dialogue(Client):
             return Reply.of("501 5.5.4 Syntax: HELO hostname")
         await self._reset()
         self._greeted = argument
-        return Reply.of(f"250 {self.hostname}")
+        return Reply.of(f"250 {self._relay.hostname}")
 
     async def _ehlo(self, argument: str) -> Reply:
         if not argument:
@@ -185,36 +198,37 @@ class Dialogue(Client):
             self._relay.failed(error)
             self._drop()
             theirs = {}
-        *first, last = [self.hostname, *self._keywords(theirs)]
+        *first, last = [self._relay.hostname, *self._keywords(theirs)]
         return Reply.of(*(f"250-{line}" for line in first), f"250 {last}")
 
     def _keywords(self, theirs: Mapping[str, str]) -> list[str]:
-        assert self.session is not None
-        offers_tls = self.tls_context is not None and self.session.ssl is None
+        offers_tls = self._relay.tls is not None and not self._secured
         return announced(theirs, self._relay.limits.message_size, tls=offers_tls, trusted=self._trusted)
 
     async def _starttls(self, argument: str) -> Reply | None:
-        assert self.session is not None
-        assert self._wire is not None
         if argument:
             return Reply.of("501 5.5.4 Syntax: STARTTLS")
-        if self.tls_context is None or self.session.ssl is not None:
+        if self._relay.tls is None or self._secured:
             return Reply.of("502 5.5.1 STARTTLS is not offered")
         await self._reset()
         self._forwarded.clear()
         self._securing = True
         try:
             async with asyncio.timeout(self._relay.limits.tls_seconds):
-                await super().smtp_STARTTLS("")
-        except TLSSetupException as error:
-            log.info("%s: no TLS: %s", self._peer, printable(str(error.__cause__)))
-            raise ConnectionError from error
+                await self._send(Reply.of("220 2.0.0 Ready to start TLS"))
+                self._wire.clear()
+                await self.secure(self._relay.tls, server_side=True)
         except TimeoutError:
             self._relay.excess.noted("tls_seconds", f"{self._peer} has not ended its handshake")
             self.abort()
             raise
+        except OSError as error:
+            log.info("%s: no TLS: %s", self._peer, printable(str(error)))
+            raise ConnectionError from error
         finally:
             self._securing = False
+        self._secured = True
+        self._greeted = ""
         return None
 
     async def _xforward(self, argument: str) -> Reply:

@@ -17,6 +17,7 @@ from spamfilter.front_ends.smtp.paths import mailbox_of
 from spamfilter.front_ends.smtp.transaction import Transaction
 from spamfilter.ids import new_id
 from spamfilter.judging import Judgement
+from spamfilter.logs import Event
 from spamfilter.marking import header_end, mark
 from spamfilter.next_hops import Conversation, Reply
 from spamfilter.stores import JournalEntry
@@ -128,13 +129,27 @@ def record(
     """Write a mail to log, journal and metrics."""
     verdict, message = judgement.verdict, judgement.message
     sender = transaction.sender.decode("utf-8", "replace")
+    text = reply.text
+    recipients = [recipient.decode("utf-8", "replace") for recipient in transaction.recipients]
     log.info(
-        "%s: client=%s from=<%s> recipients=%d size=%d class=%s score=%.3f action=%s judge_us=%d total_us=%d"
-        " defects=%s reply=%s",
-        id, printable(transaction.client), printable(sender), len(transaction.recipients), len(mail), verdict.class_,
-        verdict.posterior, verdict.action, judge_us, total_us, ",".join(message.defects) if message else "-",
-        printable(reply.text, 200),
-    )  # fmt: skip
+        Event(
+            id,
+            {
+                "client": transaction.client,
+                "from": sender,
+                "to": recipients[0] if recipients else "",
+                "recipients": len(recipients),
+                "size": len(mail),
+                "class": verdict.class_,
+                "score": verdict.posterior,
+                "action": verdict.action,
+                "judge_us": judge_us,
+                "total_us": total_us,
+                "defects": ",".join(message.defects) if message else "-",
+                "reply": text,
+            },
+        )
+    )
     relay.journal.add(
         JournalEntry(
             id=id,
@@ -142,7 +157,7 @@ def record(
             digest=judgement.digest,
             message_id=message.field(b"message-id") if message else "",
             sender=sender,
-            recipients=[recipient.decode("utf-8", "replace") for recipient in transaction.recipients],
+            recipients=recipients,
             subject=message.field(b"subject") if message else "",
             size=len(mail),
             client=transaction.client,
@@ -150,7 +165,7 @@ def record(
             score=verdict.posterior,
             class_=verdict.class_,
             action=verdict.action,
-            reply=reply.text,
+            reply=text,
             judge_us=judge_us,
             total_us=total_us,
             evidence=[(item.token, item.weight) for item in verdict.evidence],

@@ -1,12 +1,12 @@
 """OVER: what a client hears that has gone over a limit."""
 
 import ipaddress
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from spamfilter.config import Limits
 from spamfilter.next_hops import Reply
+from spamfilter.shared import Shared
 
 OVER: Mapping[str, Reply] = {
     "connections": Reply.of("421 4.7.0 Too many connections; try again later"),
@@ -35,30 +35,53 @@ class Guest(Protocol):
 
 
 class Crowd:
-    """Those who are connected, and from where."""
+    """Those who are connected to this process; the limits are over those of all processes.
 
-    def __init__(self) -> None:
-        self._clients: dict[Guest, str] = {}
-        self._of: Counter[str] = Counter()
+    coming: connections that were accepted, and are not looked at yet.
+    """
+
+    def __init__(self, shared: Shared | None = None) -> None:
+        self._shared = shared or Shared()
+        self._clients: dict[Guest, int] = {}
+        self._places = self._shared.origins[self._shared.own]
+        self._free: list[int] = []
+        self.coming = 0
 
     def enter(self, client: Guest, address: str, limits: Limits, *, trusted: bool) -> str:
         """Take a client in; the limit that forbids it, '' if none does. Trusted ones bring the mail of many."""
-        origin = origin_of(address)
-        if len(self._clients) >= limits.connections:
+        origin = hash(origin_of(address)) or 1  # keyed, so that nobody can choose to be taken for another; 0 is nobody
+        place = self._free.pop() if self._free else len(self._clients)
+        if place >= len(self._places):
             return "connections"
-        if not trusted and self._of[origin] >= limits.connections_per_client:
-            return "connections_per_client"
-        self._clients[client] = origin
-        self._of[origin] += 1
-        return ""
+        self._clients[client] = place
+        self._places[place] = origin
+        self.tell()
+        over = ""
+        if sum(self._shared.open) > limits.connections:
+            over = "connections"
+        elif not trusted and self._shared.of_client(origin) > limits.connections_per_client:
+            over = "connections_per_client"
+        if over:
+            self.leave(client)
+        return over
 
     def leave(self, client: Guest) -> None:
         """Let a client go, if it is here."""
-        origin = self._clients.pop(client, None)
-        if origin is not None:
-            self._of[origin] -= 1
-            if not self._of[origin]:
-                del self._of[origin]
+        place = self._clients.pop(client, None)
+        if place is not None:
+            self._places[place] = 0
+            self._free.append(place)
+            self.tell()
+
+    def tell(self) -> None:
+        """Let the other processes know how many there are."""
+        self._shared.open[self._shared.own] = len(self._clients)
+        self._shared.used[self._shared.own] = len(self._clients) + len(self._free)
+
+    def is_larger(self) -> bool:
+        """Whether another worker has fewer connections than this one, by more than one and a tenth."""
+        least = min(self._shared.open[1:])
+        return len(self._clients) + self.coming > least + 1 + least // 10
 
     def __len__(self) -> int:
         return len(self._clients)

@@ -5,8 +5,6 @@ Guarantee: what does not fit is not held; the mail that is alone always fits.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from spamfilter.errors import NextHopError
 from spamfilter.next_hops import Conversation
@@ -18,29 +16,39 @@ KEEP_ALIVE_SECONDS = 60.0
 """Between NOOPs to a next hop that waits while a client sends slowly; Postfix hangs up after 300 s."""
 
 
-@asynccontextmanager
-async def kept_alive(conversation: Conversation, peer: str) -> AsyncIterator[None]:
+class kept_alive:  # noqa: N801 - a context, as those of contextlib
     """NOOP to the next hop now and then meanwhile, so that it does not hang up.
 
     peer: for the log. If the next hop is gone, the hand-over will find out.
     """
-    received = asyncio.Event()
-    keeping_alive = asyncio.create_task(_keep_alive(conversation, peer, received))
-    try:
-        yield
-    finally:
-        received.set()
-        await keeping_alive
 
+    def __init__(self, conversation: Conversation, peer: str) -> None:
+        self._conversation = conversation
+        self._peer = peer
+        self._received = False
+        self._asking: asyncio.Task[None] | None = None
 
-async def _keep_alive(conversation: Conversation, peer: str, received: asyncio.Event) -> None:
-    while not received.is_set():
+    async def __aenter__(self) -> None:
+        self._wait()
+
+    async def __aexit__(self, *error: object) -> None:
+        self._received = True
+        self._timer.cancel()
+        if self._asking is not None:
+            await self._asking
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._ask)
+
+    def _ask(self) -> None:
+        self._asking = asyncio.ensure_future(self._asked())
+
+    async def _asked(self) -> None:
         try:
-            await asyncio.wait_for(received.wait(), KEEP_ALIVE_SECONDS)
-        except TimeoutError:
-            try:
-                await conversation.command(b"NOOP")
-            except NextHopError as error:
-                log.warning("%s: %s", peer, printable(str(error), 300))
-                conversation.abort()
-                return
+            await self._conversation.command(b"NOOP")
+        except NextHopError as error:
+            log.warning("%s: %s", self._peer, printable(str(error), 300))
+            self._conversation.abort()
+        else:
+            if not self._received:
+                self._wait()

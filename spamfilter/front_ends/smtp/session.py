@@ -4,12 +4,14 @@ A proxy has to pass on what a server may answer itself: commands with all their 
 the next hop as they came, and its replies come back as they are.
 """
 
-import asyncio
 import logging
+from collections.abc import Iterator
+from itertools import chain, islice
 
+from spamfilter.connection import TooLate
 from spamfilter.front_ends.front_end import Relay
 from spamfilter.front_ends.smtp import xforward
-from spamfilter.front_ends.smtp.dialogue import LEAVING, UNREACHABLE, Dialogue
+from spamfilter.front_ends.smtp.dialogue import LEAVING, UNREACHABLE, Dialogue, decoded, encoded, is_sound
 from spamfilter.front_ends.smtp.handover import hand_over
 from spamfilter.front_ends.smtp.limits import Crowd
 from spamfilter.front_ends.smtp.local import end_here, purpose_of, refusal
@@ -18,10 +20,12 @@ from spamfilter.front_ends.smtp.receiving import kept_alive
 from spamfilter.front_ends.smtp.transaction import Transaction
 from spamfilter.front_ends.smtp.wire import BLOCK, NoRoom, TooLarge, has_bare_newlines, normalised
 from spamfilter.memory import Held
-from spamfilter.next_hops import Reply
+from spamfilter.next_hops import Conversation, Reply
 from spamfilter.verdict import printable
 
 log = logging.getLogger(__name__)
+
+GO_ON = Reply.of("354 End data with <CR><LF>.<CR><LF>")
 
 
 class Session(Dialogue):
@@ -51,8 +55,9 @@ class Session(Dialogue):
         self._broken = False
         began = self.loop.time()
         conversation = await self._open()
-        told = self._forwarded or xforward.seen(self._peer, self._port, self._greeted, local=self._trusted)
-        for line in xforward.commands(told, conversation.keywords.get("XFORWARD", "")):
+        lines = self._told(conversation)
+        conversation.foresee(chain(lines, [encoded(f"MAIL {argument}")], self._ahead(self._relay.limits.recipients)))
+        for line in lines:
             reply = await conversation.command(line)
             if not reply.positive:
                 log.warning("%s: the next hop answers XFORWARD with %s", self._peer, printable(reply.text))
@@ -60,11 +65,20 @@ class Session(Dialogue):
         self._broken = 400 <= reply.code < 500  # what is pipelined behind it must not hear worse
         if reply.positive:
             client = xforward.client(self._forwarded, self._peer)
-            own = self._submission or (self._relay.trusts(client) and xforward.is_told(self._forwarded))
+            trusted = self._trusted if client == self._peer else self._relay.trusts(client)
+            own = self._submission or (trusted and xforward.is_told(self._forwarded))
             self._transaction = Transaction(
-                _bytes(path), client, own, self._submission, xforward.is_named(self._forwarded), began, size
+                encoded(path), client, own, self._submission, xforward.is_named(self._forwarded), began, size
             )
         return reply
+
+    def _told(self, conversation: Conversation) -> list[bytes]:
+        """What the next hop is told of the client by XFORWARD, if it wants to know."""
+        wanted = conversation.keywords.get("XFORWARD")
+        if wanted is None:
+            return []
+        told = self._forwarded or xforward.seen(self._peer, self._port, self._greeted, local=self._trusted)
+        return list(xforward.commands(told, wanted))
 
     async def _rcpt(self, argument: str) -> Reply:
         if self._transaction is None:
@@ -73,19 +87,40 @@ class Session(Dialogue):
         if path is None:
             return Reply.of("501 5.5.4 Syntax: RCPT TO:<address> [parameters]")
         purpose = purpose_of(self._relay, path)
-        if purpose == "relay" and not self._trusted and not is_plain(path, self._relay.domains):
+        if purpose == "relay" and not self._may_send(path):
             return Reply.of("554 5.7.1 Relay access denied")
-        if len(self._transaction.recipients) >= self._relay.limits.recipients:
+        room = self._relay.limits.recipients - len(self._transaction.recipients)
+        if room <= 0:
             return self._over("recipients")
         reply = refusal(self._transaction, purpose)
-        if reply is None:
-            reply = await self._next("RCPT", argument) if purpose == "relay" else Reply.of("250 2.1.5 Ok")
+        if reply is None and purpose == "relay":
+            assert self._conversation is not None
+            line = encoded(f"RCPT {argument}")
+            self._conversation.foresee(chain([line], self._ahead(room - 1)))
+            reply = await self._conversation.command(line)
+        elif reply is None:
+            reply = Reply.of("250 2.1.5 Ok")
         if reply.positive:
             self._transaction.purpose = purpose
-            self._transaction.recipients.append(_bytes(path))
+            self._transaction.recipients.append(encoded(path))
         else:
             self._transaction.refused.append(reply.code)
         return reply
+
+    def _may_send(self, path: str) -> bool:
+        """Whether this client may address mail to this recipient."""
+        return self._trusted or is_plain(path, self._relay.domains)
+
+    def _ahead(self, most: int) -> Iterator[bytes]:
+        """RCPT commands, as they will be passed on, that the client has sent behind the one that is obeyed now."""
+        for line in islice(self._wire.ahead(), most):
+            verb, _, argument = line.partition(b" ")
+            if verb.upper() != b"RCPT" or not is_sound(line):
+                return
+            path = path_of(decoded(argument), "TO")
+            if path is None or purpose_of(self._relay, path) != "relay" or not self._may_send(path):
+                return
+            yield encoded(f"RCPT {decoded(argument)}")
 
     async def _data(self, argument: str) -> Reply | None:
         if argument:
@@ -98,8 +133,6 @@ class Session(Dialogue):
             return Reply.of("554 5.5.1 No valid recipients")
         if not self._relay.memory.fits(max(self._transaction.size, BLOCK)):
             return await self._refuse(self._over("memory_megabytes"))
-        async with asyncio.timeout(self._relay.limits.data_seconds):
-            await self._send(Reply.of("354 End data with <CR><LF>.<CR><LF>"))
         with Held(self._relay.memory) as held:
             mail = await self._received(held)
             if isinstance(mail, Reply):
@@ -108,27 +141,27 @@ class Session(Dialogue):
                 if not self._relay.normalise:
                     return await self._refuse(Reply.of("550 5.6.0 A CR or LF stands alone; lines must end with CR LF"))
                 mail = normalised(mail)
-            reply: Reply = await self._relay.shielded(self._hand_over(mail, held.passed_on()))
-            return reply
+            return await self._hand_over(mail)
 
     async def _received(self, held: Held) -> bytes | Reply:
         """The mail behind DATA, read to its end, or why it is not taken. Raises EOFError, ConnectionError."""
-        assert self._wire is not None
         assert self._conversation is not None
         limits = self._relay.limits
         limit, end = self._end()
-        in_time = asyncio.timeout_at(end)
+        self._receiving = True
+        self.due(self.loop.time() + limits.data_seconds)
         try:
-            async with in_time, kept_alive(self._conversation, self._peer):
-                return await self._wire.message(limits.message_size, limits.data_seconds, held.grow)
+            await self._send(GO_ON)
+            async with kept_alive(self._conversation, self._peer):
+                return await self._wire.message(limits.message_size, limits.data_seconds, held.grow, end)
         except TooLarge:
             return await self._refuse(self._over("message_size"))
         except NoRoom:
             return await self._refuse(self._over("memory_megabytes"))
         # From here on the mail is not here to its end. What follows is the rest of it: this connection must not go on.
-        except TimeoutError:
+        except TooLate:
             self._drop()
-            return self._over(limit if in_time.expired() else "data_seconds")
+            return self._over(limit if self.loop.time() >= end else "data_seconds")
         except (EOFError, ConnectionError):
             raise
         except Exception:
@@ -136,11 +169,20 @@ class Session(Dialogue):
             log.exception("%s: a mail could not be received", self._peer)
             self._relay.metrics.count("faults", "session")
             return Reply.of("421 4.3.0 Temporary fault; closing connection")
+        finally:
+            self._receiving = False
+            self._pause_timeout()
 
-    async def _hand_over(self, mail: bytes, held: Held) -> Reply:
+    async def _hand_over(self, mail: bytes) -> Reply:
         """The part that outlives the client; the conversation is the session's again when it is done."""
-        with held:
+        assert self._task is not None
+        self._handing_over = True
+        self._relay.handovers.add(self._task)
+        try:
             return await self._handed_over(mail)
+        finally:
+            self._relay.handovers.discard(self._task)
+            self._handing_over = False
 
     async def _handed_over(self, mail: bytes) -> Reply:
         conversation, transaction = self._conversation, self._transaction
@@ -160,7 +202,3 @@ class Session(Dialogue):
         else:
             self._conversation = conversation
         return reply
-
-
-def _bytes(path: str) -> bytes:
-    return path.encode("utf-8", "surrogateescape")

@@ -14,6 +14,7 @@ MAX_COMMAND = 512
 UNAVAILABLE = "[UNAVAILABLE]"
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_PLAIN = re.compile(rb"[!-*,-<>-~]*")
 _HEX = re.compile(rb"\+([0-9A-F]{2})")
 _BROKEN_CODE = re.compile(rb"\+[0-9A-F]?\Z")
 
@@ -69,8 +70,9 @@ def is_told(attributes: Mapping[str, str]) -> bool:
 def commands(attributes: Mapping[str, str], wanted: str) -> Iterator[bytes]:
     """Command lines that tell a next hop those attributes which it announced as wanted."""
     line = b"XFORWARD"
+    names = wanted.upper().split()
     for name in ATTRIBUTES:
-        if name not in wanted.upper().split() or name not in attributes:
+        if name not in names or name not in attributes:
             continue
         pair = b" " + name.encode() + b"="
         pair += _xtext(attributes[name], MAX_COMMAND - len(b"XFORWARD\r\n" + pair))
@@ -85,5 +87,7 @@ def commands(attributes: Mapping[str, str], wanted: str) -> Iterator[bytes]:
 def _xtext(value: str, most: int) -> bytes:
     """A value as xtext, cut where it is longer: a next hop may obey the rest of a line that is too long for it."""
     raw = value.encode("utf-8", "surrogateescape")
+    if _PLAIN.fullmatch(raw):
+        return raw[:most]
     coded = b"".join(b"%c" % byte if 0x21 <= byte <= 0x7E and byte not in b"+=" else b"+%02X" % byte for byte in raw)
     return _BROKEN_CODE.sub(b"", coded[:most])
