@@ -16,9 +16,10 @@ from spamfilter.config import Feedback
 from spamfilter.counts import Label
 from spamfilter.desk import Desk
 from spamfilter.errors import SpamfilterError
-from spamfilter.feedback import AUTOMATIC, Author, Subject
+from spamfilter.feedback import Author, Subject
 from spamfilter.filter import Reading
 from spamfilter.message import Message
+from spamfilter.sources import AUTOMATIC
 from spamfilter.stores import Store
 
 log = logging.getLogger(__name__)

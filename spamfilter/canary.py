@@ -19,8 +19,9 @@ from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
 from spamfilter.feedback import Author, Subject
 from spamfilter.filter import Reading
 from spamfilter.front_ends import Relay
-from spamfilter.journal import CANARY, WRITE_EVERY
+from spamfilter.journal import WRITE_EVERY
 from spamfilter.labels import LABELS
+from spamfilter.sources import CANARY
 from spamfilter.stores import JournalEntry, Store
 from spamfilter.voices import VoiceTokens
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from spamfilter.config import Settings
 from spamfilter.errors import CountError, SpamfilterError
 from spamfilter.filter import Filter
 from spamfilter.learning_rules import Learn
@@ -27,22 +28,38 @@ FOLLOW_CHUNK = 32
 class Following:
     """A filter kept up to date. learn: the [learn] of the filter, until a rebuilding; reread: [learn] as it is now.
 
-    well: whether the last look succeeded; at: when one last did, by time.monotonic.
+    well: whether the last look succeeded; at: when one last did, by time.monotonic. quiet: another process says in the
+    log what this one meets, too.
     """
 
-    def __init__(self, filter: Filter, learn: Learn, reread: Callable[[], Learn], metrics: Metrics) -> None:
+    def __init__(
+        self, filter: Filter, learn: Learn, reread: Callable[[], Learn], metrics: Metrics, *, quiet: bool = False
+    ) -> None:
         self.learn = learn
         self.well = True
         self.at = time.monotonic()
         self._filter = filter
         self._reread = reread
         self._metrics = metrics
+        self._trouble, self._remark = (logging.DEBUG,) * 2 if quiet else (logging.ERROR, logging.WARNING)
         self._wake = asyncio.Event()
         self._generation = filter.store.generation
 
     def wake(self) -> None:
         """Look at once. Called in the event loop."""
         self._wake.set()
+
+    def at_work(self, settings: Settings) -> Settings:
+        """These settings as they are followed: a rebuilding may have brought another [learn]."""
+        return settings.model_copy(update={"learn": self.learn})
+
+    async def load(self) -> None:
+        """Take the counts as the store has them now; where it cannot be read, `run` makes up for it."""
+        try:
+            await self._load()
+        except Exception as error:
+            expected = isinstance(error, SpamfilterError)
+            log.warning("%s; judging with what was learnt before", error, exc_info=not expected)
 
     async def run(self) -> None:
         """Look, again and again."""
@@ -57,7 +74,8 @@ class Following:
                 self._metrics.count("faults", "ledger")
                 # Once for each trouble, whatever it is: without this task nothing would be learnt any more.
                 if self.well:
-                    log.error(  # noqa: TRY400 - a sentence for what is expected, a traceback for what is not
+                    log.log(  # a sentence for what is expected, a traceback for what is not
+                        self._trouble,
                         "%s; judging with what was learnt before",
                         error,
                         exc_info=not isinstance(error, SpamfilterError),
@@ -65,7 +83,7 @@ class Following:
                 self.well = False
             else:
                 if not self.well:
-                    log.warning("%s: can be read again", where)
+                    log.log(self._remark, "%s: can be read again", where)
                 self.well = True
                 self.at = time.monotonic()
 
@@ -82,15 +100,19 @@ class Following:
                 await asyncio.sleep(0)
         except CountError as error:
             if self.well:
-                log.warning("%s; loading all counts anew", error)
-            generation = filter.store.generation
-            learn, voices = self.learn, filter.voices
-            if not await asyncio.to_thread(filter.fits):
-                learn = self._reread()  # a rebuilding follows a change of [learn]
-                voices = learn.chosen()
-            filter.adopt(await asyncio.to_thread(filter.loaded, voices), voices)
-            self.learn = learn
-            self._generation = generation
+                log.log(self._remark, "%s; loading all counts anew", error)
+            await self._load()
+
+    async def _load(self) -> None:
+        filter = self._filter
+        generation = filter.store.generation
+        learn, voices = self.learn, filter.voices
+        if not await asyncio.to_thread(filter.fits):
+            learn = self._reread()  # a rebuilding follows a change of [learn]
+            voices = learn.chosen()
+        filter.adopt(await asyncio.to_thread(filter.loaded, voices), voices)
+        self.learn = learn
+        self._generation = generation
 
     def _count(self, entries: Iterable[Entry]) -> None:
         for entry in entries:

@@ -9,13 +9,16 @@ import logging
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from spamfilter.errors import CountError, StoreError
 from spamfilter.excess import Excess
-from spamfilter.stores import JournalEntry, Store
-from spamfilter.voices import pack_seen, unpack
+from spamfilter.sources import CANARY
+from spamfilter.stores import JournalEntry
+from spamfilter.voices import Packed, pack_seen
 
 log = logging.getLogger(__name__)
 
@@ -29,31 +32,23 @@ ten thousand would be a gigabyte. To pack them takes half a millisecond, which a
 """
 MAX_DAYS = 36_500.0
 """For ever: a hundred years, which every calendar can count back."""
-CANARY = "canary"
-"""The source of what `doctor` teaches and takes back, to see that both work."""
 CANARY_KEPT = timedelta(days=1)
 """Longer than any process needs to follow the ledger."""
 EXPIRE_EVERY = 3600.0
 """Seconds between expiries: the windows are counted in days."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Packed:
-    """An entry, small: its tokens by themselves."""
+class Shelf(Protocol):
+    """What a journal asks of a store."""
 
-    entry: JournalEntry
-    tokens: bytes | None
+    def write_journal(self, entries: Sequence[JournalEntry]) -> None: ...
+    def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int) -> object: ...
+    def sweep(self, source: str, before: datetime) -> object: ...
 
-    @classmethod
-    def of(cls, entry: JournalEntry) -> "_Packed":
-        return cls(replace(entry, tokens=None), None if entry.tokens is None else pack_seen(entry.tokens))
 
-    @property
-    def id(self) -> str:
-        return self.entry.id
-
-    def whole(self) -> JournalEntry:
-        return replace(self.entry, tokens=None if self.tokens is None else unpack(self.tokens))
+def packed(entry: JournalEntry) -> JournalEntry:
+    """The same entry, small."""
+    return entry if entry.tokens is None else replace(entry, tokens=Packed(pack_seen(entry.tokens)))
 
 
 class Journal:
@@ -66,15 +61,17 @@ class Journal:
 
     def __init__(
         self,
-        store: Store,
+        store: Shelf,
         backlog: int = 10_000,
         tokens_days: float = 14,
         entries_days: float = 30,
         tokens_bytes: int = 10**9,
         excess: Excess | None = None,
+        keep: Callable[[datetime, datetime], object] = lambda now, entries_before: None,
     ) -> None:
         self._store = store
-        self._waiting: deque[JournalEntry | _Packed] = deque()
+        self._keep = keep
+        self._waiting: deque[JournalEntry] = deque()
         self._lock = threading.Lock()
         self._backlog = backlog
         self._tokens_kept = timedelta(days=min(tokens_days, MAX_DAYS))
@@ -103,7 +100,7 @@ class Journal:
 
     def add(self, entry: JournalEntry) -> None:
         """Take an entry; returns at once and never raises."""
-        held = entry if len(self._waiting) < BATCH else _Packed.of(entry)
+        held = entry if len(self._waiting) < BATCH else packed(entry)
         with self._lock:
             self._bound(self._backlog - 1)
             self._waiting.append(held)
@@ -120,7 +117,7 @@ class Journal:
             with self._lock:
                 batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             try:
-                self._write([held.whole() if isinstance(held, _Packed) else held for held in batch])
+                self._write(batch)
             except StoreError as error:
                 self.faults += 1
                 if not self._failing:
@@ -162,8 +159,11 @@ class Journal:
             return
         self._expire_at = time.monotonic() + EXPIRE_EVERY
         now = datetime.now(UTC)
+        # Whole days, so that what is kept of a day is that of all of its entries.
+        entries_before = datetime.combine((now - self._entries_kept).date(), datetime.min.time(), UTC)
         try:
-            self._store.expire(now - self._tokens_kept, now - self._entries_kept, self._tokens_bytes)
+            self._keep(now, entries_before)
+            self._store.expire(now - self._tokens_kept, entries_before, self._tokens_bytes)
             self._store.sweep(CANARY, now - CANARY_KEPT)
         except Exception as error:  # the thread must live, whatever the store says to this
             log.warning("journal: cannot expire: %s", error)

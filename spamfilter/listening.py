@@ -9,6 +9,8 @@ import logging
 import os
 import resource
 import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from spamfilter.addresses import split_address
@@ -23,6 +25,27 @@ SPARE_FDS = 150
 """Descriptors beside connections: database, log, Maildir, threads, metrics, and those that are being turned away."""
 FIRST_FD = 3
 """Where systemd's sockets begin: sd_listen_fds(3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """Those that a relay listens on: for mail, for mail of authenticated senders, for whoever reads the metrics."""
+
+    mail: Sequence[socket.socket]
+    submission: Sequence[socket.socket]
+    metrics: Sequence[socket.socket]
+
+    def close(self) -> None:
+        self.close_mail()
+        self.close_metrics()
+
+    def close_mail(self) -> None:
+        for sock in (*self.mail, *self.submission):
+            sock.close()
+
+    def close_metrics(self) -> None:
+        for sock in self.metrics:
+            sock.close()
 
 
 def bound(key: str, address: str) -> list[socket.socket]:

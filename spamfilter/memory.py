@@ -1,22 +1,44 @@
 """The memory for mail in flight: what is being received, and what is on its way to the next hop.
 
-Guarantee: together no more is held than `most` bytes. Nobody waits for room, so that nobody can wait for ever: what
-does not fit is refused, and comes again. A mail that is alone fits if it is no larger than `most`.
+Guarantee: together, in all processes of the relay, no more is held than `most` bytes. Nobody waits for room, so that
+nobody can wait for ever: what does not fit is refused, and comes again. A mail that is alone fits if it is no larger
+than `most`.
 """
 
 from types import TracebackType
 
+from spamfilter.shared import Shared
+
 
 class Memory:
-    """most: bytes; may change. used: bytes that are held."""
+    """most: bytes; may change."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, shared: Shared | None = None) -> None:
         self.most = most
-        self.used = 0
+        self._shared = shared or Shared()
+
+    @property
+    def used(self) -> int:
+        """Bytes that are held."""
+        return sum(self._shared.held)
+
+    @property
+    def own(self) -> int:
+        """Those of this process."""
+        return self._shared.held[self._shared.own]
 
     def fits(self, size: int) -> bool:
         """Whether there is room for so many bytes more."""
         return self.used + size <= self.most
+
+    def take(self, size: int) -> bool:
+        """Hold so many bytes more, or with a negative number fewer; False if there is no room."""
+        held, own = self._shared.held, self._shared.own
+        held[own] += size
+        if size > 0 and self.used > self.most:
+            held[own] -= size
+            return False
+        return True
 
 
 class Held:
@@ -28,22 +50,14 @@ class Held:
 
     def grow(self, size: int) -> bool:
         """Hold so many bytes in all; False if there is no room, and then it holds what it had."""
-        more = size - self._size
-        if more > 0 and not self._memory.fits(more):
+        if not self._memory.take(size - self._size):
             return False
-        self._memory.used += more
         self._size = size
         return True
 
-    def passed_on(self) -> "Held":
-        """The same bytes in other hands."""
-        other = Held(self._memory)
-        other._size, self._size = self._size, 0
-        return other
-
     def release(self) -> None:
         """Let go of all bytes."""
-        self._memory.used -= self._size
+        self._memory.take(-self._size)
         self._size = 0
 
     def __enter__(self) -> "Held":

@@ -99,14 +99,30 @@ METRICS: dict[str, Metric] = {
 }
 
 
-class Metrics:
-    """The figures of one process."""
+def _numbers(metric: Metric) -> int:
+    """How many numbers a series of this metric is."""
+    return len(metric.bounds) + 2 if metric.bounds else 1
 
-    def __init__(self) -> None:
-        self._values: Snapshot = {
-            name: {labels: [0.0] * (len(metric.bounds) + 2 if metric.bounds else 1) for labels in metric.series()}
-            for name, metric in METRICS.items()
-        }
+
+FIGURES = sum(_numbers(metric) for metric in METRICS.values() for _ in metric.series())
+"""How many numbers all metrics are."""
+
+
+class Metrics:
+    """The figures of one process.
+
+    memory: FIGURES numbers where it counts, for other processes to read. Counters go on from what they are there.
+    """
+
+    def __init__(self, memory: "memoryview[float] | None" = None) -> None:
+        figures = memoryview(bytearray(8 * FIGURES)).cast("d") if memory is None else memory
+        self._values: dict[str, dict[Labels, memoryview[float]]] = {}
+        start = 0
+        for name, metric in METRICS.items():
+            rows, size = self._values.setdefault(name, {}), _numbers(metric)
+            for labels in metric.series():
+                rows[labels] = figures[start : start + size]
+                start += size
         self._read: dict[tuple[str, Labels], Callable[[], float]] = {}
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
@@ -121,21 +137,31 @@ class Metrics:
 
     def read_by(self, name: str, read: Callable[[], float], *labels: str) -> None:
         """Let a gauge, or a counter that is kept elsewhere, be read by this whenever somebody asks."""
-        if labels not in self._values[name]:
-            raise KeyError(labels)
-        self._read[name, labels] = read
+        row = self._values[name][labels]
+        before = row[0] if METRICS[name].kind == "counter" else 0
+        self._read[name, labels] = (lambda: before + read()) if before else read
 
     def value(self, name: str, *labels: str) -> float:
         """What a counter or gauge says now."""
         read = self._read.get((name, labels))
         return read() if read else self._values[name][labels][0]
 
+    def publish(self) -> None:
+        """Write into the memory what is read elsewhere."""
+        for (name, labels), read in self._read.items():
+            self._values[name][labels][0] = read()
+
+    def clear_gauges(self) -> None:
+        """Of a process that has ended: what it counted stays, what it had is gone."""
+        for name, rows in self._values.items():
+            if METRICS[name].kind == "gauge":
+                for row in rows.values():
+                    row[0] = 0
+
     def snapshot(self) -> Snapshot:
         """All figures as they are now, for `merged` and for whoever shows them."""
-        found = {name: {labels: list(row) for labels, row in rows.items()} for name, rows in self._values.items()}
-        for (name, labels), read in self._read.items():
-            found[name][labels] = [read()]
-        return found
+        self.publish()
+        return {name: {labels: list(row) for labels, row in rows.items()} for name, rows in self._values.items()}
 
 
 def merged(snapshots: Iterable[Snapshot]) -> Snapshot:

@@ -77,7 +77,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool) -> None:
     """
     import asyncio
 
-    from spamfilter.daemon import next_hop_of
+    from spamfilter.running import next_hop_of
 
     settings = settings_of(file)
     kept = _quarantine(file)

@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from spamfilter.config import Settings
-from spamfilter.daemon import next_hop_of
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.errors import NextHopError, StoreError
 from spamfilter.rights import may, owner
+from spamfilter.running import next_hop_of
 from spamfilter.stores.sql.connection import file_of
 
 MAILDIR = "maildir"

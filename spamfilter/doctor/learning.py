@@ -9,9 +9,8 @@ from itertools import pairwise
 from spamfilter.config import Feedback
 from spamfilter.counts import LABELS
 from spamfilter.doctor.examination import Examination, Finding, NotTried
-from spamfilter.feedback import AUTOMATIC
-from spamfilter.journal import CANARY
 from spamfilter.socket_client import NoRelay, SocketClient
+from spamfilter.sources import AUTOMATIC, CANARY
 
 SILENT = timedelta(days=14)
 """No mark of anybody in so long: either a tiny site, or a path that is broken."""

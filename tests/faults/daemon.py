@@ -16,7 +16,7 @@ from spamfilter.socket_client import SocketClient
 from spamfilter.stores import open_store
 from tests.faults.case import case
 from tests.faults.hop import Hop
-from tests.integration.servers import STOP_SECONDS, await_start, free_port, toml
+from tests.integration.servers import STOP_SECONDS, await_start, free_port, toml, workers
 
 ROOT = Path(__file__).parents[2]
 LIMITS: Mapping[str, float] = {"connect_seconds": 5, "command_seconds": 5, "final_seconds": 10, "drain_seconds": 5}
@@ -33,7 +33,7 @@ class Daemon:
         self.config = folder / "spamfilter.toml"
         folder.mkdir(parents=True, exist_ok=True)
         self.state.mkdir(mode=0o700, exist_ok=True)
-        relay = {"listen": [f"127.0.0.1:{self.port}"], "next_hop": next_hop, "hostname": "relay.test"}
+        relay = {"listen": [f"127.0.0.1:{self.port}"], "next_hop": next_hop, "hostname": "relay.test"} | workers()
         settings = {
             **settings,
             "relay": {**relay, **settings.get("relay", {})},
@@ -91,8 +91,10 @@ class Daemon:
             self.process.wait(STOP_SECONDS)
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
-        """End it with this signal; its exit code."""
-        if self.running:
+        """End it with this signal; its exit code. SIGKILL hits all its processes at once, as want of power would."""
+        if self.running and number == signal.SIGKILL:
+            os.killpg(self.process.pid, number)
+        elif self.running:
             self.process.send_signal(number)
         return self.ended()
 

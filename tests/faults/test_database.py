@@ -172,12 +172,12 @@ def test_a_copy_of_a_database_in_use_is_whole(hop: Hop, relay: Daemon, tmp_path:
         relay.ask({"command": "mark", "label": "spam", "name": "x"}, mail_of(f"copy{number}", f"text{number}"))
         assert account.send(relay.port).code == 250
     copy = Daemon(tmp_path / "copy", f"smtp://127.0.0.1:{hop.port}")
-    os.kill(relay.process.pid, signal.SIGSTOP)
+    os.killpg(relay.process.pid, signal.SIGSTOP)
     try:
         for file in relay.state.glob("spamfilter.db*"):
             if not file.name.endswith("-shm"):
                 shutil.copy(file, copy.state)
     finally:
-        os.kill(relay.process.pid, signal.SIGCONT)
+        os.killpg(relay.process.pid, signal.SIGCONT)
     assert copy.problems() == []
     account.settle()

@@ -1,5 +1,6 @@
 """kill -9 and SIGTERM at every phase of a message, and once more while the relay ends."""
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -73,12 +74,14 @@ def test_a_signal_after_the_dot(hop: Hop, relay: Daemon, account: Account, numbe
             if now != "ANSWER":
                 return
             assert hold.reached.wait(20)
-            relay.process.send_signal(signal.SIGSTOP)  # what the next hop says cannot be passed on
+            os.killpg(relay.process.pid, signal.SIGSTOP)  # what the next hop says cannot be passed on
             if said:
                 hold.release.set()
                 wait_until(lambda: bool(hop.copies(name)), "the next hop to take the message")
+            if killed:
+                os.killpg(relay.process.pid, number)
             relay.process.send_signal(number)
-            relay.process.send_signal(signal.SIGCONT)
+            os.killpg(relay.process.pid, signal.SIGCONT)
             if killed:
                 relay.ended()
             else:

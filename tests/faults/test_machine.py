@@ -147,7 +147,7 @@ def test_the_log_at_the_limit_of_descriptors_stays_readable(hop: Hop, tmp_path: 
 
 def test_memory_at_its_limit(hop: Hop, tmp_path: Path, account: Account) -> None:
     """What does not fit is refused for now; what is left of such a mail must not be taken for commands."""
-    relay = Daemon(tmp_path / "relay", f"smtp://127.0.0.1:{hop.port}")
+    relay = Daemon(tmp_path / "relay", f"smtp://127.0.0.1:{hop.port}", relay={"workers": 1})
     relay.start()
     try:
         overfeed(hop, relay, account)

@@ -18,6 +18,8 @@ from tests.integration.servers import wait_until
 NAME = "mail.hop.test"
 LIMITS = {"connect_seconds": 1.0}
 """Less than a resolver waits for a name server, which is 5 s, and that twice."""
+ONE = {"workers": 1}
+"""Each process asks for itself, so that a mail that passes says nothing of the others."""
 CROWD = 12
 """Clients at a time: more than asyncio has threads of its own for on a host of few processors."""
 
@@ -32,7 +34,7 @@ def names() -> Iterator[NameServer]:
 def one_relay(one_hop: Hop, names: NameServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A relay whose next hop is a name."""
     folder = tmp_path_factory.mktemp("relay")
-    relay = Daemon(folder, f"smtp://{NAME}:{one_hop.port}", limits=LIMITS)
+    relay = Daemon(folder, f"smtp://{NAME}:{one_hop.port}", limits=LIMITS, relay=ONE)
     relay.prefix = asking(names, folder)
     with relay.run():
         yield relay
@@ -110,7 +112,7 @@ def test_a_relay_ends_while_a_name_server_is_silent(
     hop: Hop, names: NameServer, tmp_path: Path, account: Account
 ) -> None:
     patient = ["options timeout:25 attempts:3"]  # more seconds than an end takes
-    relay = Daemon(tmp_path / "relay", f"smtp://{NAME}:{hop.port}", limits=LIMITS)
+    relay = Daemon(tmp_path / "relay", f"smtp://{NAME}:{hop.port}", limits=LIMITS, relay=ONE)
     relay.prefix = asking(names, tmp_path, *patient)
     names.mood = "silent"
     with relay.run():

@@ -21,11 +21,18 @@ from spamfilter.stores.schema import HEAD
 from spamfilter.training import BATCH
 from tests.faults.account import Account
 from tests.faults.client import mail_of
-from tests.faults.daemon import Daemon
+from tests.faults.daemon import Daemon, daemon
 from tests.faults.databases import journalled
 from tests.faults.hop import Hop, MaildirHop
 from tests.integration.servers import wait_until
 from tests.real import require
+
+
+@pytest.fixture(scope="module")
+def one_relay(one_hop: Hop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A relay that is one process, of which a tracer sees all."""
+    with daemon(tmp_path_factory.mktemp("relay"), one_hop, relay={"workers": 1}) as server:
+        yield server
 
 
 @contextlib.contextmanager
@@ -180,7 +187,7 @@ def test_kill_9_while_a_maildir_is_written_leaves_no_half_mail(tmp_path: Path, c
     """The file is synced, then named, then its folder is synced: before that nobody hears 250."""
     maildir = tmp_path / "mail"
     account = Account(MaildirHop(maildir))
-    relay = Daemon(tmp_path / "relay", f"maildir:{maildir}")
+    relay = Daemon(tmp_path / "relay", f"maildir:{maildir}", relay={"workers": 1})
     relay.start()
     with struck(relay, call, 2 if taken else 1, signal.SIGKILL):
         assert account.send(relay.port, doubtful=taken).code is None

@@ -25,7 +25,14 @@ SHIPPED: Mapping[str, Any] = {
 @contextlib.contextmanager
 def trained(folder: Path, sink: Sink, learnt: int = LEARNT, **limits: float) -> Iterator[Daemon]:
     """A relay before a sink. It refuses no spam, since smtp-source would end at the first refusal."""
-    relay = Daemon(folder, f"smtp://127.0.0.1:{sink.port}", limits={**SHIPPED, **limits}, verdict={"reject": 0.0})
+    # One process, since what it takes is looked at.
+    relay = Daemon(
+        folder,
+        f"smtp://127.0.0.1:{sink.port}",
+        relay={"workers": 1},
+        limits={**SHIPPED, **limits},
+        verdict={"reject": 0.0},
+    )
     for label in ("ham", "spam"):
         mails = folder / label
         mails.mkdir()

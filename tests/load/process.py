@@ -7,6 +7,12 @@ from pathlib import Path
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    told = (task / "children" for task in Path(f"/proc/{pid}/task").iterdir())
+    return [pid, *(int(child) for file in told for child in file.read_text().split())]
+
+
 def cpu_seconds(pid: int) -> float:
     """Processor time that a process has used, of all its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,0 +1,280 @@
+"""How much more mail do several workers carry than one, how soon does each know a mark, and what memory do they take?
+
+    python benchmarks/workers.py [--workers 2] [--rounds 7] [--messages 3000] [--result FILE]
+
+In each round a relay with one worker and one with several take turns, with judging by counts of real mail and with the
+journal, so that a noisy machine is noisy for both; a ratio is that of the two turns of a round. smtp-source of Postfix
+sends mails of 4 KB over 20 connections that it keeps, smtp-sink takes them; both are bound to the last processor, and
+their share of it is stated, since on a machine with as many processors as workers the relay has that much less. The
+relays may run on every processor. Marks are made over the feedback socket, and a client at each worker sends one
+small mail after the other until the header says that more is learnt. Memory is looked at with a database of a million
+words, at the start and after marks, which part what the processes share.
+
+Needs SPAMFILTER_CORPORA and Postfix; takes about two minutes.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import smtplib
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from corpora import unpacked
+from full_database import make, some_mails
+from results import write_result
+
+from spamfilter.config import Settings
+from spamfilter.filter import Filter
+from spamfilter.mailboxes import find_indexed
+from spamfilter.message import parse
+from spamfilter.stores import open_store
+
+if TYPE_CHECKING:
+    from tests.faults.daemon import Daemon
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+"""For the relay as the tests start it."""
+
+LEARNT = 2_000
+CONNECTIONS, SIZE = 20, 4096
+MARKS = 30
+WORDS, SPREAD = 1_000_000, 200
+"""Of the database that memory is looked at with, and marks that are made then."""
+LAST = max(os.sched_getaffinity(0))
+"""The processor of what sends and what receives."""
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Turn:
+    """seconds: of the clock. relay, load: seconds of processor that the relay's processes, and the others, have used.
+
+    most: connections of the worker that had most of them.
+    """
+
+    seconds: float
+    relay: float
+    load: float
+    most: int
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of processor of a process and of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / TICKS
+
+
+def connections(pid: int, port: int) -> int:
+    """Connections of clients that a process has on this port."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ours = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "01"}
+    found = 0
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found += os.readlink(descriptor) in ours
+    return found
+
+
+def pinned(command: list[str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(["taskset", "-c", str(LAST), *command])
+
+
+@contextlib.contextmanager
+def sink() -> Iterator[tuple[int, int]]:
+    """A port where mail is taken and forgotten, and the process that does it."""
+    from tests.integration.servers import free_port, wait_until
+
+    port = free_port()
+    process = pinned(["smtp-sink", "-u", "postfix", f"127.0.0.1:{port}", "1024"])
+
+    def listens() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return True
+        return False
+
+    try:
+        wait_until(listens, "the sink")
+        yield port, process.pid
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@contextlib.contextmanager
+def relaying(folder: Path, workers: int, hop: int) -> "Iterator[Daemon]":
+    from tests.faults.daemon import Daemon
+
+    relay = Daemon(
+        folder / str(workers), f"smtp://127.0.0.1:{hop}", None,
+        relay={"workers": workers}, log={"level": "info"}, feedback={"marks_a_day": 10**6},
+    )  # fmt: skip
+    learn(f"sqlite:///{relay.database}")
+    with relay.run():
+        yield relay
+
+
+def learn(url: str) -> None:
+    corpus = unpacked("trec07p-first20000")
+    with contextlib.closing(open_store(url)) as store:
+        filter = Filter(store, Settings().voices())
+        with filter.training() as training:
+            for label, mail in list(find_indexed(corpus / "index"))[:LEARNT]:
+                training.learn(filter.read(parse(mail.read())), label, "train")
+
+
+def turn(relay: "Daemon", hop: int, messages: int) -> Turn:
+    from tests.load.process import family
+
+    relays = family(relay.process.pid)
+    before, sinks = sum(map(cpu_of, relays)), cpu_of(hop)
+    began = time.perf_counter()
+    source = pinned([
+        "smtp-source", "-d", "-s", str(CONNECTIONS), "-m", str(messages), "-l", str(SIZE),
+        "-f", "from@example.org", "-t", "to@example.net", f"127.0.0.1:{relay.port}",
+    ])  # fmt: skip
+    time.sleep(0.5)
+    most = max(connections(pid, relay.port) for pid in relays)
+    _, status, used = os.wait4(source.pid, 0)
+    if status:
+        said = [line for line in relay.log().splitlines() if " client=" not in line]
+        raise SystemExit("\n".join(["smtp-source failed; the relay says:", *said[-20:]]))
+    source.returncode = 0
+    seconds = time.perf_counter() - began
+    load = used.ru_utime + used.ru_stime + cpu_of(hop) - sinks
+    return Turn(seconds, sum(map(cpu_of, relays)) - before, load, most)
+
+
+def delays(folder: Path, workers: int) -> list[float]:
+    """Seconds from the answer to a mark until the last worker has judged by it."""
+    from tests.faults.hop import next_hop
+
+    found = []
+    with next_hop() as hop, relaying(folder, workers, hop.port) as relay:
+        clients = [smtplib.SMTP("127.0.0.1", relay.port, "client.test", timeout=60) for _ in range(3 * workers)]
+        for mark in range(MARKS):
+            known = relay.learnt()
+            mail = f"Subject: mark {mark}\r\n\r\nlesson{mark} teaches.\r\n".encode()
+            relay.ask({"command": "mark", "label": "spam", "size": len(mail)}, mail)
+            began = time.perf_counter()
+            behind = list(clients)
+            while behind:
+                behind[0].sendmail("from@example.org", ["to@example.net"], "Subject: what is known?\r\n\r\nNow.\r\n")
+                learnt = re.search(rb"^X-Spam-Status:.* learnt=\d+/(\d+)", hop.kept[-1].mail, re.MULTILINE)
+                assert learnt is not None
+                if int(learnt.group(1)) > known:
+                    del behind[0]
+            found.append(time.perf_counter() - began)
+        for client in clients:
+            client.close()
+    return found
+
+
+def memory(folder: Path, workers: int) -> list[str]:
+    """The table of memory with a million words."""
+    from tests.faults.daemon import Daemon
+    from tests.load.process import anonymous_bytes, family, proportional_bytes
+
+    relay = Daemon(
+        folder, "maildir:" + str(folder / "mail"), relay={"workers": workers}, feedback={"marks_a_day": 10**6}
+    )
+    make(relay.database, WORDS)
+    lines = [
+        f"Megabytes with {WORDS:,} words: all but files, what is shared counted whole; all, what is shared in part.",
+        "",
+        "| | supervisor | keeper | a worker |",
+        "|---|---|---|---|",
+    ]
+    with relay.run():
+        for after in ("at the start", f"after {SPREAD} marks"):
+            found = [
+                f"{anonymous_bytes(pid) / 1e6:.0f}, {proportional_bytes(pid) / 1e6:.0f}"
+                for pid in family(relay.process.pid)[:3]
+            ]
+            lines.append(f"| {after} | {' | '.join(found)} |")
+            for mail in (mail.read() for mail in some_mails(SPREAD)):
+                relay.ask({"command": "mark", "label": "spam", "size": len(mail)}, mail)
+            time.sleep(1)
+    return lines
+
+
+def quartiles(values: list[float], form: str = "%.2f") -> str:
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"{form % middle} ({form % low} to {form % high})"
+
+
+def table(one: list[Turn], several: list[Turn], messages: int, workers: int) -> str:
+    lines = [
+        "| workers | messages a second | relay, CPU a message | source and sink, of one processor"
+        " | connections of the busiest worker |",
+        "|---|---|---|---|---|",
+    ]
+    for number, turns in ((1, one), (workers, several)):
+        lines.append(
+            f"| {number} | {quartiles([messages / turn.seconds for turn in turns], '%.0f')} |"
+            f" {quartiles([1e6 * turn.relay / messages for turn in turns], '%.0f')} us |"
+            f" {quartiles([turn.load / turn.seconds for turn in turns])} |"
+            f" {max(turn.most for turn in turns)} of {CONNECTIONS} |"
+        )
+    ratios = [slow.seconds / fast.seconds for slow, fast in zip(one, several, strict=True)]
+    lines += ["", f"{workers} workers carry {quartiles(ratios)} times what one carries, median and quartiles."]
+    processors = len(os.sched_getaffinity(0))
+    shares = [turn.load / turn.seconds for turn in several]
+    used = [(turn.relay + turn.load) / turn.seconds for turn in several]
+    lines.append(
+        f"With {workers} workers, relay, source and sink together use {quartiles(used)} of {processors} processors,"
+        f" source and sink {quartiles(shares)} of it."
+    )
+    # What a message costs is the same however busy the machine is; the clock is not.
+    costs = [slow.relay / fast.relay for slow, fast in zip(one, several, strict=True)]
+    beside = statistics.median(turn.load / turn.relay for turn in several)
+    room = min(workers, processors / (1 + beside))
+    lines.append(
+        f"By processor time, {workers} workers can carry {quartiles([workers * cost for cost in costs])} times what"
+        f" one carries where source and sink have a processor of their own, and on {processors} processors, shared with"
+        f" these, {quartiles([room * cost for cost in costs])} times."
+    )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--messages", type=int, default=3000)
+    parser.add_argument("--result", type=Path, help="write the table to this file, too")
+    arguments = parser.parse_args()
+    turns: dict[int, list[Turn]] = {1: [], arguments.workers: []}
+    with tempfile.TemporaryDirectory(prefix="workers-") as made, contextlib.ExitStack() as stack:
+        folder = Path(made)
+        port, hop = stack.enter_context(sink())
+        relays = {number: stack.enter_context(relaying(folder / "speed", number, port)) for number in turns}
+        for relay in relays.values():
+            turn(relay, hop, CONNECTIONS * 10)  # warms it up
+        for _ in range(arguments.rounds):
+            for number, relay in relays.items():
+                turns[number].append(turn(relay, hop, arguments.messages))
+        late = delays(folder / "marks", arguments.workers)
+    text = table(turns[1], turns[arguments.workers], arguments.messages, arguments.workers)
+    text += (
+        f"\nA mark is judged by in all {arguments.workers} workers {1000 * statistics.median(late):.0f} ms after its"
+        f" answer, median of {MARKS}; at most {1000 * max(late):.0f} ms. Each look is a mail to the next hop.\n"
+    )
+    with tempfile.TemporaryDirectory(prefix="workers-") as made:
+        text += "\n" + "\n".join(memory(Path(made), arguments.workers)) + "\n"
+    print(text)
+    if arguments.result:
+        write_result(arguments.result, "Several workers against one", __file__, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""A worker, the keeper, the supervisor: whoever ends is replaced, or missed, and nothing is lost."""
+
+import contextlib
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spamfilter.socket_client import NoRelay
+from tests.faults.account import Account
+from tests.faults.client import Client, deliver, mail_of
+from tests.faults.daemon import Daemon
+from tests.faults.fault import Hold
+from tests.faults.hop import Hop, next_hop
+from tests.integration.processes import WORKERS, accepts, at_each_worker, journalled, keeper, kill_one, running, workers
+from tests.integration.servers import wait_until
+from tests.load.process import family
+
+
+@pytest.fixture(scope="module")
+def hop() -> Iterator[Hop]:
+    with next_hop() as made:
+        yield made
+
+
+@pytest.fixture
+def relay(tmp_path: Path, hop: Hop) -> Iterator[Daemon]:
+    with running(tmp_path, hop) as made:
+        yield made
+
+
+class Crowd:
+    """Clients that send one mail after the other, each until it has a 250, as mail servers do."""
+
+    def __init__(self, relay: Daemon, account: Account, clients: int = 4) -> None:
+        self.accepted: dict[str, float] = {}
+        self._relay = relay
+        self._account = account
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._send) for _ in range(clients)]
+
+    def __enter__(self) -> "Crowd":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def goes_on(self, mails: int = 20) -> None:
+        """Return once so many more are accepted."""
+        wanted = len(self.accepted) + mails
+        wait_until(lambda: len(self.accepted) >= wanted, "mail that passes")
+
+    def _send(self) -> None:
+        while not self._stopping.is_set():
+            name = self._account.name(doubtful=True)  # whoever is killed may have passed it on already: RFC 1047
+            while not self._stopping.is_set() and self._account.send(self._relay.port, name).code != 250:
+                time.sleep(0.05)
+            self.accepted[name] = time.monotonic()
+
+
+def finish(account: Account, crowd: Crowd, relay: Daemon, at_most_missing: int = 0) -> None:
+    """All that was accepted is at the next hop, and in the journal once for each time that a client heard 250."""
+    account.settle()
+    names = [name for name in crowd.accepted if account.answers[name][-1].code == 250]
+    assert len(names) > 20
+    relay.stop()
+    rows = journalled(relay)
+    missing = [name for name in names if f"<{name}@example.org>" not in rows]
+    assert len(missing) <= at_most_missing
+    ids = re.findall(r"^INFO (\S{26}): client=", relay.log(), re.MULTILINE)
+    assert len(set(ids)) == len(ids)
+    assert len(rows) <= len(ids)
+
+
+def test_a_worker_that_is_killed_is_replaced_and_no_mail_is_lost(relay: Daemon, hop: Hop) -> None:
+    account = Account(hop)
+    before = workers(relay)
+    with Crowd(relay, account) as crowd:
+        crowd.goes_on()
+        killed = kill_one(relay)
+        crowd.goes_on()
+        with at_each_worker(relay):
+            crowd.goes_on()
+    assert "was ended by SIGKILL; another one takes its place" in relay.log()
+    assert [pid in workers(relay) for pid in before] == [pid != killed for pid in before]
+    finish(account, crowd, relay, at_most_missing=len(crowd.accepted) // 2)  # what it had not written yet
+
+
+def test_a_keeper_that_is_killed_is_replaced_and_the_journal_is_whole(relay: Daemon, hop: Hop) -> None:
+    account = Account(hop)
+    with Crowd(relay, account) as crowd:
+        for _ in range(3):
+            crowd.goes_on()
+            os.kill(killed := keeper(relay), signal.SIGKILL)
+            crowd.goes_on()
+
+            def answers(killed: int = killed) -> bool:
+                with contextlib.suppress(NoRelay):
+                    return bool(relay.ask({"command": "status"})) and keeper(relay) != killed
+                return False
+
+            wait_until(answers, "the next keeper")
+    assert relay.ask({"command": "status"})["pid"] == relay.process.pid
+    finish(account, crowd, relay)
+
+
+def test_without_the_supervisor_workers_end_what_they_have_begun_and_all_is_journalled(relay: Daemon, hop: Hop) -> None:
+    account = Account(hop)
+    children = family(relay.process.pid)[1:]
+    with Client(relay.port) as client:
+        name = account.name()
+
+        def kill(stage: str) -> None:
+            if stage == "MIDDLE":
+                os.kill(relay.process.pid, signal.SIGKILL)
+                relay.process.wait()
+                wait_until(lambda: not accepts(relay.port), "the end of new connections")
+
+        account.note(name, deliver(client, mail_of(name), before=kill))
+    wait_until(lambda: not any(map(_is_alive, children)), "the end of all processes")
+    assert account.answers[name][-1].code == 250
+    account.settle()
+    assert journalled(relay) == [f"<{name}@example.org>"]
+    assert "Traceback" not in relay.log()
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether it runs; who has ended waits for nobody but init."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_what_ends_again_and_again_is_replaced_once_a_second(relay: Daemon) -> None:
+    began = time.monotonic()
+    killed: set[int] = set()
+    while len(killed) < 4:
+        for pid in workers(relay)[:1]:
+            if pid not in killed:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+    wait_until(lambda: len(workers(relay)) == WORKERS, "two workers again")
+    # Two of the four may be the workers of the start, the others have each waited for their second.
+    assert relay.log().count("was ended by SIGKILL; another one") == 4
+    assert len(relay.log().splitlines()) < 20 + (time.monotonic() - began)
+
+
+def test_sigterm_lets_each_worker_finish_what_it_has_begun(relay: Daemon, hop: Hop) -> None:
+    account = Account(hop)
+    hold = hop.faults["DOT"] = Hold()
+    with at_each_worker(relay) as clients:
+        names = [account.name() for _ in clients]
+        threads = [
+            threading.Thread(target=lambda c=client, n=name: account.note(n, deliver(c, mail_of(n))))
+            for client, name in zip(clients, names, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: sum(map(bool, hop.commands[-20:])) > 0 and hold.reached.is_set(), "mail on its way")
+        time.sleep(0.5)  # for the other one
+        relay.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "stopping" in relay.log(), "the signal's effect")
+        assert not accepts(relay.port)
+        hop.faults.clear()
+        hold.release.set()
+        for thread in threads:
+            thread.join()
+        assert relay.ended() == 0
+    assert [account.answers[name][-1].code for name in names] == [250] * WORKERS
+    account.settle()
+    assert sorted(journalled(relay)) == sorted(f"<{name}@example.org>" for name in names)
+    assert "Traceback" not in relay.log()
