@@ -27,10 +27,11 @@ from spamfilter.desk import Desk
 from spamfilter.errors import Refused
 from spamfilter.evaluation import roc_area_above, split
 from spamfilter.feedback import Author
-from spamfilter.filter import BULK, Filter
+from spamfilter.filter import Filter
 from spamfilter.mailboxes import find_indexed
 from spamfilter.message import parse
 from spamfilter.model import Score
+from spamfilter.sources import BULK
 from spamfilter.stores import open_store
 
 SHARE = Settings().feedback.marks_a_day

@@ -80,6 +80,10 @@ def mailbox(text: str) -> str:
     return text.lower()
 
 
+def mailbox_or_none(text: str) -> str:
+    return mailbox(text) if text else ""
+
+
 def absolute(text: str) -> str:
     if text and (not text.startswith("/") or "\0" in text):
         raise ValueError("not an absolute path")

@@ -14,11 +14,11 @@ from datetime import UTC, datetime, timedelta
 from spamfilter.counts import Label
 from spamfilter.errors import InputError, Refused, ShareUsed
 from spamfilter.features import HEADER_PHRASE, Token, Tokens, words
-from spamfilter.filter import BULK, Change, Filter, Reading, Training
+from spamfilter.filter import Change, Filter, Reading, Training
 from spamfilter.ids import is_id
-from spamfilter.journal import CANARY
 from spamfilter.marking import header_end
 from spamfilter.message import Message, parse
+from spamfilter.sources import AUTOMATIC, CANARY, NOBODYS
 from spamfilter.stores import Entry, JournalEntry, Store
 from spamfilter.verdict import printable
 from spamfilter.voices import VoiceTokens
@@ -38,11 +38,6 @@ TEXTS = ("body", "fields", "phrases")
 DAY = timedelta(days=1)
 MISTAKES = 2
 """Times the day's share within which an author's own marks can still be turned; taking one back has no limit."""
-
-AUTOMATIC = "automatic"
-"""The source of learnings by configured rules, which anybody may correct and which correct nobody."""
-NOBODYS = (BULK, AUTOMATIC, CANARY)
-"""Sources whose learnings anybody's mark replaces: no person has spoken."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ message changes nothing; the other label first takes away exactly what the first
 Guarantee: counts, totals and calibration are the sum of the ledger; `rebuilt` recomputes them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,12 +16,9 @@ from spamfilter.errors import StoreError
 from spamfilter.features import TOKENIZER
 from spamfilter.message import Message
 from spamfilter.model import Score, State
+from spamfilter.sources import BULK
 from spamfilter.stores import Entry, Learning, Store
 from spamfilter.voices import Evidence, Voices, VoiceTokens, view, words
-
-BULK = "train"
-"""The source of learnings that `train` makes: sorted mail, not a user's correction of a verdict."""
-
 
 RULES = "rules"
 """The setting that says by which rules the counts were made; counts of other rules mean other things."""
@@ -240,6 +237,18 @@ class Training:
         return Change(
             True, active.label if active else None, before, model.score(self._filter.voices, reading.tokens, state)
         )
+
+    def learnt(self, digests: Collection[bytes]) -> set[bytes]:
+        """Those of these messages, a few hundred at most, that have a learning that has not been taken back."""
+        return self._learning.learnt(digests)
+
+    def learn_new(self, reading: Reading, label: Label, source: str, by: str) -> None:
+        """As `learn`, of a message that has no learning, for whoever does not ask for its scores."""
+        voices, state = self._filter.voices, self._state(reading)
+        score = model.score(voices, reading.tokens, state)
+        added = model.amounts(voices, reading.tokens, label, state, score)
+        step = state.calibration.step(score.log_odds, label)
+        self._write(state, Entry(datetime.now(UTC), reading.digest, label, added, step, reading.tokens, source, by))
 
     def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
         """Learn the same anew, as this author's: the counts stay as they are."""

@@ -1,43 +1,50 @@
-"""Journal and ledger to a report: how much mail, what was done with it, how good the filter is.
+"""Journal and ledger to a report: how much mail, what was done with it, how good the filter is, compared with before.
 
-Error rates take a verdict that nobody corrected for right: ham_rate is the share of ham that was
-judged spam, spam_rate the share of spam that was judged ham, each with a 95 % Wilson interval.
-Only marks of people count as corrections, not bulk training, nor what rules have learnt.
+The latest, the loudest and the most frequent are lists of what fits on a screen.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta
 
+from spamfilter import summaries
 from spamfilter.counts import LABELS, Label
-from spamfilter.feedback import NOBODYS
-from spamfilter.intervals import wilson
-from spamfilter.stores import Entry, JournalEntry, Store
-from spamfilter.verdict import ACTIONS, CLASSES
+from spamfilter.drift import Drift, drift
+from spamfilter.figures import Calibrated, Figures, Slot, calibration_of, figures_of, slot_of
+from spamfilter.stores import Entry, Store, Trainings
+from spamfilter.summaries import Summary
 
-REPLIES = {"2": "accepted", "4": "put_off", "5": "refused"}
 LATEST = 10
 WORDS = 15
+NAMES = 10
+MOVED = 10
 """Rows of the lists: what fits on a screen beside the figures."""
+LOOKED_AT = 500
+"""The latest learnings of a period, whose tokens say what has changed most."""
+WEEKS = 4
+"""Periods before this one that a drift is measured against."""
+SOON = 60
+"""Days until the disk is full in which somebody should hear of it."""
+LOST = 0.01
+"""Share of ham taken for spam that nobody should bear."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """errors out of a number of messages; low and high are the 95 % interval of the share."""
+class Named:
+    """A domain, a recipient or a client, its messages, and those of them judged spam."""
 
-    errors: int
+    name: str
     messages: int
-    low: float
-    high: float
+    spam: int
 
 
 @dataclass(frozen=True, slots=True)
-class Delay:
-    """Median and 99th percentile of a duration, in microseconds."""
+class Trouble:
+    """A reply that was no acceptance, and how many messages had it."""
 
-    median: int
-    p99: int
+    reply: str
+    messages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,91 +72,157 @@ class WaitingMessage:
 
 @dataclass(frozen=True, slots=True)
 class MatteringWord:
-    """A token, in how many verdicts it was among the loudest, and its mean share of the log-odds."""
+    """A token, in how many verdicts it was among the loudest, and its mean share of the log-odds.
+
+    before: in how many of a period of the same length before.
+    """
 
     token: str
     verdicts: int
     weight: float
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class LearntWord:
+    """A token that learnings of the period have added to, and in how many messages of each class."""
+
+    token: str
+    ham: int
+    spam: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of the database: bytes, bytes a day at which it grows, and days until the disk is full; None: not to be said."""
+
+    bytes: int
+    growth: float | None
+    days_left: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One period; a mail that was put off and came again counts each time.
+    """One period. before: the period of the same length before it.
 
-    replies: what clients heard, by the reply's class: accepted (2xx), put_off (4xx), refused (5xx).
-    unsure_settled: unsure messages that somebody has labelled since, by label.
-    waiting: the latest of those that nobody has, one of each mail."""
+    waiting: the latest of the unsure that nobody has labelled; waiting_in_all: how many there are.
+    troubles: what was not accepted, the most frequent replies; fallen: words that were loud before and are no more.
+    """
 
     since: datetime
     until: datetime
-    messages: int
-    bytes: int
-    classes: dict[str, int]
-    actions: dict[str, int]
-    replies: dict[str, int]
-    ham_rate: Rate
-    spam_rate: Rate
-    unsure_settled: dict[str, int]
+    figures: Figures
+    before: Figures
+    days: list[Slot]
+    hours: list[Slot]
+    drifts: list[Drift]
+    calibration: list[Calibrated]
     waiting: list[WaitingMessage]
-    judging: Delay
-    relaying: Delay
+    waiting_in_all: int
+    troubles: list[Trouble]
+    senders: list[Named]
+    recipients: list[Named]
+    clients: list[Named]
+    words: list[MatteringWord]
+    risen: list[MatteringWord]
+    fallen: list[MatteringWord]
     store: str
-    store_bytes: int
+    size: Size
     vocabulary: dict[str, int]
     learnt: dict[str, int]
     learnings: int
+    trainings: list[Trainings]
     latest: list[LearntMessage]
-    words: list[MatteringWord]
+    moved: list[LearntWord]
+    advice: list[str]
 
 
-def build(store: Store, voices: Sequence[str], since: datetime, until: datetime) -> Report:
-    """The report of a period; moments in UTC, `until` not included."""
-    entries = store.journal(since, until)
-    learnings = store.learnings()
+def build(store: Store, voices: Sequence[str], since: datetime, until: datetime, free: int | None = None) -> Report:
+    """The report of a period; moments in UTC, `until` not included. free: bytes left on the disk of the store.
+
+    A period begins with a whole day where the journal has not all entries of that day any more.
+    """
+    since = summaries.begin(store, since)
+    span = until - since
+    days = summaries.by_day(store, since, until)
+    earlier = summaries.by_day(store, since - WEEKS * span, since)
+    mail = summaries.total(days.values())
+    previous = summaries.total(summaries.by_day(store, since - span, since).values())
     state = store.state({voice: {} for voice in voices})
-    marks = {entry.digest: entry for entry in learnings if entry.source not in NOBODYS}
-    classes = Counter(entry.class_ for entry in entries)
-    actions = Counter(entry.action for entry in entries)
-    marked = Counter((entry.class_, marks[entry.digest].label) for entry in entries if entry.digest in marks)
-    lost, missed = marked["spam", "ham"], marked["ham", "spam"]
-    new = [entry for entry in learnings if since <= entry.at < until]
+    learnt: dict[str, int] = {label: state.learnt[label] for label in LABELS}
+    waiting, waiting_in_all = store.unlabelled(since, until, LATEST)
+    trainings = store.trainings(since, until)
+    figures = figures_of(mail)
+    size = _size(store.size(), earlier | days, until, free)
+    drifts = _drifts(figures, figures_of(summaries.total(earlier.values())))
     return Report(
         since=since,
         until=until,
-        messages=len(entries),
-        bytes=sum(entry.size for entry in entries),
-        classes={name: classes[name] for name in CLASSES},
-        actions={name: actions[name] for name in ACTIONS},
-        replies={name: sum(entry.reply.startswith(digit) for entry in entries) for digit, name in REPLIES.items()},
-        ham_rate=_rate(lost, classes["ham"] - missed + lost + marked["unsure", "ham"]),
-        spam_rate=_rate(missed, classes["spam"] - lost + missed + marked["unsure", "spam"]),
-        unsure_settled={label: marked["unsure", label] for label in LABELS},
-        waiting=_waiting(entries, {entry.digest for entry in learnings}),
-        judging=_delay([entry.judge_us for entry in entries]),
-        relaying=_delay([entry.total_us for entry in entries]),
+        figures=figures,
+        before=figures_of(previous),
+        days=[slot_of(day.isoformat(), days.get(day)) for day in _each_day(since, until)],
+        hours=[slot_of(f"{hour:02}", mail, hour) for hour in range(24)],
+        drifts=drifts,
+        calibration=calibration_of(mail),
+        waiting=[WaitingMessage(one.id, one.at, one.score, one.sender, one.subject) for one in waiting],
+        waiting_in_all=waiting_in_all,
+        troubles=[Trouble(*item) for item in _first(mail.troubles.items(), NAMES)],
+        senders=_named(mail.senders),
+        recipients=_named(mail.recipients),
+        clients=_named(mail.clients),
+        words=_words(mail, previous)[:WORDS],
+        risen=_moving(mail, previous),
+        fallen=_moving(previous, mail),
         store=store.where,
-        store_bytes=store.size(),
+        size=size,
         vocabulary={voice: counts.vocabulary for voice, counts in state.counts.items()},
-        learnt={label: state.learnt[label] for label in LABELS},
-        learnings=len(new),
-        latest=_latest(store, new),
-        words=_words(entries),
+        learnt=learnt,
+        learnings=sum(training.number for training in trainings),
+        trainings=trainings,
+        latest=_latest(store, since, until),
+        moved=_moved(store, since, until),
+        advice=_advice(figures, learnt, waiting_in_all, drifts, size),
     )
 
 
-def _rate(errors: int, messages: int) -> Rate:
-    return Rate(errors, messages, *wilson(errors, messages))
+def _each_day(since: datetime, until: datetime) -> list[date]:
+    first, last = since.date(), (until - timedelta(microseconds=1)).date()
+    return [first + timedelta(number) for number in range((last - first).days + 1)]
 
 
-def _delay(microseconds: list[int]) -> Delay:
-    if not microseconds:
-        return Delay(0, 0)
-    microseconds.sort()
-    return Delay(microseconds[len(microseconds) // 2], microseconds[int(0.99 * (len(microseconds) - 1))])
+def _first(items: Iterable[tuple[str, int]], number: int) -> list[tuple[str, int]]:
+    return sorted(items, key=lambda item: (-item[1], item[0]))[:number]
 
 
-def _latest(store: Store, learnings: list[Entry]) -> list[LearntMessage]:
-    latest = learnings[: -LATEST - 1 : -1]
+def _named(names: dict[str, tuple[int, int]]) -> list[Named]:
+    ordered = sorted(names.items(), key=lambda item: (-item[1][0], item[0]))
+    return [Named(name, messages, spam) for name, (messages, spam) in ordered[:NAMES]]
+
+
+def _words(mail: Summary, previous: Summary) -> list[MatteringWord]:
+    """The loudest first."""
+    loudest = sorted(mail.words.items(), key=lambda item: (-abs(item[1][1]), item[0]))
+    return [
+        MatteringWord(token, verdicts, shares / verdicts, previous.words.get(token, (0, 0.0))[0])
+        for token, (verdicts, shares) in loudest
+    ]
+
+
+def _moving(mail: Summary, previous: Summary) -> list[MatteringWord]:
+    """Words whose share of the verdicts is larger in `mail`, the most first, and by more than chance."""
+    now, before = max(mail.messages, 1), max(previous.messages, 1)
+    risen = [
+        word
+        for word in _words(mail, previous)
+        if word.verdicts / now > word.before / before and drift(word.token, (word.verdicts, now), (word.before, before))
+    ]
+    return (
+        sorted(risen, key=lambda word: word.before / before - word.verdicts / now)[:MOVED] if previous.messages else []
+    )
+
+
+def _latest(store: Store, since: datetime, until: datetime) -> list[LearntMessage]:
+    latest: list[Entry] = store.latest_learnings(since, until, LATEST)
     seen = store.journal_of([entry.digest for entry in latest])
     rows = []
     for entry in latest:
@@ -159,18 +232,66 @@ def _latest(store: Store, learnings: list[Entry]) -> list[LearntMessage]:
     return rows
 
 
-def _waiting(entries: list[JournalEntry], learnt: set[bytes]) -> list[WaitingMessage]:
-    latest: dict[bytes, JournalEntry] = {}
-    for entry in reversed(entries):
-        if entry.class_ == "unsure" and entry.digest not in learnt and len(latest) < LATEST:
-            latest.setdefault(entry.digest, entry)
-    return [WaitingMessage(found.id, found.at, found.score, found.sender, found.subject) for found in latest.values()]
+def _moved(store: Store, since: datetime, until: datetime) -> list[LearntWord]:
+    """The words that most of the latest learnings of one class had and those of the other had not."""
+    counts: dict[Label, Counter[str]] = {label: Counter() for label in LABELS}
+    for entry in store.latest_learnings(since, until, LOOKED_AT):
+        voice = next((voice for voice, amount in entry.added.items() if amount and entry.tokens.get(voice)), None)
+        if voice is not None:
+            counts[entry.label].update(token.decode() for token in entry.tokens[voice])
+    ham, spam = counts["ham"], counts["spam"]
+    ordered = sorted(ham.keys() | spam.keys(), key=lambda token: (-abs(spam[token] - ham[token]), token))
+    return [LearntWord(token, ham[token], spam[token]) for token in ordered[:MOVED]]
 
 
-def _words(entries: list[JournalEntry]) -> list[MatteringWord]:
-    weights: dict[str, list[float]] = defaultdict(list)
-    for entry in entries:
-        for token, weight in entry.evidence:
-            weights[token].append(weight)
-    loudest = sorted(weights.items(), key=lambda item: (-abs(sum(item[1])), item[0]))[:WORDS]
-    return [MatteringWord(token, len(shares), sum(shares) / len(shares)) for token, shares in loudest]
+def _drifts(now: Figures, before: Figures) -> list[Drift]:
+    shares = (
+        ("spam", now.classes["spam"], before.classes["spam"], now.messages, before.messages),
+        ("unsure", now.classes["unsure"], before.classes["unsure"], now.messages, before.messages),
+        (
+            "ham_judged_spam",
+            now.ham_rate.errors,
+            before.ham_rate.errors,
+            now.ham_rate.messages,
+            before.ham_rate.messages,
+        ),
+        (
+            "spam_judged_ham",
+            now.spam_rate.errors,
+            before.spam_rate.errors,
+            now.spam_rate.messages,
+            before.spam_rate.messages,
+        ),
+        ("put_off", now.replies["put_off"], before.replies["put_off"], now.messages, before.messages),
+    )
+    found = (drift(name, (events, trials), (others, of)) for name, events, others, trials, of in shares)
+    return [one for one in found if one is not None]
+
+
+def _size(taken: int, days: dict[date, Summary], until: datetime, free: int | None) -> Size:
+    """How the database grows, by the days at which its size was kept."""
+    known = [(day, summary.store_bytes) for day, summary in sorted(days.items()) if summary.store_bytes]
+    if len(known) < 2:
+        return Size(taken, None, None)
+    growth = (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0]).days
+    return Size(taken, growth, free / growth if free is not None and growth > 0 else None)
+
+
+def _advice(figures: Figures, learnt: dict[str, int], waiting: int, drifts: list[Drift], size: Size) -> list[str]:
+    """What to do, the most important first; a sentence each."""
+    found = []
+    if not min(learnt.values()):
+        found.append("mark some ham and some spam: with one class alone nothing can be told apart")
+    if size.days_left is not None and size.days_left < SOON:
+        found.append(f"the disk is full in {size.days_left:.0f} days: lower [report] journal_days or give it more room")
+    if waiting:
+        found.append(
+            f"{waiting:,} unsure message{'s wait' if waiting > 1 else ' waits'} for a label: spamfilter review"
+        )
+    if any(one.what == "put_off" and one.share > one.before for one in drifts):
+        found.append("more mail than usual is put off: see what the next hop says, and spamfilter doctor")
+    if any(one.what.endswith(("judged_spam", "judged_ham")) and one.share > one.before for one in drifts):
+        found.append("more verdicts than usual were wrong: see whom the wrong ones have in common, and mark them")
+    if figures.ham_rate.errors and figures.ham_rate.low > LOST:
+        found.append("more than one ham in a hundred was taken for spam: raise [verdict] spam, or train more ham")
+    return found

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from spamfilter.feedback import AUTOMATIC
-from spamfilter.filter import BULK, Filter, Reading
+from spamfilter.filter import Filter, Reading
+from spamfilter.sources import AUTOMATIC, BULK
 from spamfilter.stores import Entry, Store
 
 Item = TypeVar("Item")

@@ -1,39 +1,96 @@
 """stats."""
 
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from spamfilter import rendering
 from spamfilter.commands.command import moment, opened_store, settings_of
 
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from spamfilter.config import Settings
+    from spamfilter.report import Report
+
 
 @click.command()
 @click.option("--since", default="7d", show_default=True, help="A span (24h, 7d, 4w) or a date (2026-01-31, UTC).")
+@click.option("--until", default="", help="The end, likewise; now, if it is not given.")
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(["text", "json", "html"]),
     default="text",
     show_default=True,
-    help="For people, or for programs.",
+    help="For a terminal, for programs, or a page for a browser.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--mail-to", "addresses", multiple=True, metavar="ADDRESS", help="Mail it through the next hop instead.")
+@click.option("--mail", is_flag=True, help="Mail it to [report] mail_to; where that is empty, print it.")
 @click.pass_obj
-def stats(file: Path | None, since: str, form: str, as_json: bool) -> None:
-    """Report: mail, verdicts, errors that users corrected, speed, what was learnt, words that mattered.
+def stats(
+    file: Path | None, since: str, until: str, form: str, as_json: bool, addresses: tuple[str, ...], mail: bool
+) -> None:
+    """Report: mail, verdicts, errors that users corrected, drift, delays, what was learnt, and what to do.
+
+    It is compared with the period of the same length before.
 
     Example: spamfilter stats --since 24h
     """
+    import shutil
+    import sys
+    from datetime import UTC, datetime
+
+    from spamfilter.errors import InputError
     from spamfilter.report import build
+    from spamfilter.report_mail import address_of
 
     now = datetime.now(UTC)
-    begin = moment("--since", since, now)
+    end = moment("--until", until, now) if until else now
+    begin = moment("--since", since, end)
     settings = settings_of(file)
+    if (addresses or mail) and (as_json or form != "text"):
+        raise InputError("--mail-to and --mail send text and HTML: leave --format and --json out")
+    recipients = [address_of("--mail-to", address) for address in addresses]
+    if mail:
+        recipients += settings.report.mail_to
     with opened_store(settings) as store:
-        report = build(store, list(settings.learn.kinds()), begin, now)
-    if as_json or form == "json":
+        report = build(store, list(settings.learn.kinds()), begin, end, _free_bytes(store.where))
+    if recipients:
+        _send(settings, report, recipients, now)
+        click.echo(f"sent to {', '.join(recipients)}")
+    elif as_json or form == "json":
         click.echo(rendering.to_json(rendering.report_json(report)))
+    elif form == "html":
+        from spamfilter.host import own_name
+        from spamfilter.report_html import report_html
+
+        click.echo(report_html(report, settings.relay.hostname or own_name()).encode())
     else:
-        click.echo(rendering.report_text(report))
+        from spamfilter.report_text import report_text
+
+        click.echo(report_text(report, shutil.get_terminal_size((100, 24)).columns, sys.stdout.encoding))
+
+
+def _send(settings: "Settings", report: "Report", recipients: list[str], now: "datetime") -> None:
+    import asyncio
+
+    from spamfilter.host import own_name
+    from spamfilter.report_mail import address_of, report_mail, send
+    from spamfilter.running import next_hop_of
+
+    host = settings.relay.hostname or own_name()
+    sender = address_of("[report] mail_from", settings.report.mail_from or f"spamfilter@{host}")
+    asyncio.run(send(next_hop_of(settings), report_mail(report, sender, recipients, host, now), sender, recipients))
+
+
+def _free_bytes(where: str) -> int | None:
+    """What is left on the disk of a database; None where that is not known."""
+    import shutil
+
+    try:
+        return shutil.disk_usage(Path(where).parent).free
+    except OSError:
+        return None

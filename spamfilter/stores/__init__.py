@@ -5,9 +5,20 @@ from collections.abc import Callable
 from spamfilter.errors import StoreError
 from spamfilter.stores.memory import MemoryStore
 from spamfilter.stores.schema import HEAD
-from spamfilter.stores.store import Entry, Holders, JournalEntry, Learning, Relearnt, Store
+from spamfilter.stores.store import Entry, Holders, JournalEntry, Labelled, Learning, Relearnt, Store, Trainings
 
-__all__ = ["STORES", "Entry", "Holders", "JournalEntry", "Learning", "Relearnt", "Store", "open_store"]
+__all__ = [
+    "STORES",
+    "Entry",
+    "Holders",
+    "JournalEntry",
+    "Labelled",
+    "Learning",
+    "Relearnt",
+    "Store",
+    "Trainings",
+    "open_store",
+]
 
 
 def _memory(url: str, migrate: bool) -> Store:

@@ -4,18 +4,31 @@ It keeps nothing beyond the process and knows one thread.
 """
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 from spamfilter.calibration import Calibration
 from spamfilter.counts import LABELS, Counts, Growth, Hashed, Label
 from spamfilter.errors import StoreError
 from spamfilter.features import Token
 from spamfilter.model import State
-from spamfilter.stores.store import ENTRIES, NAMED, Entry, Holders, JournalEntry, Learning, Relearnt, Store
+from spamfilter.stores.store import (
+    ENTRIES,
+    NAMED,
+    Entry,
+    Holders,
+    JournalEntry,
+    Labelled,
+    Learning,
+    Relearnt,
+    Store,
+    Trainings,
+)
 from spamfilter.voices import pack_seen
 
 
@@ -29,6 +42,7 @@ class MemoryStore(Store):
         self._calibration = Calibration()
         self._journal: dict[str, JournalEntry] = {}
         self._settings: dict[str, object] = {}
+        self._summaries: dict[date, Mapping[str, Any]] = {}
 
     @contextmanager
     def learning(self) -> Iterator[Learning]:
@@ -94,6 +108,14 @@ class MemoryStore(Store):
             if (since is None or entry.at >= since) and (by is None or entry.by == by)
         ]
 
+    def latest_learnings(self, since: datetime, until: datetime, limit: int) -> list[Entry]:
+        found = [entry for entry in self._active.values() if since <= entry.at < until]
+        return sorted(found, key=lambda entry: (entry.at, entry.id), reverse=True)[:limit]
+
+    def trainings(self, since: datetime, until: datetime) -> list[Trainings]:
+        found = Counter((one.source, one.by, one.label) for one in self._active.values() if since <= one.at < until)
+        return [Trainings(*key, number) for key, number in sorted(found.items())]
+
     def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
         last = {entry.digest: entry.id for entry in self._ledger}
         return [
@@ -127,6 +149,29 @@ class MemoryStore(Store):
     def journal(self, since: datetime, until: datetime) -> list[JournalEntry]:
         entries = sorted(self._journal.values(), key=lambda entry: (entry.at, entry.id))
         return [replace(entry, tokens=None) for entry in entries if since <= entry.at < until]
+
+    def journal_days(self, first: date, last: date) -> dict[date, int]:
+        days = (entry.at.date() for entry in self._journal.values())
+        return dict(Counter(day for day in days if first <= day <= last))
+
+    def labelled(self, since: datetime, until: datetime, without: Collection[str]) -> list[Labelled]:
+        found = ((entry, self._active.get(entry.digest)) for entry in self.journal(since, until))
+        return [
+            Labelled(entry.at, entry.class_, entry.score, learnt.label)
+            for entry, learnt in found
+            if learnt is not None and learnt.source not in without
+        ]
+
+    def unlabelled(self, since: datetime, until: datetime, limit: int) -> tuple[list[JournalEntry], int]:
+        found = sorted(self.journal(since, until), key=lambda entry: entry.id)
+        waiting = {one.digest: one for one in found if one.class_ == "unsure" and one.digest not in self._active}
+        return sorted(waiting.values(), key=lambda entry: entry.id, reverse=True)[:limit], len(waiting)
+
+    def summaries(self, first: date, last: date) -> dict[date, Mapping[str, Any]]:
+        return {day: body for day, body in self._summaries.items() if first <= day <= last}
+
+    def put_summary(self, day: date, body: Mapping[str, Any]) -> None:
+        self._summaries[day] = body
 
     def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:
         entries = sorted(self._journal.values(), key=lambda entry: entry.id)
@@ -189,6 +234,9 @@ class _MemoryLearning(Learning):
 
     def active(self, digest: bytes) -> Entry | None:
         return self._store.active(digest)
+
+    def learnt(self, digests: Collection[bytes]) -> set[bytes]:
+        return {digest for digest in digests if self._store.active(digest) is not None}
 
     def history(self, digest: bytes) -> list[Entry]:
         return [entry for entry in self._store._ledger if entry.digest == digest]

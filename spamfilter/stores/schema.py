@@ -10,6 +10,7 @@ from sqlalchemy import (
     JSON,
     CheckConstraint,
     Column,
+    Date,
     DateTime,
     Dialect,
     Float,
@@ -24,9 +25,9 @@ from sqlalchemy import (
     text,
 )
 
-from spamfilter.voices import VoiceTokens, pack, pack_seen, unpack
+from spamfilter.voices import Packed, VoiceTokens, pack, pack_seen
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest revision under migrations/; kept here so that a command need not load Alembic to check."""
 
 
@@ -48,7 +49,7 @@ class Utc(TypeDecorator[datetime]):
 
 
 class PackedTokens(TypeDecorator[VoiceTokens]):
-    """Tokens of a message by voice, packed."""
+    """Tokens of a message by voice, packed; they are unpacked when they are asked for."""
 
     impl = LargeBinary
     cache_ok = True
@@ -57,7 +58,7 @@ class PackedTokens(TypeDecorator[VoiceTokens]):
         return None if value is None else pack(value)
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> VoiceTokens | None:
-        return None if value is None else unpack(value)
+        return None if value is None else Packed(value)
 
 
 class PackedView(PackedTokens):
@@ -122,7 +123,8 @@ ledger = _table(
     Index("ledger_digest", "digest"),
     # Partial, or SQLite takes "undoes IS NULL" for a narrow search and reads the whole ledger.
     Index("ledger_undoes", "undoes", unique=True, sqlite_where=text("undoes IS NOT NULL")),
-    Index("ledger_at", "at"),
+    # With what a report counts of a learning, so that it reads none of their tokens.
+    Index("ledger_at", "at", "source", "by", "label", "digest", "undoes"),
     sqlite_autoincrement=True,
 )
 journal = _table(
@@ -146,9 +148,15 @@ journal = _table(
     Column("evidence", JSON, nullable=False),
     Column("tokens", PackedView),
     Index("journal_at", "at"),
+    Index("journal_class", "class", "at"),
     Index("journal_digest", "digest"),
     # With the id, or the latest few of a Message-ID that a sender repeats are sought among all of its entries.
     Index("journal_message_id", "message_id", "id"),
+)
+summaries = _table(
+    "summaries",
+    Column("day", Date, primary_key=True),
+    Column("body", JSON, nullable=False),
 )
 settings = _table(
     "settings",

@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 from spamfilter.calibration import Calibration, Step
 from spamfilter.counts import Growth, Label
@@ -76,6 +77,26 @@ class JournalEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Labelled:
+    """A message of the journal that somebody has labelled: when it was judged, what as, and what it is."""
+
+    at: datetime
+    class_: Class
+    score: float
+    label: Label
+
+
+@dataclass(frozen=True, slots=True)
+class Trainings:
+    """How many active learnings of a source and an author gave a label."""
+
+    source: str
+    by: str
+    label: Label
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Relearnt:
     """What a ledger entry adds under other rules; tokens: None where they are those that the ledger has."""
 
@@ -104,6 +125,10 @@ class Learning(ABC):
     @abstractmethod
     def active(self, digest: bytes) -> Entry | None:
         """The learning of this message that has not been taken back, with its tokens."""
+
+    @abstractmethod
+    def learnt(self, digests: Collection[bytes]) -> set[bytes]:
+        """Those of these messages, a few hundred at most, that have a learning that has not been taken back."""
 
     @abstractmethod
     def history(self, digest: bytes) -> list[Entry]:
@@ -181,6 +206,10 @@ class Store(ABC):
         """Active learnings, oldest first, without tokens; by: of this author only."""
 
     @abstractmethod
+    def latest_learnings(self, since: datetime, until: datetime, limit: int) -> list[Entry]:
+        """The last few active learnings of a period, the latest first, with their tokens."""
+
+    @abstractmethod
     def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
         """Ledger entries of this author after which their message has none, oldest first, without tokens."""
 
@@ -211,6 +240,33 @@ class Store(ABC):
     @abstractmethod
     def journal(self, since: datetime, until: datetime) -> list[JournalEntry]:
         """Entries of a period, oldest first, without tokens."""
+
+    @abstractmethod
+    def journal_days(self, first: date, last: date) -> dict[date, int]:
+        """Day, in UTC -> how many entries it has; of the days from the first to the last that have any."""
+
+    @abstractmethod
+    def labelled(self, since: datetime, until: datetime, without: Collection[str]) -> list[Labelled]:
+        """Entries of a period whose message is learnt, by another source than these; each delivery of it."""
+
+    @abstractmethod
+    def unlabelled(self, since: datetime, until: datetime, limit: int) -> tuple[list[JournalEntry], int]:
+        """Unsure messages of a period that are not learnt: the latest entry of the latest few, and how many there are.
+
+        The latest first, without tokens.
+        """
+
+    @abstractmethod
+    def trainings(self, since: datetime, until: datetime) -> list[Trainings]:
+        """Active learnings of a period, counted by source, author and label, in this order."""
+
+    @abstractmethod
+    def summaries(self, first: date, last: date) -> dict[date, Mapping[str, Any]]:
+        """What was kept of these days."""
+
+    @abstractmethod
+    def put_summary(self, day: date, body: Mapping[str, Any]) -> None:
+        """Keep what JSON can hold of a day, in the place of what was kept before."""
 
     @abstractmethod
     def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:

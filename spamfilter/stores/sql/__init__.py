@@ -9,18 +9,19 @@ import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from sqlalchemy import Connection, Delete, Engine, Update, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from spamfilter.counts import Hashed
 from spamfilter.errors import StoreError
 from spamfilter.features import Token
 from spamfilter.model import State
-from spamfilter.stores.schema import journal, ledger, words
+from spamfilter.stores.schema import journal, ledger
+from spamfilter.stores.sql import reporting
 from spamfilter.stores.sql.connection import connect, file_of, store_errors
 from spamfilter.stores.sql.learning import SqlLearning
 from spamfilter.stores.sql.queries import (
@@ -33,10 +34,10 @@ from spamfilter.stores.sql.queries import (
     entries_after,
     entry_of,
     expired,
-    fill,
     holders,
     journal_entry_of,
     last_words,
+    load_words,
     only_active,
     part_state,
     put_setting_row,
@@ -45,7 +46,7 @@ from spamfilter.stores.sql.queries import (
     totals,
     whole_state,
 )
-from spamfilter.stores.store import NAMED, Entry, Holders, JournalEntry, Learning, Store
+from spamfilter.stores.store import NAMED, Entry, Holders, JournalEntry, Labelled, Learning, Store, Trainings
 
 __all__ = ["SqlStore", "store_errors"]
 
@@ -132,12 +133,7 @@ class SqlStore(Store):
             counts = {}
             for voice in voices:
                 counts[voice] = totals(connection, voice)
-                counts[voice].kept = Hashed(counts[voice].vocabulary)
-                found = connection.execution_options(yield_per=10_000).execute(
-                    select(words.c.word, words.c.ham, words.c.spam).where(words.c.voice == voice)
-                )
-                for rows in found.partitions():
-                    fill(counts[voice], rows)
+                counts[voice].kept = load_words(connection, voice, counts[voice].vocabulary)
                 if not any((counts[voice].tallies or {}).values()):
                     counts[voice].tallies = None  # this voice's likelihood does not ask for them
             return whole_state(connection, counts)
@@ -167,6 +163,14 @@ class SqlStore(Store):
             query = query.where(ledger.c.by == by)
         with self._reading() as connection:
             return [entry_of(row, {}) for row in connection.execute(query)]
+
+    def latest_learnings(self, since: datetime, until: datetime, limit: int) -> list[Entry]:
+        with self._reading() as connection:
+            return reporting.latest_learnings(connection, since, until, limit)
+
+    def trainings(self, since: datetime, until: datetime) -> list[Trainings]:
+        with self._reading() as connection:
+            return reporting.trainings(connection, since, until)
 
     def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
         with self._reading() as connection:
@@ -212,6 +216,26 @@ class SqlStore(Store):
         query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until).order_by(journal.c.id)
         with self._reading() as connection:
             return [journal_entry_of(row) for row in connection.execute(query)]
+
+    def journal_days(self, first: date, last: date) -> dict[date, int]:
+        with self._reading() as connection:
+            return reporting.journal_days(connection, first, last)
+
+    def labelled(self, since: datetime, until: datetime, without: Collection[str]) -> list[Labelled]:
+        with self._reading() as connection:
+            return reporting.labelled(connection, since, until, without)
+
+    def unlabelled(self, since: datetime, until: datetime, limit: int) -> tuple[list[JournalEntry], int]:
+        with self._reading() as connection:
+            return reporting.unlabelled(connection, since, until, limit)
+
+    def summaries(self, first: date, last: date) -> dict[date, Mapping[str, Any]]:
+        with self._reading() as connection:
+            return reporting.summaries(connection, first, last)
+
+    def put_summary(self, day: date, body: Mapping[str, Any]) -> None:
+        with self._writing() as connection:
+            reporting.put_summary(connection, day, body)
 
     def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:
         latest = select(func.max(journal.c.id)).where(journal.c.digest.in_(digests)).group_by(journal.c.digest)

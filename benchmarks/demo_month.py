@@ -1,0 +1,139 @@
+"""A month of real mail through a real relay with a calendar of its own: do all forms of the report agree with it?
+
+Mails of the first weeks of trec07p are sent as those of thirty days; users mark, hours later and not always, what was
+judged wrong or unsure. Then `spamfilter stats` as text, HTML and JSON, for the month, its last week and its last day
+and a half, is held against journal and ledger, which are counted in another way. The reports are left in a folder, and
+with Chromium and Playwright a picture of the page's upper part, which quotes no mail.
+
+    python benchmarks/demo_month.py [--mails N] [--folder FOLDER] [--result FILE]
+
+Needs faketime and the corpora; takes some minutes. The folder holds words and subjects of real mail: do not publish it.
+"""
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from corpora import unpacked
+from results import write_result
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the parts are those of the tests
+
+from spamfilter.counts import Label
+from spamfilter.mailboxes import find_indexed
+from tests.faults.daemon import Daemon
+from tests.faults.hop import next_hop
+from tests.month import DAYS, START, Calendar, Month, counted, differences, replay
+
+CORPUS = "trec07p-first20000"
+END = START + timedelta(days=DAYS)
+PERIODS = {"month": START, "week": END - timedelta(days=7), "day and a half": END - timedelta(hours=36)}
+UPPER = 900
+"""Pixels of the page that the picture shows: figures and charts, no words and names."""
+
+
+def mails(number: int) -> Iterator[tuple[Label, bytes]]:
+    """So many mails in the order of their arrival, evenly from all of them, with line ends of the wire."""
+    found = list(find_indexed(unpacked(CORPUS) / "index"))
+    for label, mail in found[:: max(len(found) // number, 1)][:number]:
+        yield label, re.sub(rb"\r?\n|\r", b"\r\n", mail.read().replace(b"\0", b""))
+
+
+def reports(relay: Daemon, folder: Path, name: str, since: datetime) -> dict[str, Any]:
+    """Write the report of a period in each form; its JSON."""
+    period = ("--since", since.isoformat(), "--until", END.isoformat())
+    said = {}
+    for form in ("text", "html", "json"):
+        done = relay.command("stats", *period, "--format", form)
+        assert done.returncode == 0, done.stderr
+        said[form] = done.stdout
+        (folder / f"{name}.{form}").write_text(done.stdout)
+    report: dict[str, Any] = json.loads(said["json"])
+    return {**report, "text": said["text"], "html": said["html"]}
+
+
+def disagreements(report: dict[str, Any], count: dict[str, Any]) -> list[str]:
+    """What in any of the forms is not what was counted."""
+    found = differences(report, count)
+    for name, (errors, messages) in {name: count[name] for name in ("ham_rate", "spam_rate")}.items():
+        found += [f"{name} of the text"] * (f"{errors:,} of {messages:,} = " not in report["text"])
+        row = rf"<td>{errors:,}</td><td>{messages:,}</td>"
+        found += [f"{name} of the page"] * (not re.search(row, report["html"]))
+    for name, number in (*count["classes"].items(), *count["actions"].items()):
+        found += [f"{name} of the text"] * (f"{number:,} {name} (" not in report["text"])
+        found += [f"{name} of the page"] * (f": {name}</th><td>{number:,}</td>" not in report["html"])
+    found += ["messages of the text"] * (f"Mail        {count['messages']:,} message" not in report["text"])
+    found += ["messages of the page"] * (f"<b>{count['messages']:,}</b> messages" not in report["html"])
+    return found
+
+
+def picture(page: Path, to: Path) -> None:
+    """The upper part of a page as Chromium shows it."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=flags)
+        shown = browser.new_page(viewport={"width": 800, "height": UPPER})
+        shown.goto(page.absolute().as_uri())
+        shown.screenshot(path=to)
+        browser.close()
+
+
+def row(name: str, report: dict[str, Any], wrong: list[str]) -> str:
+    rates = [report[rate] for rate in ("ham_rate", "spam_rate")]
+    shares = " | ".join(f"{rate['errors']:,} of {rate['messages']:,}" for rate in rates)
+    return (
+        f"| {name} | {report['messages']:,} | {report['classes']['ham']:,}, {report['classes']['unsure']:,},"
+        f" {report['classes']['spam']:,} | {shares} | {report['learnings']:,} | {report['waiting_in_all']:,} |"
+        f" {', '.join(wrong) or 'none'} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mails", type=int, default=4000)
+    parser.add_argument("--folder", type=Path, help="leave the reports here")
+    parser.add_argument("--picture", type=Path, help="write a picture of the month's page to this file")
+    parser.add_argument("--result", type=Path, help="write the table to this file, too")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="month-") as made, next_hop() as hop:
+        folder = arguments.folder or Path(made) / "reports"
+        folder.mkdir(parents=True, exist_ok=True)
+        calendar = Calendar(Path(made))
+        relay = Daemon(Path(made) / "relay", f"smtp://127.0.0.1:{hop.port}", log={"level": "info"})
+        relay.environment |= calendar.environment
+        began = time.monotonic()
+        with relay.run():
+            month: Month = replay(relay, hop, calendar, mails(arguments.mails), arguments.mails)
+        seconds = time.monotonic() - began
+        lines, wrong = [], []
+        for name, since in PERIODS.items():
+            report = reports(relay, folder, name, since)
+            differing = disagreements(report, counted(relay.database, since, END))
+            lines.append(row(name, report, differing))
+            wrong += [f"{name}: {one}" for one in differing]
+        if arguments.picture:
+            picture(folder / "month.html", arguments.picture)
+    text = "\n".join([
+        f"{month.sent:,} mails as those of {DAYS} days, in {seconds:.0f} s; {len(month.marked):,} marked by users.", "",
+        "| period | messages | ham, unsure, spam | ham taken for spam | spam taken for ham | learnt | waiting |"
+        " what differs from journal and ledger |",
+        "|---|---|---|---|---|---|---|---|", *lines, "",
+    ])  # fmt: skip
+    print(text)
+    if arguments.result:
+        write_result(arguments.result, "A month of mail, and its report", __file__, text)
+    if wrong:
+        raise SystemExit("; ".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The report as one page of HTML: for browsers, and for mail programs, light or dark.
+
+Guarantee: no script, nothing from elsewhere; whatever a mail said is text and no markup.
+"""
+
+from collections.abc import Callable
+from datetime import date
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from spamfilter.figures import Slot
+from spamfilter.report import Report
+from spamfilter.report_text import DRIFTS, change_text, moment, size_text
+from spamfilter.terminal import harmless
+
+HEIGHT = 88
+"""Pixels of the highest bar."""
+LABELS = 12
+"""Days that are named below their bars: more would not be read."""
+
+
+def report_html(report: Report, host: str = "") -> str:
+    """The page. host: whose report it is."""
+    environment = Environment(
+        loader=PackageLoader("spamfilter"), autoescape=True, undefined=StrictUndefined, finalize=_finalized
+    )
+    environment.filters |= {
+        "capital": _capital,
+        "milliseconds": _milliseconds,
+        "moment": moment,
+        "number": _number,
+        "percent": _percent,
+        "size": size_text,
+    }
+
+    return environment.get_template("report.html").render(
+        report=report,
+        now=report.figures,
+        before=report.before,
+        host=host,
+        change=change_text(report.figures.messages, report.before.messages),
+        drifts=DRIFTS,
+        share=_share,
+        height=_height,
+        most_a_day=_most(report.days),
+        most_an_hour=_most(report.hours),
+        day_label=_day_label(len(report.days)),
+        hour_label=lambda number, slot: slot.at if not number % 3 else "",
+    )
+
+
+def _finalized(value: object) -> object:
+    """Text without what would reorder or hide letters."""
+    return harmless(value, keep="\n") if type(value) is str else value
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _milliseconds(microseconds: int) -> str:
+    return f"{microseconds / 1000:.2f} ms"
+
+
+def _number(number: float) -> str:
+    return f"{number:,}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _share(count: int, total: int) -> str:
+    return _percent(count / total) if total else "-"
+
+
+def _most(slots: list[Slot]) -> int:
+    return max((sum(slot.classes.values()) for slot in slots), default=0)
+
+
+def _height(count: int, most: int) -> int:
+    """Pixels of a part of a bar; what is there at all is seen."""
+    return max(round(HEIGHT * count / most), 1) if count else 0
+
+
+def _day_label(days: int) -> Callable[[int, Slot], str]:
+    """The day of the month, the month where it begins, of as many as can be read."""
+    every = -(-days // LABELS)
+
+    def label(number: int, slot: Slot) -> str:
+        if number % every:
+            return ""
+        return date.fromisoformat(slot.at).strftime("%-d %b" if every > 1 or not number else "%-d")
+
+    return label
