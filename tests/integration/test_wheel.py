@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spamfilter.manual import pages
 from spamfilter.shipped import samples
 from spamfilter.stores.schema import HEAD
 from tests.integration.installed import clean_environment, install_wheel
@@ -45,6 +46,11 @@ def test_the_wheel_serves_and_delivers(binaries: Path, tmp_path: Path) -> None:
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+
+
+def test_the_wheel_brings_its_manual_to_where_man_looks(binaries: Path) -> None:
+    for name in pages():
+        assert (binaries.parent / "share" / "man" / f"man{name[-1]}" / name).read_text() == pages()[name]
 
 
 def test_the_wheel_migrates(binaries: Path, tmp_path: Path) -> None:
