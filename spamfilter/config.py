@@ -30,6 +30,9 @@ PREFIX = "SPAMFILTER_"
 COMMANDS_BESIDE = 10
 """Commands of a message beside its recipients: EHLO twice, STARTTLS, XFORWARD, MAIL, DATA, and some RSET or NOOP."""
 
+MOST_WORKERS = 256
+"""Processes of a relay: more than any next hop has use for, and a typing error in the number is found."""
+
 LIVE: dict[str, frozenset[str]] = {
     "relay": frozenset(("trusted", "domains", "bare_newlines")),
     "verdict": frozenset((
@@ -79,6 +82,7 @@ Login = Annotated[str, Field(min_length=1), AfterValidator(addresses.one_line)]
 class Relay(Section):
     listen: Annotated[list[Address], Field(min_length=1)] = ["127.0.0.1:10025"]
     submission: list[Address] = []
+    workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 0
     next_hop: Annotated[str, AfterValidator(addresses.next_hop)] = ""
     next_hop_tls: Literal["none", "starttls"] = "none"
     next_hop_ca: str = ""
@@ -200,10 +204,13 @@ class Metrics(Section):
 
 class Report(Section):
     journal_days: Days = 30.0
+    mail_to: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
+    mail_from: Annotated[str, AfterValidator(addresses.mailbox_or_none)] = ""
 
 
 class Log(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
 
 
 class Settings(Section):
@@ -221,6 +228,12 @@ class Settings(Section):
 
     def store_url(self) -> str:
         return self.store.url or f"sqlite:///{state_directory() / 'spamfilter.db'}"
+
+    def workers(self) -> int:
+        """How many processes take mail in; a store in memory is one process' own."""
+        if self.store.url.startswith("memory:"):
+            return 1
+        return self.relay.workers or min(len(os.sched_getaffinity(0)), MOST_WORKERS)
 
     def normalises(self) -> bool:
         """Whether lone CRs and LFs are mended; after the queue a refusal would bounce to forged senders."""

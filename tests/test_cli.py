@@ -409,7 +409,7 @@ def test_what_a_user_got_wrong_is_one_line_that_names_it(
 
 @pytest.mark.parametrize(
     "words",
-    [("train",), ("stats", "--format", "html"), ("mark-spam", "--loud"), ("no-such-command",), ("backup",)],
+    [("train",), ("stats", "--format", "yaml"), ("mark-spam", "--loud"), ("no-such-command",), ("backup",)],
     ids=lambda words: "-".join(words),
 )
 def test_wrong_usage_is_exit_code_2_with_the_usage(shell: Shell, words: tuple[str, ...]) -> None:

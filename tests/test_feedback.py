@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from spamfilter import feedback, marking
 from spamfilter.config import Settings
 from spamfilter.errors import InputError, Refused
-from spamfilter.feedback import AUTOMATIC, NOBODYS, Author, Subject, by_id, by_mail, header_id
-from spamfilter.filter import BULK, Filter, Reading
+from spamfilter.feedback import Author, Subject, by_id, by_mail, header_id
+from spamfilter.filter import Filter, Reading
 from spamfilter.ids import new_id
-from spamfilter.journal import CANARY
 from spamfilter.labels import LABELS, Label
 from spamfilter.message import parse
+from spamfilter.sources import AUTOMATIC, BULK, CANARY, NOBODYS
 from spamfilter.stores import Entry, JournalEntry, open_store
 from spamfilter.stores.memory import MemoryStore
 from spamfilter.voices import Voices

@@ -7,12 +7,10 @@ import pytest
 
 from spamfilter.config import Limits
 from spamfilter.excess import Excess
-from spamfilter.feedback import AUTOMATIC
-from spamfilter.filter import BULK
 from spamfilter.front_ends.metrics import PREFIX
-from spamfilter.journal import CANARY
 from spamfilter.metrics import FAILURES, LIMITS, METRICS, SOURCES, Metrics, merged
 from spamfilter.socket_server import SOURCES as SOCKET_SOURCES
+from spamfilter.sources import AUTOMATIC, BULK, CANARY
 
 PAGE = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text(encoding="utf-8")
 NEXT_HOPS = Path(__file__).parents[1] / "spamfilter" / "next_hops"

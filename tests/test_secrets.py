@@ -103,6 +103,7 @@ def refused_at_reload(server: Relay, text: str) -> None:
 FIELDS = (
     "client",
     "from",
+    "to",
     "recipients",
     "size",
     "class",

@@ -340,7 +340,7 @@ def test_a_relay_that_cannot_follow_the_ledger_is_found() -> None:
     with installation() as there:
         there.execute(
             "INSERT INTO ledger (at, digest, label, added, calibrated, tokens, source, by) VALUES"
-            " ('2026-01-01 00:00:00', x'00', 'spam', '{}', '[0,0,0,0]', x'0011', 'cli', '')"
+            " ('2026-01-01 00:00:00', x'00', 'spam', '{\"fields\": 1}', '[0,0,0,0]', x'0011', 'cli', '')"
         )
         wait_until(lambda: "judging with what was learnt before" in there.server.log(), "the relay's complaint")
         code, answer = there.doctor()

@@ -24,8 +24,9 @@ import pytest
 
 from spamfilter.config import Settings
 from spamfilter.feedback import header_id
-from spamfilter.filter import BULK, Filter, Reading
+from spamfilter.filter import Filter, Reading
 from spamfilter.socket_client import SocketClient
+from spamfilter.sources import BULK
 from spamfilter.stores import open_store
 from tests.alterations import ALTERATIONS
 from tests.integration.dovecot import SYSTEM, Dovecot, Mailboxes, connect, dovecot

@@ -83,6 +83,7 @@ def test_every_other_command_of_the_readme_works_as_it_stands(folder: Path) -> N
     assert "forgotten as ham" in marks
     assert "learnt 3 ham and 3 spam" in output("train --spam")
     assert "next hop       smtp://127.0.0.1:10026\n" in output("check-config")
+    assert "<!doctype html>" in (checkout / "report.html").read_text()
     report, _, machine = output("stats").rpartition("\n{")
     assert "Mail        1 message" in report
     assert json.loads("{" + machine)["learnt"] == {"ham": 3, "spam": 3}
