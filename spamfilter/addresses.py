@@ -9,6 +9,9 @@ from urllib.parse import urlsplit
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LOCAL = re.compile(r"[A-Za-z0-9!#$&'*/=?^_`{|}~.+-]{1,64}")
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,59}")
+_TAKEN = frozenset(("authorization", "content-length", "content-type", "cookie", "host", "origin", "transfer-encoding"))
+"""Fields of HTTP that every browser sends, or may."""
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 
 
@@ -87,4 +90,10 @@ def mailbox_or_none(text: str) -> str:
 def absolute(text: str) -> str:
     if text and (not text.startswith("/") or "\0" in text):
         raise ValueError("not an absolute path")
+    return text
+
+
+def header_name_or_none(text: str) -> str:
+    if text and (not _HEADER.fullmatch(text) or text.lower() in _TAKEN):
+        raise ValueError("not a header field of a proxy's own, as in X-Remote-User")
     return text

@@ -208,6 +208,31 @@ class Report(Section):
     mail_from: Annotated[str, AfterValidator(addresses.mailbox_or_none)] = ""
 
 
+class Web(Section):
+    listen: Annotated[str, AfterValidator(_address_or_none)] = ""
+    accounts: Annotated[str, AfterValidator(addresses.absolute)] = ""
+    proxy_header: Annotated[str, AfterValidator(addresses.header_name_or_none)] = ""
+    proxy_addresses: list[NetworkText] = []
+    session_hours: Annotated[float, Field(gt=0, le=720)] = 12.0
+
+    def proxies(self) -> tuple[Network, ...]:
+        return tuple(ipaddress.ip_network(text) for text in self.proxy_addresses)
+
+    @model_validator(mode="after")
+    def _somebody_may_use_it(self) -> Self:
+        if self.listen and not self.accounts:
+            raise ValueError(
+                f"listen = {self.listen!r} needs accounts = a file with a line for each user, which"
+                " `spamfilter web-password NAME` prints"
+            )
+        if self.proxy_header and not self.proxy_addresses:
+            raise ValueError(
+                f"proxy_header = {self.proxy_header!r} needs proxy_addresses, or anybody could send it: name the"
+                " networks of your reverse proxy"
+            )
+        return self
+
+
 class Log(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
@@ -224,6 +249,7 @@ class Settings(Section):
     limits: Limits = Limits()
     metrics: Metrics = Metrics()
     report: Report = Report()
+    web: Web = Web()
     log: Log = Log()
 
     def store_url(self) -> str:
@@ -293,6 +319,13 @@ class Settings(Section):
             found.append(f"relay.next_hop = {self.relay.next_hop!r} is where the relay itself listens: mail would loop")
         if self.relay.tls_key and by_mode(ANYBODY, Path(self.relay.tls_key), os.R_OK):
             found.append(f"relay.tls_key = {self.relay.tls_key!r} can be read by every user of this host; chmod go= it")
+        if self.web.accounts and by_mode(ANYBODY, Path(self.web.accounts), os.R_OK):
+            found.append(f"web.accounts = {self.web.accounts!r} can be read by every user of this host; chmod o= it")
+        if self.web.proxy_header and any(network.is_loopback for network in self.web.proxies()):
+            found.append(
+                f"web.proxy_addresses has the loopback: every user of this host can send {self.web.proxy_header}"
+                " and be anybody on the web page"
+            )
         if self.limits.final_seconds > 95:
             found.append("limits.final_seconds above 95: Postfix gives a proxy filter 100 seconds by default")
         return found

@@ -5,6 +5,7 @@ Guarantee: no script, nothing from elsewhere; whatever a mail said is text and n
 
 from collections.abc import Callable
 from datetime import date
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -21,10 +22,15 @@ LABELS = 12
 
 def report_html(report: Report, host: str = "") -> str:
     """The page. host: whose report it is."""
-    environment = Environment(
+    return environment().get_template("report.html").render(facts(report, host))
+
+
+def environment() -> Environment:
+    """Templates in which whatever a mail said is text."""
+    made = Environment(
         loader=PackageLoader("spamfilter"), autoescape=True, undefined=StrictUndefined, finalize=_finalized
     )
-    environment.filters |= {
+    made.filters |= {
         "capital": _capital,
         "milliseconds": _milliseconds,
         "moment": moment,
@@ -32,21 +38,25 @@ def report_html(report: Report, host: str = "") -> str:
         "percent": _percent,
         "size": size_text,
     }
+    return made
 
-    return environment.get_template("report.html").render(
-        report=report,
-        now=report.figures,
-        before=report.before,
-        host=host,
-        change=change_text(report.figures.messages, report.before.messages),
-        drifts=DRIFTS,
-        share=_share,
-        height=_height,
-        most_a_day=_most(report.days),
-        most_an_hour=_most(report.hours),
-        day_label=_day_label(len(report.days)),
-        hour_label=lambda number, slot: slot.at if not number % 3 else "",
-    )
+
+def facts(report: Report, host: str = "") -> dict[str, Any]:
+    """What a template says of a report."""
+    return {
+        "report": report,
+        "now": report.figures,
+        "before": report.before,
+        "host": host,
+        "change": change_text(report.figures.messages, report.before.messages),
+        "drifts": DRIFTS,
+        "share": _share,
+        "height": _height,
+        "most_a_day": _most(report.days),
+        "most_an_hour": _most(report.hours),
+        "day_label": _day_label(len(report.days)),
+        "hour_label": lambda number, slot: slot.at if not number % 3 else "",
+    }
 
 
 def _finalized(value: object) -> object:

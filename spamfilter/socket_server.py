@@ -47,8 +47,8 @@ PAUSE = 0.05
 STOP_SECONDS = 15.0
 """For marks that have begun when the relay stops: longer than the database's busy timeout."""
 LONGEST_BY = 200
-SOURCES = ("cli", "imap", "review")
-"""Ways that a client may name; the others are not for it to claim."""
+SOURCES = ("cli", "imap", "review", "web")
+"""Ways that a client may name, the last the administrator's web page; the others are not for it to claim."""
 _CREDENTIALS = struct.Struct("iII")
 """Process, user and group: unix(7). The latter two are no signed numbers."""
 
@@ -327,13 +327,15 @@ class _Connection:
             raise Refused(f"{self._user}: not among [feedback] users")
         if source not in SOURCES:
             raise InputError(f"source: not one of {', '.join(SOURCES)}")
+        if source == "web" and not self.master:
+            raise Refused(f"{self._user}: only the web page, which runs as the user of the relay, is the source 'web'")
         if by is None:
             return Author(self._user, source, master=self.master)
         if not isinstance(by, str) or not by.isprintable() or not 0 < len(by) <= LONGEST_BY:
             raise InputError(f"by: not a name of at most {LONGEST_BY} printable characters")
         if not (self.master or self.proxy or by == self._user):
             raise Refused(f"{self._user}: may not speak for others; add it to [feedback] proxies if it should")
-        return Author(by, source)
+        return Author(by, source, master=self.master and request.get("master") is True)
 
 
 def _name(uid: int) -> str:

@@ -34,7 +34,7 @@ def bucket(microseconds: int) -> int:
     """The bucket of a duration: 0 holds 0 and 1.
 
     >>> bucket(0), bucket(1), duration(bucket(1000))
-    (0, 0, 1022)
+    (0, 0, 1021)
     """
     return ceil(log(microseconds) / log(STEP) - 1e-9) if microseconds > 1 else 0
 

@@ -24,6 +24,8 @@ COMMANDS = {
     "backup": "upkeep.backup",
     "check-config": "upkeep.check_config",
     "sample-config": "upkeep.sample_config",
+    "web": "serving_pages.web",
+    "web-password": "serving_pages.web_password",
 }
 """Name -> module and function in this folder."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from spamfilter.errors import StoreError
 from spamfilter.stores.memory import MemoryStore
 from spamfilter.stores.schema import HEAD
-from spamfilter.stores.store import Entry, Holders, JournalEntry, Labelled, Learning, Relearnt, Store, Trainings
+from spamfilter.stores.store import Entry, Holders, JournalEntry, Labelled, Learning, Relearnt, Store, Trainings, Wanted
 
 __all__ = [
     "STORES",
@@ -17,6 +17,7 @@ __all__ = [
     "Relearnt",
     "Store",
     "Trainings",
+    "Wanted",
     "open_store",
 ]
 

@@ -28,6 +28,7 @@ from spamfilter.stores.store import (
     Relearnt,
     Store,
     Trainings,
+    Wanted,
 )
 from spamfilter.voices import pack_seen
 
@@ -150,6 +151,19 @@ class MemoryStore(Store):
         entries = sorted(self._journal.values(), key=lambda entry: (entry.at, entry.id))
         return [replace(entry, tokens=None) for entry in entries if since <= entry.at < until]
 
+    def search(self, wanted: Wanted, limit: int, before: str = "") -> list[JournalEntry]:
+        def place(entry: JournalEntry) -> tuple[bool, str]:
+            return wanted.unsure_first and entry.class_ == "unsure", entry.id
+
+        found = sorted(
+            (entry for entry in self._journal.values() if _is_wanted(entry, wanted)), key=place, reverse=True
+        )
+        last = self._journal.get(before)
+        if before:
+            bound = place(last) if last else (False, before)
+            found = [entry for entry in found if place(entry) < bound]
+        return [replace(entry, tokens=None) for entry in found[:limit]]
+
     def journal_days(self, first: date, last: date) -> dict[date, int]:
         days = (entry.at.date() for entry in self._journal.values())
         return dict(Counter(day for day in days if first <= day <= last))
@@ -220,6 +234,16 @@ class MemoryStore(Store):
 
     def close(self) -> None:
         return
+
+
+def _is_wanted(entry: JournalEntry, wanted: Wanted) -> bool:
+    return (
+        entry.class_ == (wanted.class_ or entry.class_)
+        and entry.action == (wanted.action or entry.action)
+        and wanted.sender.encode().lower() in entry.sender.encode().lower()  # of bytes: ASCII alone
+        and all(word.encode().lower() in entry.subject.encode().lower() for word in wanted.subject.split())
+        and wanted.least <= entry.score <= wanted.most
+    )
 
 
 class _MemoryLearning(Learning):

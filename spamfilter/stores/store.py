@@ -77,6 +77,23 @@ class JournalEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is looked for in the journal: all of it must hold, and what is empty says nothing.
+
+    sender: a part of it. subject: words or parts of words, each of which must be in it. Letters of ASCII are the same
+    in either case. least, most: of the score. unsure_first: unsure entries come before all others.
+    """
+
+    class_: Class | None = None
+    action: Action | None = None
+    sender: str = ""
+    subject: str = ""
+    least: float = 0.0
+    most: float = 1.0
+    unsure_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Labelled:
     """A message of the journal that somebody has labelled: when it was judged, what as, and what it is."""
 
@@ -240,6 +257,10 @@ class Store(ABC):
     @abstractmethod
     def journal(self, since: datetime, until: datetime) -> list[JournalEntry]:
         """Entries of a period, oldest first, without tokens."""
+
+    @abstractmethod
+    def search(self, wanted: Wanted, limit: int, before: str = "") -> list[JournalEntry]:
+        """The latest few entries of this kind, the latest first, without tokens; before: those after this id's."""
 
     @abstractmethod
     def journal_days(self, first: date, last: date) -> dict[date, int]:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from spamfilter.stores import Store
+from spamfilter.stores import Store, Wanted
 from spamfilter.stores import sql as sql_module
 from spamfilter.stores.store import NAMED
 from spamfilter.voices import pack
@@ -144,3 +144,46 @@ def test_an_entry_of_the_journal_is_removed_and_no_other(store: Store) -> None:
     store.remove_journal("unknown")
     assert store.find_journal("1") is None
     assert [entry.id for entry in store.journal_named("<a@x>")] == ["2"]
+
+
+SOME = {
+    "1": {"class_": "ham", "score": 0.1, "sender": "ann@example.org", "subject": "Lunch on Monday"},
+    "2": {"class_": "unsure", "score": 0.6, "sender": "Bob@example.org", "subject": "100% off_now"},
+    "3": {"class_": "spam", "score": 0.95, "sender": "x@spam.example", "subject": "monday sale", "action": "tag"},
+    "4": {"class_": "unsure", "score": 0.8, "sender": "", "subject": "grün '; DROP TABLE journal; --"},
+    "5": {"class_": "spam", "score": 1.0, "sender": "y@spam.example", "subject": "", "action": "quarantine"},
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ids"),
+    [
+        pytest.param(Wanted(), "54321", id="all"),
+        pytest.param(Wanted(class_="unsure"), "42", id="class"),
+        pytest.param(Wanted(action="tag"), "3", id="action"),
+        pytest.param(Wanted(sender="EXAMPLE.ORG"), "21", id="sender-in-either-case"),
+        pytest.param(Wanted(subject="Mon day"), "31", id="parts-of-words"),
+        pytest.param(Wanted(subject="monday sale"), "3", id="each-word"),
+        pytest.param(Wanted(subject="%"), "2", id="no-pattern"),
+        pytest.param(Wanted(subject="_"), "2", id="no-pattern-of-one"),
+        pytest.param(Wanted(subject="'; DROP"), "4", id="no-statement"),
+        pytest.param(Wanted(subject="grün"), "4", id="not-ascii"),
+        pytest.param(Wanted(least=0.6, most=0.95), "432", id="scores"),
+        pytest.param(Wanted(unsure_first=True), "42531", id="unsure-first"),
+        pytest.param(Wanted(unsure_first=True, sender="example"), "2531", id="unsure-first-of-some"),
+    ],
+)
+def test_what_is_wanted_is_found_page_by_page(store: Store, wanted: Wanted, ids: str) -> None:
+    store.write_journal([journal_entry(id=id, **facts) for id, facts in SOME.items()])
+    assert "".join(entry.id for entry in store.search(wanted, 9)) == ids
+    assert all(entry.tokens is None for entry in store.search(wanted, 9))
+    pages = ""
+    while found := store.search(wanted, 2, pages[-1:]):
+        pages += "".join(entry.id for entry in found)
+    assert pages == ids
+
+
+def test_a_search_goes_on_after_an_entry_that_has_expired(store: Store) -> None:
+    store.write_journal([journal_entry(id=id, **facts) for id, facts in SOME.items() if id != "3"])
+    assert [entry.id for entry in store.search(Wanted(), 9, "3")] == ["2", "1"]
+    assert [entry.id for entry in store.search(Wanted(unsure_first=True), 9, "3")] == ["1"]

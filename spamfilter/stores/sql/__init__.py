@@ -21,7 +21,7 @@ from spamfilter.errors import StoreError
 from spamfilter.features import Token
 from spamfilter.model import State
 from spamfilter.stores.schema import journal, ledger
-from spamfilter.stores.sql import reporting
+from spamfilter.stores.sql import reporting, searching
 from spamfilter.stores.sql.connection import connect, file_of, store_errors
 from spamfilter.stores.sql.learning import SqlLearning
 from spamfilter.stores.sql.queries import (
@@ -46,7 +46,7 @@ from spamfilter.stores.sql.queries import (
     totals,
     whole_state,
 )
-from spamfilter.stores.store import NAMED, Entry, Holders, JournalEntry, Labelled, Learning, Store, Trainings
+from spamfilter.stores.store import NAMED, Entry, Holders, JournalEntry, Labelled, Learning, Store, Trainings, Wanted
 
 __all__ = ["SqlStore", "store_errors"]
 
@@ -216,6 +216,10 @@ class SqlStore(Store):
         query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until).order_by(journal.c.id)
         with self._reading() as connection:
             return [journal_entry_of(row) for row in connection.execute(query)]
+
+    def search(self, wanted: Wanted, limit: int, before: str = "") -> list[JournalEntry]:
+        with self._reading() as connection:
+            return searching.search(connection, wanted, limit, before)
 
     def journal_days(self, first: date, last: date) -> dict[date, int]:
         with self._reading() as connection:

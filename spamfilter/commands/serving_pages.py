@@ -1,0 +1,45 @@
+"""web, web-password."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from spamfilter.accounts import ROLES, Role, line_of
+from spamfilter.commands.command import settings_of
+from spamfilter.errors import InputError
+
+
+@click.command("web-password")
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), default="label", show_default=True, help="What the account may do.")
+def web_password(name: str, role: Role) -> None:
+    """Read a password and print the line of an account for the file that [web] accounts names.
+
+    On a terminal it is asked for, twice; else the first line of standard input is taken.
+
+    Example: spamfilter web-password alice --role administer >> /etc/spamfilter/accounts
+    """
+    if sys.stdin.isatty():
+        password: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+        if not password:
+            raise InputError("standard input: no password in it; type one, or pipe one in")
+    click.echo(line_of(name, role, password))
+
+
+@click.command()
+@click.pass_obj
+def web(file: Path | None) -> None:
+    """Serve the web page at [web] listen until SIGTERM: report, search, review, marks, doctor.
+
+    Runs beside the relay, as its user: it reads the database, and marks by the relay's feedback socket.
+
+    Example: spamfilter web
+    """
+    try:
+        from spamfilter.web import serve
+    except ModuleNotFoundError as error:
+        raise InputError(f"the web page needs {error.name}: pip install 'spamfilter[web]'") from None
+    serve(settings_of(file), file)

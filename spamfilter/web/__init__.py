@@ -1,0 +1,213 @@
+"""PAGES: the web page of a relay, served by a process of its own.
+
+Guarantee: the relay has none of this code. Every action is a POST with the stamp of its session, by an account that may
+do it, and is in the ledger under its name. A failure is one sentence, and no traceback.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+from threading import Lock
+from urllib.parse import parse_qsl, quote
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from spamfilter import logs
+from spamfilter.config import Settings
+from spamfilter.errors import ConfigError, SpamfilterError
+from spamfilter.host import notify
+from spamfilter.listening import bound, name_of
+from spamfilter.stores import Store, open_store
+from spamfilter.web import api, examining, learning, messages, overview, review, signing_in
+from spamfilter.web.looking import status_of
+from spamfilter.web.site import Page, Site, Visit, new_token, redirected, shown
+from spamfilter.web.site.limits import Fields, body_of, kind_of
+from spamfilter.web.site.sessions import Sessions
+from spamfilter.web.site.throttle import Throttle
+from spamfilter.web.site.visitors import Accounts, Origin, Visitors
+
+log = logging.getLogger("spamfilter.web")
+
+CONNECTIONS = 200
+"""At a time; further ones hear 503."""
+MOST_FIELDS = 50
+"""Of a form."""
+FORM = "application/x-www-form-urlencoded"
+FILES = {"style.css": "text/css", "keys.js": "text/javascript", "icon.svg": "image/svg+xml"}
+"""What is served as it is."""
+
+PAGES: tuple[Page, ...] = (
+    Page("/login", None, signing_in.form, signing_in.sign_in),
+    Page("/logout", "look", None, signing_in.sign_out),
+    Page("/", "look", overview.overview),
+    Page("/messages", "look", messages.listed),
+    Page("/messages/{id}", "look", messages.message),
+    Page("/messages/{id}/mark", "label", None, messages.mark),
+    Page("/messages/{id}/release", "administer", None, messages.release),
+    Page("/review", "label", review.queue, review.answer),
+    Page("/review/undo", "label", None, review.undo),
+    Page("/learning", "look", learning.learning),
+    Page("/learning/forget", "administer", learning.asked, learning.forget),
+    Page("/doctor", "administer", examining.doctor, examining.probed),
+)
+
+
+def serve(settings: Settings, file: Path | None) -> None:
+    """Run until SIGTERM or SIGINT. Raises ConfigError or StoreError before the first connection."""
+    logs.set_up(settings.log.format, settings.log.level)
+    if not settings.web.listen:
+        raise ConfigError('web.listen = "": the web page is off; set [web] listen = "127.0.0.1:8725"')
+    accounts = Accounts(Path(settings.web.accounts))
+    if settings.store_url().startswith("memory:"):
+        raise ConfigError('store.url = "memory:": another process cannot see it; name a database file')
+    sockets = bound("web.listen", settings.web.listen)
+    with closing(open_store(settings.store_url())) as store:
+        config = uvicorn.Config(
+            application(settings, file, store, accounts), log_config=None, access_log=False, server_header=False,
+            proxy_headers=False, lifespan="off", http="h11", ws="none", loop="asyncio", limit_concurrency=CONNECTIONS,
+            timeout_graceful_shutdown=10,
+        )  # fmt: skip
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)  # uvicorn raises it again when it has stopped
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        asyncio.run(_Server(config).serve(sockets))
+    log.info("stopped")
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        log.info("ready: http://%s/", ", ".join(map(name_of, sockets or [])))
+        notify("READY=1")
+
+
+def application(settings: Settings, file: Path | None, store: Store, accounts: Accounts) -> Starlette:
+    """The pages, on a store."""
+    visitors = Visitors(settings.web, accounts, Throttle())
+    site = Site(settings, file, store, Sessions(settings.web.session_hours), visitors, Lock())
+    folder = Path(__file__).parent.parent / "templates" / "web"
+    routes = [Route(page.path, _endpoint(site, page), methods=_methods(page)) for page in PAGES]
+    routes += [Route(f"/{name}", _file((folder / name).read_bytes(), kind)) for name, kind in FILES.items()]
+    routes += api.routes(site)
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Fields)],
+        exception_handlers={HTTPException: _failed, Exception: _broken},
+    )
+
+
+def _methods(page: Page) -> list[str]:
+    return [name for name, answer in (("GET", page.get), ("POST", page.post)) if answer is not None]
+
+
+def _file(content: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return Response(content, media_type=kind)
+
+    return answer
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if request.url.path.startswith("/api/"):
+        return api.failed(error.detail, error.status_code, error.headers)
+    return PlainTextResponse(error.detail, error.status_code, error.headers)
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    return PlainTextResponse("a fault of the page, see its log; try again", 500)
+
+
+def _endpoint(site: Site, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        peer = request.client.host if request.client else ""
+        origin = site.visitors.origin(peer, request.headers)
+        form = await _form(request) if request.method == "POST" else {}
+        visit = await run_in_threadpool(_visit, site, request, origin, form)
+        return await run_in_threadpool(_answered, page, request, visit)
+
+    return answer
+
+
+async def _form(request: Request) -> dict[str, str]:
+    if kind_of(request) != FORM:
+        raise HTTPException(415, f"a form is sent as {FORM}")
+    try:
+        text = (await body_of(request)).decode()
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict"))
+    except ValueError:
+        raise HTTPException(400, "not a form") from None
+
+
+def _visit(site: Site, request: Request, origin: Origin, form: dict[str, str]) -> Visit:
+    """The visit of a request: with its session, if the browser has one, or if a proxy has named an account."""
+    accounts = site.visitors.accounts.now()
+    token = request.cookies.get(_cookie(origin, "session"), "")
+    session = site.sessions.find(token, accounts) if token else None
+    if origin.proxied and (session is None or session.account != origin.proxied):
+        session, account = None, accounts.get(origin.proxied)
+        if account is not None:
+            token, session = site.sessions.begin(account)
+    account = accounts.get(session.account) if session else None
+    if session is None or account is None:
+        session, account = None, None
+        token = request.cookies.get(_cookie(origin, "stranger"), "") or new_token()
+    query = dict(request.query_params)
+    parts = {name: str(part) for name, part in request.path_params.items()}
+    return Visit(site, origin, request.url.path, account, session, token, query, form, parts)
+
+
+def _cookie(origin: Origin, name: str) -> str:
+    return f"__Host-{name}" if origin.https else name
+
+
+def _answered(page: Page, request: Request, visit: Visit) -> Response:
+    before = visit.token
+    answer = _allowed(page, request, visit)
+    if visit.token:
+        name = _cookie(visit.origin, "session" if visit.session else "stranger")
+        if request.cookies.get(name) != visit.token:
+            answer.set_cookie(name, visit.token, httponly=True, samesite="strict", secure=visit.origin.https)
+    if not visit.token or (visit.session and visit.token != before):
+        for name in ("stranger", *(() if visit.token else ("session",))):
+            answer.delete_cookie(_cookie(visit.origin, name), httponly=True, secure=visit.origin.https)
+    return answer
+
+
+def _allowed(page: Page, request: Request, visit: Visit) -> Response:
+    """What the page answers, if this account may have it and means it."""
+    post = request.method == "POST"
+    if post and request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return _refused(visit, "this was sent by another site")
+    if page.role is not None and visit.account is None:
+        if visit.origin.proxied:
+            return _refused(visit, f"{visit.origin.proxied!r} has no account here; see [web] accounts")
+        target = "/" if post else visit.path + (f"?{request.url.query}" if request.url.query else "")
+        return redirected(f"/login?next={quote(target)}")
+    if page.role is not None and not visit.user.may(page.role):
+        return _refused(visit, f"this needs the role {page.role!r}, and you have {visit.user.role!r}")
+    if post and not visit.site.sessions.is_stamp(visit.token, visit.form.get("stamp", "")):
+        return _refused(visit, "the form has expired; go back, load the page again and repeat it")
+    answer = page.post if post else page.get
+    assert answer is not None
+    try:
+        return answer(visit)
+    except SpamfilterError as error:
+        return shown(visit, "trouble", status_of(error), trouble=str(error))
+
+
+def _refused(visit: Visit, sentence: str) -> Response:
+    return shown(visit, "trouble", 403, trouble=sentence)

@@ -1,0 +1,133 @@
+"""The pages' actions for programs: JSON by name and password of an account.
+
+Guarantee: no cookie counts here, and a body is application/json, which no form of another site can send: a browser that
+knows a password does nothing at another site's word.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from spamfilter import rendering
+from spamfilter.accounts import Account
+from spamfilter.errors import SpamfilterError
+from spamfilter.web.api.description import description
+from spamfilter.web.api.operations import OPERATIONS, Call, Operation, Schema
+from spamfilter.web.looking import status_of
+from spamfilter.web.site import Site
+from spamfilter.web.site.limits import body_of, kind_of
+from spamfilter.web.site.visitors import TooOften
+
+JSON = "application/json"
+CHALLENGE = {"WWW-Authenticate": 'Basic realm="spamfilter", charset="UTF-8"'}
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of all operations, and of their description."""
+    paths: dict[str, dict[str, Operation]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method] = operation
+    found = [Route(path, _endpoint(site, by_method), methods=list(by_method)) for path, by_method in paths.items()]
+    return [*found, Route("/api/openapi.json", _described(site))]
+
+
+def failed(sentence: str, status: int, fields: Mapping[str, str] | None = None) -> Response:
+    """An error."""
+    return _json({"error": sentence}, status, fields)
+
+
+def _json(value: dict[str, Any], status: int = 200, fields: Mapping[str, str] | None = None) -> Response:
+    return Response(rendering.to_json(value), status, fields, JSON)
+
+
+def _described(site: Site) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        await run_in_threadpool(_account, site, request)
+        return _json(description())
+
+    return answer
+
+
+def _endpoint(site: Site, by_method: Mapping[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        operation = by_method["GET" if request.method == "HEAD" else request.method]
+        account = await run_in_threadpool(_account, site, request)
+        if not account.may(operation.role):
+            raise HTTPException(403, f"this needs the role {operation.role!r}, and you have {account.role!r}")
+        body = await _body(request, operation.body) if operation.body is not None else {}
+        parts = {name: str(part) for name, part in request.path_params.items()}
+        call = Call(site, account, parts, _query(request, operation), body)
+        return await run_in_threadpool(_answered, operation, call)
+
+    return answer
+
+
+def _answered(operation: Operation, call: Call) -> Response:
+    try:
+        return _json(operation.answer(call))
+    except SpamfilterError as error:
+        return failed(str(error), status_of(error))
+
+
+def _account(site: Site, request: Request) -> Account:
+    """Whose name and password are sent, or whom a proxy has named. Raises HTTPException."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise HTTPException(403, "this was sent by another site")
+    origin = site.visitors.origin(request.client.host if request.client else "", request.headers)
+    if origin.proxied:
+        account = site.visitors.accounts.now().get(origin.proxied)
+    else:
+        try:
+            account = site.visitors.basic(origin, request.headers.get("authorization", ""))
+        except TooOften as error:
+            raise HTTPException(429, str(error), {"Retry-After": str(int(error.seconds) + 1)}) from None
+    if account is None:
+        raise HTTPException(401, "send name and password of an account by HTTP Basic", CHALLENGE)
+    return account
+
+
+def _query(request: Request, operation: Operation) -> dict[str, str]:
+    """What stands behind the path, each name once. Raises HTTPException."""
+    found: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name not in operation.query or name in found:
+            raise HTTPException(400, f"{name[:100]!r} means nothing here, or stands there twice")
+        found[name] = value
+    return found
+
+
+async def _body(request: Request, schemas: Mapping[str, Schema]) -> dict[str, Any]:
+    """The body, if it is what it may be. Raises HTTPException."""
+    if kind_of(request) != JSON:
+        raise HTTPException(415, f"a body is sent as {JSON}")
+    try:
+        body = json.loads(await body_of(request))
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise HTTPException(400, "the body is no JSON object")
+    for name, value in body.items():
+        if name not in schemas:
+            raise HTTPException(400, f"{name[:100]!r} means nothing here")
+        if not _fits(value, schemas[name]):
+            raise HTTPException(400, f"{name}: not of the kind that the description says")
+    return body
+
+
+def _fits(value: object, schema: Schema) -> bool:
+    if "enum" in schema:
+        return value in schema["enum"]
+    kind = schema["type"]
+    if kind == "string":
+        return isinstance(value, str) and schema.get("minLength", 0) <= len(value) <= schema["maxLength"]
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return bool(schema["minimum"] <= value <= schema["maximum"]) and value == int(value)  # 7.0 is whole, in JSON

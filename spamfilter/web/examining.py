@@ -1,0 +1,22 @@
+"""The doctor: is it running, is it learning?"""
+
+from starlette.responses import Response
+
+from spamfilter.doctor import Diagnosis, Examination, examine
+from spamfilter.web.site import Site, Visit, shown
+
+
+def doctor(visit: Visit) -> Response:
+    """The page, without a probe."""
+    return shown(visit, "doctor", diagnosis=examined(visit.site, False), canary=False)
+
+
+def probed(visit: Visit) -> Response:
+    """With a probe through the whole loop, which leaves no trace in counts or statistics."""
+    return shown(visit, "doctor", diagnosis=examined(visit.site, True), canary=True)
+
+
+def examined(site: Site, canary: bool) -> Diagnosis:
+    """What doctor says; one at a time."""
+    with site.busy:
+        return examine(Examination(site.settings, site.file), () if canary else ("canary",))

@@ -1,0 +1,48 @@
+"""What was learnt lately, by whom; and for administrators, to forget all that somebody has taught."""
+
+from datetime import UTC, datetime, timedelta
+
+from starlette.responses import Response
+
+from spamfilter.errors import InputError
+from spamfilter.web import looking, teaching
+from spamfilter.web.site import Visit, redirected, shown
+
+PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365, "ever": 36_500}
+LATEST = 100
+
+
+def learning(visit: Visit) -> Response:
+    """The page."""
+    period = visit.query.get("period", "week")
+    period = period if period in PERIODS else "week"
+    since, now = _since(period), datetime.now(UTC) + timedelta(seconds=1)
+    store = visit.site.store
+    return shown(
+        visit, "learning", period=period, periods=PERIODS, trainings=store.trainings(since, now),
+        latest=looking.latest(store, since, now, LATEST),
+    )  # fmt: skip
+
+
+def _since(period: str) -> datetime:
+    if period not in PERIODS:
+        raise InputError(f"period: not one of {', '.join(PERIODS)}")
+    return datetime.now(UTC) - timedelta(days=PERIODS[period])
+
+
+def asked(visit: Visit) -> Response:
+    """What would be forgotten."""
+    by, period = visit.query.get("by", ""), visit.query.get("period", "week")
+    taught = teaching.taught(visit.site.store, by, _since(period))
+    return shown(visit, "forget", by=by, period=period, taught=taught[:LATEST], number=len(taught))
+
+
+def forget(visit: Visit) -> Response:
+    """Forgotten, exactly; as many as one click does."""
+    site = visit.site
+    by = visit.form.get("by", "")
+    taught = teaching.taught(site.store, by, _since(visit.form.get("period", "")))
+    done = teaching.forget(site.store, site.settings, taught, visit.user)
+    rest = len(taught) - done
+    visit.tell(f"{done} of {by} forgotten" + (f"; {rest} are left, the same button does the next ones" if rest else ""))
+    return redirected("/learning")

@@ -1,0 +1,174 @@
+"""What the pages and the API look up: searches, a message with all that is known of it, trainings.
+
+Guarantee: nothing is written, and nothing that a visitor types is anything but a value.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from spamfilter.config import Settings
+from spamfilter.errors import InputError, Refused, SpamfilterError, StoreError, TryAgain
+from spamfilter.explanation import judgement_json
+from spamfilter.feedback import by_id
+from spamfilter.filter import Filter
+from spamfilter.ids import is_id
+from spamfilter.labels import Label
+from spamfilter.provenance import provenance
+from spamfilter.quarantine import Quarantine, Quarantined
+from spamfilter.report import LearntMessage
+from spamfilter.stores import Entry, JournalEntry, Store, Wanted
+from spamfilter.verdict import ACTIONS, CLASSES
+
+PAGE = 50
+"""Messages of one page: what is scrolled through."""
+LONGEST = 200
+"""Letters of what is searched for."""
+
+
+class Unknown(InputError):
+    """There is no such thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """All that is known of a message.
+
+    judged: what it would be judged now and why, as `judge --explain --json`; None, with the reason in `mute`, where its
+    tokens are not kept. label: as what it is learnt. history: its ledger entries, the latest first.
+    """
+
+    entry: JournalEntry
+    judged: Mapping[str, Any] | None
+    mute: str
+    label: Label | None
+    history: list[Entry]
+
+
+def wanted_of(query: Mapping[str, str]) -> Wanted:
+    """What a search form asks for. Raises InputError."""
+    found = Wanted(
+        sender=_text(query, "sender"),
+        subject=_text(query, "subject"),
+        least=_share(query, "least", 0.0),
+        most=_share(query, "most", 1.0),
+        unsure_first=bool(query.get("unsure_first")),
+    )
+    for class_ in CLASSES:
+        if query.get("class") == class_:
+            found = replace(found, class_=class_)
+    for action in ACTIONS:
+        if query.get("action") == action:
+            found = replace(found, action=action)
+    if query.get("class") and not found.class_:
+        raise InputError(f"class: not one of {', '.join(CLASSES)}")
+    if query.get("action") and not found.action:
+        raise InputError(f"action: not one of {', '.join(ACTIONS)}")
+    return found
+
+
+def _text(query: Mapping[str, str], name: str) -> str:
+    text = query.get(name, "").strip()
+    if len(text) > LONGEST or "\0" in text:
+        raise InputError(f"{name}: not a text of at most {LONGEST} letters")
+    return text
+
+
+def _share(query: Mapping[str, str], name: str, default: float) -> float:
+    text = query.get(name, "").strip()
+    try:
+        share = float(text) if text else default
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise InputError(f"score ({name}): not a number from 0 to 1")
+    return share
+
+
+def page_of(store: Store, query: Mapping[str, str]) -> tuple[list[JournalEntry], str]:
+    """A page of a search, and the id after which the next one begins, '' where there is none. Raises InputError."""
+    before = query.get("before", "")
+    if before and not is_id(before):
+        raise InputError("before: not an id (26 letters and digits)")
+    found = store.search(wanted_of(query), PAGE + 1, before.upper())
+    return found[:PAGE], found[PAGE - 1].id if len(found) > PAGE else ""
+
+
+def labels_of(store: Store, entries: list[JournalEntry]) -> dict[str, Label]:
+    """As what these messages are learnt, by id; who is not in it is not."""
+    said = store.histories([entry.digest for entry in entries])
+    last = {digest: history[-1] for digest, history in said.items() if history}
+    active = {digest: entry.label for digest, entry in last.items() if not entry.undoes}
+    return {entry.id: active[entry.digest] for entry in entries if entry.digest in active}
+
+
+def entry_of(store: Store, id: str) -> JournalEntry:
+    """The journal's entry of an id. Raises Unknown."""
+    entry = store.find_journal(id.upper()) if is_id(id) else None
+    if entry is None:
+        raise Unknown("no message of this id in the journal; it may be too old ([report] journal_days)")
+    return entry
+
+
+def looked_at(filter: Filter, settings: Settings, id: str) -> Looked:
+    """All that is known of a message. Raises Unknown."""
+    entry = entry_of(filter.store, id)
+    history = filter.store.histories([entry.digest])[entry.digest]
+    label = history[-1].label if history and not history[-1].undoes else None
+    judged, mute = None, ""
+    try:
+        subject = by_id(filter.store, entry.id, wait=False)
+        if not any(voice.name in subject.reading.tokens for voice in filter.voices):
+            raise InputError("judged by other voices than today's")
+        score, evidence = filter.explained(subject.reading)
+        policy = settings.policy()
+        judged = judgement_json(
+            {"id": entry.id}, score, policy.classify(score.posterior, filter.learnt),
+            sum(len(tokens) for tokens in subject.reading.tokens.values()), evidence,
+            provenance(filter, policy, subject.reading, score, evidence),
+        )  # fmt: skip
+    except StoreError:
+        raise
+    except SpamfilterError as error:
+        mute = str(error)
+    return Looked(entry, judged, mute, label, history[::-1])
+
+
+def kept_of(settings: Settings, entry: JournalEntry) -> Quarantined | None:
+    """The mail in quarantine, where it is still there."""
+    if entry.action != "quarantine":
+        return None
+    try:
+        return Quarantine(settings.quarantine_path()).find(entry.id)
+    except (SpamfilterError, OSError):
+        return None
+
+
+def quarantined(settings: Settings, store: Store, id: str) -> JournalEntry:
+    """The journal's entry of a mail in quarantine. Raises Unknown where it is not there."""
+    entry = entry_of(store, id)
+    if kept_of(settings, entry) is None:
+        raise Unknown(f"{entry.id}: not in the quarantine; it was released or deleted, has expired, or never was there")
+    return entry
+
+
+def latest(store: Store, since: datetime, until: datetime, limit: int) -> list[LearntMessage]:
+    """The latest learnings, the latest first."""
+    learnings = store.latest_learnings(since, until, limit)
+    seen = store.journal_of([entry.digest for entry in learnings])
+    found = []
+    for entry in learnings:
+        mail = seen.get(entry.digest)
+        id, subject = (mail.id, mail.subject) if mail else ("", "")
+        found.append(LearntMessage(entry.at, entry.label, entry.source, entry.by, id, subject))
+    return found
+
+
+def status_of(error: SpamfilterError) -> int:
+    """The status of HTTP for an error of ours."""
+    if isinstance(error, Unknown):
+        return 404
+    if isinstance(error, Refused):
+        return 403
+    return 503 if isinstance(error, TryAgain | StoreError) else 400

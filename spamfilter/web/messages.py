@@ -1,0 +1,67 @@
+"""Messages: the list with its search, one of them with why, and what can be done with it."""
+
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from spamfilter.errors import InputError
+from spamfilter.labels import LABELS, Label
+from spamfilter.stores import JournalEntry
+from spamfilter.verdict import ACTIONS, CLASSES
+from spamfilter.web import looking, teaching
+from spamfilter.web.site import Visit, redirected, shown
+
+FIELDS = ("class", "action", "sender", "subject", "least", "most", "unsure_first")
+
+
+def listed(visit: Visit) -> Response:
+    """The list."""
+    query = {name: visit.query.get(name, "") for name in FIELDS}
+    trouble, next_ = "", ""
+    entries: list[JournalEntry] = []
+    try:
+        entries, next_ = looking.page_of(visit.site.store, visit.query)
+    except InputError as error:
+        trouble = str(error)
+    more = "?" + urlencode({**{name: text for name, text in query.items() if text}, "before": next_}) if next_ else ""
+    return shown(
+        visit, "messages", 400 if trouble else 200, entries=entries, query=query, trouble=trouble, more=more,
+        labels=looking.labels_of(visit.site.store, entries), classes=CLASSES, actions=ACTIONS,
+        first=not visit.query.get("before"),
+    )  # fmt: skip
+
+
+def message(visit: Visit) -> Response:
+    """One message."""
+    site = visit.site
+    looked = looking.looked_at(site.filter(), site.settings, visit.parts["id"])
+    kept = looking.kept_of(site.settings, looked.entry) if visit.user.may("administer") else None
+    return shown(visit, "message", looked=looked, entry=looked.entry, judged=looked.judged, kept=kept)
+
+
+def mark(visit: Visit) -> Response:
+    """Marked as spam or ham, or forgotten."""
+    site = visit.site
+    entry = looking.entry_of(site.store, visit.parts["id"])
+    done = teaching.mark(site.filter(), site.settings, entry.id, label_of(visit.form.get("label", "")), visit.user)
+    visit.tell(str(done["text"]))
+    return redirected(f"/messages/{entry.id}")
+
+
+def label_of(text: str) -> Label | None:
+    """The label of a button; None: forget. Raises InputError."""
+    for label in LABELS:
+        if text == label:
+            return label
+    if text != "forget":
+        raise InputError("label: neither ham nor spam nor forget")
+    return None
+
+
+def release(visit: Visit) -> Response:
+    """Delivered after all."""
+    site = visit.site
+    entry = looking.quarantined(site.settings, site.store, visit.parts["id"])
+    for sentence in teaching.release(site.filter(), site.settings, entry.id, visit.user):
+        visit.tell(sentence)
+    return redirected(f"/messages/{entry.id}")

@@ -1,0 +1,116 @@
+"""The review queue: what to label next, one click or one key each."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+from starlette.responses import Response
+
+from spamfilter.errors import InputError
+from spamfilter.labels import LABELS
+from spamfilter.reviewing import Review
+from spamfilter.stores import JournalEntry
+from spamfilter.verdict import EVIDENCE_SHOWN
+from spamfilter.voices import Evidence
+from spamfilter.web import looking, teaching
+from spamfilter.web.site import Site, Visit, redirected, shown
+
+SHOWN = 10
+"""Messages on the page."""
+QUEUE = 200
+"""Messages of one look at the journal, which reads all that has come in the time in which it can be marked."""
+FRESH_SECONDS = 300.0
+"""After which it is looked at anew."""
+
+
+def queue(visit: Visit) -> Response:
+    """The page: the first of the queue that are still to be labelled, one of them in focus."""
+    session = visit.session
+    assert session is not None
+    review = review_of(visit.site)
+    stale = time.monotonic() - session.queued > FRESH_SECONDS
+    if stale or not session.queue:
+        session.queue, session.queued = waiting(visit.site, review, QUEUE), time.monotonic()
+    cards = _cards(visit, review)
+    if not cards and not stale:
+        session.queue, session.queued = waiting(visit.site, review, QUEUE), time.monotonic()
+        cards = _cards(visit, review)
+    at = visit.query.get("at", "0")
+    focus = min(int(at), len(cards) - 1) if at.isdecimal() and len(at) < 6 else 0
+    return shown(
+        visit, "review", cards=cards, focus=focus, left=len(session.queue) - len(cards), undo=bool(session.done)
+    )
+
+
+def review_of(site: Site) -> Review:
+    return Review(site.filter(), site.settings.verdict.spam)
+
+
+def waiting(site: Site, review: Review, limit: int) -> list[str]:
+    """Ids to label, in the order in which to do it."""
+    now = datetime.now(UTC)
+    since = now - timedelta(days=site.settings.feedback.window_days)
+    with site.busy:
+        return [one.entry.id for one in review.waiting(since, now + timedelta(seconds=1))[:limit]]
+
+
+def _cards(visit: Visit, review: Review) -> list[tuple[JournalEntry, float, list[Evidence]]]:
+    """The first of the queue that are still there; who is not any more leaves it."""
+    assert visit.session is not None
+    filter = visit.site.filter()
+    cards: list[tuple[JournalEntry, float, list[Evidence]]] = []
+    kept = list(visit.session.queue)
+    for id in visit.session.queue:
+        if len(cards) == SHOWN:
+            break
+        entry = visit.site.store.find_journal(id)
+        subject = review.subject(entry) if entry else None
+        if entry is None or subject is None:
+            kept.remove(id)
+            continue
+        score, evidence = filter.explained(subject.reading, EVIDENCE_SHOWN)
+        cards.append((entry, score.posterior, evidence))
+    visit.session.queue = kept
+    return cards
+
+
+def answer(visit: Visit) -> Response:
+    """One of the buttons of a card."""
+    session, site = visit.session, visit.site
+    assert session is not None
+    entry = looking.entry_of(site.store, visit.form.get("id", ""))
+    word = visit.form.get("label", "")
+    if word == "skip":
+        review_of(site).skip(entry.digest)
+        session.done.append((entry.id, None))
+    else:
+        label = next((label for label in LABELS if label == word), None)
+        if label is None:
+            raise InputError("label: neither ham nor spam nor skip")
+        visit.tell(str(teaching.mark(site.filter(), site.settings, entry.id, label, visit.user)["text"]))
+        session.done.append((entry.id, label))
+    session.queue = [id for id in session.queue if id != entry.id]
+    del session.done[:-QUEUE]
+    at = visit.form.get("at", "0")
+    return redirected(f"/review?at={at if at.isdecimal() else 0}")
+
+
+def undo(visit: Visit) -> Response:
+    """Take back this browser's last answer."""
+    session, site = visit.session, visit.site
+    assert session is not None
+    if not session.done:
+        visit.tell("nothing to undo")
+        return redirected("/review")
+    id, label = session.done[-1]
+    entry = looking.entry_of(site.store, id)
+    if label is None:
+        review_of(site).unskip(entry.digest)
+    else:
+        active = site.store.active(entry.digest)
+        if active is None or (active.by, active.source, active.label) != (visit.user.name, teaching.SOURCE, label):
+            visit.tell(f"{id}: was changed by somebody else meanwhile and stays as it is")
+        else:
+            visit.tell(str(teaching.mark(site.filter(), site.settings, id, None, visit.user)["text"]))
+    session.done.pop()
+    session.queue = [id, *(other for other in session.queue if other != id)]
+    return redirected("/review")

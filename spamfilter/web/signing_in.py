@@ -1,0 +1,38 @@
+"""Signing in and out."""
+
+from starlette.responses import Response
+
+from spamfilter.accounts import LONGEST
+from spamfilter.web.site import Visit, redirected, shown
+from spamfilter.web.site.visitors import TooOften
+
+
+def form(visit: Visit) -> Response:
+    """The form."""
+    if visit.account is not None:
+        return redirected("/")
+    return shown(visit, "login", next=visit.query.get("next", "/"), name="", trouble="")
+
+
+def sign_in(visit: Visit) -> Response:
+    """A name and a password; the token of the session goes into the cookie."""
+    name, password = visit.form.get("name", ""), visit.form.get("password", "")
+    next_ = visit.form.get("next", "/")
+    facts = {"next": next_, "name": name[:100]}
+    try:
+        account = visit.site.visitors.signed_in(visit.origin, name, password) if len(password) <= LONGEST else None
+    except TooOften as error:
+        answer = shown(visit, "login", 429, trouble=str(error), **facts)
+        answer.headers["Retry-After"] = str(int(error.seconds) + 1)
+        return answer
+    if account is None:
+        return shown(visit, "login", 403, trouble="name or password is wrong", **facts)
+    visit.token, visit.session = visit.site.sessions.begin(account)
+    return redirected(next_)
+
+
+def sign_out(visit: Visit) -> Response:
+    """The session ends here, not only in the browser."""
+    visit.site.sessions.end(visit.token)
+    visit.token, visit.session = "", None
+    return redirected("/login")

@@ -1,0 +1,112 @@
+"""What every page is given: the visit, the store behind the site, and templates.
+
+Guarantee: whatever a mail said is text and no markup, and what would hide or reorder letters is written out.
+"""
+
+import functools
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from spamfilter.accounts import Account, Role
+from spamfilter.config import Settings
+from spamfilter.filter import Filter
+from spamfilter.report_html import environment
+from spamfilter.stores import Store
+from spamfilter.web.site.sessions import Session, Sessions
+from spamfilter.web.site.visitors import Origin, Visitors
+
+__all__ = ["Page", "Site", "Visit", "redirected", "shown"]
+
+
+@dataclass(slots=True)
+class Site:
+    """What lies behind the pages. file: the configuration as it was named. busy: held by what takes long."""
+
+    settings: Settings
+    file: Path | None
+    store: Store
+    sessions: Sessions
+    visitors: Visitors
+    busy: Lock
+
+    def filter(self) -> Filter:
+        """A filter without counts in memory: what it says is as the store has it now."""
+        return Filter(self.store, self.settings.voices(), whole=False)
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request. account: None before signing in; token: of the browser's cookie; form: of a POST."""
+
+    site: Site
+    origin: Origin
+    path: str
+    account: Account | None
+    session: Session | None
+    token: str
+    query: Mapping[str, str]
+    form: Mapping[str, str]
+    parts: Mapping[str, str]
+
+    @property
+    def user(self) -> Account:
+        """Who asks, on a page for accounts."""
+        assert self.account is not None
+        return self.account
+
+    def tell(self, sentence: str) -> None:
+        """Say this on the next page."""
+        if self.session is not None:
+            self.session.tell(sentence)
+
+
+Answer = Callable[[Visit], Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A row of the table of pages: who may have it, and what answers. role: None for everybody."""
+
+    path: str
+    role: Role | None
+    get: Answer | None = None
+    post: Answer | None = None
+
+
+@functools.cache
+def _environment() -> Any:
+    return environment()
+
+
+def shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Response:
+    """A page."""
+    page = _environment().get_template(f"web/{template}.html")
+    text = page.render(
+        visit=visit,
+        account=visit.account,
+        stamp=visit.site.sessions.stamp(visit.token),
+        notices=visit.session.told() if visit.session else [],
+        **facts,
+    )
+    return HTMLResponse(text, status)
+
+
+def redirected(path: str) -> Response:
+    """To another page of ours."""
+    return RedirectResponse(own_path(path), 303)
+
+
+def own_path(path: str) -> str:
+    """A path, if it is one of ours and leads nowhere else; else the first page's."""
+    ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and len(path) < 2000
+    return path if ours else "/"
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)

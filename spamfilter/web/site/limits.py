@@ -1,0 +1,68 @@
+"""What every answer carries, and what no request may exceed.
+
+Guarantee: every response, an error's too, has the fields below, by which a browser runs, shows and sends nothing but
+ours. A body is read up to MOST_BODY bytes and for BODY_SECONDS.
+"""
+
+import asyncio
+from typing import Any
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MOST_BODY = 65_536
+"""Bytes of a form: what is sent here are labels, names and a password."""
+BODY_SECONDS = 20.0
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self';"
+    " frame-ancestors 'none'; base-uri 'none'"
+)
+FIELDS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Fields:
+    """Adds the fields to every response."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(FIELDS)
+            await send(message)
+
+        await self._app(scope, receive, sending if scope["type"] == "http" else send)
+
+
+async def body_of(request: Request) -> bytes:
+    """The body of a request. Raises HTTPException where it is too large or too slow."""
+    declared = request.headers.get("content-length", "0")
+    if not declared.isdecimal() or int(declared[:20]) > MOST_BODY:
+        raise HTTPException(413, f"more than {MOST_BODY} bytes")
+    content = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for block in request.stream():
+                content += block
+                if len(content) > MOST_BODY:
+                    raise HTTPException(413, f"more than {MOST_BODY} bytes")
+    except (TimeoutError, ClientDisconnect):
+        raise HTTPException(408, "the request did not come to its end") from None
+    return bytes(content)
+
+
+def kind_of(request: Request) -> str:
+    """The media type of the body."""
+    found: Any = request.headers.get("content-type", "")
+    return str(found).partition(";")[0].strip().lower()

@@ -1,0 +1,97 @@
+"""Sessions: who has signed in, until when, and what to tell them on their next page.
+
+Guarantee: a session is found by a random token alone, of which only a digest is kept; it ends after its hours, with its
+account, with the account's password, and with the process. No account has more than MOST of them.
+"""
+
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from spamfilter.accounts import Account
+from spamfilter.labels import Label
+
+MOST = 20
+"""Sessions of one account: more browsers than anybody uses at a time."""
+NOTICES = 5
+TOKEN_BYTES = 32
+
+
+@dataclass(slots=True)
+class Session:
+    """One browser of one account.
+
+    notices: sentences for the next page. queue: ids offered for review, made at `queued`. done: what was answered
+    there, as id and label; None: skipped.
+    """
+
+    account: str
+    hash: str
+    ends: float
+    notices: list[str] = field(default_factory=list)
+    queue: list[str] = field(default_factory=list)
+    queued: float = 0.0
+    done: list[tuple[str, Label | None]] = field(default_factory=list)
+
+    def tell(self, sentence: str) -> None:
+        """Say this on the next page."""
+        self.notices = [*self.notices, sentence][-NOTICES:]
+
+    def told(self) -> list[str]:
+        """What is to be said, once."""
+        notices, self.notices = self.notices, []
+        return notices
+
+
+class Sessions:
+    """All sessions. clock: seconds that only grow."""
+
+    def __init__(self, hours: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = hours * 3600
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+        self._sessions: dict[bytes, Session] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, account: Account) -> tuple[str, Session]:
+        """A new session, and the token that finds it."""
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        now = self._clock()
+        with self._lock:
+            self._sessions = {key: one for key, one in self._sessions.items() if one.ends > now}
+            own = [key for key, one in self._sessions.items() if one.account == account.name]
+            for key in own[: max(len(own) + 1 - MOST, 0)]:
+                del self._sessions[key]
+            session = self._sessions[_digest(token)] = Session(account.name, account.hash, now + self._seconds)
+        return token, session
+
+    def find(self, token: str, accounts: Mapping[str, Account]) -> Session | None:
+        """The session of a token, as long as its account is there and has the password that it began with."""
+        with self._lock:
+            session = self._sessions.get(_digest(token))
+            if session is None:
+                return None
+            account = accounts.get(session.account)
+            if session.ends > self._clock() and account is not None and account.hash == session.hash:
+                return session
+            del self._sessions[_digest(token)]
+            return None
+
+    def end(self, token: str) -> None:
+        with self._lock:
+            self._sessions.pop(_digest(token), None)
+
+    def stamp(self, token: str) -> str:
+        """What a form of this browser carries, and a form of another site cannot know."""
+        return hmac.new(self._key, token.encode(), hashlib.sha256).hexdigest()
+
+    def is_stamp(self, token: str, stamp: str) -> bool:
+        return bool(token) and hmac.compare_digest(self.stamp(token).encode(), stamp.encode("utf-8", "replace"))
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()

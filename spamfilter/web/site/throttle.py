@@ -1,0 +1,61 @@
+"""How often somebody may try to sign in.
+
+Guarantee: each address and each name has a bounded number of attempts in a time, and all of them together a bounded
+amount of memory. An attempt counts from its begin, so that many at once are no way around.
+"""
+
+import ipaddress
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+SECONDS = 900.0
+"""For which an attempt is remembered."""
+OF_ADDRESS, OF_NAME = 10, 30
+"""Failed attempts in that time. A name has more: whoever wants to lock it out has to come from several addresses."""
+MOST = 10_000
+"""Addresses and names that are remembered; the one that was tried longest ago goes first."""
+
+
+class Throttle:
+    """Attempts by key. clock: seconds that only grow."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._attempts: OrderedDict[str, list[float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def attempt(self, address: str, name: str) -> float:
+        """Count an attempt; the seconds to wait, 0 where it may be made."""
+        now = self._clock()
+        with self._lock:
+            wait = 0.0
+            for key, most in _keys(address, name):
+                kept = [at for at in self._attempts.get(key, ()) if at > now - SECONDS]
+                if len(kept) >= most:
+                    wait = max(wait, kept[-most] + SECONDS - now)
+            if not wait:
+                for key, _ in _keys(address, name):
+                    kept = [at for at in self._attempts.pop(key, ()) if at > now - SECONDS]
+                    self._attempts[key] = [*kept, now]
+                while len(self._attempts) > MOST:
+                    self._attempts.popitem(last=False)
+            return wait
+
+    def pardon(self, address: str, name: str) -> None:
+        """The last attempt was right, and does not count."""
+        with self._lock:
+            for key, _ in _keys(address, name):
+                if self._attempts.get(key):
+                    self._attempts[key].pop()
+
+
+def _keys(address: str, name: str) -> tuple[tuple[str, int], tuple[str, int]]:
+    try:
+        found = ipaddress.ip_address(address)
+        if found.version == 6:  # a household has 64 bits
+            address = str(ipaddress.ip_network((found, 64), strict=False))
+    except ValueError:
+        pass
+    return (f"address {address}", OF_ADDRESS), (f"name {name[:100]}", OF_NAME)

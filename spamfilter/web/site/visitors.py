@@ -1,0 +1,146 @@
+"""Who is asking: by a session's cookie, by a reverse proxy's word, or for the API by name and password.
+
+Guarantee: what a request says of itself is believed of [web] proxy_addresses only, and who is named must have an
+account. Whoever has none is nobody.
+"""
+
+import base64
+import binascii
+import hashlib
+import ipaddress
+import logging
+import os
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.datastructures import Headers
+
+from spamfilter.accounts import Account, is_right, read_accounts
+from spamfilter.config import Web
+from spamfilter.errors import ConfigError
+from spamfilter.web.site.throttle import Throttle
+
+log = logging.getLogger("spamfilter.web")
+
+HASHING = threading.Semaphore(2)
+"""Each hash takes 64 MB."""
+REMEMBERED, REMEMBERED_SECONDS = 100, 60.0
+"""Right passwords of API clients, which ask often and send theirs each time."""
+
+
+class TooOften(Exception):
+    """Too many attempts; seconds: to wait."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"too many attempts: try again in {seconds:.0f} seconds")
+        self.seconds = seconds
+
+
+class Accounts:
+    """The accounts as the file has them now; a file that is wrong lets nobody in, and is logged."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seen: tuple[int, ...] = self._identity()
+        self._accounts = read_accounts(file)
+
+    def _identity(self) -> tuple[int, ...]:
+        try:
+            found = os.stat(self._file)
+        except OSError:
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+
+    def now(self) -> Mapping[str, Account]:
+        seen = self._identity()
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._accounts = read_accounts(self._file)
+            except ConfigError as error:
+                self._accounts = {}
+                log.error("nobody can sign in: %s", error)  # noqa: TRY400 - the sentence says it
+        return self._accounts
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request comes from: the client's address, whether by HTTPS, the account that a proxy has named."""
+
+    address: str
+    https: bool
+    proxied: str
+
+
+class Visitors:
+    """Tells who is asking."""
+
+    def __init__(self, web: Web, accounts: Accounts, throttle: Throttle) -> None:
+        self._web = web
+        self._proxies = web.proxies()
+        self.accounts = accounts
+        self._throttle = throttle
+        self._key = secrets.token_bytes(32)
+        self._right: OrderedDict[bytes, float] = OrderedDict()
+
+    def origin(self, peer: str, headers: Headers) -> Origin:
+        """Where a request comes from."""
+        if not self._is_proxy(peer):
+            return Origin(peer, False, "")
+        address = peer
+        for hop in reversed(",".join(headers.getlist("x-forwarded-for")).split(",")):
+            if hop.strip():
+                address = hop.strip()[:100]
+                if not self._is_proxy(address):
+                    break
+        named = headers.getlist(self._web.proxy_header) if self._web.proxy_header else []
+        # Two of them: one is the client's, and the proxy let it through.
+        proxied = named[0] if len(named) == 1 else ""
+        return Origin(address, headers.get("x-forwarded-proto", "") == "https", proxied)
+
+    def _is_proxy(self, address: str) -> bool:
+        try:
+            found = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(found in network for network in self._proxies)
+
+    def signed_in(self, origin: Origin, name: str, password: str) -> Account | None:
+        """The account, if name and password are right. Raises TooOften."""
+        wait = self._throttle.attempt(origin.address, name)
+        if wait:
+            raise TooOften(wait)
+        account = self.accounts.now().get(name)
+        with HASHING:
+            right = is_right(account, password)
+        if not right:
+            log.warning("signing in failed: %r from %s", name[:100], origin.address)
+            return None
+        self._throttle.pardon(origin.address, name)
+        return account
+
+    def basic(self, origin: Origin, authorization: str) -> Account | None:
+        """The account of an Authorization field: RFC 7617. Raises TooOften."""
+        scheme, _, value = authorization.partition(" ")
+        if scheme.lower() != "basic":
+            return None
+        try:
+            name, colon, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            return None
+        account = self.accounts.now().get(name)
+        known = account.hash if account else ""
+        seen = hashlib.blake2b("\0".join((known, name, password)).encode(), key=self._key).digest()
+        if account and colon and self._right.get(seen, 0.0) > time.monotonic():
+            return account
+        found = self.signed_in(origin, name, password) if colon else None
+        if found is not None:
+            self._right[seen] = time.monotonic() + REMEMBERED_SECONDS
+            while len(self._right) > REMEMBERED:
+                self._right.popitem(last=False)
+        return found

@@ -1,0 +1,172 @@
+"""`spamfilter web` as a process beside a running relay, and a browser without script that shows every byte."""
+
+import contextlib
+import http.client
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from spamfilter.accounts import Role, line_of
+from tests.faults.client import Client, deliver
+from tests.faults.daemon import Daemon, daemon
+from tests.faults.hop import Hop, next_hop
+from tests.integration.servers import STOP_SECONDS, await_start, free_port, wait_until
+
+PASSWORD = "correct horse battery"
+ACCOUNTS: Mapping[str, Role] = {"laura": "look", "lena": "label", "anna": "administer"}
+SECONDS = 60.0
+"""For an answer: provenance and doctor take a second on a machine that does nothing else."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response: fields by their lower-case names, several of one name joined by line ends."""
+
+    status: int
+    fields: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def words(self) -> str:
+        """What a reader sees."""
+        return " ".join(unescape(re.sub(r"<[^>]*>", " ", self.text)).split())
+
+    @property
+    def stamp(self) -> str:
+        found = re.search(r'name="stamp" value="([0-9a-f]+)"', self.text)
+        assert found, self.text
+        return found.group(1)
+
+
+@dataclass
+class Browser:
+    """Keeps cookies and follows nothing. fields: sent with each request."""
+
+    port: int
+    fields: Mapping[str, str] = field(default_factory=dict)
+    cookies: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, method: str, path: str, body: bytes = b"", **fields: Any) -> Answer:
+        """One request; fields: by names with _ for -."""
+        sent = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()), **self.fields}
+        sent |= {name.replace("_", "-"): value for name, value in fields.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        with contextlib.closing(connection):
+            connection.request(method, path, body or None, {name: value for name, value in sent.items() if value})
+            response = connection.getresponse()
+            answer = Answer(response.status, _joined(response), response.read())
+        for line in answer.fields.get("set-cookie", "").split("\n"):
+            name, _, value = line.partition(";")[0].partition("=")
+            if value.strip('"'):
+                self.cookies[name] = value
+            else:
+                self.cookies.pop(name, None)
+        return answer
+
+    def get(self, path: str, **fields: Any) -> Answer:
+        return self.ask("GET", path, **fields)
+
+    def post(self, path: str, form: Mapping[str, str], **fields: Any) -> Answer:
+        fields = {"content_type": "application/x-www-form-urlencoded", **fields}
+        return self.ask("POST", path, urlencode(form).encode(), **fields)
+
+    def submit(self, page: str, path: str, **form: str) -> Answer:
+        """A form of a page, with its stamp."""
+        return self.post(path, {"stamp": self.get(page).stamp, **form})
+
+    def sign_in(self, name: str, password: str = PASSWORD, next: str = "/") -> Answer:
+        return self.submit("/login", "/login", name=name, password=password, next=next)
+
+
+def _joined(response: http.client.HTTPResponse) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in response.getheaders():
+        found[name.lower()] = f"{found[name.lower()]}\n{value}" if name.lower() in found else value
+    return found
+
+
+class Site:
+    """The web page of a relay, running."""
+
+    def __init__(self, relay: Daemon, hop: Hop, port: int, accounts: Path) -> None:
+        self.relay = relay
+        self.hop = hop
+        self.port = port
+        self.accounts = accounts
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def log(self) -> str:
+        return (self.relay.folder / "web.log").read_text(errors="replace")
+
+    def start(self) -> None:
+        with (self.relay.folder / "web.log").open("wb") as log:
+            command = [sys.executable, "-m", "spamfilter", "web"]
+            self._process = subprocess.Popen(command, env=self.relay.environment, stdout=log, stderr=log)
+        await_start(self._process, lambda: "ready: http://" in self.log(), self.log)
+
+    def stop(self) -> None:
+        """SIGTERM, which must lead to a clean end."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(STOP_SECONDS)
+        finally:
+            self._process.kill()
+            self._process.wait()
+        assert (code, "Traceback" in self.log()) == (0, False), self.log()
+
+    def browser(self, name: str = "", **fields: str) -> Browser:
+        """A browser; of somebody who has signed in, if named."""
+        made = Browser(self.port, {key.replace("_", "-"): value for key, value in fields.items()})
+        if name:
+            answer = made.sign_in(name)
+            assert answer.status == 303, answer.words
+        return made
+
+    def send(self, mail: bytes) -> str:
+        """Send a mail through the relay; its id, once it is in the journal."""
+        before = len(self.relay.ids())
+        with Client(self.relay.port) as client:
+            answer = deliver(client, mail)
+            assert answer.code == 250, answer.raw
+        wait_until(lambda: len(self.relay.ids()) > before, "the log's line")
+        id = self.relay.ids()[-1]
+        browser = self.browser("laura")
+        wait_until(lambda: browser.get(f"/messages/{id}").status == 200, "the journal's entry")
+        return id
+
+
+def mail_of(name: str, subject: str, body: str) -> bytes:
+    return (
+        f"Message-ID: <{name}@example.org>\r\nFrom: a@example.org\r\nTo: b@example.test\r\n"
+        f"Subject: {subject}\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n{body}\r\n"
+    ).encode()
+
+
+@contextlib.contextmanager
+def site(folder: Path, web: Mapping[str, Any] | None = None, **settings: Any) -> Iterator[Site]:
+    """A relay in front of a next hop, and its web page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    accounts, port = folder / "accounts", free_port()
+    lines = [line_of(name, role, PASSWORD) for name, role in ACCOUNTS.items()]
+    accounts.write_text("\n".join([*lines, "paula:label:-", ""]))
+    accounts.chmod(0o600)
+    section = {"listen": f"127.0.0.1:{port}", "accounts": str(accounts), **(web or {})}
+    with next_hop() as hop, daemon(folder, hop, web=section, **settings) as relay:
+        made = Site(relay, hop, port, accounts)
+        made.start()
+        try:
+            yield made
+        finally:
+            made.stop()

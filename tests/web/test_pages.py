@@ -1,0 +1,350 @@
+"""Attacks on the pages of a running relay: nobody does what is not theirs to do, and no mail is ever markup."""
+
+import json
+import re
+import socket
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from spamfilter.web import PAGES
+from spamfilter.web.site.limits import FIELDS, MOST_BODY
+from spamfilter.web.site.throttle import OF_ADDRESS
+from tests.faults.daemon import Daemon
+from tests.integration.servers import wait_until, workshop
+from tests.web.pages import PASSWORD, Browser, Site, mail_of, site
+
+MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'><b>bold</b> {{ 7*7 }} \x01\x7f"
+NOBODYS = "0" * 26
+
+
+@pytest.fixture(scope="module")
+def pages() -> Iterator[Site]:
+    proxy = {"proxy_header": "X-Remote-User", "proxy_addresses": ["127.0.0.1/32"]}
+    with workshop() as folder, site(folder / "s", proxy, verdict={"on_spam": "quarantine"}) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def sent(pages: Site) -> str:
+    """A message whose every part is markup."""
+    mail = mail_of("markup", MARKUP, f"words {MARKUP} <svg/onload=alert(3)> " + "x" * 5000)
+    return pages.send(mail.replace(b"From: a@", b"From: <script>a@"))
+
+
+def learnings(relay: Daemon) -> list[tuple[str, str, str]]:
+    """The ledger: source, author, label; what takes one back has 'undo'."""
+    with closing(sqlite3.connect(relay.database)) as database:
+        rows = database.execute("SELECT source, by, CASE WHEN undoes IS NULL THEN label ELSE 'undo' END FROM ledger")
+        return [tuple(row) for row in rows.fetchall()]
+
+
+def actions(id: str) -> dict[str, dict[str, str]]:
+    """Every path that does something, with a form that would do it."""
+    forms = {
+        "/login": {"name": "anna", "password": PASSWORD}, "/logout": {}, f"/messages/{id}/mark": {"label": "spam"},
+        f"/messages/{id}/release": {}, "/review": {"id": id, "label": "spam"}, "/review/undo": {},
+        "/learning/forget": {"by": "lena", "period": "ever"}, "/doctor": {},
+    }  # fmt: skip
+    assert {re.sub(NOBODYS, "{id}", path.replace(id, NOBODYS)) for path in forms} == {
+        page.path for page in PAGES if page.post
+    }
+    return forms
+
+
+def test_nobody_sees_anything_before_signing_in(pages: Site, sent: str) -> None:
+    stranger = pages.browser()
+    for page in PAGES:
+        if page.get and page.role:
+            answer = stranger.get(page.path.replace("{id}", sent))
+            assert (answer.status, answer.fields["location"].startswith("/login?next=")) == (303, True)
+            assert answer.body == b""
+    assert stranger.get("/login").status == 200
+
+
+def test_no_action_is_done_without_a_session(pages: Site, sent: str) -> None:
+    before = learnings(pages.relay)
+    for path, form in actions(sent).items():
+        answer = pages.browser().submit("/login", path, **form) if path != "/login" else None
+        assert answer is None or answer.fields["location"] == "/login?next=/"
+    assert learnings(pages.relay) == before
+
+
+def test_no_action_is_done_without_the_stamp_of_its_session(pages: Site, sent: str) -> None:
+    before = learnings(pages.relay)
+    anna, other = pages.browser("anna"), pages.browser("anna")
+    for stamp in ("", "0" * 64, other.get("/").stamp, "\u00e9"):
+        for path, form in actions(sent).items():
+            answer = anna.post(path, {**form, "stamp": stamp})
+            assert (path, answer.status) == (path, 403)
+    assert learnings(pages.relay) == before
+    assert anna.get("/").status == 200  # still signed in
+
+
+def test_no_action_is_done_for_another_site(pages: Site, sent: str) -> None:
+    before = learnings(pages.relay)
+    anna = pages.browser("anna")
+    stamp = anna.get("/").stamp
+    for path, form in actions(sent).items():
+        for origin in ("cross-site", "same-site"):
+            assert anna.post(path, {**form, "stamp": stamp}, Sec_Fetch_Site=origin).status == 403
+    assert learnings(pages.relay) == before
+
+
+def test_no_action_is_done_by_looking(pages: Site, sent: str) -> None:
+    before = learnings(pages.relay)
+    anna = pages.browser("anna")
+    for path in (f"/messages/{sent}/mark?label=spam", f"/messages/{sent}/release", "/logout", "/review/undo"):
+        assert anna.get(path).status == 405
+    assert learnings(pages.relay) == before
+
+
+@pytest.mark.parametrize(("name", "least"), [("laura", "label"), ("lena", "administer"), ("anna", "nothing")])
+def test_roles_hold(pages: Site, sent: str, name: str, least: str) -> None:
+    before = learnings(pages.relay)
+    browser = pages.browser(name)
+    roles = ("look", "label", "administer", "nothing")
+    for page in PAGES:
+        if page.role is None:
+            continue
+        path = page.path.replace("{id}", sent)
+        refused = roles.index(page.role) >= roles.index(least)
+        if page.get:
+            assert (path, browser.get(path).status in (200, 400)) == (path, not refused)
+        if page.post and refused:
+            answer = browser.submit("/", path, **actions(sent)[path])
+            assert (path, answer.status, "this needs the role" in answer.words) == (path, 403, True)
+    assert learnings(pages.relay) == before
+
+
+def test_every_answer_has_the_fields_that_keep_a_browser_in(pages: Site, sent: str) -> None:
+    anna = pages.browser("anna")
+    answers = [anna.get(path) for path in ("/", f"/messages/{sent}", "/style.css", "/nothing", "/messages?least=x")]
+    answers += [anna.ask("PUT", "/"), anna.post("/login", {}), pages.browser().get("/messages")]
+    assert {answer.status for answer in answers} == {200, 303, 400, 403, 404, 405}
+    for answer in answers:
+        assert {name: answer.fields.get(name.lower()) for name in FIELDS} == FIELDS
+        assert "server" not in answer.fields
+
+
+def test_the_cookie_is_for_this_page_alone(pages: Site) -> None:
+    line = pages.browser().sign_in("anna").fields["set-cookie"].split("\n")[0]
+    assert re.match(r"session=[A-Za-z0-9_-]{43}; HttpOnly; Path=/; SameSite=strict", line), line
+    secure = pages.browser(X_Forwarded_Proto="https").sign_in("anna").fields["set-cookie"].split("\n")[0]
+    assert re.match(r"__Host-session=\S+; HttpOnly; Path=/; SameSite=strict; Secure", secure), secure
+
+
+def test_signing_in_makes_a_new_session_and_signing_out_ends_it(pages: Site) -> None:
+    browser = pages.browser()
+    browser.cookies["session"] = "of my own choice"
+    browser.sign_in("anna")
+    token = browser.cookies["session"]
+    assert token != "of my own choice"
+    assert browser.submit("/", "/logout").fields["location"] == "/login"
+    assert "session" not in browser.cookies
+    browser.cookies["session"] = token
+    assert browser.get("/").status == 303
+
+
+@pytest.mark.parametrize("target", ["//evil.example", "https://evil.example", "/\\evil.example", "evil", "/\r\nx: y"])
+def test_signing_in_leads_to_no_other_site(pages: Site, target: str) -> None:
+    assert pages.browser().sign_in("anna", next=target).fields["location"] == "/"
+
+
+def test_wrong_passwords_are_answered_alike_and_soon_not_at_all(pages: Site) -> None:
+    browser = pages.browser(X_Forwarded_For="198.51.100.7")
+    tried = [browser.sign_in(name, "wrong wrong") for name in ("anna", "nobody", "paula", "") * 3][:OF_ADDRESS]
+    assert [answer.status for answer in tried] == [403] * OF_ADDRESS
+    assert {re.sub(r'value="[^"]*"| autofocus', "", answer.text) for answer in tried} == {
+        re.sub(r'value="[^"]*"| autofocus', "", tried[0].text)
+    }
+    answer = browser.sign_in("anna")
+    assert (answer.status, 0 < int(answer.fields["retry-after"]) <= 901) == (429, True)
+    assert pages.browser(X_Forwarded_For="203.0.113.9, 198.51.100.8").sign_in("anna").status == 303
+    assert PASSWORD not in pages.log()
+    assert "signing in failed: 'nobody' from 198.51.100.7" in pages.log()
+
+
+def test_no_mail_is_markup(pages: Site, sent: str) -> None:
+    browser = pages.browser("anna")
+    assert browser.submit("/", f"/messages/{sent}/mark", label="spam").status == 303
+    for path in ("/", "/messages", f"/messages/{sent}", "/review", "/learning", "/learning/forget?by=anna&period=week"):
+        answer = browser.get(path)
+        assert answer.status == 200
+        text = answer.text.replace('<script src="/keys.js" defer></script>', "")
+        assert not re.search(r"<(script|img|b>bold|svg/)", text), path
+        assert "\x01" not in text
+        assert not re.search(r"\son\w+=", re.sub(r'"[^"]*"', "", "".join(re.findall(r"<[a-z][^>]*>", text)))), path
+    for words in ("<script>alert(1)</script>", "{{ 7*7 }}"):
+        assert words in browser.get(f"/messages/{sent}").words
+    assert browser.submit("/", f"/messages/{sent}/mark", label="forget").status == 303
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/messages/../../etc/passwd", "/messages/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/style.css/../base.html", "/base.html",
+     "/messages/' OR 1=1 --".replace(" ", "%20"), f"/messages/{NOBODYS}", "/messages/%00", "/templates/web/base.html"],
+)  # fmt: skip
+def test_a_path_leads_nowhere_else(pages: Site, path: str) -> None:
+    answer = pages.browser("anna").get(path)
+    assert answer.status == 404
+    assert b"root:" not in answer.body
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["subject='%20OR%201=1%20--", "sender=%25%27%3BDROP%20TABLE%20journal", "before='%3B--", "class=x'", "least=1e999",
+     "most=nan", "subject=%00", "sender=" + "x" * 5000, "action=--", "before=" + "%F0%9F%92%A9" * 26],
+)  # fmt: skip
+def test_a_search_is_a_value(pages: Site, sent: str, query: str) -> None:
+    anna = pages.browser("anna")
+    answer = anna.get(f"/messages?{query}")
+    assert answer.status in (200, 400)
+    assert sent not in answer.text
+    assert sent in anna.get("/messages").text
+
+
+def test_a_request_is_bounded(pages: Site) -> None:
+    anna = pages.browser("anna")
+    assert anna.post("/login", {"name": "x" * MOST_BODY}).status == 413
+    assert anna.post("/login", {f"a{number}": "" for number in range(100)}).status == 400
+    assert anna.post("/login", {}, content_type="multipart/form-data").status == 415
+    assert anna.ask("POST", "/login", b"a=%FF", content_type="application/x-www-form-urlencoded").status == 400
+    with socket.create_connection(("127.0.0.1", pages.port), timeout=60) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: " + b"y" * 200_000)
+        assert b" 400 " in client.recv(100)
+    with socket.create_connection(("127.0.0.1", pages.port), timeout=60) as client:
+        head = b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+        client.sendall(
+            head + b"Transfer-Encoding: chunked\r\n\r\n" + b"%x\r\n" % (2 * MOST_BODY) + b"a" * 2 * MOST_BODY
+        )
+        assert b" 413 " in client.recv(100)
+
+
+def test_a_proxy_is_believed_where_it_is_trusted_and_only_for_accounts(pages: Site, sent: str) -> None:
+    paula = pages.browser(X_Remote_User="paula")
+    assert "paula" in paula.get("/").words
+    assert paula.submit("/", f"/messages/{sent}/mark", label="ham").status == 303
+    assert learnings(pages.relay)[-1] == ("web", "paula", "ham")
+    assert paula.submit("/", f"/messages/{sent}/mark", label="forget").status == 303
+    stranger = pages.browser(X_Remote_User="mallory").get("/")
+    assert (stranger.status, "has no account here" in stranger.words) == (403, True)
+    taken = pages.browser("lena")
+    taken.fields = {"X-Remote-User": "paula"}
+    assert "lena" not in taken.get("/").words
+
+
+def test_a_proxys_word_is_nothing_from_elsewhere() -> None:
+    elsewhere = {"proxy_header": "X-Remote-User", "proxy_addresses": ["192.0.2.0/24"]}
+    with workshop() as folder, site(folder / "s", elsewhere) as made:
+        browser = made.browser(X_Remote_User="anna", X_Forwarded_For="192.0.2.1", X_Forwarded_Proto="https")
+        assert browser.get("/").status == 303
+        assert list(browser.cookies) == ["stranger"]
+        # An account that is taken away is out at once, and so is everybody where the file is wrong.
+        signed_in, other = made.browser("lena"), made.browser("anna")
+        kept = made.accounts.read_text()
+        made.accounts.write_text(re.sub(r"(?m)^lena:.*\n", "", kept))
+        assert (signed_in.get("/").status, other.get("/").status) == (303, 200)
+        made.accounts.write_text(kept + "broken\n")
+        assert other.get("/").status == 303
+        assert "nobody can sign in" in made.log()
+        made.accounts.write_text(kept)
+        assert made.browser("lena").get("/").status == 200
+
+
+def test_marks_are_in_the_ledger_under_their_account_and_belong_to_it(pages: Site) -> None:
+    id = pages.send(mail_of("owner", "Whose is it", "of a mail that two want to mark otherwise"))
+    lena, anna, paula = pages.browser("lena"), pages.browser("anna"), pages.browser(X_Remote_User="paula")
+    path = f"/messages/{id}/mark"
+    assert lena.submit("/", path, label="ham").status == 303
+    refused = paula.submit("/", path, label="spam")
+    assert (refused.status, "only they or the administrator" in refused.words) == (403, True)
+    assert anna.submit("/", path, label="spam").status == 303
+    assert anna.submit("/", path, label="no such").status == 400
+    assert learnings(pages.relay)[-3:] == [("web", "lena", "ham"), ("web", "anna", "undo"), ("web", "anna", "spam")]
+    assert anna.submit("/", path, label="forget").status == 303
+
+
+def test_what_one_account_taught_is_forgotten_by_an_administrator(pages: Site) -> None:
+    ids = [pages.send(mail_of(f"f{number}", f"Forget {number}", "words to be forgotten")) for number in range(2)]
+    lena, anna = pages.browser("lena"), pages.browser("anna")
+    for id in ids:
+        assert lena.submit("/", f"/messages/{id}/mark", label="spam").status == 303
+    shown = anna.get("/learning/forget?by=lena&period=day")
+    assert "Forget 0" in shown.words
+    assert anna.submit("/", "/learning/forget", by="lena", period="day").status == 303
+    assert re.search(r"\d+ of lena forgotten", anna.get("/learning").words)
+    assert learnings(pages.relay)[-1] == ("web", "anna", "undo")
+    assert anna.submit("/", "/learning/forget", by="", period="day").status == 400
+    assert anna.submit("/", "/learning/forget", by="lena", period="always").status == 400
+
+
+def taught(pages: Site, browser: Browser) -> None:
+    for number in range(4):
+        for label, text in (("ham", "lunch on monday in the office"), ("spam", "casino pills lottery money winner")):
+            id = pages.send(mail_of(f"{label}{number}", f"{label} {number}", text))
+            assert browser.submit("/", f"/messages/{id}/mark", label=label).status == 303
+
+
+def test_a_mail_is_released_from_quarantine_by_an_administrator_alone(pages: Site) -> None:
+    lena, anna = pages.browser("lena"), pages.browser("anna")
+    taught(pages, anna)
+    id = pages.send(mail_of("kept", "Casino money", "casino pills lottery money winner"))
+    assert "quarantine" in lena.get(f"/messages/{id}").words
+    assert "Release" not in lena.get(f"/messages/{id}").words
+    assert "Release from quarantine" in anna.get(f"/messages/{id}").words
+    before = len(pages.hop.kept)
+    assert lena.submit("/", f"/messages/{id}/release").status == 403
+    assert len(pages.hop.kept) == before
+    assert anna.submit("/", f"/messages/{id}/release").status == 303
+    wait_until(lambda: len(pages.hop.kept) == before + 1, "the mail at the next hop")
+    assert pages.hop.kept[-1].name == "kept"
+    page = anna.get(f"/messages/{id}").words
+    assert ("delivered to b@example.test" in page, "learnt as ham" in page) == (True, True)
+    assert learnings(pages.relay)[-1] == ("web", "anna", "ham")
+    assert anna.submit("/", f"/messages/{id}/release").status == 404
+
+
+def test_the_overview_has_the_figures_of_the_report_and_of_the_journal(pages: Site, sent: str) -> None:
+    with closing(sqlite3.connect(pages.relay.database)) as database:
+        (number,) = database.execute("SELECT count(*) FROM journal").fetchone()
+        classes = dict(database.execute("SELECT class, count(*) FROM journal GROUP BY class").fetchall())
+    report = json.loads(pages.relay.command("stats", "--json").stdout)
+    page = pages.browser("laura").get("/")
+    assert re.findall(r'id="messages">(\d+)<', page.text) == [str(number)] == [str(report["messages"])]
+    for name, count in classes.items():
+        assert report["classes"][name] == count
+        assert f"judged: {name} {count} " in page.words
+
+
+def test_the_doctor_sends_a_probe_when_asked(pages: Site) -> None:
+    anna = pages.browser("anna")
+    looked = anna.get("/doctor")
+    assert ("feedback socket" in looked.words, "canary" in looked.words) == (True, False)
+    probed = anna.submit("/", "/doctor")
+    assert (probed.status, "canary" in probed.words, "failed" in probed.words) == (200, True, False)
+
+
+def test_without_a_relay_marks_go_to_the_database(pages: Site) -> None:
+    id = pages.send(mail_of("alone", "No relay", "nobody listens on the socket"))
+    lena = pages.browser("lena")
+    pages.relay.stop()
+    try:
+        assert lena.submit("/", f"/messages/{id}/mark", label="spam").status == 303
+        assert "learnt as spam" in lena.get("/").words
+        assert learnings(pages.relay)[-1] == ("web", "lena", "spam")
+    finally:
+        pages.relay.start()
+
+
+def test_a_file_of_accounts_that_is_not_there_is_said_at_the_start(pages: Site) -> None:
+    done = pages.relay.command("web")
+    assert (done.returncode, "web.listen" in done.stderr, "cannot listen" in done.stderr) == (2, True, True)
+    pages.accounts.rename(pages.accounts.with_suffix(".away"))
+    try:
+        done = pages.relay.command("web")
+    finally:
+        pages.accounts.with_suffix(".away").rename(pages.accounts)
+    assert (done.returncode, "web.accounts" in done.stderr, "web-password" in done.stderr) == (2, True, True)
