@@ -55,6 +55,7 @@ ORDER = (
     "desk",
     "report",
     "addresses",
+    "accounts",
     "learning_rules",
     "config",
     "automatic",
@@ -91,6 +92,7 @@ ORDER = (
     "running",
     "daemon",
     "doctor",
+    "web",
     "commands",
     "cli",
     "manual",
@@ -104,6 +106,7 @@ PLURALS = {
     "next_hops": {"next_hop"},
     "front_ends": {"front_end"},
     "doctor": {"examination"},
+    "web": {"looking", "site", "teaching"},
     "commands": {"command", "subjects"},
 }
 """Package -> the modules in it that its rows may import: what a row must be, and the tables of SQL."""

@@ -340,6 +340,9 @@ class Busy(Store):
     def latest_learnings(self, since: Any, until: Any, limit: int) -> Any:
         raise NotImplementedError
 
+    def search(self, wanted: Any, limit: Any, before: Any = "") -> Any:
+        raise NotImplementedError
+
     def journal_days(self, first: Any, last: Any) -> Any:
         raise NotImplementedError
 

@@ -189,7 +189,7 @@ async def test_no_byte_of_a_mail_is_taken_for_a_request(there: Place) -> None:
         assert "size" in answer["error"]
         peer.writer.write(injected)
         assert await peer.answer() == {}
-    for wrong in ({"label": "pills"}, {"command": "x"}, {"by": 7}, {"source": "web"}):
+    for wrong in ({"label": "pills"}, {"command": "x"}, {"by": 7}, {"source": "automatic"}):
         peer = await there.peer()
         assert (await peer.ask({**MARK, **wrong}, injected))["exit_code"] == 2
         assert await peer.ask({"command": "status"}) == {"fine": True}
@@ -402,6 +402,25 @@ async def test_a_proxy_speaks_for_others_who_have_each_their_rights_and_limits(o
         assert (await peer.ask({**MARK, "by": "grün@example.org"}, mail(name="three")))["changed"]
         assert (await peer.ask({**MARK}, mail(name="four")))["changed"]
         assert there.authors() == ["ann", "ann", "grün@example.org", "nobody"]
+
+
+async def test_the_web_page_speaks_for_its_accounts_and_for_the_administrators_among_them(open_folder: Path) -> None:
+    async with place(open_folder, proxies=["nobody"], marks_a_day=1) as there:
+        own, nobody = await there.peer(), await there.peer(NOBODY)
+        web = {**MARK, "source": "web"}
+        assert (await own.ask({**web, "by": "ann"}, mail()))["changed"]
+        assert (await own.ask({**web, "by": "ann"}, mail(name="two")))["exit_code"] == 1  # her share is one a day
+        assert (await own.ask({**web, "label": "ham", "by": "bob"}, mail()))["exit_code"] == 1
+        for claim in ({**web, "by": "ann"}, web):
+            refused = await nobody.ask(claim, mail(name="two"))
+            assert "only the web page" in refused["error"]
+        refused = await nobody.ask({**MARK, "label": "ham", "by": "root", "master": True}, mail())
+        assert "only they or the administrator" in refused["error"]
+        for wrong in ("yes", 1, None):
+            assert (await own.ask({**web, "label": "ham", "by": "root", "master": wrong}, mail()))["exit_code"] == 1
+        assert (await own.ask({**web, "label": "ham", "by": "root", "master": True}, mail()))["changed"]
+        assert there.authors()[0] == "ann"
+        assert there.authors()[-1] == "root"
 
 
 async def test_who_is_not_among_the_users_is_refused_and_that_can_change(open_folder: Path) -> None:

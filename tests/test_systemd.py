@@ -25,8 +25,9 @@ from tests.sandbox import allowed_calls, sandbox, values
 from tests.users import NOBODY, command_as
 
 PROGRAM = "/opt/spamfilter/bin/spamfilter"
-UNITS = ("spamfilter.service", "spamfilter.socket", "spamfilter-report.service", "spamfilter-report.timer")
-EXPOSED_AT_MOST = {"spamfilter.service": 1.2, "spamfilter-report.service": 0.9}
+SERVICES = ("spamfilter.service", "spamfilter-report.service", "spamfilter-web.service")
+UNITS = (*SERVICES, "spamfilter.socket", "spamfilter-report.timer")
+EXPOSED_AT_MOST = {"spamfilter.service": 1.2, "spamfilter-report.service": 0.9, "spamfilter-web.service": 0.9}
 """Of 10, as systemd-analyze counts. What remains of the relay's is the network, and that it knows other users."""
 
 
@@ -93,7 +94,7 @@ def test_the_user_of_the_services_is_made(tmp_path: Path) -> None:
     assert (home, shell) == ("/var/lib/spamfilter", "/usr/sbin/nologin")
 
 
-SERVICE, REPORT = "spamfilter.service", "spamfilter-report.service"
+SERVICE, REPORT, WEB = SERVICES
 USER = 61_234
 """As whom the relay runs here."""
 TRIED = """
@@ -133,7 +134,7 @@ def folder() -> Iterator[Path]:
         yield made
 
 
-@pytest.mark.parametrize("unit", [SERVICE, REPORT])
+@pytest.mark.parametrize("unit", [SERVICE, REPORT, WEB])
 def test_what_a_unit_allows_is_enough_for_the_state_and_for_nothing_else(folder: Path, unit: str) -> None:
     command = [*sandbox(folder, folder / "state", user=USER, unit=unit), sys.executable, "-c", TRIED]
     command += [str(folder / "state"), str(folder / "outside")]
@@ -147,7 +148,7 @@ def test_what_a_unit_allows_is_enough_for_the_state_and_for_nothing_else(folder:
     assert set(tried.values()) == {str(errno.EPERM)}, tried
 
 
-@pytest.mark.parametrize("unit", [SERVICE, REPORT])
+@pytest.mark.parametrize("unit", [SERVICE, REPORT, WEB])
 def test_no_call_is_allowed_that_leaves_the_sandbox_or_needs_root(unit: str) -> None:
     allowed = allowed_calls(unit)
     assert {"read", "openat", "futex", "fdatasync", "pipe2"} <= allowed
@@ -248,7 +249,8 @@ def test_the_relay_takes_the_socket_that_systemd_opened(tmp_path: Path) -> None:
         with smtplib.SMTP("127.0.0.1", port, "client.test", timeout=60) as client:
             client.sendmail("sender@example.org", ["alice@example.test"], "Subject: handed over\r\n\r\nGood day.\r\n")
         assert len(list((state / "mail" / "new").iterdir())) == 1
-        assert re.findall(r"listening on (\S+)", log.read_text()) == [f"127.0.0.1:{port}"]
+        listening = re.compile(r"listening on (\S+)")
+        wait_until(lambda: listening.findall(log.read_text()) == [f"127.0.0.1:{port}"], "the line about the socket")
     finally:
         process.terminate()
         end(process)

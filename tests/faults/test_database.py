@@ -74,7 +74,8 @@ def test_pages_that_are_overwritten(hop: Hop, tmp_path: Path, account: Account, 
         for _ in range(3):
             assert judged_with(relay, account) == "0/1"
             time.sleep(0.2)
-        assert {"database", "integrity"} & set(ailing(relay))
+        # The journal may have written the first page anew by now, and mended it.
+        assert {"database", "integrity", *(["following"] if page == 0 else [])} & set(ailing(relay))
         with contextlib.suppress(Exception):  # whatever is said to a mark, mail goes on
             relay.ask({"command": "mark", "label": "spam", "name": "x"}, mail_of("more", "cheap pills"))
         assert judged_with(relay, account) in ("0/1", "0/2")

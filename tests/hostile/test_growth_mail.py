@@ -105,8 +105,8 @@ MATCHED = frozenset((
     "next_hops.maildir._PATH", "next_hops.smtp._LINE",
 ))  # fmt: skip
 """Those that are tried at one place; the others are looked for everywhere."""
-OWN = ("doctor.dovecot.", "redaction.")
-"""Modules that read nothing but the administrator's own configuration."""
+OWN = ("addresses._HEADER", "doctor.dovecot.", "redaction.")
+"""Those that read nothing but the administrator's own configuration."""
 
 
 def compiled() -> dict[str, re.Pattern[Any]]:

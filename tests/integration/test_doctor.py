@@ -83,7 +83,7 @@ class Installation:
     def stats(self) -> dict[str, Any]:
         """The report, but for its moment and the size of the file."""
         report: dict[str, Any] = json.loads(self.server.command("stats", "--json").stdout)
-        return {name: value for name, value in report.items() if name not in ("since", "until", "store_bytes")}
+        return {name: value for name, value in report.items() if name not in ("since", "until", "size")}
 
 
 Prepare = Callable[[Path, ExitStack], tuple[str, ...]]

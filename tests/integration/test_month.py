@@ -11,7 +11,7 @@ from tests.faults.hop import next_hop
 from tests.load.mails import made
 from tests.month import DAYS, START, Calendar, counted, differences, replay
 
-MAILS = 200
+MAILS = 120
 WEEK = timedelta(days=7)
 END = START + timedelta(days=DAYS)
 
