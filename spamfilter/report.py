@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from itertools import pairwise
 
 from spamfilter import summaries
 from spamfilter.counts import LABELS, Label
@@ -145,16 +146,17 @@ def build(store: Store, voices: Sequence[str], since: datetime, until: datetime,
     since = summaries.begin(store, since)
     span = until - since
     days = summaries.by_day(store, since, until)
-    earlier = summaries.by_day(store, since - WEEKS * span, since)
-    mail = summaries.total(days.values())
-    previous = summaries.total(summaries.by_day(store, since - span, since).values())
+    ends = [since, *(summaries.begin(store, since - number * span) for number in range(1, WEEKS + 1))]
+    before = [summaries.by_day(store, first, last) for last, first in pairwise(ends)]
+    mail, previous = summaries.total(days.values()), summaries.total(before[0].values())
+    earlier = summaries.total(one for period in before for one in period.values())
     state = store.state({voice: {} for voice in voices})
     learnt: dict[str, int] = {label: state.learnt[label] for label in LABELS}
     waiting, waiting_in_all = store.unlabelled(since, until, LATEST)
     trainings = store.trainings(since, until)
     figures = figures_of(mail)
-    size = _size(store.size(), earlier | days, until, free)
-    drifts = _drifts(figures, figures_of(summaries.total(earlier.values())))
+    size = _size(store.size(), (*reversed(before), days), free)
+    drifts = _drifts(figures, figures_of(earlier))
     return Report(
         since=since,
         until=until,
@@ -268,10 +270,10 @@ def _drifts(now: Figures, before: Figures) -> list[Drift]:
     return [one for one in found if one is not None]
 
 
-def _size(taken: int, days: dict[date, Summary], until: datetime, free: int | None) -> Size:
-    """How the database grows, by the days at which its size was kept."""
-    known = [(day, summary.store_bytes) for day, summary in sorted(days.items()) if summary.store_bytes]
-    if len(known) < 2:
+def _size(taken: int, periods: Iterable[dict[date, Summary]], free: int | None) -> Size:
+    """How the database grows, by the days at which its size was kept; the earliest period first."""
+    known = [(day, one.store_bytes) for days in periods for day, one in days.items() if one.store_bytes]
+    if len(known) < 2 or known[0][0] == known[-1][0]:
         return Size(taken, None, None)
     growth = (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0]).days
     return Size(taken, growth, free / growth if free is not None and growth > 0 else None)
