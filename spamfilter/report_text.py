@@ -28,7 +28,9 @@ DRIFTS = {
 def report_text(report: Report, width: int = 100, encoding: str = "utf-8") -> str:
     """The report for a terminal of so many columns, and of this encoding."""
     width = min(max(width, NARROWEST), WIDEST)
-    lines = [line for section in (_mail, _errors, _learning, _to_do, _lists) for line in section(report, width)]
+    lines = [
+        line for section in (_advice, _mail, _errors, _learning, _latest, _lists) for line in section(report, width)
+    ]
     head = f"spamfilter report, {moment(report.since)} to {moment(report.until)} UTC"
     text = "\n".join(line[:width].rstrip() for line in (head, *lines))
     try:
@@ -163,11 +165,14 @@ def _learning(report: Report, width: int) -> Iterator[str]:
             yield f"  {printable(word.token, 36):<36}  {word.ham:>9,}  {word.spam:>8,}"
 
 
-def _to_do(report: Report, width: int) -> Iterator[str]:
-    if report.advice:
-        yield ""
-        for number, sentence in enumerate(report.advice):
-            yield from _wrapped("Advice      " if not number else " " * 12, sentence, width)
+def _advice(report: Report, width: int) -> Iterator[str]:
+    for number, sentence in enumerate(report.advice):
+        if not number:
+            yield ""
+        yield from _wrapped(" " * 12 if number else "Advice      ", sentence, width)
+
+
+def _latest(report: Report, width: int) -> Iterator[str]:
     if report.latest:
         yield ""
         yield "Learnt lately"
