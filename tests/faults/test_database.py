@@ -71,11 +71,10 @@ def test_pages_that_are_overwritten(hop: Hop, tmp_path: Path, account: Account, 
         with relay.database.open("r+b") as file:
             file.seek(4096 * page)
             file.write(os.urandom(4096 * (1 if page == 0 else 20)))
+        assert {"database", "integrity"} & set(ailing(relay))  # before mail lets the journal write a page anew
         for _ in range(3):
             assert judged_with(relay, account) == "0/1"
             time.sleep(0.2)
-        # The journal may have written the first page anew by now, and mended it.
-        assert {"database", "integrity", *(["following"] if page == 0 else [])} & set(ailing(relay))
         with contextlib.suppress(Exception):  # whatever is said to a mark, mail goes on
             relay.ask({"command": "mark", "label": "spam", "name": "x"}, mail_of("more", "cheap pills"))
         assert judged_with(relay, account) in ("0/1", "0/2")
