@@ -8,9 +8,11 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.faults.client import Client
 from tests.faults.daemon import Daemon
-from tests.faults.hop import Hop
+from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import wait_until
 from tests.load.process import family
 from tests.load.serving import server_of
@@ -32,6 +34,18 @@ def running(folder: Path, hop: Hop) -> Iterator[Daemon]:
             relay.kill()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(relay.process.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def hop() -> Iterator[Hop]:
+    with next_hop() as made:
+        yield made
+
+
+@pytest.fixture
+def relay(tmp_path: Path, hop: Hop) -> Iterator[Daemon]:
+    with running(tmp_path, hop) as made:
+        yield made
 
 
 def keeper(relay: Daemon) -> int:

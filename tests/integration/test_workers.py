@@ -6,32 +6,29 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from spamfilter.socket_client import NoRelay
 from tests.faults.account import Account
 from tests.faults.client import Client, deliver, mail_of
 from tests.faults.daemon import Daemon
 from tests.faults.fault import Hold
-from tests.faults.hop import Hop, next_hop
-from tests.integration.processes import WORKERS, accepts, at_each_worker, journalled, keeper, kill_one, running, workers
+from tests.faults.hop import Hop
+from tests.integration.processes import (
+    WORKERS,
+    accepts,
+    at_each_worker,
+    hop,
+    journalled,
+    keeper,
+    kill_one,
+    relay,
+    workers,
+)
 from tests.integration.servers import wait_until
 from tests.load.process import family
 
-
-@pytest.fixture(scope="module")
-def hop() -> Iterator[Hop]:
-    with next_hop() as made:
-        yield made
-
-
-@pytest.fixture
-def relay(tmp_path: Path, hop: Hop) -> Iterator[Daemon]:
-    with running(tmp_path, hop) as made:
-        yield made
+__all__ = ["hop", "relay"]
 
 
 class Crowd:

@@ -4,33 +4,20 @@ import contextlib
 import re
 import signal
 import socket
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-
-import pytest
 
 from tests.faults.account import Account
 from tests.faults.client import Client, deliver, mail_of
 from tests.faults.daemon import Daemon
-from tests.faults.hop import Hop, next_hop
-from tests.integration.processes import accepts, at_each_worker, kill_one, running
+from tests.faults.hop import Hop
+from tests.integration.processes import accepts, at_each_worker, hop, kill_one, relay
 from tests.integration.servers import wait_until
 from tests.limits.scraping import Scraper
 from tests.load.process import family
 from tests.load.serving import shares
 
-
-@pytest.fixture(scope="module")
-def hop() -> Iterator[Hop]:
-    with next_hop() as made:
-        yield made
-
-
-@pytest.fixture
-def relay(tmp_path: Path, hop: Hop) -> Iterator[Daemon]:
-    with running(tmp_path, hop) as made:
-        yield made
+__all__ = ["hop", "relay"]
 
 
 def _has_said(relay: Daemon, text: str, times: int) -> bool:
