@@ -83,7 +83,8 @@ def test_a_disk_that_turns_read_only_under_the_database(hop: Hop, tmp_path: Path
         assert "Traceback" not in relay.log()
         account.settle()
         broken.unmount()
-        broken.mount("errors=remount-ro")  # repaired: its own journal is played back
+        broken.repair()
+        broken.mount("errors=remount-ro")
         with relay.run():
             assert judged_with(relay, account) == "0/1"
             await_journal(relay)

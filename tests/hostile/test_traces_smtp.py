@@ -108,7 +108,7 @@ def test_a_field_with_one_of_our_names_is_removed(server: Daemon, hop: Hop, plac
         assert str(parsed["X-Spamfilter-Id"]).split()[0] in server.ids()
     head, _, body = arrived.partition(b"\r\n\r\n")
     assert FORGED_ID.encode() not in head
-    assert b"YES" not in head
+    assert not re.search(rb"\bYES\b", head)  # three letters that an id of ours may have, too
     assert body == b"hi\r\n"
 
 

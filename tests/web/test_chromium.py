@@ -113,6 +113,7 @@ def test_the_review_queue_is_labelled_by_keyboard_alone(chromium: Browser, pages
     page.keyboard.type(PASSWORD)
     page.keyboard.press("Enter")
     page.locator("[data-card]").first.wait_for()
+    page.wait_for_load_state()  # the cards are shown before the script that listens to keys has come
     total = page.locator("[data-card]").count()
     assert total >= 2
     for id, key, label in ((first, "s", "spam"), (second, "h", "ham")):
@@ -120,6 +121,7 @@ def test_the_review_queue_is_labelled_by_keyboard_alone(chromium: Browser, pages
             if page.evaluate("document.activeElement.querySelector('input[name=id]')?.value") == id:
                 break
             page.keyboard.press("j")
+        expect(page.locator("[data-card]:focus input[name=id]")).to_have_value(id)
         with page.expect_navigation():
             page.keyboard.press(key)
         expect(page.get_by_role("status")).to_contain_text(f"{id}: learnt as {label}")
