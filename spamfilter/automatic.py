@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from spamfilter.config import Feedback
 from spamfilter.counts import Label
 from spamfilter.desk import Desk
 from spamfilter.errors import SpamfilterError
 from spamfilter.feedback import Author, Subject
 from spamfilter.filter import Reading
 from spamfilter.message import Message
+from spamfilter.sections import Feedback
 from spamfilter.sources import AUTOMATIC
 from spamfilter.stores import Store
 

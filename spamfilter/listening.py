@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spamfilter.addresses import split_address
-from spamfilter.config import Limits
 from spamfilter.errors import ConfigError
+from spamfilter.sections import Limits
 
 log = logging.getLogger("spamfilter")
 

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from spamfilter import rendering, unix_socket
-from spamfilter.config import Feedback, Limits
 from spamfilter.desk import Desk
 from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.excess import Excess
 from spamfilter.feedback import Author
 from spamfilter.labels import LABELS, Label
+from spamfilter.sections import Feedback, Limits
 from spamfilter.socket_client import LOOKED_AT
 from spamfilter.verdict import printable
 

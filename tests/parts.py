@@ -12,13 +12,14 @@ from pathlib import Path
 
 from spamfilter.addresses import Network
 from spamfilter.automatic import Automatic
-from spamfilter.config import Feedback, Limits, Settings
+from spamfilter.config import Settings
 from spamfilter.desk import Desk
 from spamfilter.filter import Filter
 from spamfilter.front_ends import FRONT_ENDS, Relay
 from spamfilter.journal import Journal
 from spamfilter.judging import Judge
 from spamfilter.next_hops import Maildir, NextHop, Timeouts, open_next_hop
+from spamfilter.sections import Feedback, Limits
 from spamfilter.stores import JournalEntry, Store, open_store
 from spamfilter.verdict import Policy
 

@@ -11,13 +11,13 @@ import pytest
 
 from spamfilter import automatic
 from spamfilter.automatic import RULES, Automatic, Seen
-from spamfilter.config import Feedback
 from spamfilter.desk import Desk
 from spamfilter.errors import StoreBusy
 from spamfilter.feedback import Author
 from spamfilter.filter import Filter
 from spamfilter.ids import new_id
 from spamfilter.message import parse
+from spamfilter.sections import Feedback
 from spamfilter.stores import Entry, JournalEntry
 from spamfilter.stores.memory import MemoryStore
 from tests.made import VOICE, journal_entry, mail, reading

@@ -57,6 +57,7 @@ ORDER = (
     "addresses",
     "accounts",
     "learning_rules",
+    "sections",
     "config",
     "automatic",
     "resolver",

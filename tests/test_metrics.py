@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.config import Limits
 from spamfilter.excess import Excess
 from spamfilter.front_ends.metrics import PREFIX
 from spamfilter.metrics import FAILURES, LIMITS, METRICS, SOURCES, Metrics, merged
+from spamfilter.sections import Limits
 from spamfilter.socket_server import SOURCES as SOCKET_SOURCES
 from spamfilter.sources import AUTOMATIC, BULK, CANARY
 

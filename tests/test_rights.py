@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.config import Settings, Store
+from spamfilter.config import Settings
 from spamfilter.doctor.database import database
 from spamfilter.doctor.examination import Examination
 from spamfilter.errors import StoreError
 from spamfilter.next_hops import Maildir
 from spamfilter.rights import make_file, make_folder
+from spamfilter.sections import Store
 from spamfilter.stores import open_store
 from tests.integration.servers import relay, workshop
 from tests.real import require_root

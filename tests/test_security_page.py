@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from spamfilter.config import Limits
+from spamfilter.sections import Limits
 from tests.sandbox import allowed_calls
 from tests.test_systemd import EXPOSED_AT_MOST
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from spamfilter.config import Limits
 from spamfilter.front_ends.smtp.limits import Crowd
 from spamfilter.memory import Held, Memory
 from spamfilter.metrics import Metrics, merged
+from spamfilter.sections import Limits
 from spamfilter.shared import ADDRESSES, LONGEST, Addresses, Shared
 
 LIMITS = Limits(connections=3, connections_per_client=2)

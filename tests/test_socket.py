@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from spamfilter import socket_client, socket_server
-from spamfilter.config import Feedback, Limits
 from spamfilter.desk import Desk
 from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.filter import Filter
 from spamfilter.labels import Label
 from spamfilter.message import SCANNED, parse
 from spamfilter.places import LONGEST_SOCKET
+from spamfilter.sections import Feedback, Limits
 from spamfilter.socket_client import LOOKED_AT, NoRelay, SocketClient
 from spamfilter.socket_server import MAX_LINE, Answer, FeedbackSocket
 from spamfilter.stores import open_store

@@ -6,9 +6,9 @@ from contextlib import closing
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from spamfilter.config import Feedback
 from spamfilter.counts import LABELS
 from spamfilter.doctor.examination import Examination, Finding, NotTried
+from spamfilter.sections import Feedback
 from spamfilter.socket_client import NoRelay, SocketClient
 from spamfilter.sources import AUTOMATIC, CANARY
 

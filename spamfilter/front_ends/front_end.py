@@ -12,7 +12,6 @@ from typing import Any
 
 from spamfilter.addresses import Network
 from spamfilter.automatic import Automatic
-from spamfilter.config import Feedback, Limits
 from spamfilter.desk import Desk
 from spamfilter.errors import NextHopError
 from spamfilter.excess import Excess
@@ -21,6 +20,7 @@ from spamfilter.judging import Judge
 from spamfilter.memory import Memory
 from spamfilter.metrics import Metrics
 from spamfilter.next_hops import Maildir, NextHop
+from spamfilter.sections import Feedback, Limits
 from spamfilter.shared import Shared
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.config import Limits
+from spamfilter.sections import Limits
 from tests.parts import Hop, relaying
 
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"

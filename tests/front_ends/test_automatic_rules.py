@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.config import Feedback
 from spamfilter.message import parse
+from spamfilter.sections import Feedback
 from tests.front_ends.test_feedback_addresses import (
     ANNA,
     CLIENT,

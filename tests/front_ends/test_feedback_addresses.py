@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.config import Feedback, Limits, Settings
+from spamfilter.config import Settings
 from spamfilter.feedback import Author
 from spamfilter.filter import Filter
 from spamfilter.message import parse
+from spamfilter.sections import Feedback, Limits
 from spamfilter.stores import Entry, open_store
 from tests.made import mail
 from tests.parts import KEYWORDS, Hop, Running, relaying

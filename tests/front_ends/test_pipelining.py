@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.config import Feedback, Limits
+from spamfilter.sections import Feedback, Limits
 from tests.parts import Client, relaying
 
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spamfilter.config import Limits, Settings
+from spamfilter.config import Settings
 from spamfilter.filter import Filter
 from spamfilter.message import parse
+from spamfilter.sections import Limits
 from spamfilter.stores import open_store
 from spamfilter.verdict import Policy
 from tests.parts import KEYWORDS, Hop, relaying

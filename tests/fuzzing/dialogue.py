@@ -13,7 +13,7 @@ from ipaddress import ip_network
 from pathlib import Path
 
 from spamfilter.automatic import Automatic
-from spamfilter.config import Feedback, Limits, Settings
+from spamfilter.config import Settings
 from spamfilter.desk import Desk
 from spamfilter.errors import NextHopError
 from spamfilter.filter import Filter
@@ -23,6 +23,7 @@ from spamfilter.front_ends.smtp.session import Session
 from spamfilter.journal import Journal
 from spamfilter.judging import Judge
 from spamfilter.next_hops import Conversation, Maildir, NextHop, Reply
+from spamfilter.sections import Feedback, Limits
 from spamfilter.stores import open_store
 from spamfilter.verdict import Policy
 from tests.fuzzing.target import Run, without_faults

@@ -8,9 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spamfilter import feedback
-from spamfilter.config import Feedback, Settings
+from spamfilter.config import Settings
 from spamfilter.desk import Desk
 from spamfilter.filter import Filter
+from spamfilter.sections import Feedback
 from spamfilter.socket_server import Answer, FeedbackSocket
 from spamfilter.stores import open_store
 from tests.fuzzing.target import Run, without_faults

@@ -19,8 +19,9 @@ from typing import Any
 
 import pytest
 
-from spamfilter.config import Limits, Settings
+from spamfilter.config import Settings
 from spamfilter.filter import Filter
+from spamfilter.sections import Limits
 from spamfilter.socket_client import LOOKED_AT
 from spamfilter.stores import open_store
 from tests.integration.servers import Relay, relay, wait_until, workshop

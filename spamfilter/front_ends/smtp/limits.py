@@ -4,8 +4,8 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from spamfilter.config import Limits
 from spamfilter.next_hops import Reply
+from spamfilter.sections import Limits
 from spamfilter.shared import Shared
 
 OVER: Mapping[str, Reply] = {
