@@ -123,7 +123,7 @@ PURE = {
     "itertools", "json", "math", "numpy", "re", "typing", "zlib",
 }  # fmt: skip
 """What the core may import besides itself. None of it reads a file, a socket or a clock."""
-IMPURE = {"shipped": {"pathlib"}, "compiled": {"contextlib", "importlib", "os"}}
+IMPURE = {"shipped": {"pathlib"}, "compiled": {"contextlib", "importlib", "os", "pathlib", "zlib"}}
 """Modules of the core that are about files, and the one that looks whether there is one."""
 BUILD = "compiled.build"
 """Runs when the package is built, and is no part of the program."""

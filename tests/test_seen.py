@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter import features, voices, words
-from spamfilter.compiled import _tokens
+from spamfilter.compiled import _scores, _tokens
 from spamfilter.compiled.build import NAMES
 from spamfilter.counts import LABELS, Counts, Hashed, Label
 from spamfilter.features import tokenize
@@ -191,6 +192,22 @@ def test_the_environment_can_refuse_the_helper() -> None:
     environment = {**os.environ, "SPAMFILTER_PLAIN": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "None None\n"
+
+
+def test_a_helper_of_another_source_is_not_used(tmp_path: Path) -> None:
+    """As when sources are updated, and the package is not installed anew."""
+    package = Path(words.__file__).parent
+    shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    code = "from spamfilter.compiled import _scores, _tokens; print(bool(_scores), bool(_tokens))"
+    command = [sys.executable, "-c", code]
+
+    def used() -> str:
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert used() == f"{bool(_scores)} {bool(_tokens)}\n"
+    with (tmp_path / package.name / "compiled" / "tokens.c").open("a") as source:
+        source.write("/* newer */\n")
+    assert used() == f"{bool(_scores)} False\n"
 
 
 @some(100)

@@ -3,16 +3,28 @@
 `_tokens` finds the words of a message and their places in a table of counts, in a third of the time; `_scores` does
 the arithmetic of the default likelihoods in a third of it. They are None where no compiler was at hand, or
 SPAMFILTER_PLAIN is set; then Python does the same.
+
+Guarantee: a helper is made of the source that lies beside it, or it is not used. One of an older version, left behind
+where the sources were updated without a new installation, could find other words than Python.
 """
 
 import importlib
 import os
+import zlib
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-_tokens: Any = None
-_scores: Any = None
-if not os.environ.get("SPAMFILTER_PLAIN"):
-    with suppress(ImportError):
-        _tokens = importlib.import_module("spamfilter.compiled._tokens")
-        _scores = importlib.import_module("spamfilter.compiled._scores")
+
+def _helper(name: str) -> Any:
+    if os.environ.get("SPAMFILTER_PLAIN"):
+        return None
+    with suppress(ImportError, AttributeError, OSError):
+        helper = importlib.import_module(f"spamfilter.compiled._{name}")
+        if zlib.crc32(Path(__file__).with_name(f"{name}.c").read_bytes()) == helper.SOURCE:
+            return helper
+    return None
+
+
+_tokens = _helper("tokens")
+_scores = _helper("scores")

@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sysconfig
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,14 @@ NAMES = ("tokens", "scores")
 
 
 def compiled(name: str) -> Path | None:
-    """The library beside its source, made anew if it is older; None if it cannot be made."""
+    """The library beside its source, made anew; None if it cannot be made."""
     library = HERE / f"_{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
     source = HERE / f"{name}.c"
-    if library.exists() and library.stat().st_mtime >= source.stat().st_mtime:
-        return library
     unfinished = library.with_suffix(f".{os.getpid()}")
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     # Without fused operations, which round once where Python rounds twice.
     options = ["-O2", "-ffp-contract=off", "-fPIC", "-shared", f"-I{sysconfig.get_path('include')}"]
+    options.append(f"-DSOURCE={zlib.crc32(source.read_bytes())}u")
     command = [*compiler, *options, str(source)]
     try:
         subprocess.run([*command, "-o", str(unfinished)], check=True, capture_output=True, text=True)  # noqa: S603 - the compiler of this Python

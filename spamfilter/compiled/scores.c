@@ -305,5 +305,9 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC
 PyInit__scores(void)
 {
-    return PyModule_Create(&definition);
+    PyObject *module = PyModule_Create(&definition);
+    if (module && PyModule_AddIntConstant(module, "SOURCE", SOURCE) < 0) { /* a checksum of this file: see build.py */
+        Py_CLEAR(module);
+    }
+    return module;
 }

@@ -471,5 +471,9 @@ PyInit__tokens(void)
         to_words[i] = (byte)(kept ? i : i >= 'A' && i <= 'Z' ? i + 'a' - 'A' : ' ');
         to_runs[i] = (byte)(i >= 33 && i != 127 ? i : ' ');
     }
-    return PyModule_Create(&definition);
+    PyObject *module = PyModule_Create(&definition);
+    if (module && PyModule_AddIntConstant(module, "SOURCE", SOURCE) < 0) { /* a checksum of this file: see build.py */
+        Py_CLEAR(module);
+    }
+    return module;
 }
