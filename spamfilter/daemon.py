@@ -5,6 +5,7 @@ has touched the database.
 """
 
 import asyncio
+import gc
 import logging
 from contextlib import ExitStack, closing
 from functools import partial
@@ -47,6 +48,11 @@ def serve(settings: Settings, file: Path | None) -> None:
         if (workers := settings.workers()) > 1:
             filter.learnt  # noqa: B018 - loads the counts
             store.close()  # no connection may cross a fork; the next is made by whoever needs one
+        # What is here stays. To look through it again and again for garbage would be a twentieth of the relay's time,
+        # and what is not looked at is not copied by a fork.
+        gc.collect()
+        gc.freeze()
+        if workers > 1:
             ready = partial(announce, settings, places, filter)
             supervisor = Supervisor(settings, file, workers, ready, places.close)
             process = supervisor.run()

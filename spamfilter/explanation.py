@@ -118,7 +118,7 @@ def judgement_json(
     because: Provenance | None = None,
 ) -> dict[str, Any]:
     """The same for programs, with all evidence."""
-    found: list[dict[str, Any]] = [asdict(item) for item in evidence]
+    found: list[dict[str, Any]] = [item._asdict() for item in evidence]
     judged: dict[str, Any] = {
         **named,
         "posterior": score.posterior,

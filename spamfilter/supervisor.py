@@ -10,7 +10,6 @@ the supervisor tells them or is gone, whatever ended it; the keeper stops when t
 have to say is written.
 """
 
-import gc
 import logging
 import os
 import signal
@@ -110,8 +109,6 @@ class Supervisor:
         Raises SystemExit where a process could not start; it has said why.
         """
         before = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, TOLD))
-        gc.collect()
-        gc.freeze()  # what is not looked at is not copied
         while self._running or not self._ends:
             for number in self._missing():
                 if (child := self._forked(number, before)) is not None:

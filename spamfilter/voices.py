@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -184,8 +185,7 @@ MOST = 64
 """Tokens of evidence that the compiled helper looks for at most, as in compiled/scores.c."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """What one token said: its counts in messages or occurrences, and its share of the log-odds."""
 
     token: str

@@ -4,7 +4,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+SHORT = 128
+"""Bytes of a line that is likely to come again."""
 _BREAKING = bytes.maketrans(b"\r\n\0", b"???")
 
 
@@ -15,12 +18,10 @@ class Reply:
     code: int
     raw: bytes
 
-    @classmethod
-    def of(cls, *lines: bytes | str) -> "Reply":
+    @staticmethod
+    def of(*lines: bytes | str) -> "Reply":
         """A reply from whole lines, each with its code, without line ends: of('250 2.0.0 Ok')."""
-        plain = [line.encode() if isinstance(line, str) else line for line in lines]
-        raw = b"".join(line.translate(_BREAKING) + b"\r\n" for line in plain)
-        return cls(int(plain[-1][:3]), raw)
+        return _often(lines[0]) if len(lines) == 1 and len(lines[0]) <= SHORT else _reply(*lines)
 
     @property
     def positive(self) -> bool:
@@ -30,6 +31,16 @@ class Reply:
     def text(self) -> str:
         """The reply on one line, for journal and log."""
         return re.sub(r"\r\n\d*[ -]?", " ", self.raw.decode("utf-8", "replace").rstrip())
+
+
+def _reply(*lines: bytes | str) -> Reply:
+    plain = [line.encode() if isinstance(line, str) else line for line in lines]
+    raw = b"".join(line.translate(_BREAKING) + b"\r\n" for line in plain)
+    return Reply(int(plain[-1][:3]), raw)
+
+
+_often = lru_cache(256)(_reply)
+"""A mail is six replies that are the same as those to the mail before."""
 
 
 class Conversation(ABC):

@@ -47,7 +47,7 @@ class _Mouth:
         self.said.append(b"")
         while self.turns:
             piece = self.turns.pop(0)
-            self._connection.data_received(piece)
+            self._connection.received(piece)
             self.said[-1] += piece
             if _ENDS.search(self.said[-1]):
                 return

@@ -165,7 +165,7 @@ async def test_what_comes_in_the_clear_just_before_the_handshake_is_not_believed
     secure = Connection.secure
 
     async def late(connection: Connection, context: ssl.SSLContext, **options: Any) -> None:
-        connection.data_received(b"250-evil\r\n250 SIZE 77777\r\n")
+        connection.received(b"250-evil\r\n250 SIZE 77777\r\n")
         await secure(connection, context, **options)
 
     monkeypatch.setattr(Connection, "secure", late)

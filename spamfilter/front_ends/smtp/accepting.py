@@ -22,7 +22,7 @@ EXHAUSTED_SECONDS = 1.0
 class Acceptor:
     """Accepts on one socket from `start` to `close`."""
 
-    def __init__(self, sock: socket.socket, made: Callable[[], asyncio.Protocol], crowd: Crowd) -> None:
+    def __init__(self, sock: socket.socket, made: Callable[[], asyncio.BaseProtocol], crowd: Crowd) -> None:
         self._sock = sock
         self._made = made
         self._crowd = crowd

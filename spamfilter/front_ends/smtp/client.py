@@ -60,11 +60,11 @@ class Client(Connection):
         if self._task is not None and not self._handing_over:
             self._task.cancel()
 
-    def data_received(self, data: bytes) -> None:
+    def received(self, data: bytes | memoryview) -> None:
         # What is unread when a connection is closed makes the system reset it, and the client loses the replies that
         # are on their way, a 250 among them: it would send that mail again. So it is read to its end, and dropped.
         if not self._parted:
-            super().data_received(data)
+            super().received(data)
 
     def eof_received(self) -> bool | None:
         return super().eof_received() and not self._parted
