@@ -6,9 +6,11 @@ In each round a relay with one worker and one with several take turns, with judg
 journal, so that a noisy machine is noisy for both; a ratio is that of the two turns of a round. smtp-source of Postfix
 sends mails of 4 KB over 20 connections that it keeps, smtp-sink takes them; both are bound to the last processor, and
 their share of it is stated, since on a machine with as many processors as workers the relay has that much less. The
-relays may run on every processor. Marks are made over the feedback socket, and a client at each worker sends one
-small mail after the other until the header says that more is learnt. Memory is looked at with a database of a million
-words, at the start and after marks, which part what the processes share.
+relays may run on every processor; for a third turn the one worker is bound to the last one, too, which then carries a
+worker, source and sink, as each of several processors does for several workers. Marks are made over the feedback
+socket, and a client at each worker sends one small mail after the other until the header says that more is learnt.
+Memory is looked at with a database of a million words, at the start and after marks, which part what the processes
+share.
 
 Needs SPAMFILTER_CORPORA and Postfix; takes about two minutes.
 """
@@ -50,8 +52,11 @@ CONNECTIONS, SIZE = 20, 4096
 MARKS = 30
 WORDS, SPREAD = 1_000_000, 200
 """Of the database that memory is looked at with, and marks that are made then."""
-LAST = max(os.sched_getaffinity(0))
+ALL = os.sched_getaffinity(0)
+LAST = max(ALL)
 """The processor of what sends and what receives."""
+SQUEEZED = 0
+"""Stands for one worker that is bound to the last processor."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -132,10 +137,18 @@ def learn(url: str) -> None:
                 training.learn(filter.read(parse(mail.read())), label, "train")
 
 
-def turn(relay: "Daemon", hop: int, messages: int) -> Turn:
+def bind(pid: int, processors: set[int]) -> None:
+    """Let a process with all its threads run on these only."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(task.name), processors)
+
+
+def turn(relay: "Daemon", hop: int, messages: int, processors: set[int] = ALL) -> Turn:
     from tests.load.process import family
 
     relays = family(relay.process.pid)
+    for pid in relays:
+        bind(pid, processors)
     before, sinks = sum(map(cpu_of, relays)), cpu_of(hop)
     began = time.perf_counter()
     source = pinned([
@@ -212,22 +225,30 @@ def quartiles(values: list[float], form: str = "%.2f") -> str:
     return f"{form % middle} ({form % low} to {form % high})"
 
 
-def table(one: list[Turn], several: list[Turn], messages: int, workers: int) -> str:
+def table(turns: dict[int, list[Turn]], messages: int, workers: int) -> str:
+    one, several = turns[1], turns[workers]
     lines = [
         "| workers | messages a second | relay, CPU a message | source and sink, of one processor"
         " | connections of the busiest worker |",
         "|---|---|---|---|---|",
     ]
-    for number, turns in ((1, one), (workers, several)):
+    for number, those in turns.items():
+        name = "1, with source and sink on one processor" if number == SQUEEZED else str(number)
         lines.append(
-            f"| {number} | {quartiles([messages / turn.seconds for turn in turns], '%.0f')} |"
-            f" {quartiles([1e6 * turn.relay / messages for turn in turns], '%.0f')} us |"
-            f" {quartiles([turn.load / turn.seconds for turn in turns])} |"
-            f" {max(turn.most for turn in turns)} of {CONNECTIONS} |"
+            f"| {name} | {quartiles([messages / turn.seconds for turn in those], '%.0f')} |"
+            f" {quartiles([1e6 * turn.relay / messages for turn in those], '%.0f')} us |"
+            f" {quartiles([turn.load / turn.seconds for turn in those])} |"
+            f" {max(turn.most for turn in those)} of {CONNECTIONS} |"
         )
     ratios = [slow.seconds / fast.seconds for slow, fast in zip(one, several, strict=True)]
-    lines += ["", f"{workers} workers carry {quartiles(ratios)} times what one carries, median and quartiles."]
-    processors = len(os.sched_getaffinity(0))
+    squeezed = [slow.seconds / fast.seconds for slow, fast in zip(turns[SQUEEZED], several, strict=True)]
+    processors = len(ALL)
+    lines += [
+        "",
+        f"{workers} workers carry {quartiles(ratios)} times what one carries, median and quartiles.",
+        f"{workers} workers with source and sink on {processors} processors carry {quartiles(squeezed)} times what one"
+        " carries with source and sink on one.",
+    ]
     shares = [turn.load / turn.seconds for turn in several]
     used = [(turn.relay + turn.load) / turn.seconds for turn in several]
     lines.append(
@@ -253,18 +274,21 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=3000)
     parser.add_argument("--result", type=Path, help="write the table to this file, too")
     arguments = parser.parse_args()
-    turns: dict[int, list[Turn]] = {1: [], arguments.workers: []}
+    turns: dict[int, list[Turn]] = {SQUEEZED: [], 1: [], arguments.workers: []}
     with tempfile.TemporaryDirectory(prefix="workers-") as made, contextlib.ExitStack() as stack:
         folder = Path(made)
         port, hop = stack.enter_context(sink())
-        relays = {number: stack.enter_context(relaying(folder / "speed", number, port)) for number in turns}
+        relays = {
+            number: stack.enter_context(relaying(folder / "speed", number, port)) for number in (1, arguments.workers)
+        }
         for relay in relays.values():
             turn(relay, hop, CONNECTIONS * 10)  # warms it up
         for _ in range(arguments.rounds):
+            turns[SQUEEZED].append(turn(relays[1], hop, arguments.messages, {LAST}))
             for number, relay in relays.items():
                 turns[number].append(turn(relay, hop, arguments.messages))
         late = delays(folder / "marks", arguments.workers)
-    text = table(turns[1], turns[arguments.workers], arguments.messages, arguments.workers)
+    text = table(turns, arguments.messages, arguments.workers)
     text += (
         f"\nA mark is judged by in all {arguments.workers} workers {1000 * statistics.median(late):.0f} ms after its"
         f" answer, median of {MARKS}; at most {1000 * max(late):.0f} ms. Each look is a mail to the next hop.\n"
