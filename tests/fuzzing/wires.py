@@ -24,9 +24,10 @@ class Transport(asyncio.Transport):
         self.reading = True
         self._protocol = protocol
         self._wrote = wrote
-        self._closing = False
+        self._closing = self._ended = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self._ended, "written behind the end of what is written"
         if not self._closing:
             self.written += data
             if self._wrote is not None:
@@ -55,6 +56,9 @@ class Transport(asyncio.Transport):
     def can_write_eof(self) -> bool:
         return True
 
+    def write_eof(self) -> None:
+        self._ended = True
+
     def get_write_buffer_size(self) -> int:
         return 0
 
@@ -77,8 +81,8 @@ async def feed(protocol: Connection, transport: Transport, data: bytes, piece: i
         number += 1
         if number % PIECES == 0:
             piece *= 2
-    if not transport.is_closing():
-        protocol.eof_received()
+    if not transport.is_closing() and not protocol.eof_received():
+        transport.close()
 
 
 class Loop:
