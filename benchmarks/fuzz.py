@@ -37,6 +37,8 @@ LONGEST = 4096
 STUCK_SECONDS = 120
 """For one run, which takes milliseconds: what waits this long on a busy machine hangs."""
 MEMORY_MB = 2048
+PIECE = 100_000
+"""Runs of one process: the fuzzer's own memory grows with them, by gigabytes in a million."""
 MAX_FINDINGS = 20
 """Of a target; then it is broken, and not worth more runs."""
 
@@ -85,7 +87,7 @@ class Fuzzing:
                 process.send_signal(signal.SIGINT)
 
     def fuzz(self, outcome: Outcome) -> Outcome:
-        """All runs of a target, one process after the other where an input breaks something."""
+        """All runs of a target, in pieces, and in a new one where an input breaks something."""
         inputs = self._inputs / outcome.name
         inputs.mkdir(parents=True, exist_ok=True)
         self._findings.mkdir(parents=True, exist_ok=True)
@@ -97,7 +99,7 @@ class Fuzzing:
             code, said = self._process(outcome, inputs, int(left))
             outcome.seconds = time.monotonic() - began
             if code == 0 or self.stopping:
-                break
+                continue
             written = re.search(r"Test unit written to (\S+)", said)
             if written is None:
                 raise RuntimeError(f"{outcome.name}: the fuzzer failed:\n{said[-4000:]}")
@@ -108,7 +110,7 @@ class Fuzzing:
     def _process(self, outcome: Outcome, inputs: Path, seconds: int) -> tuple[int, str]:
         command = [
             "nice", "-n", self._nice, sys.executable, "-m", "tests.fuzzing", outcome.name,
-            f"-runs={self._runs - outcome.runs}", f"-max_total_time={seconds}", f"-max_len={LONGEST}",
+            f"-runs={min(PIECE, self._runs - outcome.runs)}", f"-max_total_time={seconds}", f"-max_len={LONGEST}",
             f"-timeout={STUCK_SECONDS}", f"-rss_limit_mb={MEMORY_MB}", "-print_final_stats=1", "-close_fd_mask=0",
             f"-artifact_prefix={self._findings}/{outcome.name}-", str(inputs), str(EVIDENCE / outcome.name),
         ]  # fmt: skip
