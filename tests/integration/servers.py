@@ -270,8 +270,12 @@ def configure_postfix(
     to: int,
     front_checks_users: bool,
     lmtp: int | None = None,
+    settings: str = "",
 ) -> Postfix:
-    """Write a configuration from the shipped samples, with their ports exchanged for those given."""
+    """Write a configuration from the shipped samples, with their ports exchanged for those given.
+
+    settings: further lines of main.cf.
+    """
     front = free_port()
     etc, data = folder / "etc", folder / "data"
     for part in (etc, data, folder / "queue"):
@@ -296,7 +300,7 @@ def configure_postfix(
     if not front_checks_users:
         option = "\\1\n    -o receive_override_options=no_unknown_recipient_checks"
         master = re.sub(rf"^(127\.0\.0\.1:{front} .*)", option, master, flags=re.MULTILINE)
-    (etc / "main.cf").write_text(main)
+    (etc / "main.cf").write_text(main + settings)
     (etc / "master.cf").write_text(master)
     return Postfix(folder, front, back)
 
@@ -315,11 +319,12 @@ def postfix(
     content_filter: int | None = None,
     front_checks_users: bool = True,
     lmtp: int | None = None,
+    settings: str = "",
 ) -> Iterator[Postfix]:
     """Postfix that delivers to the port `to`, with a filter before the queue (`proxy`), after it, or none.
 
     front_checks_users: False leaves unknown recipients to the server behind the filter. lmtp: the port that the
-    users' mail goes to instead, by LMTP.
+    users' mail goes to instead, by LMTP. settings: further lines of main.cf.
     """
     program = require("postfix", "postfix")
     require_root("Postfix starts as root and changes users itself")
@@ -331,6 +336,7 @@ def postfix(
         to=to,
         front_checks_users=front_checks_users,
         lmtp=lmtp,
+        settings=settings,
     )
     ports = [server.front] if proxy is content_filter is None else [server.front, server.back]
     command = [program, "-c", str(folder / "etc")]

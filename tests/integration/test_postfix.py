@@ -104,6 +104,7 @@ def test_postfix_accepts_the_samples_without_a_warning(layout: str) -> None:
             back=10026,
             to=10027,
             front_checks_users=True,
+            settings="",
         )
         for program, *arguments in (("postfix", "check"), ("postconf", "-n"), ("postconf", "-M"), ("postconf", "-P")):
             done = server.run(program, *arguments)
