@@ -139,8 +139,9 @@ def tables(turns: dict[str, list[Turn]], messages: int, labels: dict[str, int]) 
     lines += [f"| {peer} | {' | '.join(ratios(turns[OURS], turns[peer]))} |" for peer in PEERS]
     lines += [
         "",
-        f"Verdicts on the {messages} mails of each turn, of which {labels['spam']} are spam and {labels['ham']} ham; in"
-        " all rounds the same, and each mail arrived once. Of rspamd these are its symbols, BAYES_SPAM and BAYES_HAM.",
+        f"Verdicts on the {messages} mails of each turn, {labels['spam']} of them spam and {labels['ham']} ham; each"
+        " was judged once and arrived once in every turn. Where rounds differ, the least and the most. For rspamd they"
+        " are its symbols, BAYES_SPAM and BAYES_HAM; none: Bayes looked, and knew no word of the mail, or cannot say.",
         "",
         f"| | {' | '.join(CLASSES)} |",
         "|---" * (len(CLASSES) + 1) + "|",
