@@ -32,7 +32,7 @@ async def talk(port: int, name: str, mails: Iterator[tuple[int, bytes]]) -> None
         while (line := await reader.readline())[3:4] == b"-":
             pass
         if not line.startswith(code):
-            raise SystemExit(f"not accepted: {line.decode(errors='replace')}")
+            raise ConnectionError(f"not accepted: {line.decode(errors='replace')}")
 
     await expect(b"220")
     writer.write(b"EHLO client.test\r\n")
@@ -59,7 +59,10 @@ def main() -> None:
     port, connections, name, folder = sys.argv[1:]
     mails = [on_the_wire(file.read_bytes()) for file in sorted(Path(folder).iterdir())]
     began, before = time.monotonic(), time.process_time()
-    asyncio.run(send(int(port), int(connections), name, mails))
+    try:
+        asyncio.run(send(int(port), int(connections), name, mails))
+    except ConnectionError as error:
+        raise SystemExit(str(error)) from None
     print(json.dumps({"began": began, "ended": time.monotonic(), "cpu": time.process_time() - before}))
 
 
