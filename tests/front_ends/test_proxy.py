@@ -67,7 +67,10 @@ async def test_several_messages_of_one_connection_share_the_next_hops(tmp_path: 
         assert [b"Subject: %d" % number in message for number, message in enumerate(hop.messages[:3])] == [True] * 3
 
 
-async def test_a_kept_connection_that_was_closed_meanwhile_is_replaced(tmp_path: Path) -> None:
+async def test_a_kept_connection_that_was_closed_meanwhile_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spamfilter.next_hops.smtp.FRESH_SECONDS", 0.0)
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         client = await running.connect()
         await client.send(MAIL)
