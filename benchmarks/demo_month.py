@@ -1,11 +1,12 @@
-"""A month of real mail through a real relay with a calendar of its own: do all forms of the report agree with it?
+"""A month of real mail through a real relay with a calendar of its own: do report and web page agree with it?
 
 Mails of the first weeks of trec07p are sent as those of thirty days; users mark, hours later and not always, what was
 judged wrong or unsure. Then `spamfilter stats` as text, HTML and JSON, for the month, its last week and its last day
-and a half, is held against journal and ledger, which are counted in another way. The reports are left in a folder, and
-with Chromium and Playwright a picture of the page's upper part, which quotes no mail.
+and a half, is held against journal and ledger, which are counted in another way; and so are overview, learning and all
+lists of messages of `spamfilter web`, for the month, its last week and its last day. The reports are left in a folder,
+and with Chromium and Playwright a picture of the report's upper part, which quotes no mail.
 
-    python benchmarks/demo_month.py [--mails N] [--folder FOLDER] [--result FILE]
+    python benchmarks/demo_month.py [--mails N] [--folder FOLDER] [--picture FILE] [--result FILE]
 
 Needs faketime and the corpora; takes some minutes. The folder holds words and subjects of real mail: do not publish it.
 """
@@ -29,8 +30,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the parts are those of the
 from spamfilter.counts import Label
 from spamfilter.mailboxes import find_indexed
 from tests.faults.daemon import Daemon
-from tests.faults.hop import next_hop
+from tests.faults.hop import Hop, next_hop
 from tests.month import DAYS, START, Calendar, Month, counted, differences, replay
+from tests.web.month import PERIODS as PAGES
+from tests.web.month import list_differences, overview_differences
+from tests.web.pages import served, web_settings
 
 CORPUS = "trec07p-first20000"
 END = START + timedelta(days=DAYS)
@@ -74,6 +78,20 @@ def disagreements(report: dict[str, Any], count: dict[str, Any]) -> list[str]:
     return found
 
 
+def pages(relay: Daemon, hop: Hop, web: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Rows of the table for the web page, and what on it is not what was counted."""
+    lines, wrong = [], []
+    with served(relay, hop, web) as site:
+        anna = site.browser("anna")
+        for period, days in PAGES.items():
+            count = counted(relay.database, END - timedelta(days=days), END)
+            differing = overview_differences(anna, period, count)
+            lines.append(row(f"web: {period}", count, differing))
+            wrong += [f"web, {period}: {one}" for one in differing]
+        lists = list_differences(anna, relay.database)
+    return lines, wrong + [f"web, messages: {one}" for one in lists]
+
+
 def picture(page: Path, to: Path) -> None:
     """The upper part of a page as Chromium shows it."""
     from playwright.sync_api import sync_playwright
@@ -87,13 +105,12 @@ def picture(page: Path, to: Path) -> None:
         browser.close()
 
 
-def row(name: str, report: dict[str, Any], wrong: list[str]) -> str:
-    rates = [report[rate] for rate in ("ham_rate", "spam_rate")]
-    shares = " | ".join(f"{rate['errors']:,} of {rate['messages']:,}" for rate in rates)
+def row(name: str, count: dict[str, Any], wrong: list[str]) -> str:
+    shares = " | ".join(f"{errors:,} of {messages:,}" for errors, messages in (count["ham_rate"], count["spam_rate"]))
+    classes = ", ".join(f"{count['classes'][class_]:,}" for class_ in ("ham", "unsure", "spam"))
     return (
-        f"| {name} | {report['messages']:,} | {report['classes']['ham']:,}, {report['classes']['unsure']:,},"
-        f" {report['classes']['spam']:,} | {shares} | {report['learnings']:,} | {report['waiting_in_all']:,} |"
-        f" {', '.join(wrong) or 'none'} |"
+        f"| {name} | {count['messages']:,} | {classes} | {shares} | {count['learnings']:,} |"
+        f" {count['waiting_in_all']:,} | {', '.join(wrong) or 'none'} |"
     )
 
 
@@ -108,17 +125,22 @@ def main() -> None:
         folder = arguments.folder or Path(made) / "reports"
         folder.mkdir(parents=True, exist_ok=True)
         calendar = Calendar(Path(made))
-        relay = Daemon(Path(made) / "relay", f"smtp://127.0.0.1:{hop.port}", log={"level": "info"})
+        web = web_settings(Path(made) / "relay")
+        relay = Daemon(Path(made) / "relay", f"smtp://127.0.0.1:{hop.port}", log={"level": "info"}, web=web)
         relay.environment |= calendar.environment
-        began = time.monotonic()
         with relay.run():
+            began = time.monotonic()
             month: Month = replay(relay, hop, calendar, mails(arguments.mails), arguments.mails)
-        seconds = time.monotonic() - began
-        lines, wrong = [], []
+            seconds = time.monotonic() - began
+            calendar.set(END)
+            of_pages, wrong = pages(relay, hop, web)
+        calendar.set(END + timedelta(hours=1))
+        lines = []
         for name, since in PERIODS.items():
             report = reports(relay, folder, name, since)
-            differing = disagreements(report, counted(relay.database, since, END))
-            lines.append(row(name, report, differing))
+            count = counted(relay.database, since, END)
+            differing = disagreements(report, count)
+            lines.append(row(f"report: {name}", count, differing))
             wrong += [f"{name}: {one}" for one in differing]
         if arguments.picture:
             picture(folder / "month.html", arguments.picture)
@@ -126,7 +148,9 @@ def main() -> None:
         f"{month.sent:,} mails as those of {DAYS} days, in {seconds:.0f} s; {len(month.marked):,} marked by users.", "",
         "| period | messages | ham, unsure, spam | ham taken for spam | spam taken for ham | learnt | waiting |"
         " what differs from journal and ledger |",
-        "|---|---|---|---|---|---|---|---|", *lines, "",
+        "|---|---|---|---|---|---|---|---|", *lines, *of_pages, "",
+        f"Lists of messages of the web page, all and by class, action and score, that differ: "
+        f"{', '.join(one for one in wrong if 'messages:' in one) or 'none'}.", "",
     ])  # fmt: skip
     print(text)
     if arguments.result:

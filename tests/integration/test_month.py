@@ -1,4 +1,4 @@
-"""A month of small mails through a relay: every form of the report says what journal and ledger say."""
+"""A month of small mails through a relay: the report in every form and the pages say what journal and ledger say."""
 
 import json
 import re
@@ -10,21 +10,32 @@ from tests.faults.daemon import Daemon
 from tests.faults.hop import next_hop
 from tests.load.mails import made
 from tests.month import DAYS, START, Calendar, counted, differences, replay
+from tests.web.month import PERIODS, list_differences, overview_differences
+from tests.web.pages import served, web_settings
 
 MAILS = 120
 WEEK = timedelta(days=7)
 END = START + timedelta(days=DAYS)
 
 
-def test_every_report_of_a_month_says_what_journal_and_ledger_say(tmp_path: Path) -> None:
+def test_every_report_and_page_of_a_month_says_what_journal_and_ledger_say(tmp_path: Path) -> None:
     calendar = Calendar(tmp_path)
     labels: list[Label] = ["spam" if number % 5 < 2 else "ham" for number in range(MAILS)]
     mails = ((label, made(f"mail{number}", label)) for number, label in enumerate(labels))
+    web = web_settings(tmp_path / "relay")
     with next_hop() as hop:
-        relay = Daemon(tmp_path / "relay", f"smtp://127.0.0.1:{hop.port}", verdict={"reject_after": 20})
+        relay = Daemon(tmp_path / "relay", f"smtp://127.0.0.1:{hop.port}", verdict={"reject_after": 20}, web=web)
         relay.environment |= calendar.environment
         with relay.run():
             month = replay(relay, hop, calendar, mails, MAILS)
+            calendar.set(END)
+            with served(relay, hop, web) as site:
+                anna = site.browser("anna")
+                for period, days in PERIODS.items():
+                    count = counted(relay.database, END - timedelta(days=days), END)
+                    assert (period, overview_differences(anna, period, count)) == (period, [])
+                assert list_differences(anna, relay.database) == []
+        calendar.set(END + timedelta(hours=1))
         assert month.sent == MAILS
         assert len(month.marked) > 10
         for since in (START, END - WEEK, END - timedelta(hours=36)):

@@ -154,19 +154,30 @@ def mail_of(name: str, subject: str, body: str) -> bytes:
     ).encode()
 
 
-@contextlib.contextmanager
-def site(folder: Path, web: Mapping[str, Any] | None = None, **settings: Any) -> Iterator[Site]:
-    """A relay in front of a next hop, and its web page."""
+def web_settings(folder: Path, **settings: Any) -> dict[str, Any]:
+    """The section [web] of a configuration, with a port that was free and accounts of each role in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    accounts, port = folder / "accounts", free_port()
+    accounts = folder / "accounts"
     lines = [line_of(name, role, PASSWORD) for name, role in ACCOUNTS.items()]
     accounts.write_text("\n".join([*lines, "paula:label:-", ""]))
     accounts.chmod(0o600)
-    section = {"listen": f"127.0.0.1:{port}", "accounts": str(accounts), **(web or {})}
-    with next_hop() as hop, daemon(folder, hop, web=section, **settings) as relay:
-        made = Site(relay, hop, port, accounts)
-        made.start()
-        try:
-            yield made
-        finally:
-            made.stop()
+    return {"listen": f"127.0.0.1:{free_port()}", "accounts": str(accounts), **settings}
+
+
+@contextlib.contextmanager
+def served(relay: Daemon, hop: Hop, section: Mapping[str, Any]) -> Iterator[Site]:
+    """The web page of a relay that was configured with this section."""
+    made = Site(relay, hop, int(section["listen"].rpartition(":")[2]), Path(section["accounts"]))
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@contextlib.contextmanager
+def site(folder: Path, web: Mapping[str, Any] | None = None, **settings: Any) -> Iterator[Site]:
+    """A relay in front of a next hop, and its web page."""
+    section = web_settings(folder, **(web or {}))
+    with next_hop() as hop, daemon(folder, hop, web=section, **settings) as relay, served(relay, hop, section) as made:
+        yield made
