@@ -32,6 +32,7 @@ from spamfilter.stores import Store, open_store
 from spamfilter.web import api, examining, learning, messages, overview, review, signing_in
 from spamfilter.web.looking import status_of
 from spamfilter.web.site import Page, Site, Visit, new_token, redirected, shown
+from spamfilter.web.site.connections import Bounded
 from spamfilter.web.site.limits import Fields, body_of, kind_of
 from spamfilter.web.site.sessions import Sessions
 from spamfilter.web.site.throttle import Throttle
@@ -39,8 +40,6 @@ from spamfilter.web.site.visitors import Accounts, Origin, Visitors
 
 log = logging.getLogger("spamfilter.web")
 
-CONNECTIONS = 200
-"""At a time; further ones hear 503."""
 MOST_FIELDS = 50
 """Of a form."""
 FORM = "application/x-www-form-urlencoded"
@@ -75,8 +74,7 @@ def serve(settings: Settings, file: Path | None) -> None:
     with closing(open_store(settings.store_url())) as store:
         config = uvicorn.Config(
             application(settings, file, store, accounts), log_config=None, access_log=False, server_header=False,
-            proxy_headers=False, lifespan="off", http="h11", ws="none", loop="asyncio", limit_concurrency=CONNECTIONS,
-            timeout_graceful_shutdown=10,
+            proxy_headers=False, lifespan="off", http=Bounded, ws="none", loop="asyncio", timeout_graceful_shutdown=10,
         )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)  # uvicorn raises it again when it has stopped

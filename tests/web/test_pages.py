@@ -5,11 +5,12 @@ import re
 import socket
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 
 from spamfilter.web import PAGES
+from spamfilter.web.site.connections import MOST
 from spamfilter.web.site.limits import FIELDS, MOST_BODY
 from spamfilter.web.site.throttle import OF_ADDRESS
 from tests.faults.daemon import Daemon
@@ -221,6 +222,14 @@ def test_a_request_is_bounded(pages: Site) -> None:
             head + b"Transfer-Encoding: chunked\r\n\r\n" + b"%x\r\n" % (2 * MOST_BODY) + b"a" * 2 * MOST_BODY
         )
         assert b" 413 " in client.recv(100)
+
+
+def test_a_crowd_that_dawdles_keeps_nobody_out(pages: Site) -> None:
+    with ExitStack() as stack:
+        for _ in range(MOST + 50):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", pages.port), timeout=60))
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: y")
+        assert pages.browser("anna").get("/").status == 200
 
 
 def test_a_proxy_is_believed_where_it_is_trusted_and_only_for_accounts(pages: Site, sent: str) -> None:
