@@ -8,11 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from spamfilter.figures import Delay, Figures, Rate
+from spamfilter.ids import ID_LENGTH
 from spamfilter.report import MatteringWord, Report
 from spamfilter.verdict import printable
 
 NARROWEST, WIDEST = 60, 120
 """Columns: of what can be laid out, and of what can be read."""
+TRAININGS = 20
+"""Rows of source, author and label, those with the most messages: a screen; the rest is one row."""
 BARS, PLAIN_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"
 """Eight heights, for whoever can be shown them and for others."""
 DRIFTS = {
@@ -123,8 +126,8 @@ def _errors(report: Report, width: int) -> Iterator[str]:
     if now.lam is not None:
         yield f"  both (LAM)            {now.lam:.2f} %" + (f"; {before.lam:.2f} % before" if before.lam else "")
     yield (
-        f"  unsure, since marked  {now.unsure_settled['spam']} spam, {now.unsure_settled['ham']} ham"
-        f" of {now.classes['unsure']}"
+        f"  unsure, since marked  {now.unsure_settled['spam']:,} spam, {now.unsure_settled['ham']:,} ham"
+        f" of {now.classes['unsure']:,}"
     )
     for drift in report.drifts:
         sentence = f"{DRIFTS[drift.what]}: {100 * drift.share:.2f} %, in the weeks before {100 * drift.before:.2f} %"
@@ -149,9 +152,12 @@ def _learning(report: Report, width: int) -> Iterator[str]:
     yield (
         f"Learnt      {report.learnt['ham']:,} ham, {report.learnt['spam']:,} spam; {report.learnings:,} in this period"
     )
-    for training in report.trainings:
+    ordered = sorted(report.trainings, key=lambda training: -training.number)
+    for training in ordered[:TRAININGS]:
         by = f" by {printable(training.by, 30)}" if training.by else ""
         yield f"  {training.number:>7,}  {training.label:<4}  {training.source}{by}"
+    if rest := sum(training.number for training in ordered[TRAININGS:]):
+        yield f"  {rest:>7,}  in {len(ordered) - TRAININGS:,} more rows: see stats --json"
     size = report.size
     yield f"Database    {printable(report.store, width - 30)}, {size_text(size.bytes)}"
     if size.growth is not None:
@@ -176,15 +182,16 @@ def _latest(report: Report, width: int) -> Iterator[str]:
     if report.latest:
         yield ""
         yield "Learnt lately"
-        for item in report.latest:
-            by = f" by {printable(item.by, 20)}" if item.by else ""
-            id = f"  {item.id}" if item.id else ""
-            head = f"  {moment(item.at)}  {item.label:<4}  {item.source}{by}{id}"
+        sources = [item.source + (f" by {printable(item.by, 20)}" if item.by else "") for item in report.latest]
+        for item, source in zip(report.latest, sources, strict=True):
+            head = f"  {moment(item.at)}  {item.label:<4}  {source:<{max(map(len, sources))}}"
+            if len(head) + 2 + len(item.id) <= width:  # part of an id is of no use
+                head += f"  {item.id:<{ID_LENGTH}}"
             yield head + (f"  {printable(item.subject, room)}" if (room := width - len(head) - 2) > 0 else "")
     if report.waiting:
         yield ""
         more = f", {report.waiting_in_all:,} in all" if report.waiting_in_all > len(report.waiting) else ""
-        yield f"Unsure, and not marked yet{more} (mark-spam, mark-ham, review)"
+        yield f"Unsure, and not marked yet{more}: spamfilter review"
         for waiting in report.waiting:
             head = f"  {waiting.id}  {waiting.score:.3f}  {printable(waiting.sender, 24):<24}"
             yield head + (f"  {printable(waiting.subject, room)}" if (room := width - len(head) - 2) > 0 else "")
@@ -208,23 +215,25 @@ def _lists(report: Report, width: int) -> Iterator[str]:
     ):
         if names:
             yield ""
-            yield f"{title:<44}  {'messages':>8}  {'spam':>8}"
+            room = min(width - 22, 42)
+            yield f"{title:<{room + 2}}  {'messages':>8}  {'spam':>8}"
             for name in names:
-                shown = printable(name.name, 42) or "(none)"
-                yield f"  {shown:<42}  {name.messages:>8,}  {name.spam:>8,}"
-    yield from _words("Words that mattered most", report.words)
-    yield from _words("Words that rose", report.risen)
-    yield from _words("Words that fell", report.fallen)
+                shown = printable(name.name, room) or "(none)"
+                yield f"  {shown:<{room}}  {name.messages:>8,}  {name.spam:>8,}"
+    yield from _words("Words that mattered most", report.words, width)
+    yield from _words("Words that rose", report.risen, width)
+    yield from _words("Words that fell", report.fallen, width)
 
 
-def _words(title: str, words: Iterable[MatteringWord]) -> Iterator[str]:
+def _words(title: str, words: Iterable[MatteringWord], width: int) -> Iterator[str]:
+    room = min(width - 40, 36)
     for number, word in enumerate(words):
         if not number:
             yield ""
-            yield f"{title:<26}  {'verdicts':>8}  {'before':>8}  {'speaks for':>10}  {'log-odds':>8}"
+            yield f"{title:<{room + 2}} {'verdicts':>8} {'before':>8} {'for':>5}  {'log-odds':>8}"
         side = "spam" if word.weight > 0 else "ham"
         yield (
-            f"  {printable(word.token, 24):<24}  {word.verdicts:>8,}  {word.before:>8,}  {side:>10}"
+            f"  {printable(word.token, room):<{room}} {word.verdicts:>8,} {word.before:>8,} {side:>5}"
             f"  {word.weight:>+8.2f}"
         )
 

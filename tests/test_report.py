@@ -1,6 +1,7 @@
 """The report: every figure, recomputed from a journal and a ledger in another way."""
 
 import random
+import re
 from datetime import timedelta
 from itertools import product
 
@@ -196,6 +197,28 @@ def test_the_report_is_text_as_wide_as_the_terminal_whatever_the_mail_said() -> 
         text = report_text(report(store), width, encoding)
         assert all(len(line) <= min(max(width, 60), 120) for line in text.split("\n"))
         assert all(letter == "\n" or " " <= letter <= "~" or letter in bars for letter in text)
+
+
+def test_what_does_not_fit_is_left_out_whole_and_no_figure_is_cut_off() -> None:
+    store = MemoryStore()
+    for number in range(30):
+        mark(store, number, "spam", f"source{number:02}", days=1)
+    mark(store, 99, "ham", "imap", days=1)
+    long = {"sender": "a@" + "d" * 80, "recipients": ["r" * 80], "client": "2001:db8::" + "c" * 40}
+    evidence = [("w" * 60, 1.5)]
+    entry = journal_entry(id="A" * 26, digest=digest(99), at=NOON - timedelta(hours=1), evidence=evidence, **long)
+    store.write_journal([entry])
+    found = report(store)
+    for width in (60, 80, 120):
+        lines = report_text(found, width).split("\n")
+        for letter in "drc":
+            (line,) = [line for line in lines if letter * 20 in line]
+            assert line.split()[-2:] == ["1", "0"]
+        (line,) = [line for line in lines if "w" * 16 in line]
+        assert line.split()[1:] == ["1", "0", "spam", "+1.50"]
+        assert [line.strip() for line in lines if "more rows" in line] == ["11  in 11 more rows: see stats --json"]
+        assert any("A" * 26 in line for line in lines) == (width > 60)
+        assert not re.search(r"A{1,25}$", "\n".join(lines), re.MULTILINE)
 
 
 def test_one_class_alone_brings_advice() -> None:
