@@ -100,8 +100,8 @@ def found_in(database: Path) -> tuple[int, datetime]:
     return number, datetime.fromisoformat(last).replace(tzinfo=UTC) + timedelta(days=DAYS) * 0.5 / number
 
 
-def report(environment: dict[str, str], form: str, now: datetime) -> tuple[float, float, str]:
-    """Seconds and megabytes of one report of the year before `now`, and what it says."""
+def report(environment: dict[str, str], form: str, now: datetime) -> tuple[float, float, float, str]:
+    """Seconds, those of the processor, and megabytes of one report of the year before `now`, and what it says."""
     period = ("--since", (now - timedelta(days=DAYS)).isoformat(), "--until", now.isoformat())
     command = [sys.executable, "-m", "spamfilter", "stats", *period, "--format", form]
     began = time.perf_counter()
@@ -111,7 +111,8 @@ def report(environment: dict[str, str], form: str, now: datetime) -> tuple[float
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
-    return time.perf_counter() - began, used.ru_maxrss * resource.getpagesize() / 4096 / 1000, said
+    megabytes = used.ru_maxrss * resource.getpagesize() / 4096 / 1000
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime, megabytes, said
 
 
 def nothing() -> float:
@@ -125,13 +126,13 @@ def rows(what: str, environment: dict[str, str], turns: int, now: datetime) -> t
     found = []
     for form in ("text", "html", "json"):
         starts, reports = zip(*((nothing(), report(environment, form, now)) for _ in range(turns)), strict=True)
-        seconds, megabytes = median(one[0] for one in reports), max(one[1] for one in reports)
+        seconds, busy, megabytes = (list(one) for one in list(zip(*reports, strict=True))[:3])
         found.append(
-            f"| {what} | {form} | {seconds:.2f} ({min(r[0] for r in reports):.2f} to {max(r[0] for r in reports):.2f})"
-            f" | {seconds / median(starts):.0f} | {megabytes:.0f} |"
+            f"| {what} | {form} | {median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
+            f" | {median(busy):.2f} | {median(seconds) / median(starts):.0f} | {max(megabytes):.0f} |"
         )
         print(found[-1], file=sys.stderr, flush=True)
-    return found, json.loads(reports[-1][2])
+    return found, json.loads(reports[-1][3])
 
 
 def main() -> None:
@@ -172,9 +173,9 @@ def main() -> None:
         f" {messages * TRAINED:,.0f} taught in bulk; {size / 1e6:,.0f} MB of database. To keep {kept} days"
         f" took {keeping:.0f} s, {1e6 * keeping / messages:.0f} us a message.",
         "",
-        f"| journal | format | seconds: median of {arguments.turns}, least to most | of those of `python -c pass`"
-        " | megabytes at most |",
-        "|---|---|---|---|---|",
+        f"| journal | format | seconds: median of {arguments.turns}, least to most | of the processor"
+        " | of those of `python -c pass` | megabytes at most |",
+        "|---|---|---|---|---|---|",
         *whole, *dropped, "",
         f"Figures that differ after entries were dropped: {', '.join(differing) or 'none'}.", "",
     ])  # fmt: skip
