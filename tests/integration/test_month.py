@@ -31,9 +31,9 @@ def test_every_report_and_page_of_a_month_says_what_journal_and_ledger_say(tmp_p
             calendar.set(END)
             with served(relay, hop, web) as site:
                 anna = site.browser("anna")
-                for period, days in PERIODS.items():
+                for name, days in PERIODS.items():
                     count = counted(relay.database, END - timedelta(days=days), END)
-                    assert (period, overview_differences(anna, period, count)) == (period, [])
+                    assert (name, overview_differences(anna, name, count)) == (name, [])
                 assert list_differences(anna, relay.database) == []
         calendar.set(END + timedelta(hours=1))
         assert month.sent == MAILS
@@ -49,5 +49,5 @@ def test_every_report_and_page_of_a_month_says_what_journal_and_ledger_say(tmp_p
             assert f"<b>{count['messages']:,}</b> messages" in page
             for name in ("ham_rate", "spam_rate"):
                 errors, messages = count[name]
-                assert f"{errors:,} of {messages:,} = " in text
+                assert (f"{errors:,} of {messages:,} = " if messages else "nothing to count yet") in text
                 assert re.search(rf"<td>{errors:,}</td><td>{messages:,}</td>", page)
