@@ -4,9 +4,10 @@ Mails of the first weeks of trec07p are sent as those of thirty days; users mark
 judged wrong or unsure. Then `spamfilter stats` as text, HTML and JSON, for the month, its last week and its last day
 and a half, is held against journal and ledger, which are counted in another way; and so are overview, learning and all
 lists of messages of `spamfilter web`, for the month, its last week and its last day. The reports are left in a folder,
-and with Chromium and Playwright a picture of the report's upper part, which quotes no mail.
+and with Chromium and Playwright pictures of the report's upper part, which quotes no mail, and of the page of a mail
+written for it.
 
-    python benchmarks/demo_month.py [--mails N] [--folder FOLDER] [--picture FILE] [--result FILE]
+    python benchmarks/demo_month.py [--mails N] [--folder FOLDER] [--pictures FOLDER] [--result FILE]
 
 Needs faketime and the corpora; takes some minutes. The folder holds words and subjects of real mail: do not publish it.
 """
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,17 +32,23 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the parts are those of the
 from spamfilter.counts import Label
 from spamfilter.mailboxes import find_indexed
 from tests.faults.daemon import Daemon
-from tests.faults.hop import Hop, next_hop
+from tests.faults.hop import next_hop
 from tests.month import DAYS, START, Calendar, Month, counted, differences, replay
 from tests.web.month import PERIODS as PAGES
 from tests.web.month import list_differences, overview_differences
-from tests.web.pages import served, web_settings
+from tests.web.pages import PASSWORD, Site, mail_of, served, web_settings
 
 CORPUS = "trec07p-first20000"
 END = START + timedelta(days=DAYS)
 PERIODS = {"month": START, "week": END - timedelta(days=7), "day and a half": END - timedelta(hours=36)}
 UPPER = 900
-"""Pixels of the page that the picture shows: figures and charts, no words and names."""
+"""Pixels of a page that its picture shows: figures and charts, no words and names of the corpus."""
+OURS = mail_of(
+    "order",
+    "Your watch at the lowest price",
+    "Dear customer,\r\n\r\nsave money on the best watches: order online today and we ship for free to any country.\r\n"
+    "Click here, this offer ends on Monday. No questions asked.",
+)
 
 
 def mails(number: int) -> Iterator[tuple[Label, bytes]]:
@@ -67,7 +75,8 @@ def disagreements(report: dict[str, Any], count: dict[str, Any]) -> list[str]:
     """What in any of the forms is not what was counted."""
     found = differences(report, count)
     for name, (errors, messages) in {name: count[name] for name in ("ham_rate", "spam_rate")}.items():
-        found += [f"{name} of the text"] * (f"{errors:,} of {messages:,} = " not in report["text"])
+        said = f"{errors:,} of {messages:,} = " if messages else "nothing to count yet"
+        found += [f"{name} of the text"] * (said not in report["text"])
         row = rf"<td>{errors:,}</td><td>{messages:,}</td>"
         found += [f"{name} of the page"] * (not re.search(row, report["html"]))
     for name, number in (*count["classes"].items(), *count["actions"].items()):
@@ -78,31 +87,46 @@ def disagreements(report: dict[str, Any], count: dict[str, Any]) -> list[str]:
     return found
 
 
-def pages(relay: Daemon, hop: Hop, web: dict[str, Any]) -> tuple[list[str], list[str]]:
+def pages(relay: Daemon, site: Site) -> tuple[list[str], list[str]]:
     """Rows of the table for the web page, and what on it is not what was counted."""
     lines, wrong = [], []
-    with served(relay, hop, web) as site:
-        anna = site.browser("anna")
-        for period, days in PAGES.items():
-            count = counted(relay.database, END - timedelta(days=days), END)
-            differing = overview_differences(anna, period, count)
-            lines.append(row(f"web: {period}", count, differing))
-            wrong += [f"web, {period}: {one}" for one in differing]
-        lists = list_differences(anna, relay.database)
-    return lines, wrong + [f"web, messages: {one}" for one in lists]
+    anna = site.browser("anna")
+    for period, days in PAGES.items():
+        count = counted(relay.database, END - timedelta(days=days), END)
+        differing = overview_differences(anna, period, count)
+        lines.append(row(f"web: {period}", count, differing))
+        wrong += [f"web, {period}: {one}" for one in differing]
+    return lines, wrong + [f"web, messages: {one}" for one in list_differences(anna, relay.database)]
 
 
-def picture(page: Path, to: Path) -> None:
-    """The upper part of a page as Chromium shows it."""
+@contextmanager
+def chromium(width: int, height: int) -> Iterator[Any]:
+    """An empty page of Chromium."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=flags)
-        shown = browser.new_page(viewport={"width": 800, "height": UPPER})
-        shown.goto(page.absolute().as_uri())
-        shown.screenshot(path=to)
+        yield browser.new_page(viewport={"width": width, "height": height})
         browser.close()
+
+
+def picture_of_report(report: Path, to: Path) -> None:
+    with chromium(800, UPPER) as page:
+        page.goto(report.absolute().as_uri())
+        page.screenshot(path=to)
+
+
+def picture_of_page(site: Site, to: Path) -> None:
+    """Why a mail of ours, sent after the month, is judged as it is: by what the month's mail has taught."""
+    id = site.send(OURS)
+    with chromium(1000, UPPER) as page:
+        page.goto(f"http://127.0.0.1:{site.port}/login?next=/messages/{id}")
+        page.get_by_label("Name").fill("anna")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("heading", name="Why").wait_for()
+        page.screenshot(path=to)
 
 
 def row(name: str, count: dict[str, Any], wrong: list[str]) -> str:
@@ -118,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mails", type=int, default=4000)
     parser.add_argument("--folder", type=Path, help="leave the reports here")
-    parser.add_argument("--picture", type=Path, help="write a picture of the month's page to this file")
+    parser.add_argument("--pictures", type=Path, help="leave report.png and web.png here")
     parser.add_argument("--result", type=Path, help="write the table to this file, too")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="month-") as made, next_hop() as hop:
@@ -133,7 +157,10 @@ def main() -> None:
             month: Month = replay(relay, hop, calendar, mails(arguments.mails), arguments.mails)
             seconds = time.monotonic() - began
             calendar.set(END)
-            of_pages, wrong = pages(relay, hop, web)
+            with served(relay, hop, web) as site:
+                of_pages, wrong = pages(relay, site)
+                if arguments.pictures:
+                    picture_of_page(site, arguments.pictures / "web.png")
         calendar.set(END + timedelta(hours=1))
         lines = []
         for name, since in PERIODS.items():
@@ -142,8 +169,8 @@ def main() -> None:
             differing = disagreements(report, count)
             lines.append(row(f"report: {name}", count, differing))
             wrong += [f"{name}: {one}" for one in differing]
-        if arguments.picture:
-            picture(folder / "month.html", arguments.picture)
+        if arguments.pictures:
+            picture_of_report(folder / "month.html", arguments.pictures / "report.png")
     text = "\n".join([
         f"{month.sent:,} mails as those of {DAYS} days, in {seconds:.0f} s; {len(month.marked):,} marked by users.", "",
         "| period | messages | ham, unsure, spam | ham taken for spam | spam taken for ham | learnt | waiting |"
