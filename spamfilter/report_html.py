@@ -4,20 +4,22 @@ Guarantee: no script, nothing from elsewhere; whatever a mail said is text and n
 """
 
 from collections.abc import Callable
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from spamfilter.figures import Slot
 from spamfilter.report import Report
-from spamfilter.report_text import DRIFTS, change_text, moment, size_text
+from spamfilter.report_text import DRIFTS, TRAININGS, change_text, moment, size_text
 from spamfilter.terminal import harmless
 
 HEIGHT = 88
 """Pixels of the highest bar."""
-LABELS = 12
-"""Days that are named below their bars: more would not be read."""
+LABELS = 8
+"""Days that are named below their bars: more could not be read on a telephone."""
+MANY = 100
+"""Days of which only the months are named."""
 
 
 def report_html(report: Report, host: str = "") -> str:
@@ -50,6 +52,7 @@ def facts(report: Report, host: str = "") -> dict[str, Any]:
         "host": host,
         "change": change_text(report.figures.messages, report.before.messages),
         "drifts": DRIFTS,
+        "trainings": TRAININGS,
         "share": _share,
         "height": _height,
         "most_a_day": _most(report.days),
@@ -94,12 +97,16 @@ def _height(count: int, most: int) -> int:
 
 
 def _day_label(days: int) -> Callable[[int, Slot], str]:
-    """The day of the month, the month where it begins, of as many as can be read."""
+    """The day of the month, with the month where it is another, of as many as can be read; of many days the months."""
     every = -(-days // LABELS)
 
     def label(number: int, slot: Slot) -> str:
+        day = date.fromisoformat(slot.at)
+        if days > MANY:
+            return day.strftime("%b") if day.day == 1 else ""
         if number % every:
             return ""
-        return date.fromisoformat(slot.at).strftime("%-d %b" if every > 1 or not number else "%-d")
+        last = day - timedelta(days=every)
+        return day.strftime("%-d" if number and last.month == day.month else "%-d %b")
 
     return label

@@ -82,7 +82,7 @@ def _share(query: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise InputError(f"score ({name}): not a number from 0 to 1")
+        raise InputError(f"{name} (score {'from' if name == 'least' else 'to'}): not a number from 0 to 1")
     return share
 
 

@@ -1,6 +1,7 @@
 """The review queue: what to label next, one click or one key each."""
 
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from starlette.responses import Response
@@ -53,11 +54,11 @@ def waiting(site: Site, review: Review, limit: int) -> list[str]:
         return [one.entry.id for one in review.waiting(since, now + timedelta(seconds=1))[:limit]]
 
 
-def _cards(visit: Visit, review: Review) -> list[tuple[JournalEntry, float, list[Evidence]]]:
+def _cards(visit: Visit, review: Review) -> list[tuple[JournalEntry, float, list[tuple[str, float]]]]:
     """The first of the queue that are still there; who is not any more leaves it."""
     assert visit.session is not None
     filter = visit.site.filter()
-    cards: list[tuple[JournalEntry, float, list[Evidence]]] = []
+    cards: list[tuple[JournalEntry, float, list[tuple[str, float]]]] = []
     kept = list(visit.session.queue)
     for id in visit.session.queue:
         if len(cards) == SHOWN:
@@ -67,10 +68,18 @@ def _cards(visit: Visit, review: Review) -> list[tuple[JournalEntry, float, list
         if entry is None or subject is None:
             kept.remove(id)
             continue
-        score, evidence = filter.explained(subject.reading, EVIDENCE_SHOWN)
-        cards.append((entry, score.posterior, evidence))
+        score, evidence = filter.explained(subject.reading)
+        cards.append((entry, score.posterior, _loudest(evidence)))
     visit.session.queue = kept
     return cards
+
+
+def _loudest(evidence: Iterable[Evidence]) -> list[tuple[str, float]]:
+    """The words that said most, whichever voices they said it by, and their shares of the log-odds."""
+    said: dict[str, float] = {}
+    for item in evidence:
+        said[item.token] = said.get(item.token, 0.0) + item.weight
+    return sorted(said.items(), key=lambda item: (-abs(item[1]), item[0]))[:EVIDENCE_SHOWN]
 
 
 def answer(visit: Visit) -> Response:
