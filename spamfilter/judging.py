@@ -6,7 +6,9 @@ a header field that says so and the error in the log: a fault of ours costs nobo
 
 import hashlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from time import perf_counter
 
 from spamfilter.counts import Label
 from spamfilter.filter import Filter, Reading
@@ -18,12 +20,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict with what it was made from; message and reading may lack after a fault."""
+    """A verdict with what it was made from; message and reading may lack after a fault.
+
+    stages: stage -> seconds; empty after a fault.
+    """
 
     verdict: Verdict
     digest: bytes
     message: Message | None
     reading: Reading | None
+    stages: Mapping[str, float]
 
     def passed(self) -> "Judgement":
         """The same, with no action but to pass it on."""
@@ -43,8 +49,11 @@ class Judge:
         learnt: dict[Label, int] = {"ham": 0, "spam": 0}
         try:
             learnt = dict(self.filter.learnt)
+            began = perf_counter()
             message = parse(mail)
+            parsed = perf_counter()
             reading = self.filter.read(message)
+            read = perf_counter()
             score, evidence = self.filter.explained(reading, EVIDENCE_SHOWN)
             class_, action = self.policy.decide(score.posterior, learnt)
             verdict = Verdict(
@@ -58,7 +67,8 @@ class Judge:
                 size=message.size,
                 scanned=message.scanned,
             )
-            return Judgement(verdict, reading.digest, message, reading)
+            stages = {"parse": parsed - began, "tokens": read - parsed, "score": perf_counter() - read}
+            return Judgement(verdict, reading.digest, message, reading, stages)
         except Exception as error:
             log.exception("%s: cannot be judged, passed on as unsure", id)
             verdict = Verdict(
@@ -73,4 +83,4 @@ class Judge:
                 fault=type(error).__name__,
             )
             digest = reading.digest if reading else hashlib.blake2b(mail, digest_size=16).digest()
-            return Judgement(verdict, digest, message, reading)
+            return Judgement(verdict, digest, message, reading, {})

@@ -22,6 +22,8 @@ SECONDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 100.0, 600.0, 3600.0,
 )  # fmt: skip
 """From the verdict on a small mail, a millisecond, to the hour of a slow client; Postfix waits 100 s for a filter."""
+STAGE_SECONDS = (0.0001, 0.00025, 0.0005, *SECONDS[:-2])
+"""A small mail is parsed in a tenth of a millisecond."""
 SCORES = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 """The default thresholds are among them: 0.5, 0.9, 0.999."""
 
@@ -36,6 +38,8 @@ FAILURES = ("unreachable", "timeout", "closed", "protocol", "tls", "disk", "4xx"
 """The last two are replies of a next hop that refuses a message, for now or for good."""
 SOURCES = ("train", "cli", "imap", "review", "address", "automatic", "canary", "release", "web", "other")
 """Sources of the ledger's entries; what is none of the others is "other"."""
+STAGES = ("receive", "parse", "tokens", "score", "next_hop")
+"""Of a message, in this order."""
 FAULTS = ("journal", "ledger", "feedback", "judge", "hand_over", "session")
 """The parts of the relay that a fault can befall; of the first three it is the database's as a rule."""
 
@@ -85,6 +89,7 @@ METRICS: dict[str, Metric] = {
     "hand_over_seconds": Metric(
         "histogram", "Seconds from the end of a message to its reply, the verdict included.", bounds=SECONDS
     ),
+    "stage_seconds": Metric("histogram", "Seconds of a stage of a message.", {"stage": STAGES}, bounds=STAGE_SECONDS),
     "transaction_seconds": Metric("histogram", "Seconds from MAIL to the reply to the message.", bounds=SECONDS),
     "score": Metric("histogram", "Probabilities of spam of the messages judged.", bounds=SCORES),
     "connections": Metric("gauge", "Connections of SMTP clients."),
@@ -129,9 +134,9 @@ class Metrics:
         """Add to a counter. Not to be called for the same series by two threads at once."""
         self._values[name][labels][0] += by
 
-    def observe(self, name: str, value: float) -> None:
+    def observe(self, name: str, value: float, *labels: str) -> None:
         """Put a value into a histogram."""
-        row = self._values[name][()]
+        row = self._values[name][labels]
         row[bisect_left(METRICS[name].bounds, value)] += 1
         row[-1] += value
 

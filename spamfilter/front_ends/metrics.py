@@ -114,9 +114,9 @@ class _Snapshots(Collector):
             metric = METRICS[name]
             if metric.kind == "histogram":
                 bounds = [*map(str, metric.bounds), "+Inf"]
-                histogram = HistogramMetricFamily(PREFIX + name, metric.help)
-                for *buckets, total in rows.values():
-                    histogram.add_metric([], list(zip(bounds, accumulate(buckets), strict=True)), total)
+                histogram = HistogramMetricFamily(PREFIX + name, metric.help, labels=list(metric.labels))
+                for labels, (*buckets, total) in rows.items():
+                    histogram.add_metric(list(labels), list(zip(bounds, accumulate(buckets), strict=True)), total)
                 yield histogram
                 continue
             family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from spamfilter.front_ends.metrics import PLACES
-from spamfilter.metrics import METRICS
+from spamfilter.metrics import METRICS, STAGES
 from tests.faults.account import Account
 from tests.faults.client import Client, deliver, mail_of
 from tests.faults.daemon import Daemon, daemon
@@ -65,6 +65,12 @@ def test_what_is_scraped_is_what_the_journal_says(relay: Daemon, scraper: Scrape
         assert {float(bound): count for (bound,), count in found[f"{name}_bucket"].items()} == {
             bound: sum(value / unit <= bound for value in values) for bound in (*METRICS[name].bounds, float("inf"))
         }
+    stages = {stage: found["stage_seconds_count"][stage,] for stage in STAGES}
+    assert stages == dict.fromkeys(STAGES, 5)  # of each mail, also of that which the next hop put off
+    seconds = {stage: found["stage_seconds_sum"][stage,] for stage in STAGES}
+    assert min(seconds.values()) > 0
+    assert seconds["parse"] + seconds["tokens"] + seconds["score"] <= sum(judged) / 1e6 + 5e-6
+    assert seconds["next_hop"] <= (sum(handed) - sum(judged)) / 1e6 + 1e-5
     assert found["marks_total"]["spam", "cli"] == 3
     assert found["marks_total"]["ham", "cli"] == 3
     assert found["marks_total"]["forget", "cli"] == 1

@@ -95,7 +95,9 @@ async def _act(
         await asyncio.to_thread(relay.quarantine.write, parts, transaction.sender, transaction.recipients, id)
         await conversation.forget()
         return Reply.of(f"250 2.0.0 Ok: {id}")
+    began = time.perf_counter()
     reply = await conversation.data(parts)
+    relay.metrics.observe("stage_seconds", time.perf_counter() - began, "next_hop")
     if reply.code >= 400:
         relay.metrics.count("next_hop_failures", f"{reply.code // 100}xx")
     return reply
@@ -176,6 +178,8 @@ def record(
     metrics.count("messages", verdict.class_, verdict.action)
     metrics.count("message_bytes", by=len(mail))
     metrics.observe("score", verdict.posterior)
+    for stage, seconds in judgement.stages.items():
+        metrics.observe("stage_seconds", seconds, stage)
     metrics.observe("judge_seconds", judge_us / 1e6)
     metrics.observe("hand_over_seconds", total_us / 1e6)
     metrics.observe("transaction_seconds", asyncio.get_running_loop().time() - transaction.began)

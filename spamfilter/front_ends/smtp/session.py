@@ -7,6 +7,7 @@ the next hop as they came, and its replies come back as they are.
 import logging
 from collections.abc import Iterator
 from itertools import chain, islice
+from time import perf_counter
 
 from spamfilter.connection import TooLate
 from spamfilter.front_ends.front_end import Relay
@@ -134,9 +135,11 @@ class Session(Dialogue):
         if not self._relay.memory.fits(max(self._transaction.size, BLOCK)):
             return await self._refuse(self._over("memory_megabytes"))
         with Held(self._relay.memory) as held:
+            began = perf_counter()
             mail = await self._received(held)
             if isinstance(mail, Reply):
                 return mail
+            self._relay.metrics.observe("stage_seconds", perf_counter() - began, "receive")
             if has_bare_newlines(mail):
                 if not self._relay.normalise:
                     return await self._refuse(Reply.of("550 5.6.0 A CR or LF stands alone; lines must end with CR LF"))
