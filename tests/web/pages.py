@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import re
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -51,17 +52,24 @@ class Answer:
 
 @dataclass
 class Browser:
-    """Keeps cookies and follows nothing. fields: sent with each request."""
+    """Keeps cookies and follows nothing. fields: sent with each request; address: from which it connects."""
 
     port: int
     fields: Mapping[str, str] = field(default_factory=dict)
     cookies: dict[str, str] = field(default_factory=dict)
+    tls: ssl.SSLContext | None = None
+    address: str = "127.0.0.1"
 
     def ask(self, method: str, path: str, body: bytes = b"", **fields: Any) -> Answer:
         """One request; fields: by names with _ for -."""
         sent = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()), **self.fields}
         sent |= {name.replace("_", "-"): value for name, value in fields.items()}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        place: dict[str, Any] = {"timeout": SECONDS, "source_address": (self.address, 0)}
+        connection = (
+            http.client.HTTPSConnection("127.0.0.1", self.port, context=self.tls, **place)
+            if self.tls
+            else http.client.HTTPConnection("127.0.0.1", self.port, **place)
+        )
         with contextlib.closing(connection):
             connection.request(method, path, body or None, {name: value for name, value in sent.items() if value})
             response = connection.getresponse()
