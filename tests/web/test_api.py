@@ -100,6 +100,12 @@ def test_a_query_that_is_not_as_described_is_refused(pages: Site, query: str) ->
     assert client(pages, "laura").get(f"/api/report?{query}").status == 400
 
 
+@pytest.mark.parametrize("name", ["class", "action", "least", "most", "unsure_first"])
+def test_an_empty_value_is_none_but_of_a_text(pages: Site, name: str) -> None:
+    assert client(pages, "laura").get(f"/api/messages?{name}=").status == 400
+    assert client(pages, "laura").get("/api/messages?sender=&subject=&before=").status == 200
+
+
 def test_a_wrong_password_is_no_account_and_soon_no_attempt(pages: Site) -> None:
     browser = client(pages, "anna", "wrong wrong", X_Forwarded_For="198.51.100.9")
     assert [browser.get("/api/doctor").status for _ in range(OF_ADDRESS)] == [401] * OF_ADDRESS

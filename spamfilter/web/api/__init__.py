@@ -98,6 +98,8 @@ def _query(request: Request, operation: Operation) -> dict[str, str]:
     for name, value in request.query_params.multi_items():
         if name not in operation.query or name in found:
             raise HTTPException(400, f"{name[:100]!r} means nothing here, or stands there twice")
+        if not value and operation.query[name].get("type") != "string":
+            raise HTTPException(400, f"{name}: empty; leave it out")
         found[name] = value
     return found
 
