@@ -1,0 +1,68 @@
+"""What reports ask of a store, counted in another way; of few marks and of many, which are looked for differently."""
+
+import random
+from collections import Counter
+from datetime import date, timedelta
+
+import pytest
+
+from spamfilter.filter import Filter, Reading
+from spamfilter.labels import LABELS, Label
+from spamfilter.stores import Store
+from tests.made import NOON, VOICE, journal_entry
+
+MESSAGES = 60
+
+
+def digest(number: int) -> bytes:
+    return b"%016d" % number
+
+
+@pytest.mark.parametrize("share", [0.05, 0.9], ids=["few marks", "many marks"])
+def test_entries_with_labels_are_those_of_the_period_that_people_have_marked(store: Store, share: float) -> None:
+    chance = random.Random(1)
+    entries = [
+        journal_entry(
+            id=f"{number:026}",
+            digest=digest(number % 50),  # some came twice
+            at=NOON - timedelta(days=40) * chance.random(),
+            class_=chance.choice(("ham", "unsure", "spam")),
+            score=chance.random(),
+        )
+        for number in range(MESSAGES)
+    ]
+    edges = NOON - timedelta(days=30), NOON - timedelta(days=5)
+    entries += [journal_entry(id=f"edge{n}", digest=digest(0), at=edge) for n, edge in enumerate(edges)]
+    store.write_journal(entries)
+    filter, labels = Filter(store, VOICE), dict[bytes, Label]()
+    for number in {0, *chance.sample(range(50), int(share * 50))}:
+        reading, label = Reading(digest(number), {"fields": {b"a": 1}}), chance.choice(LABELS)
+        source = "automatic" if number % 7 == 6 else "cli"
+        filter.learn(reading, label, source, "ann", NOON)
+        if number % 5 == 4:
+            filter.forget(reading, source, "ann")
+        elif source == "cli":
+            labels[reading.digest] = label
+    expected = [
+        (entry.at, entry.class_, entry.score, labels[entry.digest])
+        for entry in entries
+        if edges[0] <= entry.at < edges[1] and entry.digest in labels
+    ]
+    found = [(one.at, one.class_, one.score, one.label) for one in store.labelled(*edges, ("automatic",))]
+    assert sorted(found) == sorted(expected)
+    assert expected
+
+
+def test_days_are_those_that_have_entries(store: Store) -> None:
+    midnight = NOON.replace(hour=0)
+    moments = [
+        midnight, midnight - timedelta(microseconds=1), midnight + timedelta(days=1, microseconds=-1), NOON,
+        NOON - timedelta(days=400), NOON - timedelta(days=9000), midnight + timedelta(days=1),
+    ]  # fmt: skip
+    store.write_journal([journal_entry(id=f"{n:026}", digest=digest(n), at=at) for n, at in enumerate(moments)])
+    days = Counter(at.date() for at in moments)
+    assert store.journal_days(date.min, date.max) == days
+    today, yesterday = NOON.date(), NOON.date() - timedelta(days=1)
+    assert store.journal_days(today, today) == {today: 3}
+    assert store.journal_days(yesterday, today) == {yesterday: 1, today: 3}
+    assert store.journal_days(today + timedelta(days=2), date.max) == {}
