@@ -13,7 +13,7 @@ import numpy as np
 from spamfilter.errors import CountError
 from spamfilter.features import Token
 from spamfilter.labels import LABELS, OTHER, Label
-from spamfilter.seen import Floats, Integers
+from spamfilter.seen import Floats, Integers, Seen, Spellings
 from spamfilter.words import Hashed, Spelled, Words
 
 __all__ = ["LABELS", "MAX_COUNT", "OTHER", "Counts", "Growth", "Hashed", "Label", "Spelled", "Tallies", "move"]
@@ -110,13 +110,17 @@ class Counts:
 
     def _apply(self, label: Label, deltas: Mapping[Token, int], messages: int, sign: int) -> Growth:
         total = self.messages[label] + sign * messages
-        occurrences = self.occurrences[label] + sign * sum(deltas.values())
-        tokens = list(deltas)
-        if max(total, occurrences, *deltas.values()) > MAX_COUNT:
+        tokens, changes, added, largest = _listed(deltas)
+        occurrences = self.occurrences[label] + sign * added
+        if max(total, occurrences, largest) > MAX_COUNT:
             raise CountError("a count would grow past what the store can hold")
+        if self.tallies is None and total >= 0 and isinstance(tokens, Spellings):
+            more = self.kept.change(tokens, label, changes, sign, MAX_COUNT)
+            if more is not None:
+                return self._changed(label, total, occurrences, Growth(more))
         ham, spam = self.kept.columns(tokens)
         before, elsewhere = (ham, spam) if label == "ham" else (spam, ham)
-        after = before + sign * np.fromiter(deltas.values(), np.int64, len(tokens))
+        after = before + sign * changes
         if total < 0 or (after < 0).any():
             raise CountError("a count would fall below zero: this was not learnt, or the counts are damaged")
         if (after > MAX_COUNT).any():
@@ -129,11 +133,24 @@ class Counts:
         alone = elsewhere == 0
         growth = int(np.count_nonzero(alone & (before == 0) & (after > 0)))
         growth -= int(np.count_nonzero(alone & (before > 0) & (after == 0)))
-        self.vocabulary += growth
-        self.messages[label] = total
+        return self._changed(label, total, occurrences, Growth(growth, moved))
+
+    def _changed(self, label: Label, messages: int, occurrences: int, growth: Growth) -> Growth:
+        self.vocabulary += growth.vocabulary
+        self.messages[label] = messages
         self.occurrences[label] = occurrences
         self._derived.clear()
-        return Growth(growth, moved)
+        return growth
+
+
+def _listed(deltas: Mapping[Token, int]) -> tuple[Sequence[Token], Integers, int, int]:
+    """The words, what each is to count more, the sum of that, and the largest."""
+    if isinstance(deltas, Seen):
+        changes = deltas.times.astype(np.int64, copy=False)
+        return deltas.spellings, changes, int(changes.sum()), int(changes.max(initial=0))
+    largest = max(deltas.values(), default=0)
+    changes = np.fromiter(deltas.values(), np.int64, len(deltas)) if largest <= MAX_COUNT else np.zeros(0, np.int64)
+    return list(deltas), changes, sum(deltas.values()), largest
 
 
 def _tallied(counts: Integers) -> dict[int, int]:

@@ -5,7 +5,7 @@ message changes nothing; the other label first takes away exactly what the first
 Guarantee: counts, totals and calibration are the sum of the ledger; `rebuilt` recomputes them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -52,6 +52,7 @@ class Filter:
 
     whole: True holds all counts in memory, for the relay and for bulk training; False reads the
     words of each message from the store, for a command that looks at a few.
+    others: grows when something was learnt, or may have been, that this filter has not learnt itself.
     """
 
     def __init__(self, store: Store, voices: Voices, whole: bool = True) -> None:
@@ -59,6 +60,7 @@ class Filter:
         self.voices = voices
         self._whole = whole
         self._state: State | None = None
+        self.others = 0
         if store.get_setting(RULES) is None:
             store.put_setting(RULES, rules(voices))
         self._generation = store.generation
@@ -142,11 +144,13 @@ class Filter:
                 if self.store.generation != self._generation:
                     self._check(self.voices)
                     self._state, self._generation = None, self.store.generation
-                if self._whole:
-                    self._catch_up(self._all(), learning.entries_after)
+                    self.others += 1
+                if not self._whole or self._catch_up(self._all(), learning.entries_after):
+                    self.others += 1
                 yield Training(self, learning)
         except BaseException:
             self._state = None  # what was applied in memory has not been written
+            self.others += 1
             raise
 
     def rebuilt(self, last: int) -> State:
@@ -242,13 +246,15 @@ class Training:
         """Those of these messages, a few hundred at most, that have a learning that has not been taken back."""
         return self._learning.learnt(digests)
 
-    def learn_new(self, reading: Reading, label: Label, source: str, by: str) -> None:
-        """As `learn`, of a message that has no learning, for whoever does not ask for its scores."""
+    def learn_new(self, reading: Reading, label: Label, source: str, by: str) -> Entry:
+        """As `learn`, of a message that has no learning, for whoever does not ask for its scores; the learning."""
         voices, state = self._filter.voices, self._state(reading)
         score = model.score(voices, reading.tokens, state)
         added = model.amounts(voices, reading.tokens, label, state, score)
         step = state.calibration.step(score.log_odds, label)
-        self._write(state, Entry(datetime.now(UTC), reading.digest, label, added, step, reading.tokens, source, by))
+        return self._write(
+            state, Entry(datetime.now(UTC), reading.digest, label, added, step, reading.tokens, source, by)
+        )
 
     def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
         """Learn the same anew, as this author's: the counts stay as they are."""
@@ -281,24 +287,34 @@ class Training:
             entry = replace(entry, added=added, calibrated=step)
         self._write(state, replace(entry, id=0))
 
-    def reinforce(self, reading: Reading, label: Label) -> bool:
-        """Look again at a message that bulk training has learnt with this label; True if that added anything.
+    def next_more(self, readings: Sequence[Reading], labels: Sequence[Label], start: int) -> int:
+        """The first of these readings, from `start` on, that `reinforce` may add to; or how many they are."""
+        if not self._filter._whole:
+            return start
+        tokens = [reading.tokens for reading in readings]
+        return model.next_more(self._filter.voices, tokens, labels, self._filter._all(), start)
 
-        Its entry gives way to one with the greater amount, so that one message stays one learning.
+    def reinforce(self, reading: Reading, label: Label, active: Entry | None = None) -> Entry | None:
+        """Look again at a message that bulk training has learnt with this label; None if that adds nothing.
+
+        Its entry gives way to one with the greater amount, which is returned, so that one message stays one learning.
+        active: that entry, where it is known to be in the ledger still; with tokens at least of voices that reinforce.
         """
         voices, state = self._filter.voices, self._state(reading)
-        if not any(model.more(voices, reading.tokens, label, state, {}).values()):
-            return False  # as it is for nine of ten, without a look at the ledger
-        active = self._learning.active(reading.digest)
+        if active is None:
+            if not any(model.more(voices, reading.tokens, label, state, {}).values()):
+                return None  # as it is for nine of ten, without a look at the ledger
+            active = self._learning.active(reading.digest)
         if active is None or active.label != label or active.source != BULK:
-            return False
+            return None
         more = model.more(voices, active.tokens, label, state, active.added)
         if not any(more.values()):
-            return False
-        self._undo(state, active, active.source, active.by)
+            return None
+        # What the other voices have learnt stays as it is.
+        some = tuple(voice for voice in voices if more.get(voice.name))
+        self._undo(state, active, active.source, active.by, some)
         added = {name: amount + more.get(name, 0) for name, amount in active.added.items()}
-        self._write(state, replace(active, at=datetime.now(UTC), added=added, id=0))
-        return True
+        return self._write(state, replace(active, at=datetime.now(UTC), added=added, id=0), some, active.id)
 
     def put_setting(self, name: str, value: object) -> None:
         """Write a setting with what is learnt, or not at all."""
@@ -310,19 +326,23 @@ class Training:
         voices = self._filter.voices
         return model.prepared(voices, self._learning.state(words(voices, reading.tokens)))
 
-    def _undo(self, state: State, active: Entry, source: str, by: str) -> None:
+    def _undo(self, state: State, active: Entry, source: str, by: str, voices: Voices | None = None) -> None:
         self._write(
             state,
             Entry(
                 datetime.now(UTC), active.digest, active.label, active.added, active.calibrated, active.tokens,
                 source, by, undoes=active.id,
             ),
+            voices,
+            active.id,
         )  # fmt: skip
 
-    def _write(self, state: State, entry: Entry) -> None:
-        entry = self._learning.append(entry)
+    def _write(self, state: State, entry: Entry, voices: Voices | None = None, like: int | None = None) -> Entry:
+        """Write an entry and apply it. voices: those that it changes, if not all. like: see `Learning.append`."""
+        entry = self._learning.append(entry, like)
         sign = -1 if entry.undoes else 1
-        for voice, deltas, growth in model.apply(self._filter.voices, entry, state, sign):
+        for voice, deltas, growth in model.apply(voices or self._filter.voices, entry, state, sign):
             self._learning.change(voice, entry.label, deltas, sign, growth)
         state.last = entry.id
         self._learning.calibrate(state.calibration)
+        return entry

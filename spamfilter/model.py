@@ -4,12 +4,15 @@ Guarantee: nothing here touches a store or a clock. A lesson is complete: applie
 state as it was, whatever was learnt in between.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from spamfilter.calibration import Calibration, Step
 from spamfilter.counts import LABELS, Counts, Growth, Label
+from spamfilter.seen import Seen
 from spamfilter.voices import Evidence, Opinions, Voices, VoiceTokens, judged, together
 from spamfilter.words import Hashed, Words
 
@@ -109,12 +112,35 @@ def more(voices: Voices, tokens: VoiceTokens, label: Label, state: State, added:
     }
 
 
-def apply(voices: Voices, lesson: Lesson, state: State, sign: int = 1) -> list[tuple[str, dict[bytes, int], Growth]]:
+WINDOW = 32
+"""Messages that are looked at together: the next one that learns more is some ten further on in a second round."""
+
+
+def next_more(
+    voices: Voices, messages: Sequence[VoiceTokens], labels: Sequence[Label], state: State, start: int
+) -> int:
+    """The first of these messages, from `start` on, to which another look would add if nothing had; or how many."""
+    looking = [voice for voice in voices if voice.likelihood.reinforces()]
+    while looking and start < len(messages):
+        some, of = messages[start : start + WINDOW], labels[start : start + WINDOW]
+        at = len(some)
+        for voice in looking:
+            here = [at for at, tokens in enumerate(some[:at]) if voice.name in tokens]
+            tokens = [some[at][voice.name] for at in here]
+            found = voice.likelihood.next_more(tokens, [of[at] for at in here], state.counts[voice.name], 0, len(here))
+            at = here[found] if found < len(here) else at
+        if at < len(some):
+            return start + at
+        start += len(some)
+    return len(messages)
+
+
+def apply(voices: Voices, lesson: Lesson, state: State, sign: int = 1) -> list[tuple[str, Mapping[bytes, int], Growth]]:
     """Add a lesson to a state, or with sign -1 take it away; returns what that changed of each voice's words.
 
     Raises CountError where it cannot be taken away; then nothing is promised about the state.
     """
-    changes = []
+    changes: list[tuple[str, Mapping[bytes, int], Growth]] = []
     for voice in voices:
         amount = lesson.added.get(voice.name, 0)
         if not amount:
@@ -122,10 +148,16 @@ def apply(voices: Voices, lesson: Lesson, state: State, sign: int = 1) -> list[t
         counts = state.counts[voice.name]
         deltas = voice.likelihood.deltas(lesson.tokens[voice.name], amount)
         growth = (counts.add if sign > 0 else counts.subtract)(lesson.label, deltas)
-        changes.append((voice.name, {word: sign * delta for word, delta in deltas.items()}, growth))
+        changes.append((voice.name, deltas if sign > 0 else _negative(deltas), growth))
     state.learnt[lesson.label] += sign
     state.calibration = state.calibration.plus(lesson.calibrated, sign)
     return changes
+
+
+def _negative(deltas: Mapping[bytes, int]) -> Mapping[bytes, int]:
+    if isinstance(deltas, Seen):
+        return deltas.with_times(-deltas.times.astype(np.int64))
+    return {word: -delta for word, delta in deltas.items()}
 
 
 def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> Taught:

@@ -5,7 +5,7 @@ Python objects only if somebody asks for them, as evidence and the ledger do, an
 """
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,19 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
+def hashed(tokens: Sequence[bytes]) -> Integers:
+    """The hash of each token, Python's own of 64 bits; never 0, which means a free slot of a table."""
+    if isinstance(tokens, Spellings):
+        return tokens.hashes
+    keys = np.fromiter(map(hash, tokens), np.int64, len(tokens))
+    keys[keys == 0] = 1
+    return keys
+
+
 class Spellings(Sequence[bytes]):
     """The tokens, one after the other in one string of bytes, `text`, and where each of them ends in it.
 
-    hashes: of each, shape (tokens,), as `words.hashed`.
+    hashes: of each, shape (tokens,), as `hashed`.
     """
 
     __slots__ = ("ends", "hashes", "text")
@@ -26,6 +35,12 @@ class Spellings(Sequence[bytes]):
         self.text = text
         self.ends = ends
         self.hashes = hashes
+
+    @classmethod
+    def of(cls, tokens: Sequence[bytes]) -> "Spellings":
+        """These tokens, each of them named once."""
+        ends = np.cumsum([len(token) for token in tokens], dtype=np.uint32)
+        return cls(b"".join(tokens), ends, hashed(tokens))
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -60,7 +75,7 @@ class Seen(Mapping[bytes, int]):
 
     def __init__(self, text: bytes, ends: bytes, hashes: bytes, times: bytes) -> None:
         self.spellings = Spellings(text, np.frombuffer(ends, np.uint32), np.frombuffer(hashes, np.int64))
-        self.times = np.frombuffer(times, np.uint32)
+        self.times: NDArray[np.integer[Any]] = np.frombuffer(times, np.uint32)
         self._plain: dict[bytes, int] | None = None
 
     def _dict(self) -> dict[bytes, int]:
@@ -68,11 +83,15 @@ class Seen(Mapping[bytes, int]):
             self._plain = dict(zip(self.spellings, self.times.tolist(), strict=True))
         return self._plain
 
+    def with_times(self, times: NDArray[np.integer[Any]]) -> "Seen":
+        """The same tokens with other whole numbers, in this order: what learning adds to their counts, for instance."""
+        other = Seen.__new__(Seen)
+        other.spellings, other.times, other._plain = self.spellings, times, None
+        return other
+
     def bare(self) -> "Seen":
         """The same, without the objects that somebody may have asked this one for: a tenth of the room."""
-        bare = Seen.__new__(Seen)
-        bare.spellings, bare.times, bare._plain = self.spellings, self.times, None
-        return bare
+        return self.with_times(self.times)
 
     def __getitem__(self, token: bytes) -> int:
         return self._dict()[token]

@@ -11,16 +11,16 @@ is started again, and ends as if it had not been; one that was finished changes 
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from spamfilter.counts import Label
-from spamfilter.errors import InputError
-from spamfilter.filter import Filter, Reading
+from spamfilter.filter import Filter
 from spamfilter.mailboxes import Mail, mixed
-from spamfilter.message import parse
-from spamfilter.seen import Seen
+from spamfilter.reader import Batches, Read, Reader
 from spamfilter.sources import BULK
 from spamfilter.stores import Store
 
@@ -31,10 +31,13 @@ UNFINISHED = "unfinished_trainings"
 MOST_UNFINISHED = 20
 """Runs remembered; whoever gives up more of them will not go on with the oldest."""
 BATCH = 128
-"""Mails of one transaction: one sync of the disk for all of them, and a lock of a few tenths of a second."""
-KEPT = 3_000_000
-"""Words of mails, each once for each mail, that later rounds have at hand: a hundred megabytes, some 5,000 mails. The
-others are read anew in each round."""
+"""Mails that are learnt all or none; the places where a run goes on are between them."""
+TOGETHER = 8
+"""Batches of one transaction, at most: one sync of the disk for all of them, and each word is written once."""
+WORDS = 1_000_000
+"""Words of the mails of one transaction, after which it takes in no further batch: some thirty megabytes."""
+LOCKED = 0.3
+"""Seconds after which a transaction takes in no further batch: others may wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,61 +70,155 @@ class Outcome:
 
 
 def train(
-    filter: Filter, mails: Sequence[tuple[Label, Mail]], by: str, progress: Callable[[int], None], outcome: Outcome
+    filter: Filter,
+    mails: Sequence[tuple[Label, Mail]],
+    by: str,
+    progress: Callable[[int], None],
+    outcome: Outcome,
+    processes: int = 0,
 ) -> None:
     """Learn mails, evenly mixed, adding to `outcome`; `progress` is told how many a step has dealt with.
 
     It deals with ROUNDS times the mails. An interruption leaves the batches before it learnt, and
-    `outcome` true.
+    `outcome` true. processes: that read ahead, besides this one; only where this one has no threads.
     """
     mails = mixed(mails, lambda item: item[0])
+    batches = [mails[start : start + BATCH] for start in range(0, len(mails), BATCH)]
     run = _name(mails)
     begun = _unfinished(filter.store).get(run)
-    place = begun or Place()
     with filter.training() as training:
-        _remember(training.put_setting, filter.store, run, place)
-    seen: dict[bytes, Label] = {}
-    reader = _Reader(filter)
-    for batch in _batches(mails):
-        readings = reader.first(batch, outcome.problems)
-        _learn(filter, _consistent(readings, seen, outcome.problems), by, outcome)
-        progress(len(batch))
+        _remember(training.put_setting, filter.store, run, begun or Place())
+    reader = Reader(filter, processes)
+    _learn(filter, reader, batches, by, progress, outcome)
     if begun or outcome.changes:
-        outcome.reinforced += _reinforce(filter, reader, mails, run, place, progress)
+        _reinforce(filter, reader, batches, run, begun or Place(), progress, outcome)
     else:
         progress((ROUNDS - 1) * len(mails))
     with filter.training() as training:
         _remember(training.put_setting, filter.store, run, None)
 
 
+def _learn(
+    filter: Filter, reader: Reader, batches: Batches, by: str, progress: Callable[[int], None], outcome: Outcome
+) -> None:
+    """The first round."""
+    seen: dict[bytes, Label] = {}
+    at = 0
+    with closing(_groups(reader, reader.first(batches, outcome.problems))) as groups:
+        for found in groups:
+            group = [_consistent(readings, seen, outcome.problems) for readings in found]
+            while group:
+                done = _learn_some(filter, reader, group, by, outcome)
+                _tell(progress, batches[at : at + done])
+                del group[:done]
+                at += done
+
+
+def _learn_some(filter: Filter, reader: Reader, group: Sequence[list[Read]], by: str, outcome: Outcome) -> int:
+    """One transaction of the first round: how many of these batches. `outcome` grows only once it is written."""
+    learnt: dict[Label, int] = {"ham": 0, "spam": 0}
+    relabelled = met = done = 0
+    with filter.training() as training:
+        for batch in _while_others_can_wait(group):
+            known = training.learnt([reading.digest for _, _, reading in batch])
+            for label, name, reading in batch:
+                if reading.digest in known:
+                    relabelled += training.learn(reading, label, source=BULK, by=by).changed
+                else:
+                    reader.learnt(name, training.learn_new(reading, label, BULK, by))
+                    known.add(reading.digest)
+                    learnt[label] += 1
+            met += len(batch)
+            done += 1
+    for label, count in learnt.items():
+        outcome.learnt[label] += count
+    outcome.relabelled += relabelled
+    outcome.known += met - sum(learnt.values()) - relabelled
+    return done
+
+
 def _reinforce(
     filter: Filter,
-    reader: "_Reader",
-    mails: Sequence[tuple[Label, Mail]],
+    reader: Reader,
+    batches: Batches,
     run: str,
     place: Place,
     progress: Callable[[int], None],
-) -> int:
-    """The rounds after the first, from `place` on; returns how often a mail has learnt more."""
-    reinforced = 0
+    outcome: Outcome,
+) -> None:
+    """The rounds after the first, from `place` on; `outcome` is told how often a mail has learnt more."""
+    mails = sum(map(len, batches))
     if place.round > 1:
-        progress((place.round - 1) * len(mails))
+        progress((place.round - 1) * mails)
     while place.round < ROUNDS:
-        for number, batch in enumerate(_batches(mails)):
-            if number >= place.batch:
-                readings = reader.again(batch)
-                with filter.training() as training:
-                    more = sum(training.reinforce(reading, label) for label, _, reading in readings)
-                    reached = Place(place.round, number + 1, place.grown + more)
-                    _remember(training.put_setting, filter.store, run, reached)
-                reinforced += more
-                place = reached
-            progress(len(batch))
+        _tell(progress, batches[: place.batch])
+        with closing(_groups(reader, reader.again(batches[place.batch :]))) as groups:
+            for group in groups:
+                while group:
+                    before, place = place, _reinforce_some(filter, reader, group, run, place)
+                    outcome.reinforced += place.grown - before.grown
+                    _tell(progress, batches[before.batch : place.batch])
+                    del group[: place.batch - before.batch]
         if not place.grown:
-            progress((ROUNDS - 1 - place.round) * len(mails))
+            progress((ROUNDS - 1 - place.round) * mails)
             break
         place = Place(place.round + 1)
-    return reinforced
+
+
+def _reinforce_some(filter: Filter, reader: Reader, group: Sequence[list[Read]], run: str, place: Place) -> Place:
+    """One transaction of a later round; how far it came."""
+    with filter.training() as training:
+        for batch in _while_others_can_wait(group):
+            labels, readings = [label for label, _, _ in batch], [reading for _, _, reading in batch]
+            at = grown = 0
+            while (at := training.next_more(readings, labels, at)) < len(readings):
+                known = reader.learning_of(readings[at].digest)
+                more = training.reinforce(readings[at], labels[at], known)
+                if more is not None:
+                    grown += 1
+                    if known is not None:
+                        reader.reinforced(more)
+                at += 1
+            place = Place(place.round, place.batch + 1, place.grown + grown)
+        _remember(training.put_setting, filter.store, run, place)
+    return place
+
+
+def _groups(reader: Reader, found: Generator[list[Read], None, None]) -> Generator[list[list[Read]], None, None]:
+    """Batches that were read, for one transaction; where reading breaks off, those before it come first."""
+    group: list[list[Read]] = []
+    began, words = time.monotonic(), reader.words
+    with closing(found):
+        while True:
+            try:
+                batch = next(found, None)
+            except BaseException:
+                if group:
+                    yield group
+                raise
+            if batch is None:
+                break
+            group.append(batch)
+            if len(group) == TOGETHER or time.monotonic() - began > LOCKED or reader.words - words > WORDS:
+                yield group
+                group = []
+                began, words = time.monotonic(), reader.words
+    if group:
+        yield group
+
+
+def _while_others_can_wait(group: Sequence[list[Read]]) -> Iterator[list[Read]]:
+    """The first of these, in a transaction, and the others until LOCKED seconds have passed."""
+    began = time.monotonic()
+    for batch in group:
+        yield batch
+        if time.monotonic() - began > LOCKED:
+            return
+
+
+def _tell(progress: Callable[[int], None], batches: Batches) -> None:
+    for batch in batches:
+        progress(len(batch))
 
 
 def _unfinished(store: Store) -> dict[str, Place]:
@@ -144,75 +241,12 @@ def _name(mails: Sequence[tuple[Label, Mail]]) -> str:
     return hashlib.blake2b(names.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-def _consistent(
-    readings: list[tuple[Label, str, Reading]], seen: dict[bytes, Label], problems: list[str]
-) -> list[tuple[Label, Reading]]:
+def _consistent(readings: list[Read], seen: dict[bytes, Label], problems: list[str]) -> list[Read]:
     """Without mails that this run has met under the other label: neither can be right for both."""
     kept = []
     for label, name, reading in readings:
         if seen.setdefault(reading.digest, label) != label:
             problems.append(f"{name}: passed over as {label}, the same mail was given as {seen[reading.digest]} before")
         else:
-            kept.append((label, reading))
+            kept.append((label, name, reading))
     return kept
-
-
-class _Reader:
-    """Reads mails, and keeps of the first ones what later rounds look at."""
-
-    def __init__(self, filter: Filter) -> None:
-        self._filter = filter
-        self._reinforced = [voice.name for voice in filter.voices if voice.likelihood.reinforces()]
-        self._kept: dict[str, Reading] = {}
-        self._room = KEPT
-
-    def first(self, batch: Sequence[tuple[Label, Mail]], problems: list[str]) -> list[tuple[Label, str, Reading]]:
-        """The mails of a batch, as far as they can be read."""
-        readings = []
-        for label, mail in batch:
-            try:
-                reading = self._filter.read(parse(mail.read()))
-            except InputError as error:
-                problems.append(str(error))
-            else:
-                readings.append((label, mail.name, reading))
-                self._keep(mail.name, reading)
-        return readings
-
-    def again(self, batch: Sequence[tuple[Label, Mail]]) -> list[tuple[Label, str, Reading]]:
-        """The same for a later round."""
-        if all(mail.name in self._kept for _, mail in batch):
-            return [(label, mail.name, self._kept[mail.name]) for label, mail in batch]
-        return self.first(batch, [])
-
-    def _keep(self, name: str, reading: Reading) -> None:
-        seen = {voice: tokens for voice in self._reinforced if isinstance(tokens := reading.tokens[voice], Seen)}
-        size = sum(map(len, seen.values()))
-        if len(seen) == len(self._reinforced) and size <= self._room and name not in self._kept:
-            self._room -= size
-            self._kept[name] = Reading(reading.digest, {voice: tokens.bare() for voice, tokens in seen.items()})
-
-
-def _learn(filter: Filter, readings: Sequence[tuple[Label, Reading]], by: str, outcome: Outcome) -> None:
-    """One batch of the first round; `outcome` grows only once it is written."""
-    learnt: dict[Label, int] = {"ham": 0, "spam": 0}
-    relabelled = 0
-    with filter.training() as training:
-        known = training.learnt([reading.digest for _, reading in readings])
-        for label, reading in readings:
-            if reading.digest not in known:
-                training.learn_new(reading, label, BULK, by)
-                known.add(reading.digest)
-                learnt[label] += 1
-                continue
-            change = training.learn(reading, label, source=BULK, by=by)
-            relabelled += change.changed
-    for label, count in learnt.items():
-        outcome.learnt[label] += count
-    outcome.relabelled += relabelled
-    outcome.known += len(readings) - sum(learnt.values()) - relabelled
-
-
-def _batches(mails: Sequence[tuple[Label, Mail]]) -> Iterator[Sequence[tuple[Label, Mail]]]:
-    for start in range(0, len(mails), BATCH):
-        yield mails[start : start + BATCH]

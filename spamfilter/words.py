@@ -13,10 +13,10 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from spamfilter.compiled import _tokens
+from spamfilter.compiled import _learning, _tokens
 from spamfilter.features import Token
 from spamfilter.labels import LABELS, Label
-from spamfilter.seen import Floats, Integers, Spellings
+from spamfilter.seen import Floats, Integers, Spellings, hashed
 
 BUCKET = 8
 """Slots of a bucket: 64-bit hashes that fill a cache line, and are read in one step."""
@@ -48,6 +48,33 @@ class Words(ABC):
     @abstractmethod
     def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
         """Set the counts of these words, each named once, in a class."""
+
+    def change(self, tokens: Spellings, label: Label, changes: Integers, sign: int, most: int) -> int | None:
+        """Add changes to the counts of these words in a class, or with sign -1 take them away, in one step.
+
+        Returns by how many words with any count there are more. None, and nothing is changed, where that takes several
+        steps, or a count would leave the range from 0 to `most`.
+        """
+        return None
+
+    @property
+    def doubts(self) -> bool:
+        """Whether it can say which messages are `doubted`."""
+        return False
+
+    def doubted(
+        self,
+        messages: Sequence[Spellings],
+        labels: Sequence[Label],
+        rule: tuple[Floats, float, float, float],
+        least: float,
+    ) -> int:
+        """How many of these messages come before one whose log-odds by the soft rule may not speak for its label.
+
+        That is, by more than `least`; right but for rounding. rule: the logarithms of small counts and the prior, the
+        prior, the scale and the purity.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def all_of(self, label: Label) -> Integers:
@@ -92,7 +119,7 @@ class Spelled(Words):
 
     def hashes(self) -> tuple[Integers, Integers, Integers]:
         tokens = [*{**self.spelled["ham"], **self.spelled["spam"]}]
-        return _in_order(_hashed(tokens), *self.columns(tokens))
+        return _in_order(hashed(tokens), *self.columns(tokens))
 
     def __eq__(self, other: object) -> bool:
         return self.spelled == other.spelled if isinstance(other, Spelled) else super().__eq__(other)
@@ -124,16 +151,16 @@ class Hashed(Words):
         return self.columns(tokens)[LABELS.index(label)]
 
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
-        ham, spam = self._counts.take(self._find(_hashed(tokens)), axis=0).T.astype(np.int64, order="C")
+        ham, spam = self._counts.take(self._find(hashed(tokens)), axis=0).T.astype(np.int64, order="C")
         return ham, spam
 
     def numbers(self, tokens: Sequence[Token]) -> Floats:
         if _tokens is None:
             return super().numbers(tokens)
-        return np.frombuffer(_tokens.counts(self._keys, self._counts, _hashed(tokens))).reshape(2, -1)
+        return np.frombuffer(_tokens.counts(self._keys, self._counts, hashed(tokens))).reshape(2, -1)
 
     def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
-        keys = _hashed(tokens)
+        keys = hashed(tokens)
         slots = self._find(keys)
         new = (slots < 0) & (counts > 0)
         if new.any():
@@ -145,6 +172,33 @@ class Hashed(Words):
         found = slots >= 0
         self._widen(counts)
         self._counts[slots[found], LABELS.index(label)] = counts[found]
+
+    def change(self, tokens: Spellings, label: Label, changes: Integers, sign: int, most: int) -> int | None:
+        if _learning is None:
+            return None
+        room = int(FULL * self._keys.size) - self._used
+        most = min(most, NARROW) if self._counts.dtype == np.int32 else most
+        where = self._keys, self._counts, tokens.hashes
+        found = _learning.change(*where, changes, LABELS.index(label), sign, room, most)
+        if found is None:
+            return None
+        growth, used = found
+        self._used += used
+        return int(growth)
+
+    @property
+    def doubts(self) -> bool:
+        return _learning is not None
+
+    def doubted(
+        self,
+        messages: Sequence[Spellings],
+        labels: Sequence[Label],
+        rule: tuple[Floats, float, float, float],
+        least: float,
+    ) -> int:
+        keys, spam = [message.hashes for message in messages], bytes(label == "spam" for label in labels)
+        return int(_learning.doubted(self._keys, self._counts, keys, spam, 0, len(keys), rule, least))
 
     def fill(self, lines: bytes, ham: Integers, spam: Integers) -> None:
         """Put words that are not here yet, each named once, on a line of its own, with their counts, some above zero.
@@ -243,20 +297,11 @@ def _integers(values: Iterable[int], size: int) -> Integers:
     return np.fromiter(values, np.int64, size)
 
 
-def _hashed(tokens: Sequence[Token]) -> Integers:
-    """The hash of each word; never 0, which means a free slot."""
-    if isinstance(tokens, Spellings):
-        return tokens.hashes
-    keys = _integers(map(hash, tokens), len(tokens))
-    keys[keys == 0] = 1
-    return keys
-
-
 def _hashed_lines(lines: bytes) -> Integers:
-    """As `_hashed`, of words that stand on a line each."""
+    """As `hashed`, of words that stand on a line each."""
     if _tokens is not None:
         return np.frombuffer(_tokens.hashes(lines), np.int64)
-    return _hashed(lines.split(b"\n"))
+    return hashed(lines.split(b"\n"))
 
 
 def _in_order(keys: Integers, ham: Integers, spam: Integers) -> tuple[Integers, Integers, Integers]:

@@ -67,6 +67,8 @@ ORDER = (
     "front_ends",
     "canary",
     "mailboxes",
+    "ahead",
+    "reader",
     "training",
     "retraining",
     "undoing",

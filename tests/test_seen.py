@@ -21,7 +21,7 @@ from spamfilter.filter import Filter
 from spamfilter.learning_rules import Learn
 from spamfilter.likelihoods import eddc, likelihood, soft
 from spamfilter.message import Message, parse
-from spamfilter.seen import Seen
+from spamfilter.seen import Seen, hashed
 from spamfilter.stores.memory import MemoryStore
 from spamfilter.voices import VOICES, View, pack, unpack
 from tests.made import mail, some
@@ -129,7 +129,7 @@ def test_a_full_table_takes_no_more() -> None:
 @pytest.mark.parametrize("lines", [b"", b"\n", b"one", b"one\ntwo", "grün\n\nlast\n".encode()])
 def test_lines_are_hashed_as_words_are(lines: bytes) -> None:
     assert _tokens is not None
-    assert np.frombuffer(_tokens.hashes(lines), np.int64).tolist() == words._hashed(lines.split(b"\n")).tolist()
+    assert np.frombuffer(_tokens.hashes(lines), np.int64).tolist() == hashed(lines.split(b"\n")).tolist()
 
 
 @some(100)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spamfilter import training
+from spamfilter import reader, training
 from spamfilter.calibration import Calibration
 from spamfilter.counts import Counts, Label
 from spamfilter.errors import InputError, StoreBusy
@@ -26,6 +26,7 @@ BATCH = 32
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "BATCH", BATCH)
+    monkeypatch.setattr(training, "TOGETHER", 1)
 
 
 def labelled(count: int) -> Mails:
@@ -82,7 +83,7 @@ def test_how_many_mails_are_at_hand_changes_no_count(monkeypatch: pytest.MonkeyP
     mails = labelled(60)
     whole = straight(mails)
     for room in (0, 30 * 8):
-        monkeypatch.setattr(training, "KEPT", room)
+        monkeypatch.setattr(reader, "KEPT", room)
         assert straight(mails) == whole
 
 

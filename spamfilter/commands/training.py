@@ -25,6 +25,7 @@ def train(
 
     Example: spamfilter train --spam ~/Maildir/.Junk --ham ~/Maildir/.Archive
     """
+    from spamfilter.reader import readers
     from spamfilter.training import ROUNDS, Outcome
     from spamfilter.training import train as run
 
@@ -39,7 +40,7 @@ def train(
             with click.progressbar(
                 length=ROUNDS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
             ) as bar:
-                run(filter, mails, user(), bar.update, outcome)
+                run(filter, mails, user(), bar.update, outcome, readers())
         except KeyboardInterrupt:
             click.echo("\nstopped; what is learnt is kept, the same command goes on from here", err=True)
             raise

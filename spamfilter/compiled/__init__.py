@@ -1,7 +1,8 @@
 """The compiled helpers, if they were built with the package: nothing depends on them but speed.
 
 `_tokens` finds the words of a message and their places in a table of counts, in a third of the time; `_scores` does
-the arithmetic of the default likelihoods in a third of it. They are None where no compiler was at hand, or
+the arithmetic of the default likelihoods in a third of it; `_learning` counts the words of a message, and says which
+messages bulk training need not look at again. They are None where no compiler was at hand, or
 SPAMFILTER_PLAIN is set; then Python does the same.
 
 Guarantee: a helper is made of the source that lies beside it, or it is not used. One of an older version, left behind
@@ -28,3 +29,4 @@ def _helper(name: str) -> Any:
 
 _tokens = _helper("tokens")
 _scores = _helper("scores")
+_learning = _helper("learning")

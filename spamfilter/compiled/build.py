@@ -15,7 +15,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = Path(__file__).parent
-NAMES = ("tokens", "scores")
+NAMES = ("tokens", "scores", "learning")
 
 
 def compiled(name: str) -> Path | None:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from spamfilter.compiled import _scores
 from spamfilter.counts import LABELS, Counts, Label
 from spamfilter.features import HEADER_PHRASE, Token, Tokens
-from spamfilter.likelihoods.likelihood import Above, Floats, Likelihood, Matrix, exact_sum, log
-from spamfilter.seen import Spellings
+from spamfilter.likelihoods.likelihood import FEW, Above, Floats, Likelihood, Matrix, each, exact_sum, log
+from spamfilter.seen import Seen, Spellings
 
 SCALE = 0.59 / math.log(10)
 """OSBF's scale of scores, to which its thresholds belong; the voice's weight adapts it to the others."""
@@ -136,7 +136,9 @@ class Eddc(Likelihood):
 
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
         if amount <= 1:
-            return dict.fromkeys(tokens, amount) if amount else {}
+            return each(tokens, amount)
+        if isinstance(tokens, Seen) and amount <= FEW:
+            return tokens.with_times(np.where(_of_header(tokens.spellings), amount, 1))
         return {token: amount if token[:1] == HEADER_PHRASE else 1 for token in tokens}
 
 

@@ -25,6 +25,8 @@ NotBelow = Annotated[float, Ge(0), Le(1e6)]
 Prior = Literal["map", "equal"] | Annotated[float, Gt(0), Lt(1)]
 """P(spam) before a word is read: "map" is (N_c + 1) / (N + 2), "equal" one half; or a number."""
 
+FEW = 2**31
+"""Amounts up to which the sum over all words of a message stays far below 2**63."""
 IMPOSSIBLE = float(np.finfo(np.float64).tiny)
 """Stands for a probability of 0, so that without smoothing logarithms stay finite: among classes that all are
 impossible the one with the fewest impossible words wins, as it would for a smoothing that goes to 0."""
@@ -181,6 +183,13 @@ class Likelihood(ABC):
         """What another look in bulk training would add to a message that has added `amount` before."""
         return 0
 
+    def next_more(
+        self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts, start: int, end: int
+    ) -> int:
+        """The first of these messages, from `start` on, that another look may add to; `end` if it is none before."""
+        look = range(start, end)
+        return next((at for at in look if self.more(messages[at], labels[at], counts, 0)), end)
+
     @classmethod
     def reinforces(cls) -> bool:
         """Whether another look can add anything at all."""
@@ -249,6 +258,8 @@ class OfOccurrences(Generative):
     """A message adds each word as often as it has it."""
 
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
+        if isinstance(tokens, Seen):
+            return tokens
         return {token: times for token, times in tokens.items() if times}
 
 
@@ -256,7 +267,14 @@ class OfPresence(Generative):
     """A message adds each of its words once."""
 
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
-        return dict.fromkeys(tokens, 1)
+        return each(tokens, 1)
+
+
+def each(tokens: Tokens, amount: int) -> Mapping[Token, int]:
+    """So much for each of these tokens; nothing for 0."""
+    if isinstance(tokens, Seen) and 0 < amount <= FEW:
+        return tokens.with_times(np.full(len(tokens), amount, np.int64))
+    return dict.fromkeys(tokens, amount) if amount else {}
 
 
 def exact_sum(values: Floats) -> float:

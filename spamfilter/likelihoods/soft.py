@@ -5,8 +5,9 @@ sane under wrong labels. No priors, no class totals, no top-k, no clipping: each
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +15,8 @@ import numpy as np
 from spamfilter.compiled import _scores
 from spamfilter.counts import Counts, Label
 from spamfilter.features import Token, Tokens
-from spamfilter.likelihoods.likelihood import Above, Floats, Likelihood, Matrix
+from spamfilter.likelihoods.likelihood import Above, Floats, Likelihood, Matrix, each
+from spamfilter.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -71,4 +73,36 @@ class Soft(Likelihood):
         return min(self.amount(tokens, label, counts), max(0, self.most - amount))
 
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
-        return dict.fromkeys(tokens, amount) if amount else {}
+        return each(tokens, amount)
+
+    def next_more(
+        self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts, start: int, end: int
+    ) -> int:
+        """As for any likelihood: those that are clearly on their side are passed over at once, the others looked at."""
+        odds = 2 * self.unit * self.rate - 1  # at and below these it learns an eighth or more
+        spelt = [message.spellings for message in messages[start:end] if isinstance(message, Seen)]
+        if not counts.kept.doubts or len(spelt) < end - start or odds < LEAST:
+            return super().next_more(messages, labels, counts, start, end)
+        prior, begin = self.prior * self.unit, start
+        rule = _logarithms(prior), prior, self.scale, self.purity * self.unit
+        least = math.log(odds) + MARGIN * max(1.0, self.scale)
+        while start < end:
+            start += counts.kept.doubted(spelt[start - begin :], labels[start:end], rule, least)
+            if start < end:
+                if self.more(messages[start], labels[start], counts, 0):
+                    break
+                start += 1
+        return start
+
+
+MARGIN = 1e-6
+"""Log-odds beyond the bound of messages that are looked at more closely: a thousand times what rounding makes of them,
+for a scale of 1."""
+LEAST = 1e-3
+"""Odds below which rounding makes more of the bound itself."""
+
+
+@cache
+def _logarithms(prior: float) -> Floats:
+    """Of counts and the prior, as far as they are common."""
+    return np.asarray(np.log(np.arange(4096) + prior))

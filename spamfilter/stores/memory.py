@@ -268,9 +268,10 @@ class _MemoryLearning(Learning):
     def entries_after(self, last: int) -> list[Entry]:
         return self._store.entries_after(last)
 
-    def append(self, entry: Entry) -> Entry:
+    def append(self, entry: Entry, like: int | None = None) -> Entry:
         store = self._store
-        entry = replace(entry, id=len(store._ledger) + 1)
+        tokens = entry.tokens if like is None else store._ledger[like - 1].tokens
+        entry = replace(entry, id=len(store._ledger) + 1, tokens=tokens)
         before = store._active.pop(entry.digest, None)
         if not entry.undoes:
             store._active[entry.digest] = entry

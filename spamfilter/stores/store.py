@@ -156,8 +156,8 @@ class Learning(ABC):
         """The next ENTRIES ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
 
     @abstractmethod
-    def append(self, entry: Entry) -> Entry:
-        """Write an entry; returns it with its id."""
+    def append(self, entry: Entry, like: int | None = None) -> Entry:
+        """Write an entry; returns it with its id. like: of the entry in the ledger that has all of its tokens."""
 
     @abstractmethod
     def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, growth: Growth) -> None:

@@ -5,6 +5,7 @@ from dataclasses import astuple, replace
 from itertools import islice
 from typing import Any
 
+import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -21,18 +22,22 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.calibration import Calibration
+from spamfilter.compiled import _learning
 from spamfilter.counts import LABELS, Counts, Growth, Label, move
 from spamfilter.errors import CountError
 from spamfilter.features import Token
 from spamfilter.model import State
+from spamfilter.seen import Seen, Spellings
 from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql.queries import (
     REBUILT,
     active,
-    columns,
+    append_entries,
     entries_after,
+    entry_row,
     execute_many,
     history,
+    last_id,
     learnt,
     part_state,
     put_setting_row,
@@ -49,48 +54,62 @@ class SqlLearning(Learning):
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._words: dict[str, dict[Token, tuple[int, int]]] = {}
+        self._entries: list[tuple[Any, ...]] = []
+        self._words: dict[str, dict[Token, tuple[int, int, int]]] = {}
+        self._parts: dict[str, list[tuple[Any, ...]]] = {}
         self._classes: dict[tuple[str, Label], list[int]] = {}
         self._vocabulary: dict[str, int] = {}
         self._tallies: dict[tuple[str, Label], dict[int, int]] = {}
         self._learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self._calibration: Calibration | None = None
-        self._last = 0
+        self._last = -1  # not known yet
 
     def state(self, words: Mapping[str, Iterable[Token]]) -> State:
         self.flush()
         return part_state(self._connection, words)
 
     def active(self, digest: bytes) -> Entry | None:
+        self._write_entries()
         return active(self._connection, digest)
 
     def learnt(self, digests: Collection[bytes]) -> set[bytes]:
+        self._write_entries()
         return learnt(self._connection, digests)
 
     def history(self, digest: bytes) -> list[Entry]:
+        self._write_entries()
         return history(self._connection, digest)
 
     def entries_after(self, last: int) -> list[Entry]:
+        self._write_entries()
         return entries_after(self._connection, last)
 
-    def append(self, entry: Entry) -> Entry:
-        row = {key: value for key, value in columns(entry).items() if key != "id"}
-        if entry.undoes:
-            row["tokens"] = None  # they stand in the row that is undone
-        written = self._connection.execute(_APPEND, row).inserted_primary_key
-        assert written is not None
+    def append(self, entry: Entry, like: int | None = None) -> Entry:
+        if self._last < 0:
+            self._last = last_id(self._connection)
+        self._last += 1
+        entry = replace(entry, id=self._last)
+        self._entries.append(entry_row(entry, like))
         self._learnt[entry.label] += -1 if entry.undoes else 1
-        self._last = int(written[0])
-        return replace(entry, id=self._last)
+        return entry
+
+    def _write_entries(self) -> None:
+        append_entries(self._connection, self._entries)
+        self._entries.clear()
 
     def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, growth: Growth) -> None:
-        changed, at, none = self._words.setdefault(voice, {}), LABELS.index(label), (0, 0)
-        for word, delta in deltas.items():
-            ham, spam = changed.get(word, none)
-            changed[word] = (ham, spam + delta) if at else (ham + delta, spam)
+        changed, at, last = self._words.setdefault(voice, {}), LABELS.index(label), max(self._last, 0)
         totals = self._classes.setdefault((voice, label), [0, 0])
         totals[0] += messages
-        totals[1] += sum(deltas.values())
+        if _learning is not None and isinstance(deltas, Seen):
+            spelt, changes = deltas.spellings, deltas.times.astype(np.int64, copy=False)
+            self._parts.setdefault(voice, []).append((spelt.text, spelt.ends, spelt.hashes, changes, at, last))
+            totals[1] += int(changes.sum())
+        else:
+            for word, delta in deltas.items():
+                ham, spam, _ = changed.get(word, (0, 0, 0))
+                changed[word] = (ham, spam + delta, last) if at else (ham + delta, spam, last)
+            totals[1] += sum(deltas.values())
         self._vocabulary[voice] = self._vocabulary.get(voice, 0) + growth.vocabulary
         move(self._tallies.setdefault((voice, label), {}), growth.tallies)
 
@@ -99,7 +118,8 @@ class SqlLearning(Learning):
 
     def rebuild(self, state: State, lessons: Iterable[Relearnt]) -> None:
         write = self._connection.execute
-        for changes in (self._words, self._classes, self._vocabulary, self._tallies):
+        self._write_entries()
+        for changes in (self._words, self._parts, self._classes, self._vocabulary, self._tallies):
             changes.clear()  # what this transaction has changed before is replaced, too
         self._calibration = None
         for table in (words, classes, vocabularies, tallies):
@@ -127,15 +147,12 @@ class SqlLearning(Learning):
         put_setting_row(self._connection, name, value)
 
     def flush(self) -> None:
-        more: list[tuple[Any, ...]] = []
-        less: list[tuple[Any, ...]] = []
+        self._write_entries()
         for voice, changed in self._words.items():
-            for word, (ham, spam) in changed.items():
-                if ham or spam:
-                    (less if ham < 0 or spam < 0 else more).append((voice, word.decode(), ham, spam, self._last))
-        self._many(_ADD_WORDS, ("voice", "word", "ham", "spam", "touched"), more)
-        if less:
-            self._take_away(less)
+            more, less = self._rows(voice, changed, self._parts.get(voice, []))
+            self._many(_ADD_WORDS, ("voice", "word", "ham", "spam", "touched"), more)
+            if less:
+                self._take_away(less)
         totals = [(*key, *added) for key, added in self._classes.items()]
         self._many(_NEW_CLASSES, ("voice", "class", "messages", "words"), [(*row[:2], 0, 0) for row in totals])
         self._many(_ADD_CLASSES, ("new_voice", "new_class", "new_messages", "new_words"), totals)
@@ -155,10 +172,24 @@ class SqlLearning(Learning):
         if self._calibration is not None:
             put_setting_row(self._connection, "calibration", list(astuple(self._calibration)))
         self._words.clear()
+        self._parts.clear()
         self._classes.clear()
         self._vocabulary.clear()
         self._tallies.clear()
         self._learnt = dict.fromkeys(LABELS, 0)
+
+    def _rows(
+        self, voice: str, changed: Mapping[Token, tuple[int, int, int]], parts: list[tuple[Any, ...]]
+    ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        """Rows of the words of a voice of which nothing is taken away, and of the others."""
+        if parts:
+            for word, (*both, last) in changed.items():
+                spelt = Spellings.of([word])
+                parts += ((word, spelt.ends, spelt.hashes, np.array([both[at]]), at, last) for at in range(2) if both[at])
+            more, less = _learning.rows(voice, parts)
+            return more, less
+        rows = [(voice, word.decode(), *numbers) for word, numbers in sorted(changed.items()) if any(numbers[:2])]
+        return [row for row in rows if min(row[2:4]) >= 0], [row for row in rows if min(row[2:4]) < 0]
 
     def _many(self, statement: Executable, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> int:
         return execute_many(self._connection, statement, names, rows)
@@ -203,7 +234,6 @@ _NEW_VOCABULARIES, _ADD_VOCABULARIES = (
 )
 _NEW_TALLIES, _ADD_TALLIES = upsert(tallies).on_conflict_do_nothing(), _adding(tallies, _TALLY, "words")
 _DROP_TALLIES = delete(tallies).where(_at(tallies, *_TALLY), tallies.c.words == _NOTHING)
-_APPEND = insert(ledger)
 
 
 def _words_of(voice: str, counts: Counts, last: int) -> Iterator[dict[str, object]]:

@@ -1,6 +1,6 @@
 """What is asked of the tables, on a connection whose transaction is somebody else's."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from functools import cache
@@ -17,6 +17,7 @@ from sqlalchemy import (
     delete,
     exists,
     func,
+    insert,
     select,
     type_coerce,
 )
@@ -30,7 +31,7 @@ from spamfilter.model import State
 from spamfilter.stores import schema
 from spamfilter.stores.schema import classes, journal, ledger, settings, tallies, vocabularies, words
 from spamfilter.stores.store import ENTRIES, Entry, Holders, JournalEntry
-from spamfilter.voices import VoiceTokens, unpack_with
+from spamfilter.voices import VoiceTokens, pack, unpack_with
 
 LOOK_UP = 500
 """Words of one SELECT: well below SQLite's bound on variables, and few round trips for a mail."""
@@ -105,6 +106,44 @@ def only_active(query: Select[Any]) -> Select[Any]:
 
 
 _ACTIVE = only_active(select(ledger)).where(ledger.c.digest == bindparam("asked", type_=ledger.c.digest.type))
+
+
+def last_id(connection: Connection) -> int:
+    """The largest id that an entry of the ledger has, or has had; 0 if there was none."""
+    found = connection.exec_driver_sql(
+        "SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'ledger'), 0),"
+        " coalesce((SELECT max(id) FROM ledger), 0))"
+    )
+    return int(found.scalar_one())
+
+
+_ROW = [column for column in ledger.columns if column.name != "tokens"]
+_LIKE = select(undone.c.tokens).where(undone.c.id == bindparam("like")).scalar_subquery()
+_APPEND = insert(ledger).values(tokens=func.coalesce(bindparam("own_tokens"), _LIKE, type_=ledger.c.tokens.type))
+_NAMES = (*(column.name for column in _ROW), "own_tokens", "like")
+
+
+@cache
+def _processors(dialect: Dialect) -> list[Callable[[Any], Any]]:
+    """What each value of a row needs for the driver."""
+    found = (column.type.dialect_impl(dialect).bind_processor(dialect) for column in _ROW)
+    return [process or (lambda value: value) for process in found]
+
+
+def entry_row(entry: Entry, like: int | None) -> tuple[Any, ...]:
+    """An entry for `append_entries`. like: the entry, if not this one, that brings its tokens."""
+    facts = (getattr(entry, column.name) for column in _ROW)
+    if entry.undoes:
+        return *facts, None, None  # its tokens stand in the row that is undone
+    return *facts, pack(entry.tokens) if like is None else None, like
+
+
+def append_entries(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Write rows of `entry_row`, in their order."""
+    each = _processors(connection.dialect)
+    facts = len(each)
+    ready = [(*(to(value) for to, value in zip(each, row[:facts], strict=True)), *row[facts:]) for row in rows]
+    execute_many(connection, _APPEND, _NAMES, ready)
 
 
 def active(connection: Connection, digest: bytes) -> Entry | None:
