@@ -7,7 +7,7 @@ Invariant: the state is the sum of its steps in whole numbers, so a step taken b
 """
 
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from spamfilter.counts import Label
 
@@ -53,4 +53,10 @@ class Calibration:
 
     def plus(self, step: Step, sign: int = 1) -> "Calibration":
         """The state after a step, or with sign -1 after the step was taken back."""
-        return Calibration(*(mine + sign * theirs for mine, theirs in zip(astuple(self), step, strict=True)))
+        slope, offset, slope_energy, offset_energy = step
+        return Calibration(
+            self.slope + sign * slope,
+            self.offset + sign * offset,
+            self.slope_energy + sign * slope_energy,
+            self.offset_energy + sign * offset_energy,
+        )

@@ -240,20 +240,29 @@ by_spelling(const void *one, const void *other)
     return order ? order : (a->size > b->size) - (a->size < b->size);
 }
 
+static PyObject *
+row_of(PyObject *voice, const Word *word)
+{
+    PyObject *spelt = PyUnicode_DecodeUTF8(word->spelling, word->size, NULL);
+    return spelt ? Py_BuildValue("(ONLLL)", voice, spelt, (long long)word->added[0], (long long)word->added[1],
+                                 word->touched) : NULL;
+}
+
 PyDoc_STRVAR(rows_doc,
-"rows(voice, parts) -> (more, less)\n\n"
-"Rows (voice, word, ham, spam, touched) of words whose counts change by parts (text, ends, hashes, changes, column,\n"
+"rows(voice, parts, together) -> (more, less)\n\n"
+"Rows voice, word, ham, spam, touched of words whose counts change by parts (text, ends, hashes, changes, column,\n"
 "touched) together, touched by the last of them, in the order of their spellings: those of which nothing is taken\n"
-"away, and the others.");
+"away, in lists of so many rows, the last one of fewer, and tuples of the others.");
 
 static PyObject *
 learning_rows(PyObject *module, PyObject *args)
 {
-    PyObject *voice, *parts, *both[2] = {NULL, NULL}, *found = NULL;
+    PyObject *voice, *parts, *more = NULL, *less = NULL, *group = NULL, *found = NULL;
+    Py_ssize_t together;
     Sum sum = {0};
-    if (!PyArg_ParseTuple(args, "UO!", &voice, &PyList_Type, &parts))
+    if (!PyArg_ParseTuple(args, "UO!n", &voice, &PyList_Type, &parts, &together))
         return NULL;
-    if (sum_open(&sum, 1 << 15) < 0 || (both[0] = PyList_New(0)) == NULL || (both[1] = PyList_New(0)) == NULL) {
+    if (sum_open(&sum, 1 << 15) < 0 || (more = PyList_New(0)) == NULL || (less = PyList_New(0)) == NULL) {
         PyErr_NoMemory();
         goto done;
     }
@@ -265,21 +274,36 @@ learning_rows(PyObject *module, PyObject *args)
         const Word *word = sum.words + i;
         if (word->added[0] == 0 && word->added[1] == 0)
             continue;
-        PyObject *spelt = PyUnicode_DecodeUTF8(word->spelling, word->size, NULL), *row = NULL;
-        if (spelt != NULL)
-            row = Py_BuildValue("(ONLLL)", voice, spelt, (long long)word->added[0], (long long)word->added[1],
-                                word->touched);
-        if (row == NULL || PyList_Append(both[word->added[0] < 0 || word->added[1] < 0], row) < 0) {
-            Py_XDECREF(row);
+        PyObject *row = row_of(voice, word);
+        if (row == NULL)
             goto done;
+        if (word->added[0] < 0 || word->added[1] < 0) {
+            int failed = PyList_Append(less, row);
+            Py_DECREF(row);
+            if (failed)
+                goto done;
+            continue;
         }
+        if (group == NULL || PyList_GET_SIZE(group) >= together * PyTuple_GET_SIZE(row)) {
+            Py_XSETREF(group, PyList_New(0));
+            if (group == NULL || PyList_Append(more, group) < 0) {
+                Py_DECREF(row);
+                goto done;
+            }
+        }
+        int failed = 0;
+        for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(row); at++)
+            failed |= PyList_Append(group, PyTuple_GET_ITEM(row, at)) < 0;
         Py_DECREF(row);
+        if (failed)
+            goto done;
     }
-    found = PyTuple_Pack(2, both[0], both[1]);
+    found = PyTuple_Pack(2, more, less);
 done:
     sum_close(&sum);
-    Py_XDECREF(both[0]);
-    Py_XDECREF(both[1]);
+    Py_XDECREF(more);
+    Py_XDECREF(less);
+    Py_XDECREF(group);
     return found;
 }
 

@@ -31,7 +31,7 @@ def _sql(url: str, migrate: bool) -> Store:
 
     store = SqlStore(url)
     revision = store.revision()
-    if revision == HEAD:
+    if revision == HEAD or (revision is None and store.create()):
         store.look()
         return store
     store.close()

@@ -14,13 +14,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import Connection, Delete, Engine, Update, delete, func, select, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Delete,
+    Engine,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Update,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.errors import StoreError
 from spamfilter.features import Token
 from spamfilter.model import State
-from spamfilter.stores.schema import journal, ledger
+from spamfilter.stores.schema import HEAD, journal, ledger, metadata
 from spamfilter.stores.sql import reporting, searching
 from spamfilter.stores.sql.connection import connect, file_of, store_errors
 from spamfilter.stores.sql.learning import SqlLearning
@@ -49,6 +64,15 @@ from spamfilter.stores.sql.queries import (
 from spamfilter.stores.store import NAMED, Entry, Holders, JournalEntry, Labelled, Learning, Store, Trainings, Wanted
 
 __all__ = ["SqlStore", "store_errors"]
+
+
+_versions = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""As Alembic makes it."""
 
 
 class SqlStore(Store):
@@ -114,6 +138,16 @@ class SqlStore(Store):
                 return None
             found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
             return str(found) if found else None
+
+    def create(self) -> bool:
+        """Make the tables of an empty database, as the migrations do ten times slower; False if it is not empty."""
+        with self._writing() as connection:
+            if connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
+                return False
+            metadata.create_all(connection, checkfirst=False)
+            _versions.create(connection, checkfirst=False)
+            connection.execute(insert(_versions), {"version_num": HEAD})
+        return True
 
     @property
     def engine(self) -> Engine:

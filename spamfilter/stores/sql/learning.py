@@ -31,7 +31,9 @@ from spamfilter.seen import Seen, Spellings
 from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql.queries import (
     REBUILT,
+    TOGETHER,
     active,
+    add_words,
     append_entries,
     entries_after,
     entry_row,
@@ -150,7 +152,7 @@ class SqlLearning(Learning):
         self._write_entries()
         for voice, changed in self._words.items():
             more, less = self._rows(voice, changed, self._parts.get(voice, []))
-            self._many(_ADD_WORDS, ("voice", "word", "ham", "spam", "touched"), more)
+            add_words(self._connection, more)
             if less:
                 self._take_away(less)
         totals = [(*key, *added) for key, added in self._classes.items()]
@@ -180,16 +182,21 @@ class SqlLearning(Learning):
 
     def _rows(
         self, voice: str, changed: Mapping[Token, tuple[int, int, int]], parts: list[tuple[Any, ...]]
-    ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-        """Rows of the words of a voice of which nothing is taken away, and of the others."""
+    ) -> tuple[list[list[Any]], list[tuple[Any, ...]]]:
+        """Rows of the words of a voice of which nothing is taken away, for `add_words`, and of the others."""
         if parts:
             for word, (*both, last) in changed.items():
                 spelt = Spellings.of([word])
-                parts += ((word, spelt.ends, spelt.hashes, np.array([both[at]]), at, last) for at in range(2) if both[at])
-            more, less = _learning.rows(voice, parts)
+                parts += (
+                    (word, spelt.ends, spelt.hashes, np.array([both[at]]), at, last) for at in range(2) if both[at]
+                )
+            more, less = _learning.rows(voice, parts, TOGETHER)
             return more, less
         rows = [(voice, word.decode(), *numbers) for word, numbers in sorted(changed.items()) if any(numbers[:2])]
-        return [row for row in rows if min(row[2:4]) >= 0], [row for row in rows if min(row[2:4]) < 0]
+        more = [value for row in rows if min(row[2:4]) >= 0 for value in row]
+        step = TOGETHER * len(rows[0]) if rows else 1
+        groups = [more[at : at + step] for at in range(0, len(more), step)]
+        return groups, [row for row in rows if min(row[2:4]) < 0]
 
     def _many(self, statement: Executable, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> int:
         return execute_many(self._connection, statement, names, rows)
@@ -219,11 +226,6 @@ def _adding(table: Table, key: tuple[str, ...], *names: str) -> Update:
 
 
 _NOTHING: ColumnElement[int] = literal_column("0")
-_words = upsert(words)
-_ADD_WORDS = _words.on_conflict_do_update(
-    index_elements=[words.c.voice, words.c.word],
-    set_={**{name: words.c[name] + _words.excluded[name] for name in LABELS}, "touched": _words.excluded.touched},
-)
 _WORD, _CLASS, _TALLY = ("voice", "word"), ("voice", "class"), ("voice", "class", "count")
 _TAKE_WORDS = _adding(words, _WORD, *LABELS).values(touched=bindparam("new_touched"))
 _DROP_WORDS = delete(words).where(_at(words, *_WORD), words.c.ham == _NOTHING, words.c.spam == _NOTHING)

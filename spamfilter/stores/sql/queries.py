@@ -42,6 +42,9 @@ LOADED = 200_000
 EXPIRE = 1000
 """Rows of the journal emptied or deleted in one transaction: a tenth of a second of write lock."""
 
+TOGETHER = 32
+"""Rows of words that one statement adds: a third less time than one by one, and no less with more."""
+
 REBUILT = "rebuilt"
 """The setting that counts how often the counts were made anew."""
 
@@ -80,6 +83,30 @@ _PUT_SETTING = _setting.on_conflict_do_update(index_elements=[settings.c.name], 
 
 def put_setting_row(connection: Connection, name: str, value: object) -> None:
     connection.execute(_PUT_SETTING, {"name": name, "value": value})
+
+
+_words = upsert(words)
+_ADD_WORDS = _words.on_conflict_do_update(
+    index_elements=[words.c.voice, words.c.word],
+    set_={**{name: words.c[name] + _words.excluded[name] for name in LABELS}, "touched": _words.excluded.touched},
+)
+
+
+@cache
+def _add_words(dialect: Dialect, rows: int) -> str:
+    """The statement that adds so many rows of words: the one of a row, with more values."""
+    sql, order = _compiled(_ADD_WORDS, dialect, tuple(words.columns.keys()))
+    values = f"({', '.join('?' * len(order))})"
+    begin, _, end = sql.partition(f"VALUES {values}")
+    return f"{begin}VALUES {', '.join([values] * rows)}{end}"
+
+
+def add_words(connection: Connection, groups: Sequence[list[Any]]) -> None:
+    """Add to the counts of words: lists of the values of TOGETHER rows, the last one of fewer, one after the other."""
+    width = len(words.columns)
+    for some in filter(None, (groups[:-1], groups[-1:])):
+        rows: Any = some
+        connection.exec_driver_sql(_add_words(connection.dialect, len(some[0]) // width), [*map(tuple, rows)])
 
 
 def columns(row: Entry | JournalEntry) -> dict[str, Any]:
