@@ -93,8 +93,10 @@ def pack(tokens: VoiceTokens) -> bytes:
     if text is None:
         readable = {voice: {token.decode(): n for token, n in some.items()} for voice, some in tokens.items()}
         return zlib.compress(json.dumps(readable, ensure_ascii=False, separators=(",", ":")).encode(), 1)
-    voices = [[voice, len(some), _repeated(some)] for voice, some in tokens.items()]
-    head = json.dumps(voices, ensure_ascii=False, separators=(",", ":")).encode()
+    voices = (
+        f"[{json.dumps(voice, ensure_ascii=False)},{len(some)},{_repeated(some)}]" for voice, some in tokens.items()
+    )
+    head = f"[{','.join(voices)}]".encode()
     # Level 1: a third faster than 6 for a tenth more bytes.
     return _OF_LINES + zlib.compress(head + b"\n" + text, 1)
 
@@ -114,12 +116,11 @@ def _lines(tokens: VoiceTokens) -> bytes | None:
     return b"\n".join(found) if len(found) == len(parts) else None
 
 
-def _repeated(tokens: Tokens) -> dict[int, int]:
-    """Place -> occurrences, where they are not one."""
-    if isinstance(tokens, Seen):
-        others = np.flatnonzero(tokens.times != 1)
-        return dict(zip(others.tolist(), tokens.times[others].tolist(), strict=True))
-    return {at: n for at, n in enumerate(tokens.values()) if n != 1}
+def _repeated(tokens: Tokens) -> str:
+    """JSON of place -> occurrences, where they are not one."""
+    if _learning is not None and isinstance(tokens, Seen) and tokens.times.dtype == np.uint32:
+        return str(_learning.repeated(tokens.times))
+    return json.dumps({at: n for at, n in enumerate(tokens.values()) if n != 1}, separators=(",", ":"))
 
 
 def pack_seen(tokens: VoiceTokens) -> bytes:

@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { BUCKET = 8 }; /* as in words.py */
+enum { AHEAD = 16 }; /* keys whose buckets are on their way from memory, as in tokens.c */
 
 /* A table of buckets, and of each slot two counts of 32 or 64 bits, as Hashed has them. */
 typedef struct {
@@ -36,11 +37,18 @@ table_of(Table *table, const Py_buffer *keys, const Py_buffer *counts)
     return 0;
 }
 
+/* The first slot of a key's bucket, as Hashed._bucket: the upper half of its hash as a fraction of the table. */
+static size_t
+bucket_of(const Table *table, int64_t key)
+{
+    return (size_t)(((uint64_t)key >> 32) * (table->size / BUCKET) >> 32) * BUCKET;
+}
+
 /* Where a key is, or else the free slot that ends the search for it; `size` if the table is full. */
 static size_t
 slot_of(const Table *table, int64_t key)
 {
-    size_t at = (size_t)(((uint64_t)key >> 32) * (table->size / BUCKET) >> 32) * BUCKET;
+    size_t at = bucket_of(table, key);
     for (size_t looked = 0; looked < table->size; looked++, at = at + 1 == table->size ? 0 : at + 1)
         if (table->keys[at] == key || table->keys[at] == 0)
             return at;
@@ -350,6 +358,39 @@ done:
     return lines;
 }
 
+PyDoc_STRVAR(repeated_doc,
+"repeated(times) -> text\n\n"
+"JSON of an object: place -> occurrences (unsigned 32 bits), where they are not one.");
+
+static PyObject *
+learning_repeated(PyObject *module, PyObject *times)
+{
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(times, &buffer, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const uint32_t *time = buffer.buf;
+    size_t number = (size_t)buffer.len / sizeof *time, repeated = 0;
+    PyObject *text = NULL;
+    for (size_t i = 0; i < number; i++)
+        repeated += time[i] != 1;
+    /* Two numbers below 2^64, two quotation marks, a colon and a comma. */
+    char *start = malloc(repeated * 44 + 2), *here = start;
+    if (start == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    *here++ = '{';
+    for (size_t i = 0; i < number; i++)
+        if (time[i] != 1)
+            here += sprintf(here, "%s\"%zu\":%lu", here > start + 1 ? "," : "", i, (unsigned long)time[i]);
+    *here++ = '}';
+    text = PyUnicode_FromStringAndSize(start, here - start);
+done:
+    free(start);
+    PyBuffer_Release(&buffer);
+    return text;
+}
+
 PyDoc_STRVAR(doubted_doc,
 "doubted(table, counts, messages, labels, start, end, (logarithms, prior, scale, purity), least) -> place\n\n"
 "The first from `start` on of these messages, each the keys of its words, whose log-odds by the soft rule may speak for\n"
@@ -375,6 +416,7 @@ learning_doubted(PyObject *module, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "each message has its keys and its label");
         goto done;
     }
+    size_t width = 2 * (table.wide ? sizeof(int64_t) : sizeof(int32_t));
     for (; start < end; start++) {
         Py_buffer keys;
         double sum = 0;
@@ -383,6 +425,11 @@ learning_doubted(PyObject *module, PyObject *args)
         const int64_t *key = keys.buf;
         size_t number = (size_t)keys.len / sizeof *key;
         for (size_t i = 0; i < number; i++) {
+            if (i + AHEAD < number) {
+                size_t next = bucket_of(&table, key[i + AHEAD]);
+                __builtin_prefetch(table.keys + next);
+                __builtin_prefetch((char *)table.counts + next * width);
+            }
             size_t at = slot_of(&table, key[i]);
             if (at == table.size || table.keys[at] != key[i])
                 continue;
@@ -412,6 +459,7 @@ static PyMethodDef methods[] = {
     {"change", learning_change, METH_VARARGS, change_doc},
     {"rows", learning_rows, METH_VARARGS, rows_doc},
     {"lines", learning_lines, METH_VARARGS, lines_doc},
+    {"repeated", learning_repeated, METH_O, repeated_doc},
     {"doubted", learning_doubted, METH_VARARGS, doubted_doc},
     {NULL, NULL, 0, NULL},
 };
