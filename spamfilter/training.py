@@ -32,11 +32,11 @@ MOST_UNFINISHED = 20
 """Runs remembered; whoever gives up more of them will not go on with the oldest."""
 BATCH = 128
 """Mails that are learnt all or none; the places where a run goes on are between them."""
-TOGETHER = 8
+TOGETHER = 16
 """Batches of one transaction, at most: one sync of the disk for all of them, and each word is written once."""
 WORDS = 1_000_000
 """Words of the mails of one transaction, after which it takes in no further batch: some thirty megabytes."""
-LOCKED = 0.3
+LOCKED = 0.5
 """Seconds after which a transaction takes in no further batch: others may wait for it."""
 
 

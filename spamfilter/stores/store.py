@@ -44,6 +44,13 @@ class Entry:
     undoes: int | None = None
     id: int = 0
 
+    def as_of(self, id: int) -> "Entry":
+        """The same with its id in the ledger; as `replace`, in a fifth of the time."""
+        return Entry(
+            self.at, self.digest, self.label, self.added, self.calibrated,
+            self.tokens, self.source, self.by, self.undoes, id,
+        )  # fmt: skip
+
     def holds(self, words: Mapping[str, Collection[Token]]) -> bool:
         """Whether any of these words of each voice is in it, and the voice has learnt it."""
         return any(

@@ -1,7 +1,7 @@
 """A transaction of learning in SQL."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from itertools import islice
 from typing import Any
 
@@ -56,7 +56,7 @@ class SqlLearning(Learning):
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._entries: list[tuple[Any, ...]] = []
+        self._entries: list[list[Any]] = []
         self._words: dict[str, dict[Token, tuple[int, int, int]]] = {}
         self._parts: dict[str, list[tuple[Any, ...]]] = {}
         self._classes: dict[tuple[str, Label], list[int]] = {}
@@ -90,7 +90,7 @@ class SqlLearning(Learning):
         if self._last < 0:
             self._last = last_id(self._connection)
         self._last += 1
-        entry = replace(entry, id=self._last)
+        entry = entry.as_of(self._last)
         self._entries.append(entry_row(entry, like))
         self._learnt[entry.label] += -1 if entry.undoes else 1
         return entry

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ SUMMARY = [column for column in journal.columns if column.name != "tokens"]
 
 
 def execute_many(
-    connection: Connection, statement: Executable, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+    connection: Connection, statement: Executable, names: tuple[str, ...], rows: Sequence[Sequence[Any]]
 ) -> int:
     """Execute a statement, which must be a constant, with rows of texts, numbers and bytes; how many rows it found.
 
@@ -150,27 +151,29 @@ _APPEND = insert(ledger).values(tokens=func.coalesce(bindparam("own_tokens"), _L
 _NAMES = (*(column.name for column in _ROW), "own_tokens", "like")
 
 
+_facts = attrgetter(*(column.name for column in _ROW))
+
+
 @cache
-def _processors(dialect: Dialect) -> list[Callable[[Any], Any]]:
-    """What each value of a row needs for the driver."""
-    found = (column.type.dialect_impl(dialect).bind_processor(dialect) for column in _ROW)
-    return [process or (lambda value: value) for process in found]
+def _processors(dialect: Dialect) -> list[tuple[int, Callable[[Any], Any]]]:
+    """What is to be made of some values of a row for the driver: their places, and how."""
+    found = [(at, column.type.dialect_impl(dialect).bind_processor(dialect)) for at, column in enumerate(_ROW)]
+    return [(at, process) for at, process in found if process is not None]
 
 
-def entry_row(entry: Entry, like: int | None) -> tuple[Any, ...]:
+def entry_row(entry: Entry, like: int | None) -> list[Any]:
     """An entry for `append_entries`. like: the entry, if not this one, that brings its tokens."""
-    facts = (getattr(entry, column.name) for column in _ROW)
     if entry.undoes:
-        return *facts, None, None  # its tokens stand in the row that is undone
-    return *facts, pack(entry.tokens) if like is None else None, like
+        return [*_facts(entry), None, None]  # its tokens stand in the row that is undone
+    return [*_facts(entry), pack(entry.tokens) if like is None else None, like]
 
 
-def append_entries(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Write rows of `entry_row`, in their order."""
-    each = _processors(connection.dialect)
-    facts = len(each)
-    ready = [(*(to(value) for to, value in zip(each, row[:facts], strict=True)), *row[facts:]) for row in rows]
-    execute_many(connection, _APPEND, _NAMES, ready)
+def append_entries(connection: Connection, rows: Sequence[list[Any]]) -> None:
+    """Write rows of `entry_row`, in their order; changes them."""
+    for at, process in _processors(connection.dialect):
+        for row in rows:
+            row[at] = process(row[at])
+    execute_many(connection, _APPEND, _NAMES, rows)
 
 
 def active(connection: Connection, digest: bytes) -> Entry | None:
