@@ -187,9 +187,7 @@ class SqlLearning(Learning):
         if parts:
             for word, (*both, last) in changed.items():
                 spelt = Spellings.of([word])
-                parts += (
-                    (word, spelt.ends, spelt.hashes, np.array([both[at]]), at, last) for at in range(2) if both[at]
-                )
+                parts += ((word, spelt.ends, spelt.hashes, np.array([both[at]]), at, last) for at in range(2))
             more, less = _learning.rows(voice, parts, TOGETHER)
             return more, less
         rows = [(voice, word.decode(), *numbers) for word, numbers in sorted(changed.items()) if any(numbers[:2])]

@@ -1,0 +1,123 @@
+"""Mails read ahead by other processes: the same readings in the same order, whatever becomes of the processes."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from spamfilter import ahead as module
+from spamfilter.ahead import CHUNK, ahead
+from spamfilter.errors import InputError
+from spamfilter.filter import Reading
+from spamfilter.learning_rules import Learn
+from spamfilter.mailboxes import Mail
+from spamfilter.message import parse
+from spamfilter.voices import pack, view
+from tests.made import mail
+
+VOICES = Learn().chosen()
+COUNT = 5 * CHUNK + 3
+
+
+def read(item: Mail) -> Reading:
+    message = parse(item.read())
+    return Reading(message.digest(), view(VOICES, message))
+
+
+def mails(count: int = COUNT) -> list[Mail]:
+    sent = [mail(f"subject {number}", f"some text {number % 7}", str(number)) for number in range(count)]
+    return [Mail(str(number), lambda number=number: sent[number]) for number in range(count)]  # type: ignore[misc]
+
+
+def children() -> list[int]:
+    """Processes that this one has made and not yet buried."""
+    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [int(pid) for pid in found]
+
+
+@pytest.fixture(autouse=True)
+def _nobody_is_left() -> Iterator[None]:
+    before = children()
+    yield
+    assert children() == before
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_readings_are_those_of_this_process_in_the_order_of_the_mails(processes: int) -> None:
+    found = [*ahead(read, mails(), processes)]
+    assert len(found) == COUNT
+    for item, reading in zip(mails(), found, strict=True):
+        own = read(item)
+        assert isinstance(reading, Reading)
+        assert (reading.digest, reading.tokens) == (own.digest, own.tokens)
+        assert [list(reading.tokens[name]) for name in own.tokens] == [list(own.tokens[name]) for name in own.tokens]
+        assert pack(reading.tokens) == pack(own.tokens)
+
+
+def test_without_processes_all_is_left_to_whoever_asks() -> None:
+    assert [*ahead(read, mails(), 0)] == [None] * COUNT
+    assert [*ahead(read, [], 2)] == []
+
+
+def test_a_mail_that_cannot_be_read_is_told_in_its_place() -> None:
+    def gone() -> bytes:
+        raise InputError("x.eml: No such file or directory")
+
+    some = mails()
+    some[CHUNK + 1] = Mail("x.eml", gone)
+    found = [*ahead(read, some, 2)]
+    assert str(found[CHUNK + 1]) == "x.eml: No such file or directory"
+    assert sum(isinstance(one, Reading) for one in found) == COUNT - 1
+
+
+def killed() -> bytes:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return b""
+
+
+def broken() -> bytes:
+    raise RuntimeError("a defect")
+
+
+@pytest.mark.parametrize("end", [killed, broken])
+def test_what_a_process_that_ends_has_not_read_is_left_to_whoever_asks(
+    end: Callable[[], bytes], capfd: pytest.CaptureFixture[str]
+) -> None:
+    some = mails()
+    some[2 * CHUNK + 5] = Mail("end", end)  # of the first of two processes
+    found = [*ahead(read, some, 2)]
+    assert [at // CHUNK in (0, 1, 3, 5) for at in range(COUNT)] == [one is not None for one in found]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_where_no_process_can_be_made_all_is_left_to_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refused)
+    assert [*ahead(read, mails(), 2)] == [None] * COUNT
+
+
+def test_processes_end_when_nobody_asks_any_more() -> None:
+    with closing(ahead(read, mails(), 2)) as found:
+        assert next(found) is not None
+        assert len(children()) >= 2
+
+
+def test_no_more_than_a_bound_waits_for_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AHEAD", 1)
+    found = [*ahead(read, mails(), 1)]
+    assert None not in found
+
+
+def test_an_interrupt_from_the_terminal_is_left_to_the_parent() -> None:
+    def interrupted() -> bytes:
+        os.kill(os.getpid(), signal.SIGINT)
+        return mail("after", "the interrupt", "after")
+
+    some = mails()
+    some[3] = Mail("interrupted", interrupted)
+    assert None not in [*ahead(read, some, 1)]

@@ -1,0 +1,245 @@
+"""What the compiled helper does in learning is what Python does; hostile arguments are refused."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spamfilter import voices, words
+from spamfilter.compiled import _learning
+from spamfilter.counts import LABELS, Counts, Hashed, Label
+from spamfilter.errors import CountError
+from spamfilter.likelihoods import likelihood, soft
+from spamfilter.likelihoods.soft import Soft
+from spamfilter.seen import Integers, Seen, Spellings
+from spamfilter.stores.sql import learning as sql_learning
+from spamfilter.stores.sql.learning import SqlLearning
+from spamfilter.voices import pack, unpack
+from tests.made import some
+
+WORD = st.sampled_from([b"a", b"b", b"c", "grün".encode(), b"^head", b"x" * 30, b"0", b""])
+AMOUNT = st.integers(1, 20) | st.sampled_from([words.NARROW - 1, words.NARROW, likelihood.FEW])
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(LABELS), st.dictionaries(WORD, AMOUNT, max_size=5), st.sampled_from([1, 1, -1])),
+    max_size=12,
+)
+
+
+@pytest.fixture(autouse=True)
+def built() -> None:
+    """Without the helper there is nothing to compare; where everything must be there, it must."""
+    if _learning is None:
+        assert not os.environ.get("CI"), "the helper was not built: is there a C compiler?"
+        pytest.skip("the compiled helper is missing: install a C compiler and Python's headers, then the package again")
+
+
+def seen(deltas: dict[bytes, int]) -> Seen:
+    """The same, in arrays."""
+    spelt = Spellings.of(list(deltas))
+    bare = Seen(spelt.text, spelt.ends.tobytes(), spelt.hashes.tobytes(), np.ones(len(spelt), np.uint32).tobytes())
+    return bare.with_times(np.array([*deltas.values()], np.int64))
+
+
+def table(counts: Counts) -> list[list[int]]:
+    assert isinstance(counts.kept, Hashed)
+    return [column.tolist() for column in counts.kept.hashes()]
+
+
+@some(300)
+@given(CHANGES)
+def test_counts_change_alike_in_one_step_and_in_several(
+    changes: list[tuple[Label, dict[bytes, int], int]],
+) -> None:
+    one, several = Counts(Hashed()), Counts(Hashed())
+    for label, deltas, sign in changes:
+        outcomes = []
+        for counts, those in ((one, seen(deltas)), (several, deltas)):
+            try:
+                outcomes.append((counts.add if sign > 0 else counts.subtract)(label, those))
+            except CountError as error:
+                outcomes.append(str(error))  # type: ignore[arg-type]
+        assert outcomes[0] == outcomes[1]
+        assert table(one) == table(several)
+        assert (one.messages, one.occurrences, one.vocabulary) == (
+            several.messages, several.occurrences, several.vocabulary,
+        )  # fmt: skip
+
+
+def test_a_table_that_is_full_grows_and_loses_nothing() -> None:
+    counts = Counts(Hashed())
+    for number in range(60):
+        counts.add("spam", seen({b"%d %d" % (number, at): at + 1 for at in range(50)}))
+    assert counts.vocabulary == len(counts.kept.hashes()[0]) == 3000
+    assert counts.get(b"59 49", "spam") == 50
+    for number in range(60):
+        counts.subtract("spam", seen({b"%d %d" % (number, at): at + 1 for at in range(50)}))
+    assert counts == Counts(Hashed())
+
+
+class Rows(SqlLearning):
+    """The rows of words of a transaction that has no database."""
+
+    def __init__(self) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+
+    def then(self, id: int, label: Label, deltas: Seen | dict[bytes, int]) -> None:
+        self._last = id
+        self.change("fields", label, deltas, 1, sql_learning.Growth(0))
+
+    def rows(self) -> tuple[list[list[object]], list[tuple[object, ...]]]:
+        return self._rows("fields", self._words["fields"], self._parts.get("fields", []))
+
+
+@some(200)
+@given(
+    st.lists(st.tuples(st.sampled_from(LABELS), st.dictionaries(WORD, st.integers(-9, 9)), st.booleans()), min_size=1)
+)
+def test_rows_of_words_are_the_same_however_they_are_summed(
+    changes: list[tuple[Label, dict[bytes, int], bool]],
+) -> None:
+    quick, mixed, slow = Rows(), Rows(), Rows()
+    for id, (label, deltas, which) in enumerate(changes, 1):
+        deltas = {word: delta for word, delta in deltas.items() if delta}
+        quick.then(id, label, seen(deltas))
+        mixed.then(id, label, seen(deltas) if which else deltas)
+        slow.then(id, label, deltas)
+    assert quick.rows() == mixed.rows() == slow.rows()
+
+
+def test_many_rows_are_in_groups_in_the_order_of_their_words() -> None:
+    quick, slow = Rows(), Rows()
+    deltas = {b"%d" % number: 1 for number in range(sql_learning.TOGETHER * 2 + 3)}
+    quick.then(7, "ham", seen(deltas))
+    slow.then(7, "ham", deltas)
+    more, less = quick.rows()
+    assert (more, less) == slow.rows()
+    assert [len(group) for group in more] == [5 * sql_learning.TOGETHER] * 2 + [15]
+    assert [row for group in more for row in group[1::5]] == sorted(word.decode() for word in deltas)
+    assert less == []
+
+
+@some(200)
+@given(st.dictionaries(WORD, st.integers(1, 12) | st.just(2**32 - 1), max_size=8), st.booleans())
+def test_tokens_are_packed_alike_with_and_without_the_helper(tokens: dict[bytes, int], broken: bool) -> None:
+    if broken:
+        tokens[b"line\nend"] = 2
+    spelt = Spellings.of(list(tokens))
+    times = np.array([*tokens.values()], np.uint32)
+    quick = {"fields": Seen(spelt.text, spelt.ends.tobytes(), spelt.hashes.tobytes(), times.tobytes()), "body": {}}
+    packed = pack(quick)
+    assert packed == pack({"fields": tokens, "body": {}})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(voices, "_learning", None)
+        assert pack(quick) == packed
+    assert unpack(packed) == {"fields": tokens, "body": {}}
+
+
+def test_occurrences_are_written_as_json() -> None:
+    times = np.array([1, 2, 1, 2**32 - 1], np.uint32)
+    assert json.loads(_learning.repeated(times)) == {"1": 2, "3": 2**32 - 1}
+    assert _learning.repeated(np.ones(3, np.uint32)) == "{}"
+
+
+@some(200)
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 40), max_size=30), st.sampled_from(LABELS)), max_size=12),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60) | st.integers(0, 10_000)), min_size=41, max_size=41),
+    st.sampled_from([Soft(), Soft(rate=0.07), Soft(rate=0.06251), Soft(scale=1e6), Soft(prior=1e-6, purity=1e6)]),
+)
+def test_messages_that_learn_more_are_found_as_by_a_look_at_each(
+    messages: list[tuple[list[int], Label]], counted: list[tuple[int, int]], rule: Soft
+) -> None:
+    counts = Counts(Hashed())
+    for word, both in enumerate(counted):
+        for label, count in zip(LABELS, both, strict=True):
+            counts.kept.put([b"%d" % word], label, np.array([count]))
+    tokens = [seen({b"%d" % word: 1 for word in words}) for words, _ in messages]
+    labels = [label for _, label in messages]
+    looked = [bool(rule.more(one, label, counts, 0)) for one, label in zip(tokens, labels, strict=True)]
+    for start in range(len(messages) + 1):
+        for end in range(start, len(messages) + 1):
+            expected = next((at for at in range(start, end) if looked[at]), end)
+            assert rule.next_more(tokens, labels, counts, start, end) == expected
+
+
+def test_whoever_cannot_pass_over_messages_at_once_looks_at_each() -> None:
+    counts = Counts()
+    counts.add("spam", {b"cheap": 200})
+    messages = [{b"cheap": 1}, {b"new": 1}]
+    assert Soft().next_more(messages, ["spam", "spam"], counts, 0, 2) == 1
+    with pytest.raises(NotImplementedError):
+        counts.kept.doubted([], [], (np.ones(1), 1.0, 1.0, 1.0), 0.0)
+
+
+def test_without_the_helper_a_table_is_changed_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "_learning", None)
+    counts = Counts(Hashed())
+    assert counts.add("ham", seen({b"a": 3})) == likelihood.Counts().add("ham", {b"a": 3})
+    assert not counts.kept.doubts
+    assert soft.Soft().next_more([seen({b"a": 1})], ["spam"], counts, 0, 1) == 0
+
+
+KEYS, COUNTS = np.zeros((1, 8), np.int64), np.zeros((9, 2), np.int32)
+ONE: Integers = np.ones(1, np.int64)
+ENDS = np.array([4], np.uint32)
+RULE = np.ones(1), 1.0, 1.0, 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        pytest.param("change", (KEYS, COUNTS[:-1], ONE, ONE, 0, 1, 8, 9), id="a count is missing"),
+        pytest.param("change", (KEYS[:, :7], COUNTS[:-1], ONE, ONE, 0, 1, 8, 9), id="half a bucket"),
+        pytest.param("change", (KEYS, COUNTS, ONE, np.ones(2, np.int64), 0, 1, 8, 9), id="a key is missing"),
+        pytest.param("change", (KEYS, COUNTS, ONE, ONE, 2, 1, 8, 9), id="no column"),
+        pytest.param("change", (KEYS, COUNTS, ONE, ONE, 0, 2, 8, 9), id="no sign"),
+        pytest.param("rows", ("a", [(b"word", ENDS + 1, ONE, ONE, 0, 1)], 8), id="a word beyond the text"),
+        pytest.param("rows", ("a", [(b"word", ENDS, ONE, ONE, 2, 1)], 8), id="no class"),
+        pytest.param("rows", ("a", [(b"word", ENDS[:0], ONE, ONE, 0, 1)], 8), id="a word without an end"),
+        pytest.param("rows", ("a", [(b"word", ENDS, ONE, ONE * 2**62, 0, 1)] * 2, 8), id="beyond 64 bits"),
+        pytest.param("rows", ("a", [(b"\xff\xff\xff\xff", ENDS, ONE, ONE, 0, 1)], 8), id="no UTF-8"),
+        pytest.param("lines", (b"word", ENDS + 1), id="a line beyond the text"),
+        pytest.param("lines", (b"word", ENDS[:0]), id="text without a line"),
+        pytest.param("doubted", (KEYS, COUNTS, [ONE], b"", 0, 1, RULE, 0.0), id="a label is missing"),
+        pytest.param("doubted", (KEYS, COUNTS, [ONE], b"\1", -1, 1, RULE, 0.0), id="before the first"),
+    ],
+)
+def test_what_does_not_fit_is_refused(name: str, given: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match=r"whole buckets|each|ends where|beyond 64|invalid start byte"):
+        getattr(_learning, name)(*given)
+    assert not KEYS.any()
+    assert not COUNTS.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("change", (b"", COUNTS, ONE, ONE, 0, 1, 8, 9)),
+        ("rows", ("a", (), 8)),
+        ("rows", (b"a", [], 8)),
+        ("rows", ("a", [[]], 8)),
+        ("lines", ("text", ENDS)),
+        ("repeated", ("text",)),
+        ("doubted", (KEYS, COUNTS, ["text"], b"\1", 0, 1, RULE, 0.0)),
+    ],
+)
+def test_a_wrong_type_is_a_type_error(name: str, given: tuple[object, ...]) -> None:
+    with pytest.raises((TypeError, BufferError)):
+        getattr(_learning, name)(*given)
+
+
+def test_a_change_that_has_no_room_or_leaves_the_range_changes_nothing() -> None:
+    keys, counts = KEYS.copy(), COUNTS.copy()
+    two = np.array([5, 6], np.int64)
+    assert _learning.change(keys, counts, two, two, 0, 1, 1, 100) is None
+    assert _learning.change(keys, counts, two, two, 0, 1, 8, 5) is None
+    assert _learning.change(keys, counts, two, two, 0, -1, 8, 100) is None
+    assert not keys.any()
+    assert _learning.change(keys, counts, two, two, 0, 1, 2, 100) == (2, 2)
+    assert _learning.change(keys, counts, two, two, 1, 1, 0, 100) == (0, 0)
+    assert _learning.change(keys, counts, two, two, 0, -1, 0, 100) == (0, 0)
+    assert _learning.change(keys, counts, two, two, 1, -1, 0, 100) == (-2, 0)
+    assert not counts.any()
