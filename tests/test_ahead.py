@@ -2,6 +2,9 @@
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -121,3 +124,30 @@ def test_an_interrupt_from_the_terminal_is_left_to_the_parent() -> None:
     some = mails()
     some[3] = Mail("interrupted", interrupted)
     assert None not in [*ahead(read, some, 1)]
+
+
+PARENT = """
+import os, sys, time
+from tests.test_ahead import children, mails, read
+from spamfilter import ahead
+ahead.AHEAD = 1  # so that they wait for somebody to read
+found = ahead.ahead(read, mails(2000), 2)
+next(found)
+print(*children(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_processes_end_with_their_parent_whatever_ended_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        left = {int(pid) for pid in parent.stdout.readline().split()}
+        assert len(left) == 2
+        parent.kill()
+    deadline = time.monotonic() + 60
+    while left and time.monotonic() < deadline:
+        left = {
+            pid for pid in left if Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes()
+        }
+        time.sleep(0.05)
+    assert not left

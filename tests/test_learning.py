@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from spamfilter import voices, words
 from spamfilter.compiled import _learning
-from spamfilter.counts import LABELS, Counts, Hashed, Label
+from spamfilter.counts import LABELS, Counts, Growth, Hashed, Label
 from spamfilter.errors import CountError
 from spamfilter.likelihoods import likelihood, soft
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.seen import Integers, Seen, Spellings
-from spamfilter.stores.sql import learning as sql_learning
 from spamfilter.stores.sql.learning import SqlLearning
+from spamfilter.stores.sql.queries import TOGETHER
 from spamfilter.voices import pack, unpack
 from tests.made import some
 
@@ -87,7 +87,7 @@ class Rows(SqlLearning):
 
     def then(self, id: int, label: Label, deltas: Seen | dict[bytes, int]) -> None:
         self._last = id
-        self.change("fields", label, deltas, 1, sql_learning.Growth(0))
+        self.change("fields", label, deltas, 1, Growth(0))
 
     def rows(self) -> tuple[list[list[object]], list[tuple[object, ...]]]:
         return self._rows("fields", self._words["fields"], self._parts.get("fields", []))
@@ -111,12 +111,12 @@ def test_rows_of_words_are_the_same_however_they_are_summed(
 
 def test_many_rows_are_in_groups_in_the_order_of_their_words() -> None:
     quick, slow = Rows(), Rows()
-    deltas = {b"%d" % number: 1 for number in range(sql_learning.TOGETHER * 2 + 3)}
+    deltas = {b"%d" % number: 1 for number in range(TOGETHER * 2 + 3)}
     quick.then(7, "ham", seen(deltas))
     slow.then(7, "ham", deltas)
     more, less = quick.rows()
     assert (more, less) == slow.rows()
-    assert [len(group) for group in more] == [5 * sql_learning.TOGETHER] * 2 + [15]
+    assert [len(group) for group in more] == [5 * TOGETHER] * 2 + [15]
     assert [row for group in more for row in group[1::5]] == sorted(word.decode() for word in deltas)
     assert less == []
 
@@ -177,7 +177,7 @@ def test_whoever_cannot_pass_over_messages_at_once_looks_at_each() -> None:
 def test_without_the_helper_a_table_is_changed_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "_learning", None)
     counts = Counts(Hashed())
-    assert counts.add("ham", seen({b"a": 3})) == likelihood.Counts().add("ham", {b"a": 3})
+    assert counts.add("ham", seen({b"a": 3})) == Counts().add("ham", {b"a": 3})
     assert not counts.kept.doubts
     assert soft.Soft().next_more([seen({b"a": 1})], ["spam"], counts, 0, 1) == 0
 

@@ -9,7 +9,7 @@ from spamfilter.filter import Filter
 from spamfilter.stores import Entry, Store
 from spamfilter.stores import memory as memory_module
 from tests.made import NOON, VOICE, reading
-from tests.stores.made import entry, learn
+from tests.stores.made import entry, learn, write
 
 # Who has taught
 
@@ -182,3 +182,21 @@ def test_a_history_is_all_that_was_ever_said_of_a_message_in_its_order(store: St
         assert [entry.id for entry in learning.history(one.digest)] == [one.id, undoing.id, again.id]
         assert [learning.history(one.digest)[at].tokens for at in (0, 2)] == [one.tokens, again.tokens]
         assert learning.history(unknown) == []
+
+
+def test_an_entry_may_have_the_tokens_of_another(store: Store) -> None:
+    with store.learning() as learning:
+        first = write(learning, entry(1))
+        write(learning, replace(entry(1), undoes=first.id), messages=1)
+        second = learning.append(replace(entry(1), tokens={}), like=first.id)
+        assert learning.active(second.digest) == replace(entry(1), id=second.id)
+    assert [one.tokens for one in store.entries_after(0)] == [entry(1).tokens] * 3
+
+
+def test_ids_go_on_after_entries_that_were_deleted(store: Store) -> None:
+    first = learn(store, entry(1), entry(2))[-1]
+    with store.learning() as learning:
+        write(learning, replace(entry(2), undoes=first.id, source="cli"), messages=1)
+    store.sweep("cli", NOON + timedelta(days=1))
+    assert [one.id for one in learn(store, entry(3))] == [4]
+    assert store.load([]).last == 4

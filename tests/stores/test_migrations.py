@@ -136,6 +136,27 @@ def test_the_checks_of_the_tables_equal_those_of_the_metadata(url: str, tmp_path
     assert plain(url) == plain(other)
 
 
+def test_a_new_database_has_the_tables_that_the_migrations_make(url: str, tmp_path: Path) -> None:
+    migrating.migrate(url)
+    made = tmp_path / "made.db"
+    open_store(f"sqlite:///{made}").close()
+    found = []
+    for path in (made, tmp_path / "store.db"):
+        with closing(sqlite3.connect(path)) as connection:
+            tables = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name")
+            found.append((tables.fetchall(), connection.execute("SELECT * FROM alembic_version").fetchall()))
+    assert found[0] == found[1]
+    assert found[0][1] == [(HEAD,)]
+
+
+def test_a_database_that_was_taken_back_to_its_base_is_migrated(url: str) -> None:
+    migrating.migrate(url)
+    migrating.migrate(url, "base")
+    with closing(open_store(url)) as store:
+        assert store.verify() == []
+    assert migrating.migrate(url) == (HEAD, HEAD)
+
+
 def test_migrating_again_changes_nothing(url: str) -> None:
     assert migrating.migrate(url) == (None, HEAD)
     before = schema(url)
