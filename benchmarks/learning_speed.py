@@ -146,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mails", type=int, default=2_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--words", type=int, default=1_000_000)
+    parser.add_argument("--words", type=int, default=1_000_000, help="0: no commands, only trainings")
     parser.add_argument("--journal", type=int, default=100_000)
     parser.add_argument("--result", type=Path, help="write the tables to this file, too")
     arguments = parser.parse_args()
@@ -156,7 +156,8 @@ def main() -> None:
         folder = Path(name)
         lines = training(folder, arguments.mails, arguments.rounds)
         print("\n".join(lines), flush=True)
-        lines += ["", *commands(folder, arguments.words, arguments.journal)]
+        if arguments.words:
+            lines += ["", *commands(folder, arguments.words, arguments.journal)]
     load = f"Load of the machine at the end: {os.getloadavg()[0]:.1f}."
     if arguments.result:
         write_result(arguments.result, "Learning, and commands", __file__, "\n".join([*lines, "", load, ""]))
