@@ -10,6 +10,7 @@ A test takes some seconds, all of them an hour; those that start servers need ro
 """
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -84,13 +85,19 @@ def run(copy: Path, test: str) -> tuple[int | None, str]:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
     # Into a file: what a killed test has started may hold a pipe open for ever.
     with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(command, cwd=copy, env=environment, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            command, cwd=copy, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
         code: int | None
         try:
             code = process.wait(SECONDS)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)  # its fixtures end what they have started
-            process.wait(SECONDS)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(SECONDS)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
             code = None
         output.seek(0)
         return code, output.read()
