@@ -57,11 +57,6 @@ class Words(ABC):
         """
         return None
 
-    @property
-    def doubts(self) -> bool:
-        """Whether it can say which messages are `doubted`."""
-        return False
-
     def doubted(
         self,
         messages: Sequence[Spellings],
@@ -71,10 +66,10 @@ class Words(ABC):
     ) -> int:
         """How many of these messages come before one whose log-odds by the soft rule may not speak for its label.
 
-        That is, by more than `least`; right but for rounding. rule: the logarithms of small counts and the prior, the
-        prior, the scale and the purity.
+        That is, by more than `least`; right but for rounding. A table that cannot say doubts the first. rule: the
+        logarithms of small counts and the prior, the prior, the scale and the purity.
         """
-        raise NotImplementedError
+        return 0
 
     @abstractmethod
     def all_of(self, label: Label) -> Integers:
@@ -186,10 +181,6 @@ class Hashed(Words):
         self._used += used
         return int(growth)
 
-    @property
-    def doubts(self) -> bool:
-        return _learning is not None
-
     def doubted(
         self,
         messages: Sequence[Spellings],
@@ -197,6 +188,8 @@ class Hashed(Words):
         rule: tuple[Floats, float, float, float],
         least: float,
     ) -> int:
+        if _learning is None:
+            return super().doubted(messages, labels, rule, least)
         keys, spam = [message.hashes for message in messages], bytes(label == "spam" for label in labels)
         return int(_learning.doubted(self._keys, self._counts, keys, spam, 0, len(keys), rule, least))
 

@@ -81,7 +81,7 @@ class Soft(Likelihood):
         """As for any likelihood: those that are clearly on their side are passed over at once, the others looked at."""
         odds = 2 * self.unit * self.rate - 1  # at and below these it learns an eighth or more
         spelt = [message.spellings for message in messages[start:end] if isinstance(message, Seen)]
-        if not counts.kept.doubts or len(spelt) < end - start or odds < LEAST:
+        if len(spelt) < end - start or odds < LEAST:
             return super().next_more(messages, labels, counts, start, end)
         prior, begin = self.prior * self.unit, start
         rule = _logarithms(prior), prior, self.scale, self.purity * self.unit
