@@ -13,7 +13,7 @@ from spamfilter import summaries
 from spamfilter.counts import LABELS, Label
 from spamfilter.drift import Drift, drift
 from spamfilter.figures import Calibrated, Figures, Slot, calibration_of, figures_of, slot_of
-from spamfilter.stores import Entry, Store, Trainings
+from spamfilter.stores import Store, Trainings
 from spamfilter.summaries import Summary
 
 LATEST = 10
@@ -181,7 +181,7 @@ def build(store: Store, voices: Sequence[str], since: datetime, until: datetime,
         learnt=learnt,
         learnings=sum(training.number for training in trainings),
         trainings=trainings,
-        latest=_latest(store, since, until),
+        latest=latest(store, since, until, LATEST),
         moved=_moved(store, since, until),
         advice=_advice(figures, learnt, waiting_in_all, drifts, size),
     )
@@ -223,15 +223,16 @@ def _moving(mail: Summary, previous: Summary) -> list[MatteringWord]:
     )
 
 
-def _latest(store: Store, since: datetime, until: datetime) -> list[LearntMessage]:
-    latest: list[Entry] = store.latest_learnings(since, until, LATEST)
-    seen = store.journal_of([entry.digest for entry in latest])
-    rows = []
-    for entry in latest:
+def latest(store: Store, since: datetime, until: datetime, limit: int) -> list[LearntMessage]:
+    """The latest learnings, the latest first."""
+    learnings = store.latest_learnings(since, until, limit)
+    seen = store.journal_of([entry.digest for entry in learnings])
+    found = []
+    for entry in learnings:
         mail = seen.get(entry.digest)
         id, subject = (mail.id, mail.subject) if mail else ("", "")
-        rows.append(LearntMessage(entry.at, entry.label, entry.source, entry.by, id, subject))
-    return rows
+        found.append(LearntMessage(entry.at, entry.label, entry.source, entry.by, id, subject))
+    return found
 
 
 def _moved(store: Store, since: datetime, until: datetime) -> list[LearntWord]:

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from starlette.responses import Response
 
 from spamfilter.errors import InputError
-from spamfilter.web import looking, teaching
+from spamfilter.report import latest
+from spamfilter.web import teaching
 from spamfilter.web.site import Visit, redirected, shown
 
 PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365, "ever": 36_500}
@@ -20,7 +21,7 @@ def learning(visit: Visit) -> Response:
     store = visit.site.store
     return shown(
         visit, "learning", period=period, periods=PERIODS, trainings=store.trainings(since, now),
-        latest=looking.latest(store, since, now, LATEST),
+        latest=latest(store, since, now, LATEST),
     )  # fmt: skip
 
 

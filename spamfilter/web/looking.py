@@ -5,7 +5,6 @@ Guarantee: nothing is written, and nothing that a visitor types is anything but 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from spamfilter.config import Settings
@@ -17,7 +16,6 @@ from spamfilter.ids import is_id
 from spamfilter.labels import Label
 from spamfilter.provenance import provenance
 from spamfilter.quarantine import Quarantine, Quarantined
-from spamfilter.report import LearntMessage
 from spamfilter.stores import Entry, JournalEntry, Store, Wanted
 from spamfilter.verdict import ACTIONS, CLASSES
 
@@ -151,18 +149,6 @@ def quarantined(settings: Settings, store: Store, id: str) -> JournalEntry:
     if kept_of(settings, entry) is None:
         raise Unknown(f"{entry.id}: not in the quarantine; it was released or deleted, has expired, or never was there")
     return entry
-
-
-def latest(store: Store, since: datetime, until: datetime, limit: int) -> list[LearntMessage]:
-    """The latest learnings, the latest first."""
-    learnings = store.latest_learnings(since, until, limit)
-    seen = store.journal_of([entry.digest for entry in learnings])
-    found = []
-    for entry in learnings:
-        mail = seen.get(entry.digest)
-        id, subject = (mail.id, mail.subject) if mail else ("", "")
-        found.append(LearntMessage(entry.at, entry.label, entry.source, entry.by, id, subject))
-    return found
 
 
 def status_of(error: SpamfilterError) -> int:

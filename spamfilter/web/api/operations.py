@@ -11,7 +11,7 @@ from spamfilter.errors import InputError
 from spamfilter.ids import ID_LENGTH
 from spamfilter.labels import LABELS, Label
 from spamfilter.rendering import report_json
-from spamfilter.report import build
+from spamfilter.report import build, latest
 from spamfilter.reviewing import Review
 from spamfilter.stores import Entry, JournalEntry
 from spamfilter.verdict import ACTIONS, CLASSES
@@ -151,7 +151,7 @@ def learnings(call: Call) -> Result:
     store = call.site.store
     return {
         "trainings": [asdict(row) for row in store.trainings(since, now)],
-        "latest": [asdict(row) for row in looking.latest(store, since, now, LATEST)],
+        "latest": [asdict(row) for row in latest(store, since, now, LATEST)],
     }
 
 
