@@ -2,8 +2,8 @@
 
 Judging: counts of 10,000 to 10,000,000 words are made up, with frequencies that fall as in real text (Zipf), and the
 same messages of 400 words are judged by every likelihood, in turns, so that a noisy machine is noisy for all of them.
-The words are known to every size, and lie at random places of its tables. Looking up the words and the formula are
-timed apart. Learning: the same messages are learnt and taken back in the tables in memory.
+The words are known to every size, and lie at random places of its tables; looking them up is a part of judging.
+Learning: the same messages are learnt and taken back in the tables in memory.
 Start: databases of as many words, over the default voices; from exec to "ready", with the memory of the process then.
 
     python benchmarks/growth.py [--largest WORDS] [--journal MESSAGES] [--result FILE]
@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -30,15 +31,15 @@ from running import relay
 
 from spamfilter.calibration import Calibration
 from spamfilter.counts import LABELS, Counts, Hashed
-from spamfilter.features import Tokens
 from spamfilter.filter import Filter
 from spamfilter.ids import new_id
 from spamfilter.learning_rules import Learn
 from spamfilter.likelihoods import LIKELIHOODS, Likelihood
-from spamfilter.likelihoods.likelihood import Matrix
+from spamfilter.likelihoods.likelihood import each
 from spamfilter.message import parse
 from spamfilter.model import State, score
 from spamfilter.report import build
+from spamfilter.seen import Seen, Spellings
 from spamfilter.stores import open_store
 from spamfilter.voices import view
 
@@ -64,32 +65,35 @@ def made(size: int, chance: np.random.Generator) -> Counts:
     return counts
 
 
-def messages(chance: random.Random) -> list[Tokens]:
-    return [
-        {b"word%d" % number: chance.randint(1, 3) for number in chance.sample(range(SIZES[0]), WORDS)}
-        for _ in range(MESSAGES)
-    ]
+def messages(chance: random.Random) -> list[Seen]:
+    """As the tokenizer gives them."""
+    found = []
+    for _ in range(MESSAGES):
+        words = Spellings.of([b"word%d" % number for number in chance.sample(range(SIZES[0]), WORDS)])
+        times = np.array([chance.randint(1, 3) for _ in words], np.uint32)
+        found.append(Seen(words.text, words.ends.tobytes(), words.hashes.tobytes(), times.tobytes()))
+    return found
 
 
-def microseconds(likelihood: Likelihood, mails: list[Tokens], counts: Counts) -> tuple[float, float]:
-    """The medians over the messages: to look up the words, and to compute the log-odds from that."""
-    looking: list[float] = []
-    computing: list[float] = []
+def look_up(tokens: Seen, counts: Counts) -> object:
+    return counts.numbers(tokens.spellings)
+
+
+def microseconds(work: Callable[[Seen], object], mails: list[Seen]) -> float:
+    """The median over the messages."""
+    taken: list[float] = []
     for tokens in mails:
         began = time.perf_counter_ns()
-        matrix = Matrix.of([tokens], counts)
-        found = time.perf_counter_ns()
-        likelihood.total(matrix, likelihood.shares(matrix, counts), counts)
-        looking.append((found - began) / 1000)
-        computing.append((time.perf_counter_ns() - found) / 1000)
-    return median(looking), median(computing)
+        work(tokens)
+        taken.append((time.perf_counter_ns() - began) / 1000)
+    return median(taken)
 
 
-def learning(mails: list[Tokens], counts: Counts) -> float:
+def learning(mails: list[Seen], counts: Counts) -> float:
     """The median microseconds to learn a message in memory."""
     taken: list[float] = []
     for tokens in mails:
-        deltas = dict.fromkeys(tokens, 1)
+        deltas = each(tokens, 1)
         began = time.perf_counter_ns()
         counts.add("spam", deltas)
         taken.append((time.perf_counter_ns() - began) / 1000)
@@ -114,14 +118,16 @@ def judging(sizes: Sequence[int]) -> list[str]:
     tables = {size: made(size, np.random.default_rng(1)) for size in sizes}
     mails = messages(random.Random(2))
     rows: dict[str, Likelihood] = {name: row() for name, row in LIKELIHOODS.items() if name != "gaussian"}
-    times: dict[tuple[str, int], list[tuple[float, float]]] = {(name, size): [] for name in rows for size in sizes}
+    looked: dict[int, list[float]] = {size: [] for size in sizes}
+    times: dict[tuple[str, int], list[float]] = {(name, size): [] for name in rows for size in sizes}
     learnt: dict[int, list[float]] = {size: [] for size in sizes}
     whole: dict[int, list[float]] = {size: [] for size in sizes}
     letters = [mail.read() for mail in some_mails(MESSAGES)]
     for _ in range(TURNS):
         for name, likelihood in rows.items():
             for size, counts in tables.items():
-                times[name, size].append(microseconds(likelihood, mails, counts))
+                looked[size].append(microseconds(partial(look_up, counts=counts), mails))
+                times[name, size].append(microseconds(partial(likelihood.judge, counts=counts), mails))
                 learnt[size].append(learning(mails, counts))
                 whole[size].append(judged(letters, counts))
     lines = [
@@ -136,11 +142,9 @@ def judging(sizes: Sequence[int]) -> list[str]:
         lines.append(f"| {part} | {cells} | {medians[-1] / medians[0]:.2f} |")
         print(lines[-1], flush=True)
 
-    line("looking up the words", [median(pair[0] for name in rows for pair in times[name, size]) for size in sizes])
+    line("looking up the words", [median(looked[size]) for size in sizes])
     for name in rows:
-        line(f"formula of {name}", [median(pair[1] for pair in times[name, size]) for size in sizes])
-    for name in rows:
-        line(f"judging as a whole, by {name}", [median(map(sum, times[name, size])) for size in sizes])
+        line(f"judging, by {name}", [median(times[name, size]) for size in sizes])
     line("a mail of 150 words: parsed, tokens, default voices", [median(whole[size]) for size in sizes])
     line("learning, in memory", [median(learnt[size]) for size in sizes])
     room = ", ".join(f"{(each._keys.nbytes + each._counts.nbytes) / size:.0f}" for size, each in hashed(tables))

@@ -36,12 +36,13 @@ from results import write_result
 
 from spamfilter import model
 from spamfilter.config import Settings
-from spamfilter.counts import Label
+from spamfilter.counts import Counts, Label
+from spamfilter.features import Tokens
 from spamfilter.filter import Filter
 from spamfilter.judging import Judge
-from spamfilter.likelihoods.likelihood import Matrix
 from spamfilter.mailboxes import find_indexed
 from spamfilter.message import parse
+from spamfilter.seen import Seen
 from spamfilter.stores import open_store
 from spamfilter.verdict import EVIDENCE_SHOWN, Policy
 from spamfilter.voices import view
@@ -112,13 +113,17 @@ class Ours:
         messages = timed("parse", parse, mails)
         readings = timed("tokens", lambda message: dict((read := filter.read(message)).tokens) and read, messages)
         tokens = [reading.tokens for reading in readings]
-        timed("look-up", lambda seen: [Matrix.of([seen[v.name]], state.counts[v.name]) for v in voices], tokens)
+        timed("look-up", lambda seen: [numbers(seen[voice.name], state.counts[voice.name]) for voice in voices], tokens)
         timed("score", lambda seen: model.score(voices, seen, state), tokens)
         timed("evidence", lambda seen: model.explained(voices, seen, state, EVIDENCE_SHOWN), tokens)
         timed("all of it", lambda mail: judge.judge(mail, "id"), mails)
         for stage, part in (("evidence", "score"), ("score", "look-up")):  # each held the one before
             found[stage] = [max(0.0, whole - less) for whole, less in zip(found[stage], found[part], strict=True)]
         return found
+
+
+def numbers(tokens: Tokens, counts: Counts) -> object:
+    return counts.numbers(tokens.spellings if isinstance(tokens, Seen) else list(tokens))
 
 
 class Beside:

@@ -17,7 +17,7 @@ from spamfilter.compiled import _learning, _scores
 from spamfilter.counts import Counts
 from spamfilter.features import Token, Tokens, tokenize
 from spamfilter.likelihoods import Likelihood, Opinion
-from spamfilter.likelihoods.likelihood import Floats, Matrix
+from spamfilter.likelihoods.likelihood import Floats, Heard
 from spamfilter.message import Message
 from spamfilter.seen import Seen
 
@@ -231,21 +231,21 @@ def judged(
 ) -> tuple[dict[str, Opinion], list[Evidence]]:
     """What the voices say, and the tokens that made it, the loudest first: all that say anything, or `most`."""
     opinions: dict[str, Opinion] = {}
-    heard: list[tuple[Voice, Matrix, Floats]] = []
+    said: list[tuple[Voice, Heard]] = []
     for voice in voices:
         if voice.name in tokens:
-            opinions[voice.name], matrix, shares = voice.likelihood.judge(tokens[voice.name], counts[voice.name])
-            heard.append((voice, matrix, shares))
-    return opinions, _loudest(heard, most) if heard and most != 0 else []
+            opinions[voice.name], heard = voice.likelihood.judge(tokens[voice.name], counts[voice.name])
+            said.append((voice, heard))
+    return opinions, _loudest(said, most) if said and most != 0 else []
 
 
-def _loudest(heard: Sequence[tuple[Voice, Matrix, Floats]], most: int | None) -> list[Evidence]:
+def _loudest(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[Evidence]:
     loud: list[tuple[float, str, Token, float, float, float]] = []
-    for number, at in _places([(voice.weight, shares) for voice, _, shares in heard], most):
-        voice, matrix, shares = heard[number]
-        unit, says = voice.likelihood.unit, voice.weight * shares.item(at)
-        ham, spam = matrix.counts.item(0, at) / unit, matrix.counts.item(1, at) / unit
-        loud.append((-abs(says), voice.name, matrix.tokens[at], ham, spam, says))
+    for number, at in _places([(voice.weight, heard.shares) for voice, heard in said], most):
+        voice, heard = said[number]
+        unit, says = voice.likelihood.unit, voice.weight * heard.shares.item(at)
+        ham, spam = heard.counts.item(0, at) / unit, heard.counts.item(1, at) / unit
+        loud.append((-abs(says), voice.name, heard.tokens[at], ham, spam, says))
     loud.sort()
     return [
         Evidence(token.decode("utf-8", "replace"), name, ham, spam, says)

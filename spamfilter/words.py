@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,19 +58,10 @@ class Words(ABC):
         """
         return None
 
-    def doubted(
-        self,
-        messages: Sequence[Spellings],
-        labels: Sequence[Label],
-        rule: tuple[Floats, float, float, float],
-        least: float,
-    ) -> int:
-        """How many of these messages come before one whose log-odds by the soft rule may not speak for its label.
-
-        That is, by more than `least`; right but for rounding. A table that cannot say doubts the first. rule: the
-        logarithms of small counts and the prior, the prior, the scale and the purity.
-        """
-        return 0
+    @property
+    def table(self) -> tuple[Integers, NDArray[np.integer[Any]]] | None:
+        """The keys and counts of `Hashed`, where compiled helpers look words up; None where there is no such table."""
+        return None
 
     @abstractmethod
     def all_of(self, label: Label) -> Integers:
@@ -181,17 +173,9 @@ class Hashed(Words):
         self._used += used
         return int(growth)
 
-    def doubted(
-        self,
-        messages: Sequence[Spellings],
-        labels: Sequence[Label],
-        rule: tuple[Floats, float, float, float],
-        least: float,
-    ) -> int:
-        if _learning is None:
-            return super().doubted(messages, labels, rule, least)
-        keys, spam = [message.hashes for message in messages], bytes(label == "spam" for label in labels)
-        return int(_learning.doubted(self._keys, self._counts, keys, spam, 0, len(keys), rule, least))
+    @property
+    def table(self) -> tuple[Integers, NDArray[np.integer[Any]]]:
+        return self._keys, self._counts
 
     def fill(self, lines: bytes, ham: Integers, spam: Integers) -> None:
         """Put words that are not here yet, each named once, on a line of its own, with their counts, some above zero.

@@ -13,7 +13,7 @@ from spamfilter.compiled import _learning
 from spamfilter.counts import LABELS, Counts, Growth, Hashed, Label, Spelled
 from spamfilter.errors import CountError
 from spamfilter.features import Tokens
-from spamfilter.likelihoods import likelihood
+from spamfilter.likelihoods import likelihood, soft
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.seen import Integers, Seen, Spellings
 from spamfilter.stores.sql.learning import SqlLearning
@@ -172,7 +172,7 @@ def test_messages_that_learn_more_are_found_as_by_a_look_at_each(
 def test_without_the_helper_messages_are_looked_at_one_by_one(
     monkeypatch: pytest.MonkeyPatch, table: type[Words], made: Callable[[dict[bytes, int]], Tokens]
 ) -> None:
-    monkeypatch.setattr(words, "_learning", None)
+    monkeypatch.setattr(soft, "_learning", None)
     counts = Counts(table())
     counts.add("spam", {b"cheap": 200})
     messages = [made({b"cheap": 1}), made({b"new": 1})]

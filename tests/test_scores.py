@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from spamfilter import voices
 from spamfilter.compiled import _scores
-from spamfilter.counts import LABELS, MAX_COUNT, Counts
+from spamfilter.counts import LABELS, MAX_COUNT, Counts, Hashed, Label
 from spamfilter.features import tokenize
 from spamfilter.likelihoods import LIKELIHOODS, Opinion, eddc, likelihood, soft
 from spamfilter.likelihoods.likelihood import Matrix
 from spamfilter.message import Message
+from spamfilter.seen import Seen, Spellings
 from spamfilter.voices import Evidence, Voice, judged
 from tests.made import some
 from tests.real import missing
@@ -49,7 +50,7 @@ def test_opinion_and_evidence_are_what_python_makes_of_the_same_counts(
         b" ".join(b"%d" % number for number, (marked, *_) in enumerate(words) if marked is part)
         for part in (True, False)
     )
-    tokens, counts = tokenize(Message((), (), head, text, 0, 0, ()), ("phrases",)), Counts()
+    tokens, counts = tokenize(Message((), (), head, text, 0, 0, ()), ("phrases",)), Counts(Hashed())
     for number, (marked, *each) in enumerate(words):
         for label, count in zip(LABELS, each, strict=True):
             counts.kept.put([b"^" * marked + b"%d" % number], label, np.array([count]))
@@ -111,39 +112,62 @@ def test_the_loudest_are_the_same_without_the_helper(numbers: Sequence[float], m
         assert quick == voices._places(parts, most)
 
 
-WORD = np.ones(1), b"word", np.array([4], np.uint32)
+KEYS, COUNTS = np.zeros((1, 8), np.int64), np.zeros((9, 2), np.int32)
+ONE = np.ones(1, np.int64)
+WORD = b"word", np.array([4], np.uint32), 94
 
 
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        pytest.param("soft", (np.ones(4), np.ones(2), 1.0, 1.0, 1.0), id="a logarithm is missing"),
-        pytest.param("limited", (np.ones(2), *WORD[1:], 94, 1.0, 1.0), id="a word without an end"),
-        pytest.param("limited", (np.ones(0), *WORD[1:], 94, 1.0, 1.0), id="a word without a share"),
-        pytest.param("limited", (np.array([math.nan]), *WORD[1:], 94, 1.0, 1.0), id="no number"),
+        pytest.param("soft", (KEYS, COUNTS[:-1], ONE, np.ones(1), 1.0, 1.0), id="a count is missing"),
+        pytest.param("soft", (KEYS[:, :7], COUNTS[:-1], ONE, np.ones(1), 1.0, 1.0), id="half a bucket"),
+        pytest.param("soft", (KEYS, COUNTS, ONE, np.ones(1), math.nan, 1.0), id="no scale"),
+        pytest.param("heard", (np.ones(4), 1.0, 0.0, *WORD, 1.0, 1.0), id="a word without an end"),
+        pytest.param("heard", (np.ones(0), 1.0, 0.0, *WORD, 1.0, 1.0), id="a word without logarithms"),
+        pytest.param("heard", (np.array([math.nan, 1.0]), 1.0, 0.0, *WORD, 1.0, 1.0), id="no number"),
         pytest.param("loudest", ((), 0), id="none"),
         pytest.param("loudest", ((), 65), id="too many"),
     ],
 )
 def test_what_does_not_fit_is_refused(name: str, given: tuple[object, ...]) -> None:
-    with pytest.raises(ValueError, match=r"has|finite|from 1 to 64"):
+    with pytest.raises(ValueError, match=r"has|finite|from 1 to 64|two counts"):
         getattr(_scores, name)(*given)
 
 
 @pytest.mark.parametrize("end", [5, 2**32 - 1])
 def test_words_that_end_beyond_their_text_begin_with_no_character(end: int) -> None:
-    shares = np.ones(2)
-    limited = _scores.limited(shares, b"word", np.array([end, end], np.uint32), ord("w"), 0.5, 0.25)
-    assert np.frombuffer(limited).tolist() == [0.5, 0.25]
+    logarithms, ends = np.array([0.0, 0.0, 1.0, 1.0]), np.array([end, end], np.uint32)
+    own, heard, shares = _scores.heard(logarithms, 1.0, 0.0, b"word", ends, ord("w"), 0.5, 0.25)
+    assert np.frombuffer(shares).tolist() == [0.5, 0.25]
+    assert (own, heard) == (2, 0.75)
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_a_count_beyond_the_logarithms_at_hand_is_judged_all_the_same(label: Label) -> None:
+    counts, words = Counts(Hashed()), Spellings.of([b"often"])
+    tokens = Seen(words.text, words.ends.tobytes(), words.hashes.tobytes(), np.ones(1, np.uint32).tobytes())
+    counts.add(label, {b"often": soft.COMMON})
+    exact = math.log((soft.COMMON + 24) / 24) * 1.9 * math.sqrt(soft.COMMON / (soft.COMMON + 6))
+    assert soft.Soft().log_odds(tokens, counts) == pytest.approx(exact if label == "spam" else -exact, rel=1e-12)
+
+
+def test_logarithms_are_the_same_one_by_one_and_in_rows_of_any_length() -> None:
+    numbers = np.arange(soft.COMMON) + 24.0
+    assert all(
+        np.array_equal(np.log(numbers[start : start + size]), np.log(numbers)[start : start + size])
+        for size in (*range(1, 20), 4095)
+        for start in range(0, soft.COMMON - size, 97)
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "given"),
     [
         ("total", ("text",)),
-        ("soft", (1, b"", 1.0, 1.0, 1.0)),
+        ("soft", (KEYS, COUNTS, "text", b"", 1.0, 1.0)),
         ("eddc", ("text", 1.0, 1.0, 1.0, 1.0, 1.0)),
-        ("limited", (b"", "text", b"", 94, 1.0, 1.0)),
+        ("heard", (b"", 1.0, 0.0, "text", "text", 94, 1.0, 1.0)),
         ("loudest", ([], 1)),
         ("loudest", (([],), 1)),
         ("loudest", (((1.0, "text"),), 1)),

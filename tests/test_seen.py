@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from spamfilter import features, voices, words
 from spamfilter.compiled import _scores, _tokens
-from spamfilter.compiled.build import NAMES
+from spamfilter.compiled.build import COMMON, NAMES
 from spamfilter.counts import LABELS, Counts, Hashed, Label
 from spamfilter.features import tokenize
 from spamfilter.filter import Filter
@@ -194,7 +194,8 @@ def test_the_environment_can_refuse_the_helper() -> None:
     assert done.stdout == "None None\n"
 
 
-def test_a_helper_of_another_source_is_not_used(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("newer", "left"), [("tokens.c", f"{bool(_scores)} False"), ("table.h", "False False")])
+def test_a_helper_of_another_source_is_not_used(tmp_path: Path, newer: str, left: str) -> None:
     """As when sources are updated, and the package is not installed anew."""
     package = Path(words.__file__).parent
     shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -205,9 +206,9 @@ def test_a_helper_of_another_source_is_not_used(tmp_path: Path) -> None:
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
     assert used() == f"{bool(_scores)} {bool(_tokens)}\n"
-    with (tmp_path / package.name / "compiled" / "tokens.c").open("a") as source:
+    with (tmp_path / package.name / "compiled" / newer).open("a") as source:
         source.write("/* newer */\n")
-    assert used() == f"{bool(_scores)} False\n"
+    assert used() == f"{left}\n"
 
 
 @some(100)
@@ -234,6 +235,6 @@ def test_counts_are_found_by_spelling_and_by_seen_alike() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*(f"{name}.c" for name in NAMES), COMMON.name])
 def test_the_source_is_shipped(name: str) -> None:
-    assert Path(words.__file__).with_name("compiled").joinpath(f"{name}.c").is_file()
+    assert Path(words.__file__).with_name("compiled").joinpath(name).is_file()

@@ -5,7 +5,7 @@ the arithmetic of the default likelihoods in a third of it; `_learning` counts t
 messages bulk training need not look at again. They are None where no compiler was at hand, or
 SPAMFILTER_PLAIN is set; then Python does the same.
 
-Guarantee: a helper is made of the source that lies beside it, or it is not used. One of an older version, left behind
+Guarantee: a helper is made of the sources that lie beside it, or it is not used. One of an older version, left behind
 where the sources were updated without a new installation, could find other words than Python.
 """
 
@@ -22,7 +22,8 @@ def _helper(name: str) -> Any:
         return None
     with suppress(ImportError, AttributeError, OSError):
         helper = importlib.import_module(f"spamfilter.compiled._{name}")
-        if zlib.crc32(Path(__file__).with_name(f"{name}.c").read_bytes()) == helper.SOURCE:
+        sources = b"".join(Path(__file__).with_name(source).read_bytes() for source in ("table.h", f"{name}.c"))
+        if zlib.crc32(sources) == helper.SOURCE:
             return helper
     return None
 

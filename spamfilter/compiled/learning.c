@@ -6,61 +6,11 @@
  * Guarantee: reads and writes nothing beyond the objects it is given, whatever is in them; a wrong type is a TypeError,
  * sizes that do not fit are a ValueError.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "table.h"
+
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { BUCKET = 8 }; /* as in words.py */
-enum { AHEAD = 16 }; /* keys whose buckets are on their way from memory, as in tokens.c */
-
-/* A table of buckets, and of each slot two counts of 32 or 64 bits, as Hashed has them. */
-typedef struct {
-    int64_t *keys;
-    void *counts;
-    size_t size;
-    int wide;
-} Table;
-
-static int
-table_of(Table *table, const Py_buffer *keys, const Py_buffer *counts)
-{
-    size_t size = (size_t)keys->len / sizeof(int64_t), width = (size_t)counts->len / (2 * (size + 1));
-    *table = (Table){.keys = keys->buf, .counts = counts->buf, .size = size, .wide = width == sizeof(int64_t)};
-    if (size < BUCKET || size % BUCKET != 0 || size / BUCKET > UINT32_MAX
-        || (size_t)counts->len != 2 * (size + 1) * width || (width != sizeof(int32_t) && width != sizeof(int64_t))) {
-        PyErr_SetString(PyExc_ValueError, "a table has whole buckets, and two counts for each slot");
-        return -1;
-    }
-    return 0;
-}
-
-/* The first slot of a key's bucket, as Hashed._bucket: the upper half of its hash as a fraction of the table. */
-static size_t
-bucket_of(const Table *table, int64_t key)
-{
-    return (size_t)(((uint64_t)key >> 32) * (table->size / BUCKET) >> 32) * BUCKET;
-}
-
-/* Where a key is, or else the free slot that ends the search for it; `size` if the table is full. */
-static size_t
-slot_of(const Table *table, int64_t key)
-{
-    size_t at = bucket_of(table, key);
-    for (size_t looked = 0; looked < table->size; looked++, at = at + 1 == table->size ? 0 : at + 1)
-        if (table->keys[at] == key || table->keys[at] == 0)
-            return at;
-    return table->size;
-}
-
-static int64_t
-count_of(const Table *table, size_t slot, int column)
-{
-    size_t at = 2 * slot + (size_t)column;
-    return table->wide ? ((int64_t *)table->counts)[at] : ((int32_t *)table->counts)[at];
-}
 
 PyDoc_STRVAR(change_doc,
 "change(table, counts, keys, changes, column, sign, room, most) -> (vocabulary, used) or None\n\n"
@@ -416,7 +366,6 @@ learning_doubted(PyObject *module, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "each message has its keys and its label");
         goto done;
     }
-    size_t width = 2 * (table.wide ? sizeof(int64_t) : sizeof(int32_t));
     for (; start < end; start++) {
         Py_buffer keys;
         double sum = 0;
@@ -425,15 +374,10 @@ learning_doubted(PyObject *module, PyObject *args)
         const int64_t *key = keys.buf;
         size_t number = (size_t)keys.len / sizeof *key;
         for (size_t i = 0; i < number; i++) {
-            if (i + AHEAD < number) {
-                size_t next = bucket_of(&table, key[i + AHEAD]);
-                __builtin_prefetch(table.keys + next);
-                __builtin_prefetch((char *)table.counts + next * width);
-            }
-            size_t at = slot_of(&table, key[i]);
-            if (at == table.size || table.keys[at] != key[i])
-                continue;
-            int64_t h = count_of(&table, at, 0), s = count_of(&table, at, 1);
+            int64_t h, s;
+            if (i + AHEAD < number)
+                approach(&table, key[i + AHEAD]);
+            both_of(&table, key[i], &h, &s);
             if (h != s) {
                 double log_ham = h >= 0 && h < known ? logarithm[h] : log((double)h + prior);
                 double log_spam = s >= 0 && s < known ? logarithm[s] : log((double)s + prior);
@@ -473,7 +417,7 @@ PyMODINIT_FUNC
 PyInit__learning(void)
 {
     PyObject *module = PyModule_Create(&definition);
-    if (module && PyModule_AddIntConstant(module, "SOURCE", SOURCE) < 0) { /* a checksum of this file: see build.py */
+    if (module && PyModule_AddIntConstant(module, "SOURCE", SOURCE) < 0) { /* a checksum: see build.py */
         Py_CLEAR(module);
     }
     return module;

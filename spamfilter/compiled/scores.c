@@ -7,11 +7,10 @@
  * Guarantee: reads nothing beyond the objects it is given, whatever is in them; a wrong type is a TypeError, sizes that
  * do not fit are a ValueError.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "table.h"
+
 #include <float.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,30 +111,55 @@ scores_total(PyObject *module, PyObject *values)
 }
 
 PyDoc_STRVAR(soft_doc,
-"soft(counts, logarithms, scale, purity, root) -> shares\n\n"
-"As Soft.shares: counts in ham, then those in spam, and the logarithms of both; one share for each word.");
+"soft(table, counts, keys, logarithms, scale, purity) -> (sum, shares, counts) or None\n\n"
+"As Soft.judge makes them of a message with these words: the sum of the shares, and as doubles one share for each word,\n"
+"and its counts, those in ham, then those in spam. logarithms: of counts and the prior, for counts from 0 on; None if a\n"
+"count is beyond them.");
 
 static PyObject *
 scores_soft(PyObject *module, PyObject *args)
 {
-    Py_buffer counts, logarithms;
-    double scale, purity, root;
-    PyObject *shares = NULL;
-    if (!PyArg_ParseTuple(args, "y*y*ddd", &counts, &logarithms, &scale, &purity, &root))
+    Py_buffer buffer, counts, keys, logarithms;
+    double scale, purity, sum;
+    PyObject *found = NULL, *shares = NULL, *numbers = NULL;
+    Table table;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*dd", &buffer, &counts, &keys, &logarithms, &scale, &purity))
         return NULL;
-    size_t words = (size_t)counts.len / (2 * sizeof(double));
-    if (logarithms.len != counts.len)
-        PyErr_SetString(PyExc_ValueError, "each count has its logarithm");
-    else if ((shares = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * sizeof(double)))) != NULL) {
-        const double *ham = counts.buf, *spam = ham + words, *log_ham = logarithms.buf, *log_spam = log_ham + words;
-        double *share = (double *)PyBytes_AS_STRING(shares);
-        for (size_t i = 0; i < words; i++)
-            share[i] = (log_spam[i] - log_ham[i]) * scale
-                       * sqrt(fabs(spam[i] - ham[i]) / (spam[i] + ham[i] + purity)) / root;
+    const int64_t *key = keys.buf;
+    const double *logarithm = logarithms.buf;
+    size_t words = (size_t)keys.len / sizeof *key, known = (size_t)logarithms.len / sizeof *logarithm;
+    if (table_of(&table, &buffer, &counts) < 0)
+        goto done;
+    shares = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * sizeof(double)));
+    numbers = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 * words * sizeof(double)));
+    if (shares == NULL || numbers == NULL)
+        goto done;
+    double *share = (double *)PyBytes_AS_STRING(shares), *ham = (double *)PyBytes_AS_STRING(numbers);
+    double *spam = ham + words, root = sqrt((double)words);
+    for (size_t i = 0; i < words; i++) {
+        int64_t h, s;
+        if (i + AHEAD < words)
+            approach(&table, key[i + AHEAD]);
+        both_of(&table, key[i], &h, &s);
+        if ((uint64_t)h >= known || (uint64_t)s >= known) {
+            found = Py_NewRef(Py_None);
+            goto done;
+        }
+        ham[i] = (double)h;
+        spam[i] = (double)s;
+        share[i] = (logarithm[s] - logarithm[h]) * scale * sqrt(fabs(spam[i] - ham[i]) / (spam[i] + ham[i] + purity))
+                   / root;
     }
+    if (total_of(share, words, &sum) == 0)
+        found = Py_BuildValue("(dOO)", sum, shares, numbers);
+done:
+    Py_XDECREF(shares);
+    Py_XDECREF(numbers);
+    PyBuffer_Release(&buffer);
     PyBuffer_Release(&counts);
+    PyBuffer_Release(&keys);
     PyBuffer_Release(&logarithms);
-    return shares;
+    return found;
 }
 
 PyDoc_STRVAR(eddc_doc,
@@ -180,58 +204,66 @@ other(const unsigned char *text, Py_ssize_t size, const uint32_t *end, size_t wo
     return start >= size || text[start] != character;
 }
 
-PyDoc_STRVAR(limited_doc,
-"limited(shares, spellings, ends, character, limit, other_limit) -> shares or None\n\n"
-"Words that begin with this character say `limit` together at most, the others `other_limit`. None: as they do.");
+PyDoc_STRVAR(heard_doc,
+"heard(logarithms, scale, constant, spellings, ends, character, limit, other_limit) -> (own, heard, shares)\n\n"
+"As Eddc.judge makes them of the logarithms of the chances of all words, those in ham, then those in spam: the log-odds,\n"
+"those that are heard, and the share of each word in them, as doubles. Words that begin with this character say `limit`\n"
+"together at most, the others `other_limit`.");
 
 static PyObject *
-scores_limited(PyObject *module, PyObject *args)
+scores_heard(PyObject *module, PyObject *args)
 {
-    Py_buffer shares, spellings, ends;
-    double most[2];
+    Py_buffer logarithms, spellings, ends;
+    double scale, constant, most[2], own, sum;
     unsigned char character;
-    PyObject *limited = NULL;
+    PyObject *found = NULL, *shares = NULL;
     double *parted = NULL;
-    if (!PyArg_ParseTuple(args, "y*y*y*bdd", &shares, &spellings, &ends, &character, most, most + 1))
+    if (!PyArg_ParseTuple(args, "y*ddy*y*bdd", &logarithms, &scale, &constant, &spellings, &ends, &character, most,
+                          most + 1))
         return NULL;
-    size_t words = (size_t)shares.len / sizeof(double), numbers[2] = {0, 0};
-    const double *share = shares.buf;
+    size_t words = (size_t)logarithms.len / (2 * sizeof(double)), numbers[2] = {0, 0};
+    const double *in_ham = logarithms.buf, *in_spam = in_ham + words;
     const uint32_t *end = ends.buf;
     const unsigned char *text = spellings.buf;
     if (ends.len != (Py_ssize_t)(words * sizeof *end)) {
-        PyErr_SetString(PyExc_ValueError, "each word has a share and an end");
+        PyErr_SetString(PyExc_ValueError, "each word has two logarithms and an end");
         goto done;
     }
     /* The parts from both ends of one row; the order of numbers changes nothing in their exact sum. */
     parted = malloc((words + 1) * sizeof *parted);
-    limited = parted ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * sizeof *parted)) : PyErr_NoMemory();
-    if (limited == NULL)
+    shares = parted ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * sizeof *parted)) : PyErr_NoMemory();
+    if (shares == NULL)
         goto done;
-    for (size_t i = 0; i < words; i++)
+    double *share = (double *)PyBytes_AS_STRING(shares);
+    for (size_t i = 0; i < words; i++) {
+        share[i] = scale * (in_spam[i] - in_ham[i]);
         parted[other(text, spellings.len, end, i, character) ? words - ++numbers[1] : numbers[0]++] = share[i];
+    }
+    if (total_of(share, words, &own) < 0)
+        goto done;
+    sum = own;
     int loud = 0;
     for (int part = 0; part < 2; part++) {
         double said;
-        if (total_of(part ? parted + numbers[0] : parted, numbers[part], &said) < 0) {
-            Py_CLEAR(limited);
+        if (total_of(part ? parted + numbers[0] : parted, numbers[part], &said) < 0)
             goto done;
-        }
         loud |= fabs(said) > most[part];
         most[part] = fabs(said) > most[part] ? most[part] / fabs(said) : 1.0;
     }
     if (loud) {
-        double *found = (double *)PyBytes_AS_STRING(limited);
         for (size_t i = 0; i < words; i++)
-            found[i] = share[i] * most[other(text, spellings.len, end, i, character)];
-    } else {
-        Py_SETREF(limited, Py_NewRef(Py_None));
+            share[i] *= most[other(text, spellings.len, end, i, character)];
+        if (total_of(share, words, &sum) < 0)
+            goto done;
     }
+    found = Py_BuildValue("(ddO)", own + constant, sum + constant, shares);
 done:
     free(parted);
-    PyBuffer_Release(&shares);
+    Py_XDECREF(shares);
+    PyBuffer_Release(&logarithms);
     PyBuffer_Release(&spellings);
     PyBuffer_Release(&ends);
-    return limited;
+    return found;
 }
 
 PyDoc_STRVAR(loudest_doc,
@@ -293,7 +325,7 @@ static PyMethodDef methods[] = {
     {"total", scores_total, METH_O, total_doc},
     {"soft", scores_soft, METH_VARARGS, soft_doc},
     {"eddc", scores_eddc, METH_VARARGS, eddc_doc},
-    {"limited", scores_limited, METH_VARARGS, limited_doc},
+    {"heard", scores_heard, METH_VARARGS, heard_doc},
     {"loudest", scores_loudest, METH_VARARGS, loudest_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -306,7 +338,7 @@ PyMODINIT_FUNC
 PyInit__scores(void)
 {
     PyObject *module = PyModule_Create(&definition);
-    if (module && PyModule_AddIntConstant(module, "SOURCE", SOURCE) < 0) { /* a checksum of this file: see build.py */
+    if (module && PyModule_AddIntConstant(module, "SOURCE", SOURCE) < 0) { /* a checksum: see build.py */
         Py_CLEAR(module);
     }
     return module;

@@ -6,9 +6,8 @@
  *
  * Guarantee: reads nothing beyond the objects it is given, whatever is in them; a wrong type is a TypeError.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stdint.h>
+#include "table.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +17,8 @@
 #define hash_of(bytes, size) _Py_HashBytes((bytes), (Py_ssize_t)(size))
 #endif
 
-enum { MAX_WORD = 24, MAX_RUN = 128, BUCKET = 8 }; /* as in features.py and words.py */
-enum { FIELDS, WORDS, HEADER_PHRASES, PHRASES };   /* as in features.py */
+enum { MAX_WORD = 24, MAX_RUN = 128 };           /* as in features.py */
+enum { FIELDS, WORDS, HEADER_PHRASES, PHRASES }; /* as in features.py */
 
 typedef unsigned char byte;
 
@@ -291,87 +290,62 @@ done:
     return all;
 }
 
-/* The first slot of a key's bucket, as Hashed._bucket: the upper half of its hash as a fraction of the table. */
-static size_t
-bucket_of(int64_t key, size_t buckets)
-{
-    return (size_t)(((uint64_t)key >> 32) * buckets >> 32) * BUCKET;
-}
-
-/* Where a key is, or else the free slot that ends the search for it; `size` if the table is full. */
-static size_t
-slot_of(const int64_t *kept, size_t size, int64_t key)
-{
-    size_t at = bucket_of(key, size / BUCKET);
-    for (size_t looked = 0; looked < size; looked++, at = at + 1 == size ? 0 : at + 1)
-        if (kept[at] == key || kept[at] == 0)
-            return at;
-    return size;
-}
-
-enum { AHEAD = 16 }; /* keys whose buckets are on their way from memory; of 10,000,000 words 400 take 7.2 us so, 9.6 with
-                        8 and 8.7 with 32 */
-
-/* Finds each key's slot: in `slots`, or where that is NULL the key is put there. 0, or -1 with an exception.
- * rows: what somebody will read of each slot, so many bytes, or NULL. */
-static int
-each_slot(Py_buffer *table, Py_buffer *keys, int64_t *slots, const char *rows, size_t bytes)
-{
-    size_t size = (size_t)table->len / sizeof(int64_t), number = (size_t)keys->len / sizeof(int64_t);
-    if (size < BUCKET || size % BUCKET != 0 || size / BUCKET > UINT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "a table has whole buckets, and one at least");
-        return -1;
-    }
-    int64_t *kept = table->buf;
-    const int64_t *key = keys->buf;
-    for (size_t i = 0; i < number; i++) {
-        if (i + AHEAD < number)
-            __builtin_prefetch(kept + bucket_of(key[i + AHEAD], size / BUCKET));
-        size_t at = slot_of(kept, size, key[i]);
-        if (rows != NULL && at < size)
-            __builtin_prefetch(rows + at * bytes);
-        if (slots != NULL)
-            slots[i] = at < size && kept[at] == key[i] ? (int64_t)at : -1;
-        else if (at < size)
-            kept[at] = key[i];
-        else {
-            PyErr_SetString(PyExc_ValueError, "the table is full");
-            return -1;
-        }
-    }
-    return 0;
-}
-
 PyDoc_STRVAR(slots_doc,
 "slots(table, keys) -> slots\n\n"
-"Where a table of buckets of 8 has these keys, as native 64-bit integers; -1 where it has not.");
+"Where a table of buckets has these keys, as native 64-bit integers; -1 where it has not.");
 
 static PyObject *
 compiled_slots(PyObject *module, PyObject *args)
 {
-    Py_buffer table, keys;
-    if (!PyArg_ParseTuple(args, "y*y*", &table, &keys))
+    Py_buffer buffer, keys;
+    PyObject *slots = NULL;
+    Table table;
+    if (!PyArg_ParseTuple(args, "y*y*", &buffer, &keys))
         return NULL;
-    PyObject *slots = PyBytes_FromStringAndSize(NULL, keys.len - keys.len % (Py_ssize_t)sizeof(int64_t));
-    if (slots != NULL && each_slot(&table, &keys, (int64_t *)PyBytes_AS_STRING(slots), NULL, 0) < 0)
-        Py_CLEAR(slots);
-    PyBuffer_Release(&table);
+    size_t number = (size_t)keys.len / sizeof(int64_t);
+    if (table_of(&table, &buffer, NULL) == 0)
+        slots = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(number * sizeof(int64_t)));
+    if (slots != NULL) {
+        const int64_t *key = keys.buf;
+        int64_t *slot = (int64_t *)PyBytes_AS_STRING(slots);
+        for (size_t i = 0; i < number; i++) {
+            if (i + AHEAD < number)
+                approach(&table, key[i + AHEAD]);
+            size_t at = slot_of(&table, key[i]);
+            slot[i] = at < table.size && table.keys[at] == key[i] ? (int64_t)at : -1;
+        }
+    }
+    PyBuffer_Release(&buffer);
     PyBuffer_Release(&keys);
     return slots;
 }
 
 PyDoc_STRVAR(insert_doc,
 "insert(table, keys)\n\n"
-"Give slots of a table of buckets of 8 to these keys, where they have none.");
+"Give slots of a table of buckets to these keys, where they have none.");
 
 static PyObject *
 compiled_insert(PyObject *module, PyObject *args)
 {
-    Py_buffer table, keys;
-    if (!PyArg_ParseTuple(args, "w*y*", &table, &keys))
+    Py_buffer buffer, keys;
+    Table table;
+    if (!PyArg_ParseTuple(args, "w*y*", &buffer, &keys))
         return NULL;
-    int failed = each_slot(&table, &keys, NULL, NULL, 0);
-    PyBuffer_Release(&table);
+    int failed = table_of(&table, &buffer, NULL);
+    const int64_t *key = keys.buf;
+    size_t number = (size_t)keys.len / sizeof *key;
+    for (size_t i = 0; i < number && !failed; i++) {
+        if (i + AHEAD < number)
+            approach(&table, key[i + AHEAD]);
+        size_t at = slot_of(&table, key[i]);
+        if (at < table.size) {
+            table.keys[at] = key[i];
+        } else {
+            PyErr_SetString(PyExc_ValueError, "the table is full");
+            failed = -1;
+        }
+    }
+    PyBuffer_Release(&buffer);
     PyBuffer_Release(&keys);
     return failed ? NULL : Py_NewRef(Py_None);
 }
@@ -412,38 +386,27 @@ PyDoc_STRVAR(counts_doc,
 static PyObject *
 compiled_counts(PyObject *module, PyObject *args)
 {
-    Py_buffer table, counts, keys;
+    Py_buffer buffer, counts, keys;
     PyObject *found = NULL;
-    int64_t *slots = NULL;
-    if (!PyArg_ParseTuple(args, "y*y*y*", &table, &counts, &keys))
+    Table table;
+    if (!PyArg_ParseTuple(args, "y*y*y*", &buffer, &counts, &keys))
         return NULL;
-    size_t size = (size_t)table.len / sizeof(int64_t), number = (size_t)keys.len / sizeof(int64_t);
-    size_t width = (size_t)counts.len / (2 * (size + 1));
-    if ((size_t)counts.len != 2 * (size + 1) * width || (width != sizeof(int32_t) && width != sizeof(int64_t))) {
-        PyErr_SetString(PyExc_ValueError, "each slot has two counts of 32 or 64 bits");
-        goto done;
+    size_t number = (size_t)keys.len / sizeof(int64_t);
+    if (table_of(&table, &buffer, &counts) == 0)
+        found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 * number * sizeof(double)));
+    if (found != NULL) {
+        const int64_t *key = keys.buf;
+        double *ham = (double *)PyBytes_AS_STRING(found), *spam = ham + number;
+        for (size_t i = 0; i < number; i++) {
+            int64_t h, s;
+            if (i + AHEAD < number)
+                approach(&table, key[i + AHEAD]);
+            both_of(&table, key[i], &h, &s);
+            ham[i] = (double)h;
+            spam[i] = (double)s;
+        }
     }
-    slots = malloc((number + 1) * sizeof *slots);
-    if (slots == NULL) {
-        PyErr_NoMemory();
-        goto done;
-    }
-    if (each_slot(&table, &keys, slots, counts.buf, 2 * width) < 0)
-        goto done;
-    found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 * number * sizeof(double)));
-    if (found == NULL)
-        goto done;
-    const int32_t *narrow = counts.buf;
-    const int64_t *wide = counts.buf;
-    double *ham = (double *)PyBytes_AS_STRING(found), *spam = ham + number;
-    for (size_t i = 0; i < number; i++) {
-        size_t at = 2 * (slots[i] < 0 ? size : (size_t)slots[i]);
-        ham[i] = width == sizeof *wide ? (double)wide[at] : narrow[at];
-        spam[i] = width == sizeof *wide ? (double)wide[at + 1] : narrow[at + 1];
-    }
-done:
-    free(slots);
-    PyBuffer_Release(&table);
+    PyBuffer_Release(&buffer);
     PyBuffer_Release(&counts);
     PyBuffer_Release(&keys);
     return found;
@@ -472,7 +435,7 @@ PyInit__tokens(void)
         to_runs[i] = (byte)(i >= 33 && i != 127 ? i : ' ');
     }
     PyObject *module = PyModule_Create(&definition);
-    if (module && PyModule_AddIntConstant(module, "SOURCE", SOURCE) < 0) { /* a checksum of this file: see build.py */
+    if (module && PyModule_AddIntConstant(module, "SOURCE", SOURCE) < 0) { /* a checksum: see build.py */
         Py_CLEAR(module);
     }
     return module;

@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 from spamfilter.compiled import _scores
 from spamfilter.counts import LABELS, Counts, Label
 from spamfilter.features import HEADER_PHRASE, Token, Tokens
-from spamfilter.likelihoods.likelihood import FEW, Above, Floats, Likelihood, Matrix, each, exact_sum, log
+from spamfilter.likelihoods.likelihood import (
+    FEW,
+    Above,
+    Floats,
+    Heard,
+    Likelihood,
+    Matrix,
+    Opinion,
+    each,
+    exact_sum,
+    log,
+)
 from spamfilter.seen import Seen, Spellings
 
 SCALE = 0.59 / math.log(10)
@@ -64,13 +75,9 @@ class Eddc(Likelihood):
     name: ClassVar[str] = "eddc"
 
     def shares(self, matrix: Matrix, counts: Counts) -> Floats:
-        return self._shares(matrix.counts, counts.messages["ham"], counts.messages["spam"])
+        return self._shares(matrix.counts, *_learnt(counts))
 
     def heard(self, matrix: Matrix, shares: Floats) -> Floats:
-        if _scores is not None and isinstance(matrix.tokens, Spellings):
-            words = matrix.tokens.text, matrix.tokens.ends, HEADER_PHRASE[0]
-            limited = _scores.limited(shares, *words, self.limit, self.text_limit)
-            return shares if limited is None else np.frombuffer(limited)
         if np.abs(shares).sum() <= min(self.limit, self.text_limit):
             return shares
         header = _of_header(matrix.tokens)
@@ -80,20 +87,27 @@ class Eddc(Likelihood):
                 shares = np.where(part, shares * (most / said), shares)
         return shares
 
+    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
+        if _scores is None or not isinstance(tokens, Seen):
+            return super().judge(tokens, counts)
+        words, numbers, learnt = tokens.spellings, counts.numbers(tokens.spellings), _learnt(counts)
+        logarithms, constant = np.log(_chances(numbers, *learnt)), self._constant(*learnt)
+        limits = HEADER_PHRASE[0], self.limit, self.text_limit
+        own, heard, shares = _scores.heard(logarithms, SCALE, constant, words.text, words.ends, *limits)
+        return Opinion(own, heard), Heard(words, numbers, np.frombuffer(shares))
+
     def constants(self, matrix: Matrix, counts: Counts) -> float:
-        return self._constant(counts.messages["ham"], counts.messages["spam"])
+        return self._constant(*_learnt(counts))
 
     def _constant(self, ham_learnt: int, spam_learnt: int) -> float:
         return SCALE * math.log(max(spam_learnt, 1) / max(ham_learnt, 1))
 
     def _shares(self, counts: Floats, ham_learnt: int, spam_learnt: int) -> Floats:
-        learnt = ham_learnt + spam_learnt
-        ham_learnt, spam_learnt = max(ham_learnt, 1), max(spam_learnt, 1)
-        sure, e = min(1.0, 0.8 + learnt / 20), min(5.0, (3 * learnt) ** 0.2)
         if _scores is not None:
-            chances = np.frombuffer(_scores.eddc(counts, ham_learnt, spam_learnt, EQUAL, sure, e**e))
-            logarithms = np.log(chances).reshape(counts.shape)
+            logarithms = np.log(_chances(counts, ham_learnt, spam_learnt)).reshape(counts.shape)
             return np.asarray(SCALE * (logarithms[1] - logarithms[0]))
+        sure, weight = _confidence(ham_learnt + spam_learnt)
+        ham_learnt, spam_learnt = max(ham_learnt, 1), max(spam_learnt, 1)
         in_ham, in_spam = counts[0] / ham_learnt, counts[1] / spam_learnt
         shares = np.zeros(len(in_ham))
         telling = np.flatnonzero(np.abs(in_spam - in_ham) >= EQUAL)
@@ -103,7 +117,7 @@ class Eddc(Likelihood):
         most = max(ham_learnt, spam_learnt)
         s, h, n = np.floor(spam * most / spam_learnt), np.floor(ham * most / ham_learnt), spam + ham
         x = ((s - h) ** 2 - 0.25 / n) / (s + h) ** 2
-        c = sure * x * x / (1 + 8 / (n * e**e))
+        c = sure * x * x / (1 + 8 / (n * weight))
         shares[telling] = SCALE * (log(0.5 + c * (in_spam - 0.5)) - log(0.5 + c * (in_ham - 0.5)))
         return shares
 
@@ -140,6 +154,23 @@ class Eddc(Likelihood):
         if isinstance(tokens, Seen) and amount <= FEW:
             return tokens.with_times(np.where(_of_header(tokens.spellings), amount, 1))
         return {token: amount if token[:1] == HEADER_PHRASE else 1 for token in tokens}
+
+
+def _learnt(counts: Counts) -> tuple[int, int]:
+    """The messages of ham and of spam."""
+    return counts.messages["ham"], counts.messages["spam"]
+
+
+def _confidence(learnt: int) -> tuple[float, float]:
+    """The factor of c before x^2, and W."""
+    e = min(5.0, (3 * learnt) ** 0.2)
+    return min(1.0, 0.8 + learnt / 20), e**e
+
+
+def _chances(counts: Floats, ham_learnt: int, spam_learnt: int) -> Floats:
+    """What shares are made from the logarithms of: of all words in ham, then in spam."""
+    sure, weight = _confidence(ham_learnt + spam_learnt)
+    return np.frombuffer(_scores.eddc(counts, max(ham_learnt, 1), max(spam_learnt, 1), EQUAL, sure, weight))
 
 
 def _of_header(tokens: Sequence[Token]) -> NDArray[np.bool_]:

@@ -116,6 +116,15 @@ class Opinion(NamedTuple):
     heard: float
 
 
+class Heard(NamedTuple):
+    """What is heard of a message's words: the tokens, their counts in ham and in spam, shape (2, tokens), and the share
+    of each in the log-odds, shape (tokens,)."""
+
+    tokens: Sequence[Token]
+    counts: Floats
+    shares: Floats
+
+
 class Likelihood(ABC):
     """One way from counts to the log-odds of spam, and from a label to counts.
 
@@ -153,20 +162,21 @@ class Likelihood(ABC):
 
     def log_odds(self, tokens: Tokens, counts: Counts) -> float:
         """ln(P(spam) / P(ham)) of a message."""
-        return float(self.log_odds_of([tokens], counts)[0])
+        return self.judge(tokens, counts)[0].own
 
     def weights(self, tokens: Tokens, counts: Counts) -> dict[Token, float]:
         """Token -> its share of the log-odds that are heard, for tokens that say anything."""
-        _, matrix, heard = self.judge(tokens, counts)
-        return {token: share for token, share in zip(matrix.tokens, heard.tolist(), strict=True) if share}
+        _, heard = self.judge(tokens, counts)
+        return {token: share for token, share in zip(heard.tokens, heard.shares.tolist(), strict=True) if share}
 
-    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Matrix, Floats]:
-        """The opinion, and what it was made from: the tokens with their counts, and the share of each that is heard."""
+    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
+        """The opinion, and what is heard of the words."""
         matrix = Matrix.of([tokens], counts)
         shares = self.shares(matrix, counts)
         own = self.total(matrix, shares, counts).item()
         heard = self.heard(matrix, shares)
-        return Opinion(own, own if heard is shares else self.total(matrix, heard, counts).item()), matrix, heard
+        all_heard = own if heard is shares else self.total(matrix, heard, counts).item()
+        return Opinion(own, all_heard), Heard(matrix.tokens, matrix.counts, heard)
 
     def words(self, tokens: Tokens) -> set[Token]:
         """The words whose counts a message needs."""

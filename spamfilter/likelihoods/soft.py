@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from spamfilter.compiled import _scores
+from spamfilter.compiled import _learning, _scores
 from spamfilter.counts import Counts, Label
 from spamfilter.features import Token, Tokens
-from spamfilter.likelihoods.likelihood import Above, Floats, Likelihood, Matrix, each
+from spamfilter.likelihoods.likelihood import Above, Floats, Heard, Likelihood, Matrix, Opinion, each
 from spamfilter.seen import Seen
 
 
@@ -54,12 +54,20 @@ class Soft(Likelihood):
 
     def shares(self, matrix: Matrix, counts: Counts) -> Floats:
         logarithms = np.log(matrix.counts + self.prior * self.unit)
-        root, least = np.sqrt(matrix.distinct), self.purity * self.unit
-        if _scores is not None and matrix.messages == 1:
-            return np.frombuffer(_scores.soft(matrix.counts, logarithms, self.scale, least, root.item()))
         ham, spam = matrix.counts
-        purity = np.sqrt(np.abs(spam - ham) / (spam + ham + least))
-        return np.asarray((logarithms[1] - logarithms[0]) * self.scale * purity / root[matrix.rows])
+        purity = np.sqrt(np.abs(spam - ham) / (spam + ham + self.purity * self.unit))
+        root = np.sqrt(matrix.distinct)[matrix.rows]
+        return np.asarray((logarithms[1] - logarithms[0]) * self.scale * purity / root)
+
+    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
+        table, least = counts.kept.table, self.purity * self.unit
+        if _scores is not None and table is not None and isinstance(tokens, Seen):
+            words = tokens.spellings
+            found = _scores.soft(*table, words.hashes, _logarithms(self.prior * self.unit), self.scale, least)
+            if found is not None:
+                own, shares, numbers = found
+                return Opinion(own, own), Heard(words, np.frombuffer(numbers).reshape(2, -1), np.frombuffer(shares))
+        return super().judge(tokens, counts)
 
     def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
         if log_odds is None:
@@ -81,13 +89,15 @@ class Soft(Likelihood):
         """As for any likelihood: those that are clearly on their side are passed over at once, the others looked at."""
         odds = 2 * self.unit * self.rate - 1  # at and below these it learns an eighth or more
         spelt = [message.spellings for message in messages[start:end] if isinstance(message, Seen)]
-        if len(spelt) < end - start or odds < LEAST:
+        table = counts.kept.table
+        if _learning is None or table is None or len(spelt) < end - start or odds < LEAST:
             return super().next_more(messages, labels, counts, start, end)
         prior, begin = self.prior * self.unit, start
         rule = _logarithms(prior), prior, self.scale, self.purity * self.unit
         least = math.log(odds) + MARGIN * max(1.0, self.scale)
+        keys, spam = [words.hashes for words in spelt], bytes(label == "spam" for label in labels[start:end])
         while start < end:
-            start += counts.kept.doubted(spelt[start - begin :], labels[start:end], rule, least)
+            start = begin + _learning.doubted(*table, keys, spam, start - begin, len(keys), rule, least)
             if start < end:
                 if self.more(messages[start], labels[start], counts, 0):
                     break
@@ -98,6 +108,8 @@ class Soft(Likelihood):
 MARGIN = 1e-6
 """Log-odds beyond the bound of messages that are looked at more closely: a thousand times what rounding makes of them,
 for a scale of 1."""
+COMMON = 2**16
+"""Counts below which the logarithms are kept: eight thousand messages that were learnt wholly."""
 LEAST = 1e-3
 """Odds below which rounding makes more of the bound itself."""
 
@@ -105,4 +117,4 @@ LEAST = 1e-3
 @cache
 def _logarithms(prior: float) -> Floats:
     """Of counts and the prior, as far as they are common."""
-    return np.asarray(np.log(np.arange(4096) + prior))
+    return np.asarray(np.log(np.arange(COMMON) + prior))
