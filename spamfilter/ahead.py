@@ -5,12 +5,13 @@ processes there are. What one of them could not do, whatever the reason, is left
 open for writing, keep at most AHEAD bytes of readings waiting, and end with their parent, whatever ends it.
 """
 
-import fcntl
 import gc
+import mmap
 import os
 import pickle
 import signal
-import threading
+import socket
+import struct
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -24,12 +25,10 @@ from spamfilter.seen import Seen
 from spamfilter.voices import Packed, pack
 
 CHUNK = 16
-"""Mails that a process reads and sends at a time: half a megabyte."""
+"""Mails that a process reads at a time: half a megabyte of readings."""
 AHEAD = 32 * 2**20
-"""Bytes of readings that wait for one process: about what one transaction of training takes, so that reading goes on
+"""Bytes of readings of a process that wait: about what one transaction of training takes, so that reading goes on
 while that is written."""
-PIPE = 2**20
-"""Bytes of a pipe, where the system allows that: what is given without asking is less than a chunk."""
 
 Read = Callable[[Mail], Reading]
 
@@ -42,110 +41,130 @@ def ahead(read: Read, mails: Sequence[Mail], processes: int) -> Generator[Readin
     chunks = [mails[start : start + CHUNK] for start in range(0, len(mails), CHUNK)]
     children: list[_Child] = []
     try:
-        for number in range(processes):
-            children.append(_Child(read, chunks[number::processes], [child.pipe for child in children]))
-        for child in children:
-            child.thread.start()  # once all are there: a process with threads should not fork
+        with suppress(OSError):  # where there is no room for another process, its mails are left
+            for number in range(processes):
+                children.append(_Child(read, chunks[number::processes], children[:]))
         for number, chunk in enumerate(chunks):
-            frame = children[number % processes].next() if children else None
-            if frame is None:
-                yield from [None] * len(chunk)
-            else:
-                yield from map(_reading, pickle.loads(frame))  # noqa: S301 - what a child of ours has written
+            reader = number % max(processes, 1)
+            items = children[reader].next() if reader < len(children) else None
+            yield from [None] * len(chunk) if items is None else map(_reading, items)
     finally:
         for child in children:
             child.close()
 
 
+_PLACE = struct.Struct("=QQ")
+"""What a child says of a chunk: where its readings begin in the memory of both, and their size; 0 if there is no room
+for them."""
+_TAKEN = b"."
+"""What it is told when the first of them have been taken from there."""
+
+
 class _Child:
-    """A process that reads its chunks, and a thread here that takes what it sends. pid: 0 if it could not be made."""
+    """A process that reads its chunks, and the memory where it puts what it has read.
 
-    def __init__(self, read: Read, chunks: Sequence[Sequence[Mail]], others: Sequence[int]) -> None:
-        """others: pipes of other children, which are not this one's."""
-        self._frames: deque[bytes | None] = deque()
-        self._waiting = 0
-        self._closed = False
-        self._changed = threading.Condition()
-        self.pid, self.pipe = _forked(read, chunks, others)
-        self.thread = threading.Thread(target=self._take, daemon=True)
+    Nothing here waits for the interpreter's lock, as a thread would that takes what comes through a pipe.
+    """
 
-    def next(self) -> bytes | None:
-        """The next frame, None after the last."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._frames)
-            if self._frames[0] is None:
-                return None
-            frame = self._frames.popleft()
-            self._waiting -= len(frame or b"")
-            self._changed.notify_all()
-        return frame
+    def __init__(self, read: Read, chunks: Sequence[Sequence[Mail]], others: Sequence["_Child"]) -> None:
+        """others: those made before, whose connections are not this one's. Raises OSError."""
+        self._pid = 0
+        self._memory = mmap.mmap(-1, AHEAD)
+        self._ours, its = socket.socketpair()
+        with its, warnings.catch_warnings():
+            # Python 3.12 warns of threads. Those there are belong to numpy's linear algebra, which it does not use.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            try:
+                self._pid = os.fork() or _work(read, chunks, its, self._memory, [*others, self])
+            except OSError:
+                self.close()
+                raise
 
-    def _take(self) -> None:
-        with open(self.pipe, "rb") as pipe:
-            while frame := _frame(pipe.read):
-                with self._changed:
-                    self._changed.wait_for(lambda: self._waiting < AHEAD or self._closed)
-                    self._frames.append(frame)
-                    self._waiting += len(frame)
-                    self._changed.notify_all()
-        with self._changed:
-            self._frames.append(None)
-            self._changed.notify_all()
+    def next(self) -> list[Any] | None:
+        """What it has read of the next chunk; None if it has not."""
+        try:
+            said = self._ours.recv(_PLACE.size, socket.MSG_WAITALL)
+        except ConnectionResetError:  # it ended before it heard all
+            return None
+        start, size = _PLACE.unpack(said) if len(said) == _PLACE.size else (0, 0)
+        if not size:
+            return None
+        with memoryview(self._memory) as memory, memory[start : start + size] as frame:
+            items: list[Any] = pickle.loads(frame)  # noqa: S301 - what a child of ours has written
+        with suppress(OSError):  # it has ended
+            self._ours.send(_TAKEN)
+        return items
+
+    def hang_up(self) -> None:
+        self._ours.close()
 
     def close(self) -> None:
         """End it: it has nothing to lose."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-        if self.thread.ident is not None:
-            self.thread.join()
-        else:
-            os.close(self.pipe)
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        self._ours.close()
+        self._memory.close()
 
 
-def _frame(read: Callable[[int], bytes]) -> bytes:
-    """The next frame of a pipe; empty at its end, and where it breaks off."""
-    size = int.from_bytes(read(8), "big")
-    frame = read(size)
-    return frame if len(frame) == size else b""
+class _Room:
+    """What a child knows of the memory: which parts are in use, in the order in which they are taken."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.used: deque[tuple[int, int]] = deque()
+
+    def take(self, size: int) -> int | None:
+        """The start of so many bytes, in use from now on; None where they do not fit."""
+        start = self._free(size)
+        if start is not None:
+            self.used.append((start, start + size))
+        return start
+
+    def _free(self, size: int) -> int | None:
+        first, last = (self.used[0][0], self.used[-1][1]) if self.used else (0, 0)
+        if self.used and last <= first:
+            return last if size <= first - last else None
+        if size <= self._size - last:
+            return last
+        return 0 if size <= first else None
 
 
-def _forked(read: Read, chunks: Sequence[Sequence[Mail]], others: Sequence[int]) -> tuple[int, int]:
-    """The child's pid, and the pipe that it writes to."""
-    mine, its = os.pipe()
-    with suppress(OSError):
-        fcntl.fcntl(mine, fcntl.F_SETPIPE_SZ, PIPE)
-    pid = 0
-    with suppress(OSError), warnings.catch_warnings():
-        # Python 3.12 warns of threads. Those there are belong to numpy's linear algebra, which the child does not use.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork() or _work(read, chunks, its, [mine, *others])
-    os.close(its)
-    return pid, mine
-
-
-def _work(read: Read, chunks: Sequence[Sequence[Mail]], pipe: int, others: Sequence[int]) -> NoReturn:
-    """The life of a child. Connections that it was born with are neither used nor closed."""
+def _work(
+    read: Read, chunks: Sequence[Sequence[Mail]], its: socket.socket, memory: mmap.mmap, others: Sequence[_Child]
+) -> NoReturn:
+    """The life of a child. Connections to the store that it was born with are neither used nor closed."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent hears it, and ends it
         gc.disable()
         for other in others:
-            os.close(other)
-        with open(pipe, "wb") as out:
-            for chunk in chunks:
-                frame = pickle.dumps([_item(read, mail) for mail in chunk], pickle.HIGHEST_PROTOCOL)
-                out.write(len(frame).to_bytes(8, "big"))
-                out.write(frame)
-                out.flush()
+            other.hang_up()
+        room = _Room(len(memory))
+        for chunk in chunks:
+            frame = pickle.dumps([_item(read, mail) for mail in chunk], pickle.HIGHEST_PROTOCOL)
+            with suppress(BlockingIOError):
+                _taken(room, its.recv(len(room.used) + 1, socket.MSG_DONTWAIT))
+            while (start := room.take(len(frame))) is None and room.used:
+                _taken(room, its.recv(1))
+            if start is None:
+                its.sendall(_PLACE.pack(0, 0))
+            else:
+                memory[start : start + len(frame)] = frame
+                its.sendall(_PLACE.pack(start, len(frame)))
     finally:
         os._exit(0)
 
 
+def _taken(room: _Room, said: bytes) -> None:
+    """So many parts are free again. Raises EOFError if nobody asks any more."""
+    if not said:
+        raise EOFError
+    for _ in said:
+        room.used.popleft()
+
+
 Item = str | tuple[bytes, bytes, dict[str, Any]]
-"""What goes through a pipe: why a mail cannot be read; or its digest, its tokens packed, and by voice."""
+"""What a child puts down: why a mail cannot be read; or its digest, its tokens packed, and by voice."""
 
 
 def _item(read: Read, mail: Mail) -> Item:

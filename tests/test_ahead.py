@@ -1,15 +1,19 @@
 """Mails read ahead by other processes: the same readings in the same order, whatever becomes of the processes."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spamfilter import ahead as module
 from spamfilter.ahead import CHUNK, ahead
@@ -19,7 +23,7 @@ from spamfilter.learning_rules import Learn
 from spamfilter.mailboxes import Mail
 from spamfilter.message import parse
 from spamfilter.voices import pack, view
-from tests.made import mail
+from tests.made import mail, some
 
 VOICES = Learn().chosen()
 COUNT = 5 * CHUNK + 3
@@ -69,9 +73,9 @@ def test_a_mail_that_cannot_be_read_is_told_in_its_place() -> None:
     def gone() -> bytes:
         raise InputError("x.eml: No such file or directory")
 
-    some = mails()
-    some[CHUNK + 1] = Mail("x.eml", gone)
-    found = [*ahead(read, some, 2)]
+    sent = mails()
+    sent[CHUNK + 1] = Mail("x.eml", gone)
+    found = [*ahead(read, sent, 2)]
     assert str(found[CHUNK + 1]) == "x.eml: No such file or directory"
     assert sum(isinstance(one, Reading) for one in found) == COUNT - 1
 
@@ -89,9 +93,9 @@ def broken() -> bytes:
 def test_what_a_process_that_ends_has_not_read_is_left_to_whoever_asks(
     end: Callable[[], bytes], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    some = mails()
-    some[2 * CHUNK + 5] = Mail("end", end)  # of the first of two processes
-    found = [*ahead(read, some, 2)]
+    sent = mails()
+    sent[2 * CHUNK + 5] = Mail("end", end)  # of the first of two processes
+    found = [*ahead(read, sent, 2)]
     assert [at // CHUNK in (0, 1, 3, 5) for at in range(COUNT)] == [one is not None for one in found]
     assert capfd.readouterr() == ("", "")
 
@@ -110,10 +114,35 @@ def test_processes_end_when_nobody_asks_any_more() -> None:
         assert len(children()) >= 2
 
 
-def test_no_more_than_a_bound_waits_for_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AHEAD", 1)
-    found = [*ahead(read, mails(), 1)]
-    assert None not in found
+@pytest.mark.parametrize("room", [45_000, 100_000, 150_001])
+def test_readings_wait_in_memory_that_is_used_again_and_again(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    monkeypatch.setattr(module, "AHEAD", room)
+    sent = mails(40 * CHUNK)
+    found = [*ahead(read, sent, 2)]
+    assert [one.digest for one in found if isinstance(one, Reading)] == [read(item).digest for item in sent]
+
+
+def test_what_has_no_room_is_left_to_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AHEAD", 100_000)
+    sent = mails()
+    sent[CHUNK] = Mail("large", lambda: mail("large", " ".join(map(str, range(20_000))), "large"))
+    found = [*ahead(read, sent, 1)]
+    assert [at // CHUNK == 1 for at in range(COUNT)] == [one is None for one in found]
+
+
+@some(200)
+@given(st.lists(st.integers(1, 12), max_size=60), st.integers(1, 20), st.randoms(use_true_random=False))
+def test_no_part_of_the_memory_is_used_twice(sizes: list[int], size: int, chance: random.Random) -> None:
+    room = module._Room(size)
+    for wanted in sizes:
+        while (start := room.take(wanted)) is None and room.used:
+            room.used.popleft()
+        assert (start is None) == (wanted > size)
+        parts = sorted(room.used)
+        assert all(one[1] <= other[0] for one, other in pairwise(parts))
+        assert all(0 <= start < end <= size for start, end in parts)
+        for _ in range(chance.randint(0, len(room.used))):
+            room.used.popleft()
 
 
 def test_an_interrupt_from_the_terminal_is_left_to_the_parent() -> None:
@@ -121,16 +150,16 @@ def test_an_interrupt_from_the_terminal_is_left_to_the_parent() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         return mail("after", "the interrupt", "after")
 
-    some = mails()
-    some[3] = Mail("interrupted", interrupted)
-    assert None not in [*ahead(read, some, 1)]
+    sent = mails()
+    sent[3] = Mail("interrupted", interrupted)
+    assert None not in [*ahead(read, sent, 1)]
 
 
 PARENT = """
 import os, sys, time
 from tests.test_ahead import children, mails, read
 from spamfilter import ahead
-ahead.AHEAD = 1  # so that they wait for somebody to read
+ahead.AHEAD = 100_000  # so that they wait for somebody to take what they have read
 found = ahead.ahead(read, mails(2000), 2)
 next(found)
 print(*children(), flush=True)
