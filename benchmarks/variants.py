@@ -29,7 +29,7 @@ from spamfilter.evaluating import CONFIGURED, entrants, evaluate, of_mails
 from spamfilter.evaluation import Metrics, measure
 from spamfilter.learning_rules import Learn
 from spamfilter.likelihoods.eddc import Eddc
-from spamfilter.likelihoods.likelihood import Floats, Matrix
+from spamfilter.likelihoods.likelihood import Floats, Likelihood, Matrix
 from spamfilter.likelihoods.robinson_fisher import RobinsonFisher
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.mailboxes import find_indexed, mixed
@@ -66,6 +66,8 @@ class Plain(Soft):
     """As it was: the purity of words is not looked at."""
 
     scale: float = 1.4
+
+    judge = Likelihood.judge  # by these shares
 
     def shares(self, matrix: Matrix, counts: Counts) -> Floats:
         prior = self.prior * self.unit

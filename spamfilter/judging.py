@@ -14,6 +14,7 @@ from spamfilter.counts import Label
 from spamfilter.filter import Filter, Reading
 from spamfilter.message import Message, parse
 from spamfilter.verdict import EVIDENCE_SHOWN, Policy, Verdict
+from spamfilter.voices import view
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 class Judgement:
     """A verdict with what it was made from; message and reading may lack after a fault.
 
+    reading: finds its tokens again if somebody asks for them.
     stages: stage -> seconds; empty after a fault.
     """
 
@@ -68,6 +70,8 @@ class Judge:
                 scanned=message.scanned,
             )
             stages = {"parse": parsed - began, "tokens": read - parsed, "score": perf_counter() - read}
+            # Its tokens go: they would take five times the room of the message until it is in the journal.
+            reading = Reading(reading.digest, view(self.filter.voices, message))
             return Judgement(verdict, reading.digest, message, reading, stages)
         except Exception as error:
             log.exception("%s: cannot be judged, passed on as unsure", id)

@@ -7,9 +7,10 @@ from hypothesis import given
 
 from spamfilter.counts import Counts, Label
 from spamfilter.errors import StoreError
+from spamfilter.features import Tokens
 from spamfilter.filter import Filter
 from spamfilter.judging import Judge
-from spamfilter.likelihoods.likelihood import Floats, Matrix
+from spamfilter.likelihoods.likelihood import Heard, Opinion
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.marking import mark
 from spamfilter.message import parse
@@ -24,7 +25,7 @@ from tests.test_message import MAILS
 class Broken(Soft):
     """Learns, and cannot judge."""
 
-    def shares(self, matrix: Matrix, counts: Counts) -> Floats:
+    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
         raise ZeroDivisionError("a secret of the mail")
 
 
