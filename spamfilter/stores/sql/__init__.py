@@ -30,7 +30,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.errors import StoreError
 from spamfilter.features import Token
@@ -45,12 +44,13 @@ from spamfilter.stores.sql.queries import (
     REBUILT,
     SUMMARY,
     active,
-    columns,
+    append_journal,
     entries_after,
     entry_of,
     expired,
     holders,
     journal_entry_of,
+    journal_rows,
     last_words,
     load_words,
     only_active,
@@ -237,9 +237,9 @@ class SqlStore(Store):
     def write_journal(self, entries: Sequence[JournalEntry]) -> None:
         if not entries:
             return
-        rows = [{key.rstrip("_"): value for key, value in columns(entry).items()} for entry in entries]
+        rows = journal_rows(self._engine.dialect, entries)  # what takes longest, before others have to wait
         with self._writing() as connection:
-            connection.execute(upsert(journal).on_conflict_do_nothing(), rows)
+            append_journal(connection, rows)
 
     def find_journal(self, id: str) -> JournalEntry | None:
         with self._reading() as connection:

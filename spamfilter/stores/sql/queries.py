@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import (
+    Column,
     Connection,
     Dialect,
     Executable,
@@ -110,10 +111,6 @@ def add_words(connection: Connection, groups: Sequence[list[Any]]) -> None:
         connection.exec_driver_sql(_add_words(connection.dialect, len(some[0]) // width), [*map(tuple, rows)])
 
 
-def columns(row: Entry | JournalEntry) -> dict[str, Any]:
-    return {field.name: getattr(row, field.name) for field in fields(row)}
-
-
 def entry_of(row: Any, tokens: VoiceTokens) -> Entry:
     step = tuple(row.calibrated)
     return Entry(row.at, row.digest, row.label, row.added, step, tokens, row.source, row.by, row.undoes, row.id)
@@ -145,7 +142,7 @@ def last_id(connection: Connection) -> int:
     return int(found.scalar_one())
 
 
-_ROW = [column for column in ledger.columns if column.name != "tokens"]
+_ROW = tuple(column for column in ledger.columns if column.name != "tokens")
 _LIKE = select(undone.c.tokens).where(undone.c.id == bindparam("like")).scalar_subquery()
 _APPEND = insert(ledger).values(tokens=func.coalesce(bindparam("own_tokens"), _LIKE, type_=ledger.c.tokens.type))
 _NAMES = (*(column.name for column in _ROW), "own_tokens", "like")
@@ -155,10 +152,16 @@ _facts = attrgetter(*(column.name for column in _ROW))
 
 
 @cache
-def _processors(dialect: Dialect) -> list[tuple[int, Callable[[Any], Any]]]:
+def _processors(dialect: Dialect, columns: tuple[Column[Any], ...]) -> list[tuple[int, Callable[[Any], Any]]]:
     """What is to be made of some values of a row for the driver: their places, and how."""
-    found = [(at, column.type.dialect_impl(dialect).bind_processor(dialect)) for at, column in enumerate(_ROW)]
+    found = [(at, column.type.dialect_impl(dialect).bind_processor(dialect)) for at, column in enumerate(columns)]
     return [(at, process) for at, process in found if process is not None]
+
+
+def _process(dialect: Dialect, columns: tuple[Column[Any], ...], rows: Sequence[list[Any]]) -> None:
+    for at, process in _processors(dialect, columns):
+        for row in rows:
+            row[at] = process(row[at])
 
 
 def entry_row(entry: Entry, like: int | None) -> list[Any]:
@@ -170,10 +173,25 @@ def entry_row(entry: Entry, like: int | None) -> list[Any]:
 
 def append_entries(connection: Connection, rows: Sequence[list[Any]]) -> None:
     """Write rows of `entry_row`, in their order; changes them."""
-    for at, process in _processors(connection.dialect):
-        for row in rows:
-            row[at] = process(row[at])
+    _process(connection.dialect, _ROW, rows)
     execute_many(connection, _APPEND, _NAMES, rows)
+
+
+_SEEN = tuple(journal.columns)
+_seen = attrgetter(*(field.name for field in fields(JournalEntry)))
+_NOTE = upsert(journal).on_conflict_do_nothing()
+
+
+def journal_rows(dialect: Dialect, entries: Sequence[JournalEntry]) -> list[tuple[Any, ...]]:
+    """Entries for `append_journal`."""
+    rows = [[*_seen(entry)] for entry in entries]
+    _process(dialect, _SEEN, rows)
+    return [*map(tuple, rows)]
+
+
+def append_journal(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Write rows of `journal_rows`; those whose id is there already change nothing."""
+    execute_many(connection, _NOTE, tuple(journal.columns.keys()), rows)
 
 
 def active(connection: Connection, digest: bytes) -> Entry | None:
