@@ -17,7 +17,7 @@ from spamfilter.message import parse
 from spamfilter.model import State
 from spamfilter.stores.memory import MemoryStore
 from spamfilter.verdict import Action, Class, Policy
-from spamfilter.voices import Voice
+from spamfilter.voices import View, Voice
 from tests.made import VOICE, mail, some
 from tests.test_message import MAILS
 
@@ -118,3 +118,12 @@ def test_a_store_that_is_gone_makes_no_mail_wait(caplog: pytest.LogCaptureFixtur
 def test_any_bytes_get_a_verdict_without_fault(data: bytes) -> None:
     judgement = Judge(Filter(MemoryStore(), VOICE), Policy()).judge(data, "ID")
     assert (judgement.verdict.fault, judgement.verdict.class_) == ("", "unsure")
+
+
+def test_what_waits_for_the_journal_finds_its_tokens_again_if_somebody_asks() -> None:
+    filter = Filter(MemoryStore(), (Voice("fields", Soft()),))
+    reading = Judge(filter, Policy()).judge(mail(), "ID").reading
+    assert reading is not None
+    assert isinstance(reading.tokens, View)
+    assert reading.tokens._found == {"fields": None}
+    assert reading.tokens == filter.read(parse(mail())).tokens
