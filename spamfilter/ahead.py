@@ -40,6 +40,8 @@ def ahead(read: Read, mails: Sequence[Mail], processes: int) -> Generator[Readin
     """
     chunks = [mails[start : start + CHUNK] for start in range(0, len(mails), CHUNK)]
     children: list[_Child] = []
+    if processes and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # or the numbers of those that have ended were anybody's
     try:
         with suppress(OSError):  # where there is no room for another process, its mails are left
             for number in range(processes):
@@ -71,14 +73,19 @@ class _Child:
         self._pid = 0
         self._memory = mmap.mmap(-1, AHEAD)
         self._ours, its = socket.socketpair()
-        with its, warnings.catch_warnings():
-            # Python 3.12 warns of threads. Those there are belong to numpy's linear algebra, which it does not use.
-            warnings.simplefilter("ignore", DeprecationWarning)
+        # An interrupt waits until it is known whose it is: a child that raised it would do what its parent is to do.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
             try:
-                self._pid = os.fork() or _work(read, chunks, its, self._memory, [*others, self])
-            except OSError:
-                self.close()
-                raise
+                with its, warnings.catch_warnings():
+                    # Python 3.12 warns of threads. Those there are belong to numpy's linear algebra, which is not used.
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    self._pid = os.fork() or _work(read, chunks, its, self._memory, [*others, self])
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        except BaseException:
+            self.close()
+            raise
 
     def next(self) -> list[Any] | None:
         """What it has read of the next chunk; None if it has not."""
@@ -103,7 +110,7 @@ class _Child:
         if self._pid:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
-        self._ours.close()
+        self.hang_up()
         self._memory.close()
 
 

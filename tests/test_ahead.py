@@ -155,6 +155,41 @@ def test_an_interrupt_from_the_terminal_is_left_to_the_parent() -> None:
     assert None not in [*ahead(read, sent, 1)]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGCHLD])
+def test_how_the_parent_hears_signals_is_not_changed(number: signal.Signals) -> None:
+    heard = []
+    before = signal.signal(number, lambda *_: heard.append(number))
+    try:
+        with closing(ahead(read, mails(), 2)) as found:
+            assert next(found) is not None
+            signal.raise_signal(number)
+            assert number in heard
+    finally:
+        signal.signal(number, before)
+
+
+def test_an_interrupt_while_a_process_is_made_is_the_parent_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes to both, as from a terminal, before the child has had a chance to say that it wants none."""
+    fork = os.fork
+
+    def interrupted() -> int:
+        pid = fork()
+        os.kill(os.getpid(), signal.SIGINT)
+        return pid
+
+    monkeypatch.setattr(os, "fork", interrupted)
+    with closing(ahead(read, mails(), 2)) as found, pytest.raises(KeyboardInterrupt):
+        next(found)
+
+
+def test_processes_are_buried_where_those_that_end_are_ignored() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert None not in [*ahead(read, mails(), 2)]
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 PARENT = """
 import os, sys, time
 from tests.test_ahead import children, mails, read
