@@ -247,3 +247,11 @@ def test_a_change_that_has_no_room_or_leaves_the_range_changes_nothing() -> None
     assert _learning.change(keys, counts, two, two, 0, -1, 0, 100) == (0, 0)
     assert _learning.change(keys, counts, two, two, 1, -1, 0, 100) == (-2, 0)
     assert not counts.any()
+
+
+def test_a_full_table_is_left_as_it_is() -> None:
+    keys, counts = np.arange(1, 9).reshape(1, 8), COUNTS.copy()
+    nine: Integers = np.array([9], np.int64)
+    assert _learning.change(keys, counts, nine, nine, 0, 1, 8, 100) is None
+    assert keys.tolist() == [[*range(1, 9)]]
+    assert not counts.any()

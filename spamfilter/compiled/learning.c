@@ -50,7 +50,8 @@ learning_change(PyObject *module, PyObject *args)
         slots[i] = at;
         used += at == table.size || table.keys[at] != key[i];
         if (change[i] < 0 || change[i] > most || before > most
-            || (sign > 0 ? before > most - change[i] : before < change[i]) || key[i] == 0 || used > room) {
+            || (sign > 0 ? before > most - change[i] : before < change[i]) || key[i] == 0 || at == table.size
+            || used > room) {
             found = Py_NewRef(Py_None);
             goto done;
         }
