@@ -69,6 +69,7 @@ class SmtpNextHop(NextHop):
             conversation = self._kept.pop()
             conversation.stop_waiting()
             if conversation.fresh:
+                conversation.unasked = True
                 return conversation
             try:
                 async with asyncio.timeout(CHECK_SECONDS):
@@ -82,7 +83,7 @@ class SmtpNextHop(NextHop):
                 raise
             if not conversation.closed:
                 return conversation
-        return await self._connect()
+        return await self.connect()
 
     def close(self) -> None:
         self._closed = True
@@ -93,7 +94,8 @@ class SmtpNextHop(NextHop):
             conversation.abort()
         self._kept.clear()
 
-    async def _connect(self) -> "_SmtpConversation":
+    async def connect(self) -> "_SmtpConversation":
+        """A conversation that has only been greeted. Raises NextHopError."""
         try:
             async with asyncio.timeout(self.timeouts.connect):
                 conversation = _SmtpConversation(self, await self._connected())
@@ -135,6 +137,7 @@ class _SmtpConversation(Conversation):
         self._foreseen: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._taken = -math.inf  # when the next hop took a message, if that is the last that was said
+        self.unasked = False  # whether it is not known if the next hop is there still
         self.keywords: Mapping[str, str] = {}
 
     async def greet(self) -> None:
@@ -193,6 +196,27 @@ class _SmtpConversation(Conversation):
             self._connection.write(b"\r\n".join([*self._foreseen, b""]))
 
     async def _command(self, line: bytes) -> Reply:
+        if not self.unasked:
+            return await self._said(line)
+        self.unasked = False
+        try:
+            reply = await self._said(line)
+            if reply.code != 421:
+                return reply
+        except NextHopError as error:
+            if error.kind != "closed":
+                raise
+        # It hung up before it heard this, the first command of a transaction, and so it has done nothing of it.
+        lines = [line, *self._foreseen]
+        self._connection.abort()
+        self._foreseen.clear()
+        other = await self._hop.connect()
+        self._connection, self.keywords = other._connection, other.keywords
+        self.foresee(lines)
+        return await self._said(line)
+
+    async def _said(self, line: bytes) -> Reply:
+        """The reply to a command, in its time."""
         seconds = self._hop.timeouts.command
         self._connection.due(min(self._connection.loop.time() + seconds, self._end))
         try:

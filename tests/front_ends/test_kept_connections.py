@@ -83,3 +83,40 @@ async def test_one_that_the_next_hop_said_more_on_is_not_used(tmp_path: Path) ->
         hop.replies.clear()
         await delivers(await running.connect())
         assert hop.connections == 2
+
+
+@pytest.mark.parametrize("parting", [b"", b"421 4.7.0 one mail a connection\r\n"], ids=["hangs up", "says 421"])
+@pytest.mark.parametrize("keywords", [b"250 hop\r\n", b"250-hop\r\n250 PIPELINING\r\n"], ids=["plain", "pipelining"])
+async def test_a_next_hop_that_leaves_before_it_hears_the_next_mail_costs_no_client_a_451(
+    tmp_path: Path, keywords: bytes, parting: bytes
+) -> None:
+    """It takes one mail a connection, and says so only to the next MAIL."""
+    heard: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        mails = 0
+        writer.write(b"220 hop\r\n")
+        while line := await reader.readline():
+            verb = line[:4].upper()
+            heard.append(verb)
+            if verb == b"MAIL" and mails:
+                writer.write(parting)
+                break
+            writer.write(keywords if verb == b"EHLO" else b"354 go on\r\n" if verb == b"DATA" else b"250 Ok\r\n")
+            if verb == b"DATA":
+                await reader.readuntil(b"\r\n.\r\n")
+                mails += 1
+                writer.write(b"250 taken\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with relaying(tmp_path, f"smtp://127.0.0.1:{port}") as running:
+            for _ in range(4):
+                client = await running.connect()
+                await delivers(client)
+                await client.ask("QUIT")
+                await asyncio.sleep(0.05)
+        assert heard.count(b"DATA") == 4
+        assert heard.count(b"MAIL") == 7
+        assert b"RSET" not in heard
