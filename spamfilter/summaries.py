@@ -95,7 +95,12 @@ class Summary:
             for name in names:
                 messages, of_spam = kept.get(name, (0, 0))
                 kept[name] = messages + 1, of_spam + spam
-        for token, weight in entry.evidence:
+        said = dict(entry.evidence)
+        if len(said) < len(entry.evidence):  # two voices have heard a word: that is one verdict
+            said = dict.fromkeys(said, 0.0)
+            for token, weight in entry.evidence:
+                said[token] += weight
+        for token, weight in said.items():
             verdicts, shares = self.words.get(token, (0, 0.0))
             self.words[token] = verdicts + 1, shares + weight
 
