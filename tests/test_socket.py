@@ -317,7 +317,7 @@ async def test_a_client_that_is_too_slow_is_sent_away(there: Place, monkeypatch:
     await body.send(json.dumps({**MARK, "size": 1000}).encode() + b"\n")
 
     async def trickle(peer: Peer) -> None:
-        while not peer.reader.at_eof():
+        while not peer.reader.at_eof() and peer.reader.exception() is None:  # as the server hangs up, or resets
             peer.writer.write(b" ")
             await asyncio.sleep(0.02)
 
