@@ -6,6 +6,7 @@ import re
 import signal
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from spamfilter.socket_client import NoRelay
@@ -135,6 +136,29 @@ def _is_alive(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
+
+
+def test_one_that_has_just_begun_is_replaced_a_second_later(relay: Daemon) -> None:
+    others: set[int] = set()
+
+    def replaced() -> list[int]:
+        return [pid for pid in workers(relay) if pid not in others] if len(workers(relay)) == WORKERS else []
+
+    began = []
+    for _ in range(3):
+        wait_until(lambda: bool(replaced()), "another worker")
+        newest = max(replaced(), key=started)
+        began.append(started(newest))
+        others |= {*workers(relay)}
+        os.kill(newest, signal.SIGKILL)
+    wait_until(lambda: bool(replaced()), "another worker")
+    assert all(later - sooner > 0.9 for sooner, later in pairwise([*began[1:], started(replaced()[0])]))
+
+
+def started(pid: int) -> float:
+    """Seconds from the start of the machine to that of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def test_what_ends_again_and_again_is_replaced_once_a_second(relay: Daemon) -> None:
