@@ -69,9 +69,8 @@ class Connection(asyncio.BufferedProtocol):
             self._error = error
             self._fail(error)
             return
-        if self._more is not None:
-            if not self._more.done():
-                self._more.set_result(True)
+        if self._more is not None and not self._more.done():
+            self._more.set_result(True)
         elif len(self.buffer) > UNREAD and self.transport is not None and not self._held:
             self._held = True
             self.transport.pause_reading()
