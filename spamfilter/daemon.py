@@ -15,6 +15,7 @@ from spamfilter import logs
 from spamfilter.config import Settings
 from spamfilter.event_loop import loop_factory
 from spamfilter.filter import Filter
+from spamfilter.host import return_large_blocks
 from spamfilter.listening import Sockets, bound, inherited, raise_descriptor_limit
 from spamfilter.running import Running, announce
 from spamfilter.shared import Shared
@@ -31,6 +32,7 @@ def serve(settings: Settings, file: Path | None) -> None:
     for warning in settings.warnings():
         log.warning("configuration: %s", warning)
     raise_descriptor_limit(settings.limits)
+    return_large_blocks()
     # Binding first: a second daemon on the same address must not get as far as the database.
     sockets = inherited() or [sock for address in settings.relay.listen for sock in bound("relay.listen", address)]
     with ExitStack() as stack:

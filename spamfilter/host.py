@@ -1,10 +1,16 @@
 """The host that a process runs on: its name, its memory, its service manager."""
 
+import ctypes
 import os
 import resource
 import socket
 from contextlib import suppress
 from pathlib import Path
+
+LARGE = 2 * 2**20
+"""Bytes of a block of memory that goes back to the system as soon as it is free."""
+MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
+"""mallopt(3)'s names for it, as glibc numbers them."""
 
 
 def own_name() -> str:
@@ -20,6 +26,18 @@ def resident_bytes() -> int:
     except (OSError, ValueError, IndexError):
         return 0
     return pages * resource.getpagesize()
+
+
+def return_large_blocks() -> None:
+    """Have each large block mapped by itself, and unmapped when it is free.
+
+    glibc keeps blocks of up to 32 MB once one such was freed: then large mails that grow side by side leave gaps, and
+    take twice their size. A C library without mallopt(3), as musl, does so anyway.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(MMAP_THRESHOLD, LARGE)
+        mallopt(TRIM_THRESHOLD, 2 * LARGE)  # glibc's own proportion; its default would trim at each mail
 
 
 def proportional_bytes() -> int:

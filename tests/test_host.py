@@ -1,0 +1,22 @@
+"""The host: what a process takes of its memory."""
+
+import subprocess
+import sys
+
+MEASURED = """
+from spamfilter.host import LARGE, resident_bytes, return_large_blocks
+
+return_large_blocks()
+mail = bytearray(b"x" * 15 * LARGE)  # once this is free, glibc would map no block of its size or less by itself
+del mail
+before = resident_bytes()
+blocks = [bytearray(b"x" * size) for _ in range(20) for size in (LARGE + 1, 1000)]
+del blocks[::2]
+print(resident_bytes() - before, LARGE)
+"""
+
+
+def test_large_blocks_between_small_ones_go_back_to_the_system() -> None:
+    done = subprocess.run([sys.executable, "-c", MEASURED], stdout=subprocess.PIPE, check=True)
+    kept, large = map(int, done.stdout.split())
+    assert kept < large
