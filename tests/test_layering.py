@@ -106,7 +106,7 @@ ORDER = (
 PLURALS = {
     "likelihoods": {"likelihood"},
     "stores": {"store", "schema"},
-    "next_hops": {"next_hop"},
+    "next_hops": {"next_hop", "stuffing"},
     "front_ends": {"front_end"},
     "doctor": {"examination"},
     "web": {"looking", "site", "teaching"},

@@ -10,13 +10,14 @@ import math
 import re
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from spamfilter.connection import Connection, TooLate
 from spamfilter.errors import NextHopError
 from spamfilter.next_hops.next_hop import Conversation, NextHop, Reply
+from spamfilter.next_hops.stuffing import stuffed
 from spamfilter.resolver import Resolver
 
 MAX_REPLY_LINE = 4096
@@ -30,8 +31,6 @@ CHECK_SECONDS = 5.0
 FRESH_SECONDS = 1.0
 """A kept connection on which the next hop took a message since then needs no such check: behind Postfix each message
 comes by a connection of its own, and RSET was a fourteenth of what the relay spends on one."""
-BLOCK = 262_144
-"""Bytes written before waiting for the socket to drain."""
 
 _LINE = re.compile(rb"([2-5][0-9][0-9])([ -])?")
 
@@ -378,30 +377,6 @@ class _SmtpConversation(Conversation):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def stuffed(parts: Sequence[bytes | memoryview]) -> Iterator[bytes]:
-    """A message in blocks as it is sent after DATA: dots doubled, the last line ended.
-
-    What is small is one block, for one system call. Of what is large there is never a copy of the whole.
-    """
-    if sum(map(len, parts)) <= BLOCK:
-        parts = [b"".join(parts)]
-    end = b"\r\n"  # of what was sent: a message begins as a line does
-    for part in parts:
-        for start in range(0, len(part), BLOCK):
-            block = bytes(part[start : start + BLOCK])
-            # The pattern may lie across two blocks, or more if they are small.
-            near = end + block[:2]
-            end = (end + block[-2:])[-2:]
-            block = block.replace(b"\r\n.", b"\r\n..")
-            if near.startswith(b"\r\n."):
-                block = b"." + block
-            elif near[1:].startswith(b"\r\n."):
-                block = block[:1] + b"." + block[1:]
-            yield block
-    if end != b"\r\n":
-        yield b"\r\n"
 
 
 def _kind_of(error: OSError, otherwise: str) -> str:

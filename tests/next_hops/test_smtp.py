@@ -6,14 +6,10 @@ import ssl
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spamfilter.errors import NextHopError
-from spamfilter.next_hops import smtp
 from spamfilter.next_hops.smtp import SmtpNextHop, Timeouts
 from tests.certificates import client_context, server_context
-from tests.made import some
 from tests.parts import KEYWORDS, Hop
 
 QUICK = Timeouts(0.5, 0.5, 0.5)
@@ -169,14 +165,3 @@ async def test_what_a_next_hop_says_before_it_hangs_up_in_the_middle_is_passed_o
             pass  # the kernel may drop the reply with the connection; then it is a 451, and nothing is lost
         conversation.abort()
         await asyncio.sleep(0.02)
-
-
-@some(300)
-@given(st.lists(st.text(".\r\nx", max_size=8).map(str.encode), max_size=5), st.integers(1, 4))
-def test_blocks_of_any_size_are_sent_as_the_whole_would_be(parts: list[bytes], block: int) -> None:
-    whole = b"".join(parts).replace(b"\r\n.", b"\r\n..")
-    whole = b"." + whole if whole.startswith(b".") else whole
-    whole += b"" if not whole or whole.endswith(b"\r\n") else b"\r\n"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(smtp, "BLOCK", block)
-        assert b"".join(smtp.stuffed(parts)) == whole
