@@ -12,10 +12,11 @@ import pickle
 import signal
 import socket
 import struct
+import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from spamfilter.errors import InputError
@@ -45,7 +46,8 @@ def ahead(read: Read, mails: Sequence[Mail], processes: int) -> Generator[Readin
     try:
         with suppress(OSError):  # where there is no room for another process, its mails are left
             for number in range(processes):
-                children.append(_Child(read, chunks[number::processes], children[:]))
+                with _interrupts_wait():  # until it is known whose they are, and which processes there are
+                    children.append(_Child(read, chunks[number::processes], children[:]))
         for number, chunk in enumerate(chunks):
             reader = number % max(processes, 1)
             items = children[reader].next() if reader < len(children) else None
@@ -53,6 +55,25 @@ def ahead(read: Read, mails: Sequence[Mail], processes: int) -> Generator[Readin
     finally:
         for child in children:
             child.close()
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """An interrupt is heard at the end, and by this process: a child must not do what its parent is to do.
+
+    To block the signal is not enough: other threads would be told of it, as those of numpy, and this one hear it.
+    """
+    if threading.current_thread() is not threading.main_thread():  # where none is ever heard
+        yield
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        for number in heard[:1]:
+            signal.raise_signal(number)
 
 
 _PLACE = struct.Struct("=QQ")
@@ -73,16 +94,11 @@ class _Child:
         self._pid = 0
         self._memory = mmap.mmap(-1, AHEAD)
         self._ours, its = socket.socketpair()
-        # An interrupt waits until it is known whose it is: a child that raised it would do what its parent is to do.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            try:
-                with its, warnings.catch_warnings():
-                    # Python 3.12 warns of threads. Those there are belong to numpy's linear algebra, which is not used.
-                    warnings.simplefilter("ignore", DeprecationWarning)
-                    self._pid = os.fork() or _work(read, chunks, its, self._memory, [*others, self])
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            with its, warnings.catch_warnings():
+                # Python 3.12 warns of threads. Those there are belong to numpy's linear algebra, which is not used.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                self._pid = os.fork() or _work(read, chunks, its, self._memory, [*others, self])
         except BaseException:
             self.close()
             raise

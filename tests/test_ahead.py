@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -168,18 +169,29 @@ def test_how_the_parent_hears_signals_is_not_changed(number: signal.Signals) -> 
         signal.signal(number, before)
 
 
-def test_an_interrupt_while_a_process_is_made_is_the_parent_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes to both, as from a terminal, before the child has had a chance to say that it wants none."""
+@pytest.mark.parametrize("threads", [0, 1])
+def test_an_interrupt_while_a_process_is_made_is_the_parent_s(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    """It comes to both, as from a terminal, before the child has had a chance to say that it wants none.
+
+    Any thread may be told of it, and then the first one hears it, whatever that has blocked.
+    """
+    over = threading.Event()
+    for _ in range(threads):
+        threading.Thread(target=over.wait).start()
     fork = os.fork
 
     def interrupted() -> int:
         pid = fork()
         os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
         return pid
 
     monkeypatch.setattr(os, "fork", interrupted)
-    with closing(ahead(read, mails(), 2)) as found, pytest.raises(KeyboardInterrupt):
-        next(found)
+    try:
+        with closing(ahead(read, mails(), 2)) as found, pytest.raises(KeyboardInterrupt):
+            next(found)
+    finally:
+        over.set()
 
 
 def test_processes_are_buried_where_those_that_end_are_ignored() -> None:
