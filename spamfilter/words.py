@@ -19,13 +19,15 @@ from spamfilter.features import Token
 from spamfilter.labels import LABELS, Label
 from spamfilter.seen import Floats, Integers, Spellings, hashed
 
-BUCKET = 8
-"""Slots of a bucket: 64-bit hashes that fill a cache line, and are read in one step."""
+BUCKET = 4
+"""Slots of a bucket: keys and counts that fill a cache line, so that a word is found, with its counts, in one step."""
+LINE = 64
+"""Bytes of a cache line."""
 FULL = 0.75
 """Share of used slots above which the table grows; above it words stray into the next bucket too often."""
 GROWTH = 1.5
 """New tables are so much larger than they need be: doubling would be felt in the memory of a relay that learns."""
-FEWEST = 128
+FEWEST = 256
 """Buckets of an empty table."""
 NARROW = 2**31 - 1
 """The largest count of 32 bits, in which a table begins; one that gets a larger count takes 64 for all."""
@@ -59,8 +61,8 @@ class Words(ABC):
         return None
 
     @property
-    def table(self) -> tuple[Integers, NDArray[np.integer[Any]]] | None:
-        """The keys and counts of `Hashed`, where compiled helpers look words up; None where there is no such table."""
+    def table(self) -> Integers | None:
+        """That of `Hashed`, where compiled helpers look words up; None where there is none."""
         return None
 
     @abstractmethod
@@ -115,7 +117,8 @@ class Spelled(Words):
 
 
 class Hashed(Words):
-    """A table of buckets. A word has the first free slot from the bucket on that its hash names.
+    """A table of buckets, shape (buckets, BUCKET, 2 or 3). A word has the first free slot from the bucket on that its
+    hash names. A slot is its hash or 0, and its counts: two of 32 bits that share a number, or two numbers.
 
     The hash is Python's own of 64 bits, keyed anew in each process, so that nobody can choose words that meet: of ten
     million words any two share one with a chance of 3 in a million, and would be counted as one word.
@@ -124,27 +127,26 @@ class Hashed(Words):
     Costs 21 to 32 bytes a word.
     """
 
-    __slots__ = ("_counts", "_keys", "_used")
+    __slots__ = ("_table", "_used")
 
     def __init__(self, expected: int = 0) -> None:
         """expected: words that will be put, to make room for at once, and for some more."""
         buckets = max(FEWEST, math.ceil(GROWTH * expected / (FULL * BUCKET)))
-        self._keys = np.zeros((buckets, BUCKET), np.int64)
-        # A row for each slot, ham and spam; one more for words that have none.
-        self._counts: NDArray[np.int32] | Integers = np.zeros((buckets * BUCKET + 1, len(LABELS)), np.int32)
+        self._table = _empty(buckets, 2)
         self._used = 0
 
     def column(self, tokens: Sequence[Token], label: Label) -> Integers:
         return self.columns(tokens)[LABELS.index(label)]
 
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
-        ham, spam = self._counts.take(self._find(hashed(tokens)), axis=0).T.astype(np.int64, order="C")
+        slots = self._find(hashed(tokens))
+        ham, spam = np.where(slots < 0, 0, self._counts[_at(slots)].T).astype(np.int64, order="C")
         return ham, spam
 
     def numbers(self, tokens: Sequence[Token]) -> Floats:
         if _tokens is None:
             return super().numbers(tokens)
-        return np.frombuffer(_tokens.counts(self._keys, self._counts, hashed(tokens))).reshape(2, -1)
+        return np.frombuffer(_tokens.counts(self._table, hashed(tokens))).reshape(2, -1)
 
     def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
         keys = hashed(tokens)
@@ -158,15 +160,14 @@ class Hashed(Words):
             slots = self._find(keys)
         found = slots >= 0
         self._widen(counts)
-        self._counts[slots[found], LABELS.index(label)] = counts[found]
+        self._counts[*_at(slots[found]), LABELS.index(label)] = counts[found]
 
     def change(self, tokens: Spellings, label: Label, changes: Integers, sign: int, most: int) -> int | None:
         if _learning is None:
             return None
         room = int(FULL * self._keys.size) - self._used
-        most = min(most, NARROW) if self._counts.dtype == np.int32 else most
-        where = self._keys, self._counts, tokens.hashes
-        found = _learning.change(*where, changes, LABELS.index(label), sign, room, most)
+        most = most if self._is_wide else min(most, NARROW)
+        found = _learning.change(self._table, tokens.hashes, changes, LABELS.index(label), sign, room, most)
         if found is None:
             return None
         growth, used = found
@@ -174,8 +175,23 @@ class Hashed(Words):
         return int(growth)
 
     @property
-    def table(self) -> tuple[Integers, NDArray[np.integer[Any]]]:
-        return self._keys, self._counts
+    def table(self) -> Integers:
+        return self._table
+
+    @property
+    def _keys(self) -> Integers:
+        """Of each slot, shape (buckets, BUCKET)."""
+        return self._table[:, :, 0]
+
+    @property
+    def _counts(self) -> NDArray[np.integer[Any]]:
+        """Of each slot in ham and spam, shape (buckets, BUCKET, 2)."""
+        return self._table[:, :, 1:] if self._is_wide else self._table.view(np.int32)[:, :, 2:]
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether counts have 64 bits."""
+        return bool(self._table.shape[2] > 2)
 
     def fill(self, lines: bytes, ham: Integers, spam: Integers) -> None:
         """Put words that are not here yet, each named once, on a line of its own, with their counts, some above zero.
@@ -191,7 +207,7 @@ class Hashed(Words):
         self._set(keys, ham, spam)
 
     def all_of(self, label: Label) -> Integers:
-        counts = self._counts[:, LABELS.index(label)]
+        counts = self._counts[:, :, LABELS.index(label)]
         return counts[counts > 0].astype(np.int64)
 
     def hashes(self) -> tuple[Integers, Integers, Integers]:
@@ -199,36 +215,38 @@ class Hashed(Words):
 
     def _live(self) -> tuple[Integers, Integers, Integers]:
         """As `hashes`, in no order."""
-        live = np.any(self._counts[:-1], axis=1)
-        ham, spam = self._counts[:-1][live].T.astype(np.int64, order="C")
-        return self._keys.reshape(-1)[live], ham, spam
+        live = np.any(self._counts, axis=2)
+        ham, spam = self._counts[live].T.astype(np.int64, order="C")
+        return self._keys[live], ham, spam
 
     def _set(self, keys: Integers, ham: Integers, spam: Integers) -> None:
         """The counts of words that have slots."""
         self._widen(ham)
         self._widen(spam)
         slots = self._find(keys)
-        self._counts[slots, LABELS.index("ham")] = ham
-        self._counts[slots, LABELS.index("spam")] = spam
+        self._counts[*_at(slots), LABELS.index("ham")] = ham
+        self._counts[*_at(slots), LABELS.index("spam")] = spam
 
     def _widen(self, counts: Integers) -> None:
         """Make room for these counts."""
-        if self._counts.dtype != np.int64 and counts.max(initial=0) > NARROW:
-            self._counts = self._counts.astype(np.int64)
+        if not self._is_wide and counts.max(initial=0) > NARROW:
+            wide = _empty(len(self._table), 3)
+            wide[:, :, 0], wide[:, :, 1:] = self._keys, self._counts
+            self._table = wide
 
     def _find(self, keys: Integers) -> Integers:
         """The slot of each key, -1 where it has none."""
         if _tokens is not None:
-            return np.frombuffer(_tokens.slots(self._keys, keys), np.int64)
+            return np.frombuffer(_tokens.slots(self._table, keys), np.int64)
         bucket = self._bucket(keys)
-        there = self._keys.take(bucket, axis=0)
+        there = self._keys[bucket]
         same = there == keys[:, None]
         slots = bucket * BUCKET + same.argmax(axis=1)
         found = same.any(axis=1)
         astray = np.flatnonzero(~found & (there[:, -1] != 0))
         while len(astray):
             bucket[astray] = self._next(bucket[astray])
-            there = self._keys.take(bucket[astray], axis=0)
+            there = self._keys[bucket[astray]]
             same = there == keys[astray, None]
             slots[astray] = bucket[astray] * BUCKET + same.argmax(axis=1)
             found[astray] = same.any(axis=1)
@@ -239,13 +257,13 @@ class Hashed(Words):
         """Give slots to keys that have none, and for which there is room."""
         self._used += len(keys)
         if _tokens is not None:
-            _tokens.insert(self._keys, keys)
+            _tokens.insert(self._table, keys)
             return
         bucket = self._bucket(keys)
         while len(keys):
             order = np.argsort(bucket, kind="stable")
             keys, bucket = keys[order], bucket[order]
-            taken = np.count_nonzero(self._keys.take(bucket, axis=0), axis=1)
+            taken = np.count_nonzero(self._keys[bucket], axis=1)
             place = taken + np.arange(len(bucket)) - np.searchsorted(bucket, bucket)
             fits = place < BUCKET
             self._keys[bucket[fits], place[fits]] = keys[fits]
@@ -260,14 +278,27 @@ class Hashed(Words):
         larger = Hashed(len(keys) + more)
         larger._insert(keys)
         larger._set(keys, ham, spam)
-        self._keys, self._counts, self._used = larger._keys, larger._counts, larger._used
+        self._table, self._used = larger._table, larger._used
 
     def _bucket(self, keys: Integers) -> Integers:
         """The upper half of the hash as a fraction of the table."""
-        return np.asarray(((keys >> 32) & 0xFFFFFFFF) * len(self._keys) >> 32)
+        return np.asarray(((keys >> 32) & 0xFFFFFFFF) * len(self._table) >> 32)
 
     def _next(self, bucket: Integers) -> Integers:
-        return np.asarray((bucket + 1) % len(self._keys))
+        return np.asarray((bucket + 1) % len(self._table))
+
+
+def _empty(buckets: int, width: int) -> Integers:
+    """A table whose slots have so many numbers; where that is two, each bucket is a cache line."""
+    size = buckets * BUCKET * width
+    room = np.zeros(size + LINE // 8, np.int64)
+    start = -room.ctypes.data % LINE // 8
+    return room[start : start + size].reshape(buckets, BUCKET, width)
+
+
+def _at(slots: Integers) -> tuple[Integers, Integers]:
+    """The buckets of slots, and the places in them."""
+    return np.divmod(slots, BUCKET)
 
 
 def _integers(values: Iterable[int], size: int) -> Integers:

@@ -186,7 +186,7 @@ def test_without_the_helper_a_table_is_changed_step_by_step(monkeypatch: pytest.
     assert counts.add("ham", seen({b"a": 3})) == Counts().add("ham", {b"a": 3})
 
 
-KEYS, COUNTS = np.zeros((1, 8), np.int64), np.zeros((9, 2), np.int32)
+TABLE: Integers = np.zeros((2, 4, 2), np.int64)
 ONE: Integers = np.ones(1, np.int64)
 ENDS = np.array([4], np.uint32)
 RULE = np.ones(1), 1.0, 1.0, 1.0
@@ -195,11 +195,11 @@ RULE = np.ones(1), 1.0, 1.0, 1.0
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        pytest.param("change", (KEYS, COUNTS[:-1], ONE, ONE, 0, 1, 8, 9), id="a count is missing"),
-        pytest.param("change", (KEYS[:, :7], COUNTS[:-1], ONE, ONE, 0, 1, 8, 9), id="half a bucket"),
-        pytest.param("change", (KEYS, COUNTS, ONE, np.ones(2, np.int64), 0, 1, 8, 9), id="a key is missing"),
-        pytest.param("change", (KEYS, COUNTS, ONE, ONE, 2, 1, 8, 9), id="no column"),
-        pytest.param("change", (KEYS, COUNTS, ONE, ONE, 0, 2, 8, 9), id="no sign"),
+        pytest.param("change", (TABLE.reshape(4, 4), ONE, ONE, 0, 1, 8, 9), id="no slots"),
+        pytest.param("change", (TABLE.reshape(4, 2, 2), ONE, ONE, 0, 1, 8, 9), id="half a bucket"),
+        pytest.param("change", (TABLE, ONE, np.ones(2, np.int64), 0, 1, 8, 9), id="a key is missing"),
+        pytest.param("change", (TABLE, ONE, ONE, 2, 1, 8, 9), id="no column"),
+        pytest.param("change", (TABLE, ONE, ONE, 0, 2, 8, 9), id="no sign"),
         pytest.param("rows", ("a", [(b"word", ENDS + 1, ONE, ONE, 0, 1)], 8), id="a word beyond the text"),
         pytest.param("rows", ("a", [(b"word", ENDS, ONE, ONE, 2, 1)], 8), id="no class"),
         pytest.param("rows", ("a", [(b"word", ENDS[:0], ONE, ONE, 0, 1)], 8), id="a word without an end"),
@@ -207,27 +207,26 @@ RULE = np.ones(1), 1.0, 1.0, 1.0
         pytest.param("rows", ("a", [(b"\xff\xff\xff\xff", ENDS, ONE, ONE, 0, 1)], 8), id="no UTF-8"),
         pytest.param("lines", (b"word", ENDS + 1), id="a line beyond the text"),
         pytest.param("lines", (b"word", ENDS[:0]), id="text without a line"),
-        pytest.param("doubted", (KEYS, COUNTS, [ONE], b"", 0, 1, RULE, 0.0), id="a label is missing"),
-        pytest.param("doubted", (KEYS, COUNTS, [ONE], b"\1", -1, 1, RULE, 0.0), id="before the first"),
+        pytest.param("doubted", (TABLE, [ONE], b"", 0, 1, RULE, 0.0), id="a label is missing"),
+        pytest.param("doubted", (TABLE, [ONE], b"\1", -1, 1, RULE, 0.0), id="before the first"),
     ],
 )
 def test_what_does_not_fit_is_refused(name: str, given: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=r"whole buckets|each|ends where|beyond 64|invalid start byte"):
         getattr(_learning, name)(*given)
-    assert not KEYS.any()
-    assert not COUNTS.any()
+    assert not TABLE.any()
 
 
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        ("change", (b"", COUNTS, ONE, ONE, 0, 1, 8, 9)),
+        ("change", (b"", ONE, ONE, 0, 1, 8, 9)),
         ("rows", ("a", (), 8)),
         ("rows", (b"a", [], 8)),
         ("rows", ("a", [[]], 8)),
         ("lines", ("text", ENDS)),
         ("repeated", ("text",)),
-        ("doubted", (KEYS, COUNTS, ["text"], b"\1", 0, 1, RULE, 0.0)),
+        ("doubted", (TABLE, ["text"], b"\1", 0, 1, RULE, 0.0)),
     ],
 )
 def test_a_wrong_type_is_a_type_error(name: str, given: tuple[object, ...]) -> None:
@@ -236,22 +235,23 @@ def test_a_wrong_type_is_a_type_error(name: str, given: tuple[object, ...]) -> N
 
 
 def test_a_change_that_has_no_room_or_leaves_the_range_changes_nothing() -> None:
-    keys, counts = KEYS.copy(), COUNTS.copy()
+    table = TABLE.copy()
     two = np.array([5, 6], np.int64)
-    assert _learning.change(keys, counts, two, two, 0, 1, 1, 100) is None
-    assert _learning.change(keys, counts, two, two, 0, 1, 8, 5) is None
-    assert _learning.change(keys, counts, two, two, 0, -1, 8, 100) is None
-    assert not keys.any()
-    assert _learning.change(keys, counts, two, two, 0, 1, 2, 100) == (2, 2)
-    assert _learning.change(keys, counts, two, two, 1, 1, 0, 100) == (0, 0)
-    assert _learning.change(keys, counts, two, two, 0, -1, 0, 100) == (0, 0)
-    assert _learning.change(keys, counts, two, two, 1, -1, 0, 100) == (-2, 0)
-    assert not counts.any()
+    assert _learning.change(table, two, two, 0, 1, 1, 100) is None
+    assert _learning.change(table, two, two, 0, 1, 8, 5) is None
+    assert _learning.change(table, two, two, 0, -1, 8, 100) is None
+    assert not table.any()
+    assert _learning.change(table, two, two, 0, 1, 2, 100) == (2, 2)
+    assert _learning.change(table, two, two, 1, 1, 0, 100) == (0, 0)
+    assert _learning.change(table, two, two, 0, -1, 0, 100) == (0, 0)
+    assert _learning.change(table, two, two, 1, -1, 0, 100) == (-2, 0)
+    assert not table[:, :, 1].any()
 
 
 def test_a_full_table_is_left_as_it_is() -> None:
-    keys, counts = np.arange(1, 9).reshape(1, 8), COUNTS.copy()
+    table = np.zeros((2, 4, 2), np.int64)
+    table[:, :, 0] = np.arange(1, 9).reshape(2, 4)
+    before = table.copy()
     nine: Integers = np.array([9], np.int64)
-    assert _learning.change(keys, counts, nine, nine, 0, 1, 8, 100) is None
-    assert keys.tolist() == [[*range(1, 9)]]
-    assert not counts.any()
+    assert _learning.change(table, nine, nine, 0, 1, 8, 100) is None
+    assert np.array_equal(table, before)

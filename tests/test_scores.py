@@ -112,7 +112,7 @@ def test_the_loudest_are_the_same_without_the_helper(numbers: Sequence[float], m
         assert quick == voices._places(parts, most)
 
 
-KEYS, COUNTS = np.zeros((1, 8), np.int64), np.zeros((9, 2), np.int32)
+TABLE = np.zeros((2, 4, 2), np.int64)
 ONE = np.ones(1, np.int64)
 WORD = b"word", np.array([4], np.uint32), 94
 
@@ -120,9 +120,9 @@ WORD = b"word", np.array([4], np.uint32), 94
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        pytest.param("soft", (KEYS, COUNTS[:-1], ONE, np.ones(1), 1.0, 1.0), id="a count is missing"),
-        pytest.param("soft", (KEYS[:, :7], COUNTS[:-1], ONE, np.ones(1), 1.0, 1.0), id="half a bucket"),
-        pytest.param("soft", (KEYS, COUNTS, ONE, np.ones(1), math.nan, 1.0), id="no scale"),
+        pytest.param("soft", (TABLE.reshape(4, 4), ONE, np.ones(1), 1.0, 1.0), id="no slots"),
+        pytest.param("soft", (TABLE.reshape(4, 2, 2), ONE, np.ones(1), 1.0, 1.0), id="half a bucket"),
+        pytest.param("soft", (TABLE, ONE, np.ones(1), math.nan, 1.0), id="no scale"),
         pytest.param("heard", (np.ones(4), 1.0, 0.0, *WORD, 1.0, 1.0), id="a word without an end"),
         pytest.param("heard", (np.ones(0), 1.0, 0.0, *WORD, 1.0, 1.0), id="a word without logarithms"),
         pytest.param("heard", (np.array([math.nan, 1.0]), 1.0, 0.0, *WORD, 1.0, 1.0), id="no number"),
@@ -165,7 +165,7 @@ def test_logarithms_are_the_same_one_by_one_and_in_rows_of_any_length() -> None:
     ("name", "given"),
     [
         ("total", ("text",)),
-        ("soft", (KEYS, COUNTS, "text", b"", 1.0, 1.0)),
+        ("soft", (TABLE, "text", b"", 1.0, 1.0)),
         ("eddc", ("text", 1.0, 1.0, 1.0, 1.0, 1.0)),
         ("heard", (b"", 1.0, 0.0, "text", "text", 94, 1.0, 1.0)),
         ("loudest", ([], 1)),

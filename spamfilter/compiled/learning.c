@@ -13,7 +13,7 @@
 #include <string.h>
 
 PyDoc_STRVAR(change_doc,
-"change(table, counts, keys, changes, column, sign, room, most) -> (vocabulary, used) or None\n\n"
+"change(table, keys, changes, column, sign, room, most) -> (vocabulary, used) or None\n\n"
 "Add changes, or with sign -1 take them away, of the counts in a column of these keys, each named once. Returns by how\n"
 "many words the vocabulary grows, and how many slots of the table are used that were free, at most `room`.\n"
 "None, and nothing is changed: a count would leave the range from 0 to `most`, or there is no room.");
@@ -21,19 +21,22 @@ PyDoc_STRVAR(change_doc,
 static PyObject *
 learning_change(PyObject *module, PyObject *args)
 {
-    Py_buffer keys_of_table, counts, keys, changes;
+    Py_buffer keys, changes;
     int column, sign;
     Py_ssize_t room;
     long long most;
-    PyObject *found = NULL;
+    PyObject *array, *found = NULL;
     size_t *slots = NULL;
     Table table;
-    if (!PyArg_ParseTuple(args, "w*w*y*y*iinL", &keys_of_table, &counts, &keys, &changes, &column, &sign, &room, &most))
+    if (!PyArg_ParseTuple(args, "Oy*y*iinL", &array, &keys, &changes, &column, &sign, &room, &most))
         return NULL;
+    if (table_open(&table, array, PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&keys);
+        PyBuffer_Release(&changes);
+        return NULL;
+    }
     size_t number = (size_t)keys.len / sizeof(int64_t);
     const int64_t *key = keys.buf, *change = changes.buf;
-    if (table_of(&table, &keys_of_table, &counts) < 0)
-        goto done;
     if (changes.len != keys.len || (column & ~1) || (sign != 1 && sign != -1) || most < 0) {
         PyErr_SetString(PyExc_ValueError, "each key has its change, to be added or taken away in one of two columns");
         goto done;
@@ -46,9 +49,9 @@ learning_change(PyObject *module, PyObject *args)
     Py_ssize_t used = 0;
     for (size_t i = 0; i < number; i++) {
         size_t at = slot_of(&table, key[i]);
-        int64_t before = at < table.size && table.keys[at] == key[i] ? count_of(&table, at, column) : 0;
+        int64_t before = has(&table, at, key[i]) ? count_of(&table, at, column) : 0;
         slots[i] = at;
-        used += at == table.size || table.keys[at] != key[i];
+        used += !has(&table, at, key[i]);
         if (change[i] < 0 || change[i] > most || before > most
             || (sign > 0 ? before > most - change[i] : before < change[i]) || key[i] == 0 || at == table.size
             || used > room) {
@@ -59,23 +62,19 @@ learning_change(PyObject *module, PyObject *args)
     Py_ssize_t vocabulary = 0;
     for (size_t i = 0; i < number; i++) {
         size_t at = slots[i];
-        if (table.keys[at] != key[i]) {
+        if (!has(&table, at, key[i])) {
             at = slot_of(&table, key[i]); /* another word may have taken the slot meanwhile */
-            table.keys[at] = key[i];
+            *key_at(&table, at) = key[i];
         }
         int64_t before = count_of(&table, at, column), after = before + sign * change[i];
         if (count_of(&table, at, !column) == 0)
             vocabulary += (after > 0) - (before > 0);
-        if (table.wide)
-            ((int64_t *)table.counts)[2 * at + (size_t)column] = after;
-        else
-            ((int32_t *)table.counts)[2 * at + (size_t)column] = (int32_t)after;
+        set_count(&table, at, column, after);
     }
     found = Py_BuildValue("(nn)", vocabulary, used);
 done:
     free(slots);
-    PyBuffer_Release(&keys_of_table);
-    PyBuffer_Release(&counts);
+    table_close(&table);
     PyBuffer_Release(&keys);
     PyBuffer_Release(&changes);
     return found;
@@ -364,7 +363,7 @@ done:
 }
 
 PyDoc_STRVAR(doubted_doc,
-"doubted(table, counts, messages, labels, start, end, (logarithms, prior, scale, purity), least) -> place\n\n"
+"doubted(table, messages, labels, start, end, (logarithms, prior, scale, purity), least) -> place\n\n"
 "The first from `start` on of these messages, each the keys of its words, whose log-odds by the soft rule may speak for\n"
 "its label (a byte: 0 ham, 1 spam) by no more than `least`; `end` if it is none before. logarithms: of counts and the\n"
 "prior, for small counts from 0 on. Right but for rounding, so that `least` needs a margin.");
@@ -372,18 +371,21 @@ PyDoc_STRVAR(doubted_doc,
 static PyObject *
 learning_doubted(PyObject *module, PyObject *args)
 {
-    Py_buffer keys_of_table, counts, labels, logarithms;
-    PyObject *messages, *found = NULL;
+    Py_buffer labels, logarithms;
+    PyObject *array, *messages, *found = NULL;
     Py_ssize_t start, end;
     double prior, scale, purity, least;
     Table table;
-    if (!PyArg_ParseTuple(args, "y*y*O!y*nn(y*ddd)d", &keys_of_table, &counts, &PyList_Type, &messages, &labels, &start,
-                          &end, &logarithms, &prior, &scale, &purity, &least))
+    if (!PyArg_ParseTuple(args, "OO!y*nn(y*ddd)d", &array, &PyList_Type, &messages, &labels, &start, &end, &logarithms,
+                          &prior, &scale, &purity, &least))
         return NULL;
+    if (table_open(&table, array, 0) < 0) {
+        PyBuffer_Release(&labels);
+        PyBuffer_Release(&logarithms);
+        return NULL;
+    }
     const double *logarithm = logarithms.buf;
     int64_t known = logarithms.len / (Py_ssize_t)sizeof *logarithm;
-    if (table_of(&table, &keys_of_table, &counts) < 0)
-        goto done;
     if (start < 0 || end > PyList_GET_SIZE(messages) || end > labels.len) {
         PyErr_SetString(PyExc_ValueError, "each message has its keys and its label");
         goto done;
@@ -414,8 +416,7 @@ learning_doubted(PyObject *module, PyObject *args)
     }
     found = PyLong_FromSsize_t(start);
 done:
-    PyBuffer_Release(&keys_of_table);
-    PyBuffer_Release(&counts);
+    table_close(&table);
     PyBuffer_Release(&labels);
     PyBuffer_Release(&logarithms);
     return found;

@@ -111,7 +111,7 @@ scores_total(PyObject *module, PyObject *values)
 }
 
 PyDoc_STRVAR(soft_doc,
-"soft(table, counts, keys, logarithms, scale, purity) -> (sum, shares, counts) or None\n\n"
+"soft(table, keys, logarithms, scale, purity) -> (sum, shares, counts) or None\n\n"
 "As Soft.judge makes them of a message with these words: the sum of the shares, and as doubles one share for each word,\n"
 "and its counts, those in ham, then those in spam. logarithms: of counts and the prior, for counts from 0 on; None if a\n"
 "count is beyond them.");
@@ -119,17 +119,20 @@ PyDoc_STRVAR(soft_doc,
 static PyObject *
 scores_soft(PyObject *module, PyObject *args)
 {
-    Py_buffer buffer, counts, keys, logarithms;
+    Py_buffer keys, logarithms;
     double scale, purity, sum;
-    PyObject *found = NULL, *shares = NULL, *numbers = NULL;
+    PyObject *array, *found = NULL, *shares = NULL, *numbers = NULL;
     Table table;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*dd", &buffer, &counts, &keys, &logarithms, &scale, &purity))
+    if (!PyArg_ParseTuple(args, "Oy*y*dd", &array, &keys, &logarithms, &scale, &purity))
         return NULL;
+    if (table_open(&table, array, 0) < 0) {
+        PyBuffer_Release(&keys);
+        PyBuffer_Release(&logarithms);
+        return NULL;
+    }
     const int64_t *key = keys.buf;
     const double *logarithm = logarithms.buf;
     size_t words = (size_t)keys.len / sizeof *key, known = (size_t)logarithms.len / sizeof *logarithm;
-    if (table_of(&table, &buffer, &counts) < 0)
-        goto done;
     shares = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * sizeof(double)));
     numbers = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 * words * sizeof(double)));
     if (shares == NULL || numbers == NULL)
@@ -155,8 +158,7 @@ scores_soft(PyObject *module, PyObject *args)
 done:
     Py_XDECREF(shares);
     Py_XDECREF(numbers);
-    PyBuffer_Release(&buffer);
-    PyBuffer_Release(&counts);
+    table_close(&table);
     PyBuffer_Release(&keys);
     PyBuffer_Release(&logarithms);
     return found;

@@ -1,7 +1,8 @@
-/* A table of counts as Hashed of spamfilter/words.py has it: buckets of 8 slots, each a key or 0, and of each slot two
- * counts of 32 or 64 bits. A key is in the first slot from its bucket on that was free when it came.
+/* A table of counts as Hashed of spamfilter/words.py has it: an array of 64-bit numbers of shape (buckets, BUCKET, 2 or
+ * 3), a row for each slot: a key or 0, and its counts in ham and in spam, as two of 32 bits that share a number, or as
+ * two numbers. A key is in the first slot from its bucket on that was free when it came.
  *
- * Guarantee: no slot is looked at that a table does not have, whatever is in it; sizes that do not fit are a ValueError.
+ * Guarantee: no slot is looked at that a table does not have, whatever is in it; what has no such shape is a ValueError.
  */
 #ifndef SPAMFILTER_TABLE_H
 #define SPAMFILTER_TABLE_H
@@ -10,36 +11,44 @@
 #include <Python.h>
 #include <stdint.h>
 
-enum { BUCKET = 8 };
-enum { AHEAD = 16 }; /* keys whose buckets are on their way from memory; 8 and 32 take a fifth longer */
+enum { BUCKET = 4 };
+enum { AHEAD = 16 }; /* keys whose buckets are on their way from memory */
 
 typedef struct {
-    int64_t *keys;
-    size_t size;
-    void *counts; /* or NULL */
-    int wide;
+    Py_buffer buffer;
+    int64_t *slots;
+    size_t size, width; /* slots, and numbers of each */
 } Table;
 
-/* 0, or -1 with an exception. counts: NULL if nobody asks for them. */
+/* 0, or -1 with an exception, and then there is nothing to close. flags: PyBUF_WRITABLE if it will be changed. */
 static inline int
-table_of(Table *table, const Py_buffer *keys, const Py_buffer *counts)
+table_open(Table *table, PyObject *array, int flags)
 {
-    size_t size = (size_t)keys->len / sizeof(int64_t);
-    *table = (Table){.keys = keys->buf, .size = size};
-    if (size < BUCKET || size % BUCKET != 0 || size / BUCKET > UINT32_MAX) {
+    if (PyObject_GetBuffer(array, &table->buffer, PyBUF_ND | flags) < 0)
+        return -1;
+    const Py_ssize_t *shape = table->buffer.shape;
+    if (table->buffer.ndim != 3 || table->buffer.itemsize != sizeof(int64_t) || shape[0] < 1 || shape[0] > UINT32_MAX
+        || shape[1] != BUCKET || (shape[2] != 2 && shape[2] != 3)) {
         PyErr_SetString(PyExc_ValueError, "a table has whole buckets, and one at least");
+        PyBuffer_Release(&table->buffer);
         return -1;
     }
-    if (counts != NULL) {
-        size_t width = (size_t)counts->len / (2 * (size + 1)); /* one more for keys that it has not */
-        table->counts = counts->buf;
-        table->wide = width == sizeof(int64_t);
-        if ((size_t)counts->len != 2 * (size + 1) * width || (width != sizeof(int32_t) && !table->wide)) {
-            PyErr_SetString(PyExc_ValueError, "each slot has two counts of 32 or 64 bits");
-            return -1;
-        }
-    }
+    table->slots = table->buffer.buf;
+    table->size = (size_t)shape[0] * BUCKET;
+    table->width = (size_t)shape[2];
     return 0;
+}
+
+static inline void
+table_close(Table *table)
+{
+    PyBuffer_Release(&table->buffer);
+}
+
+static inline int64_t *
+key_at(const Table *table, size_t slot)
+{
+    return table->slots + slot * table->width;
 }
 
 /* The first slot of a key's bucket, as Hashed._bucket: the upper half of its hash as a fraction of the table. */
@@ -53,10 +62,7 @@ bucket_of(const Table *table, int64_t key)
 static inline void
 approach(const Table *table, int64_t key)
 {
-    size_t at = bucket_of(table, key);
-    __builtin_prefetch(table->keys + at);
-    if (table->counts != NULL)
-        __builtin_prefetch((char *)table->counts + at * 2 * (table->wide ? sizeof(int64_t) : sizeof(int32_t)));
+    __builtin_prefetch(key_at(table, bucket_of(table, key)));
 }
 
 /* Where a key is, or else the free slot that ends the search for it; `size` if the table is full. */
@@ -65,16 +71,33 @@ slot_of(const Table *table, int64_t key)
 {
     size_t at = bucket_of(table, key);
     for (size_t looked = 0; looked < table->size; looked++, at = at + 1 == table->size ? 0 : at + 1)
-        if (table->keys[at] == key || table->keys[at] == 0)
+        if (*key_at(table, at) == key || *key_at(table, at) == 0)
             return at;
     return table->size;
+}
+
+/* Whether a slot found for a key is this key's, and not a free one or none. */
+static inline int
+has(const Table *table, size_t slot, int64_t key)
+{
+    return slot < table->size && *key_at(table, slot) == key;
 }
 
 static inline int64_t
 count_of(const Table *table, size_t slot, int column)
 {
-    size_t at = 2 * slot + (size_t)column;
-    return table->wide ? ((int64_t *)table->counts)[at] : ((int32_t *)table->counts)[at];
+    const int64_t *counts = key_at(table, slot) + 1;
+    return table->width == 3 ? counts[column] : ((const int32_t *)counts)[column];
+}
+
+static inline void
+set_count(const Table *table, size_t slot, int column, int64_t count)
+{
+    int64_t *counts = key_at(table, slot) + 1;
+    if (table->width == 3)
+        counts[column] = count;
+    else
+        ((int32_t *)counts)[column] = (int32_t)count;
 }
 
 /* The counts of a key in ham and in spam, 0 if it has none. */
@@ -82,7 +105,7 @@ static inline void
 both_of(const Table *table, int64_t key, int64_t *ham, int64_t *spam)
 {
     size_t at = slot_of(table, key);
-    int known = at < table->size && table->keys[at] == key;
+    int known = has(table, at, key);
     *ham = known ? count_of(table, at, 0) : 0;
     *spam = known ? count_of(table, at, 1) : 0;
 }

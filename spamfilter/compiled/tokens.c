@@ -292,46 +292,54 @@ done:
 
 PyDoc_STRVAR(slots_doc,
 "slots(table, keys) -> slots\n\n"
-"Where a table of buckets has these keys, as native 64-bit integers; -1 where it has not.");
+"Where a table has these keys, as native 64-bit integers; -1 where it has not.");
 
 static PyObject *
 compiled_slots(PyObject *module, PyObject *args)
 {
-    Py_buffer buffer, keys;
-    PyObject *slots = NULL;
+    PyObject *array, *slots;
+    Py_buffer keys;
     Table table;
-    if (!PyArg_ParseTuple(args, "y*y*", &buffer, &keys))
+    if (!PyArg_ParseTuple(args, "Oy*", &array, &keys))
         return NULL;
-    size_t number = (size_t)keys.len / sizeof(int64_t);
-    if (table_of(&table, &buffer, NULL) == 0)
-        slots = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(number * sizeof(int64_t)));
+    if (table_open(&table, array, 0) < 0) {
+        PyBuffer_Release(&keys);
+        return NULL;
+    }
+    const int64_t *key = keys.buf;
+    size_t number = (size_t)keys.len / sizeof *key;
+    slots = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(number * sizeof(int64_t)));
     if (slots != NULL) {
-        const int64_t *key = keys.buf;
         int64_t *slot = (int64_t *)PyBytes_AS_STRING(slots);
         for (size_t i = 0; i < number; i++) {
             if (i + AHEAD < number)
                 approach(&table, key[i + AHEAD]);
             size_t at = slot_of(&table, key[i]);
-            slot[i] = at < table.size && table.keys[at] == key[i] ? (int64_t)at : -1;
+            slot[i] = has(&table, at, key[i]) ? (int64_t)at : -1;
         }
     }
-    PyBuffer_Release(&buffer);
+    table_close(&table);
     PyBuffer_Release(&keys);
     return slots;
 }
 
 PyDoc_STRVAR(insert_doc,
 "insert(table, keys)\n\n"
-"Give slots of a table of buckets to these keys, where they have none.");
+"Give slots of a table to these keys, where they have none.");
 
 static PyObject *
 compiled_insert(PyObject *module, PyObject *args)
 {
-    Py_buffer buffer, keys;
+    PyObject *array;
+    Py_buffer keys;
     Table table;
-    if (!PyArg_ParseTuple(args, "w*y*", &buffer, &keys))
+    int failed = 0;
+    if (!PyArg_ParseTuple(args, "Oy*", &array, &keys))
         return NULL;
-    int failed = table_of(&table, &buffer, NULL);
+    if (table_open(&table, array, PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&keys);
+        return NULL;
+    }
     const int64_t *key = keys.buf;
     size_t number = (size_t)keys.len / sizeof *key;
     for (size_t i = 0; i < number && !failed; i++) {
@@ -339,13 +347,13 @@ compiled_insert(PyObject *module, PyObject *args)
             approach(&table, key[i + AHEAD]);
         size_t at = slot_of(&table, key[i]);
         if (at < table.size) {
-            table.keys[at] = key[i];
+            *key_at(&table, at) = key[i];
         } else {
             PyErr_SetString(PyExc_ValueError, "the table is full");
-            failed = -1;
+            failed = 1;
         }
     }
-    PyBuffer_Release(&buffer);
+    table_close(&table);
     PyBuffer_Release(&keys);
     return failed ? NULL : Py_NewRef(Py_None);
 }
@@ -379,23 +387,25 @@ compiled_hashes(PyObject *module, PyObject *lines)
 }
 
 PyDoc_STRVAR(counts_doc,
-"counts(table, counts, keys) -> counts\n\n"
-"Of these keys, as doubles: those in ham, then those in spam. counts: of each slot of the table two integers of 32 or\n"
-"of 64 bits, and two more for keys that it has not.");
+"counts(table, keys) -> counts\n\n"
+"Of these keys, as doubles: those in ham, then those in spam.");
 
 static PyObject *
 compiled_counts(PyObject *module, PyObject *args)
 {
-    Py_buffer buffer, counts, keys;
-    PyObject *found = NULL;
+    PyObject *array, *found;
+    Py_buffer keys;
     Table table;
-    if (!PyArg_ParseTuple(args, "y*y*y*", &buffer, &counts, &keys))
+    if (!PyArg_ParseTuple(args, "Oy*", &array, &keys))
         return NULL;
-    size_t number = (size_t)keys.len / sizeof(int64_t);
-    if (table_of(&table, &buffer, &counts) == 0)
-        found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 * number * sizeof(double)));
+    if (table_open(&table, array, 0) < 0) {
+        PyBuffer_Release(&keys);
+        return NULL;
+    }
+    const int64_t *key = keys.buf;
+    size_t number = (size_t)keys.len / sizeof *key;
+    found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 * number * sizeof(double)));
     if (found != NULL) {
-        const int64_t *key = keys.buf;
         double *ham = (double *)PyBytes_AS_STRING(found), *spam = ham + number;
         for (size_t i = 0; i < number; i++) {
             int64_t h, s;
@@ -406,8 +416,7 @@ compiled_counts(PyObject *module, PyObject *args)
             spam[i] = (double)s;
         }
     }
-    PyBuffer_Release(&buffer);
-    PyBuffer_Release(&counts);
+    table_close(&table);
     PyBuffer_Release(&keys);
     return found;
 }

@@ -63,7 +63,7 @@ class Soft(Likelihood):
         table, least = counts.kept.table, self.purity * self.unit
         if _scores is not None and table is not None and isinstance(tokens, Seen):
             words = tokens.spellings
-            found = _scores.soft(*table, words.hashes, _logarithms(self.prior * self.unit), self.scale, least)
+            found = _scores.soft(table, words.hashes, _logarithms(self.prior * self.unit), self.scale, least)
             if found is not None:
                 own, shares, numbers = found
                 return Opinion(own, own), Heard(words, np.frombuffer(numbers).reshape(2, -1), np.frombuffer(shares))
@@ -97,7 +97,7 @@ class Soft(Likelihood):
         least = math.log(odds) + MARGIN * max(1.0, self.scale)
         keys, spam = [words.hashes for words in spelt], bytes(label == "spam" for label in labels[start:end])
         while start < end:
-            start = begin + _learning.doubted(*table, keys, spam, start - begin, len(keys), rule, least)
+            start = begin + _learning.doubted(table, keys, spam, start - begin, len(keys), rule, least)
             if start < end:
                 if self.more(messages[start], labels[start], counts, 0):
                     break
