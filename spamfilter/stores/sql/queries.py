@@ -15,6 +15,7 @@ from sqlalchemy import (
     Executable,
     LargeBinary,
     Select,
+    Text,
     bindparam,
     delete,
     exists,
@@ -271,11 +272,13 @@ def fill(counts: Counts, rows: Iterable[Any]) -> None:
 def load_words(connection: Connection, voice: str, vocabulary: int) -> Hashed:
     """All words of a voice. Raises StoreError where they are damaged.
 
-    The database joins them to a few long strings: as a row each they would take four times as long.
+    The database joins them to a few long strings: as a row each they would take four times as long. What counts is
+    joined as JSON, which writes a number in a third of the time of what joins text.
     """
     kept = Hashed(vocabulary)
     after: str | None = ""
-    joined = [func.aggregate_strings(column, "\n") for column in (words.c.word, words.c.ham, words.c.spam)]
+    counted = [func.json_group_array(column, type_=Text) for column in (words.c.ham, words.c.spam)]
+    joined = select(func.aggregate_strings(words.c.word, "\n"), *counted)
     while after is not None:
         here = [words.c.voice == voice, words.c.word >= after]
         after = None
@@ -283,10 +286,11 @@ def load_words(connection: Connection, voice: str, vocabulary: int) -> Hashed:
             ends = select(words.c.word).where(*here).order_by(words.c.word).offset(LOADED).limit(1)
             if (after := connection.scalar(ends)) is not None:
                 here.append(words.c.word < after)
-        spelt, *counts = connection.execute(select(*joined).where(*here)).one()
+        spelt, *counts = connection.execute(joined.where(*here)).one()
         if spelt is not None:
             try:
-                kept.fill(spelt.encode(), *(np.fromstring(numbers, np.int64, sep="\n") for numbers in counts))
+                ham, spam = (np.fromstring(listed.strip("[]"), np.int64, sep=",") for listed in counts)
+                kept.fill(spelt.encode(), ham, spam)
             except ValueError as error:
                 raise StoreError(f"the words of voice {voice} are damaged: {error}") from error
     return kept
