@@ -147,7 +147,7 @@ def judging(sizes: Sequence[int]) -> list[str]:
         line(f"judging, by {name}", [median(times[name, size]) for size in sizes])
     line("a mail of 150 words: parsed, tokens, default voices", [median(whole[size]) for size in sizes])
     line("learning, in memory", [median(learnt[size]) for size in sizes])
-    room = ", ".join(f"{(each._keys.nbytes + each._counts.nbytes) / size:.0f}" for size, each in hashed(tables))
+    room = ", ".join(f"{kept.table.nbytes / size:.0f}" for size, kept in hashed(tables))
     return [*lines, "", f"Bytes of a table for each word: {room}."]
 
 

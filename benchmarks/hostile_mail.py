@@ -1,7 +1,7 @@
 """How long does it take to judge hostile mail, against the median of usual mail?
 
 Every bomb of tests/hostile/bombs.py is made at a quarter, a half and the whole of the size limit of a message, and is
-judged by a filter that has learnt usual mail. In the same session usual mail of trec07p is judged, turn about, so that
+judged by a filter that has learnt usual mail. In the same run usual mail of trec07p is judged, turn about, so that
 a noisy machine is noisy for both. Judging is bounded if the ratio is at most 20, and does not grow with the size.
 
 Apart from judging, the relay has to look at each byte of a message once or twice: at its line ends, and at the
@@ -88,7 +88,7 @@ def main() -> None:
     rows.sort(reverse=True)
     lines = [
         f"Processor time to judge a mail, in units of the median of {JUDGED} mails of trec07p, which was"
-        f" {min(medians):.0f} to {max(medians):.0f} microseconds in this session; three voices, as by default."
+        f" {min(medians):.0f} to {max(medians):.0f} microseconds in this run; three voices, as by default."
         f" Sizes: a quarter, a half and the whole of {arguments.size:,} bytes. The worst is {rows[0][0]:.1f} times the"
         f" median; the bound is {BOUND}.",
         "",

@@ -120,7 +120,7 @@ def without(copy: Path, protection: Protection) -> tuple[bool, str]:
 
 def cell(text: str) -> str:
     """Text that fits into a table."""
-    text = re.sub(r"/tmp/\S+/", "", " ".join(text.split()))
+    text = re.sub(r"/(?:tmp|dev/shm)/(?:\S+/|\S*\.\.\.)", "", " ".join(text.split()))
     return (text if len(text) <= SHOWN else text[: SHOWN - 1] + "…").replace("|", "\\|").replace("`", "'")
 
 

@@ -41,8 +41,8 @@ def ahead(read: Read, mails: Sequence[Mail], processes: int) -> Generator[Readin
     """
     chunks = [mails[start : start + CHUNK] for start in range(0, len(mails), CHUNK)]
     children: list[_Child] = []
-    if processes and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # or the numbers of those that have ended were anybody's
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        processes = 0  # the numbers of those that have ended would be anybody's
     try:
         with suppress(OSError):  # where there is no room for another process, its mails are left
             for number in range(processes):
@@ -71,9 +71,9 @@ def _interrupts_wait() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        for number in heard[:1]:
-            signal.raise_signal(number)
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 _PLACE = struct.Struct("=QQ")

@@ -5,7 +5,7 @@ whichever way it was made, so that a report is the same before and after it was 
 KEPT most frequent of each day.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -95,11 +95,9 @@ class Summary:
             for name in names:
                 messages, of_spam = kept.get(name, (0, 0))
                 kept[name] = messages + 1, of_spam + spam
-        said = dict(entry.evidence)
-        if len(said) < len(entry.evidence):  # two voices have heard a word: that is one verdict
-            said = dict.fromkeys(said, 0.0)
-            for token, weight in entry.evidence:
-                said[token] += weight
+        said: dict[str, float] = defaultdict(float)
+        for token, weight in entry.evidence:  # two voices may have heard a word: that is one verdict
+            said[token] += weight
         for token, weight in said.items():
             verdicts, shares = self.words.get(token, (0, 0.0))
             self.words[token] = verdicts + 1, shares + weight

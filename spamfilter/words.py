@@ -1,8 +1,8 @@
 """Where the counts of words are kept in memory: under the words themselves, or in a table by their hashes.
 
 `Spelled` can list its words, for whatever writes them elsewhere. `Hashed` is made for judging: a message finds its
-words in two or three steps over all of them at once, in a time that hardly depends on how many words are known, and
-in a third of the memory.
+words in one step over all of them, in a time that grows little with the words that are known, and in a third of the
+memory (benchmarks/growth.py).
 """
 
 import math
@@ -166,8 +166,8 @@ class Hashed(Words):
         if _learning is None:
             return None
         room = int(FULL * self._keys.size) - self._used
-        most = most if self._is_wide else min(most, NARROW)
-        found = _learning.change(self._table, tokens.hashes, changes, LABELS.index(label), sign, room, most)
+        changed = tokens.hashes, changes, LABELS.index(label)
+        found = _learning.change(self._table, *changed, sign, room, most)
         if found is None:
             return None
         growth, used = found

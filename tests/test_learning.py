@@ -255,3 +255,18 @@ def test_a_full_table_is_left_as_it_is() -> None:
     nine: Integers = np.array([9], np.int64)
     assert _learning.change(table, nine, nine, 0, 1, 8, 100) is None
     assert np.array_equal(table, before)
+
+
+def test_a_table_with_less_room_than_it_is_said_to_have_is_refused() -> None:
+    table = np.zeros((2, 4, 2), np.int64)
+    table[:, :, 0] = np.arange(8).reshape(2, 4)
+    two = np.array([8, 9], np.int64)
+    with pytest.raises(ValueError, match="room"):
+        _learning.change(table, two, two, 0, 1, 8, 100)
+
+
+def test_a_count_of_32_bits_never_gets_more() -> None:
+    table, key = TABLE.copy(), np.array([5], np.int64)
+    assert _learning.change(table, key, key * 2**32, 0, 1, 8, 2**62) is None
+    assert _learning.change(table, key, np.array([words.NARROW]), 0, 1, 8, 2**62) == (1, 1)
+    assert _learning.change(table, key, ONE, 0, 1, 8, 2**62) is None

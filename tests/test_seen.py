@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from spamfilter import features, voices, words
 from spamfilter.compiled import _scores, _tokens
-from spamfilter.compiled.build import COMMON, NAMES
+from spamfilter.compiled.build import HEADER, NAMES
 from spamfilter.counts import LABELS, Counts, Hashed, Label
 from spamfilter.features import tokenize
 from spamfilter.filter import Filter
@@ -246,6 +246,6 @@ def test_counts_are_found_by_spelling_and_by_seen_alike() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", [*(f"{name}.c" for name in NAMES), COMMON.name])
+@pytest.mark.parametrize("name", [*(f"{name}.c" for name in NAMES), HEADER.name])
 def test_the_source_is_shipped(name: str) -> None:
     assert Path(words.__file__).with_name("compiled").joinpath(name).is_file()

@@ -75,6 +75,13 @@ def test_a_table_grows_and_gives_up_what_counts_nothing() -> None:
     assert kept == spelled(ham={b"%d" % number: 2**40 - number for number in range(10 * room)})
 
 
+@pytest.mark.parametrize("expected", [0, 1_000, 10_007])
+def test_a_bucket_is_a_cache_line(expected: int) -> None:
+    table = Hashed(expected).table
+    assert table.ctypes.data % module.LINE == 0
+    assert table[0].nbytes == module.LINE
+
+
 def test_a_copy_goes_its_own_way() -> None:
     kept = Hashed()
     put(kept, [b"a"], "ham", 1)

@@ -25,22 +25,19 @@ learning_change(PyObject *module, PyObject *args)
     int column, sign;
     Py_ssize_t room;
     long long most;
-    PyObject *array, *found = NULL;
+    PyObject *found = NULL;
     size_t *slots = NULL;
     Table table;
-    if (!PyArg_ParseTuple(args, "Oy*y*iinL", &array, &keys, &changes, &column, &sign, &room, &most))
+    if (!PyArg_ParseTuple(args, "O&y*y*iinL", to_changed_table, &table, &keys, &changes, &column, &sign, &room, &most))
         return NULL;
-    if (table_open(&table, array, PyBUF_WRITABLE) < 0) {
-        PyBuffer_Release(&keys);
-        PyBuffer_Release(&changes);
-        return NULL;
-    }
     size_t number = (size_t)keys.len / sizeof(int64_t);
     const int64_t *key = keys.buf, *change = changes.buf;
     if (changes.len != keys.len || (column & ~1) || (sign != 1 && sign != -1) || most < 0) {
         PyErr_SetString(PyExc_ValueError, "each key has its change, to be added or taken away in one of two columns");
         goto done;
     }
+    if (table.width == 2 && most > INT32_MAX)
+        most = INT32_MAX;
     slots = malloc((number + 1) * sizeof *slots);
     if (slots == NULL) {
         PyErr_NoMemory();
@@ -64,6 +61,10 @@ learning_change(PyObject *module, PyObject *args)
         size_t at = slots[i];
         if (!has(&table, at, key[i])) {
             at = slot_of(&table, key[i]); /* another word may have taken the slot meanwhile */
+            if (at == table.size) {
+                PyErr_SetString(PyExc_ValueError, "a table has the room that it is said to have");
+                goto done;
+            }
             *key_at(&table, at) = key[i];
         }
         int64_t before = count_of(&table, at, column), after = before + sign * change[i];
@@ -372,18 +373,13 @@ static PyObject *
 learning_doubted(PyObject *module, PyObject *args)
 {
     Py_buffer labels, logarithms;
-    PyObject *array, *messages, *found = NULL;
+    PyObject *messages, *found = NULL;
     Py_ssize_t start, end;
     double prior, scale, purity, least;
     Table table;
-    if (!PyArg_ParseTuple(args, "OO!y*nn(y*ddd)d", &array, &PyList_Type, &messages, &labels, &start, &end, &logarithms,
-                          &prior, &scale, &purity, &least))
+    if (!PyArg_ParseTuple(args, "O&O!y*nn(y*ddd)d", to_table, &table, &PyList_Type, &messages, &labels, &start, &end,
+                          &logarithms, &prior, &scale, &purity, &least))
         return NULL;
-    if (table_open(&table, array, 0) < 0) {
-        PyBuffer_Release(&labels);
-        PyBuffer_Release(&logarithms);
-        return NULL;
-    }
     const double *logarithm = logarithms.buf;
     int64_t known = logarithms.len / (Py_ssize_t)sizeof *logarithm;
     if (start < 0 || end > PyList_GET_SIZE(messages) || end > labels.len) {

@@ -121,15 +121,10 @@ scores_soft(PyObject *module, PyObject *args)
 {
     Py_buffer keys, logarithms;
     double scale, purity, sum;
-    PyObject *array, *found = NULL, *shares = NULL, *numbers = NULL;
+    PyObject *found = NULL, *shares = NULL, *numbers = NULL;
     Table table;
-    if (!PyArg_ParseTuple(args, "Oy*y*dd", &array, &keys, &logarithms, &scale, &purity))
+    if (!PyArg_ParseTuple(args, "O&y*y*dd", to_table, &table, &keys, &logarithms, &scale, &purity))
         return NULL;
-    if (table_open(&table, array, 0) < 0) {
-        PyBuffer_Release(&keys);
-        PyBuffer_Release(&logarithms);
-        return NULL;
-    }
     const int64_t *key = keys.buf;
     const double *logarithm = logarithms.buf;
     size_t words = (size_t)keys.len / sizeof *key, known = (size_t)logarithms.len / sizeof *logarithm;

@@ -2,7 +2,8 @@
  * 3), a row for each slot: a key or 0, and its counts in ham and in spam, as two of 32 bits that share a number, or as
  * two numbers. A key is in the first slot from its bucket on that was free when it came.
  *
- * Guarantee: no slot is looked at that a table does not have, whatever is in it; what has no such shape is a ValueError.
+ * Guarantee: no slot is looked at that a table does not have, whatever is in it; what has no such shape is a ValueError,
+ * and what cannot be read or changed as it should a TypeError or a BufferError.
  */
 #ifndef SPAMFILTER_TABLE_H
 #define SPAMFILTER_TABLE_H
@@ -43,6 +44,29 @@ static inline void
 table_close(Table *table)
 {
     PyBuffer_Release(&table->buffer);
+}
+
+/* Converters for "O&" of PyArg_ParseTuple: a table to be read, and one to be changed. */
+static int
+to_table_with(int flags, PyObject *array, Table *table)
+{
+    if (array == NULL) {
+        table_close(table);
+        return 1;
+    }
+    return table_open(table, array, flags) < 0 ? 0 : Py_CLEANUP_SUPPORTED;
+}
+
+static inline int
+to_table(PyObject *array, void *table)
+{
+    return to_table_with(0, array, table);
+}
+
+static inline int
+to_changed_table(PyObject *array, void *table)
+{
+    return to_table_with(PyBUF_WRITABLE, array, table);
 }
 
 static inline int64_t *

@@ -297,15 +297,11 @@ PyDoc_STRVAR(slots_doc,
 static PyObject *
 compiled_slots(PyObject *module, PyObject *args)
 {
-    PyObject *array, *slots;
+    PyObject *slots;
     Py_buffer keys;
     Table table;
-    if (!PyArg_ParseTuple(args, "Oy*", &array, &keys))
+    if (!PyArg_ParseTuple(args, "O&y*", to_table, &table, &keys))
         return NULL;
-    if (table_open(&table, array, 0) < 0) {
-        PyBuffer_Release(&keys);
-        return NULL;
-    }
     const int64_t *key = keys.buf;
     size_t number = (size_t)keys.len / sizeof *key;
     slots = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(number * sizeof(int64_t)));
@@ -330,16 +326,11 @@ PyDoc_STRVAR(insert_doc,
 static PyObject *
 compiled_insert(PyObject *module, PyObject *args)
 {
-    PyObject *array;
     Py_buffer keys;
     Table table;
     int failed = 0;
-    if (!PyArg_ParseTuple(args, "Oy*", &array, &keys))
+    if (!PyArg_ParseTuple(args, "O&y*", to_changed_table, &table, &keys))
         return NULL;
-    if (table_open(&table, array, PyBUF_WRITABLE) < 0) {
-        PyBuffer_Release(&keys);
-        return NULL;
-    }
     const int64_t *key = keys.buf;
     size_t number = (size_t)keys.len / sizeof *key;
     for (size_t i = 0; i < number && !failed; i++) {
@@ -393,15 +384,11 @@ PyDoc_STRVAR(counts_doc,
 static PyObject *
 compiled_counts(PyObject *module, PyObject *args)
 {
-    PyObject *array, *found;
+    PyObject *found;
     Py_buffer keys;
     Table table;
-    if (!PyArg_ParseTuple(args, "Oy*", &array, &keys))
+    if (!PyArg_ParseTuple(args, "O&y*", to_table, &table, &keys))
         return NULL;
-    if (table_open(&table, array, 0) < 0) {
-        PyBuffer_Release(&keys);
-        return NULL;
-    }
     const int64_t *key = keys.buf;
     size_t number = (size_t)keys.len / sizeof *key;
     found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 * number * sizeof(double)));

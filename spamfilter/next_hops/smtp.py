@@ -1,8 +1,9 @@
 """The next hop over SMTP: a client that passes on what it is told and returns what it hears.
 
 Guarantee: replies come back byte for byte; a message is sent as it is, dots doubled. No library
-does: aiosmtplib strips the text of replies and rewrites line ends. It never sends again on its own.
-Connections are kept for the next client and checked with RSET before they are used again.
+does: aiosmtplib strips the text of replies and rewrites line ends. It never sends a message again on its
+own, only the first command of a transaction where the connection was gone before that was answered.
+Connections are kept for the next client, and checked with RSET unless they took a message a moment ago.
 """
 
 import asyncio
@@ -136,7 +137,7 @@ class _SmtpConversation(Conversation):
         self._foreseen: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._taken = -math.inf  # when the next hop took a message, if that is the last that was said
-        self.unasked = False  # whether it is not known if the next hop is there still
+        self.unasked = False  # used again without RSET: the next hop may be gone
         self.keywords: Mapping[str, str] = {}
 
     async def greet(self) -> None:
