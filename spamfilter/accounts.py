@@ -111,7 +111,7 @@ def _hasher() -> "PasswordHasher":
     try:
         from argon2 import PasswordHasher
     except ImportError:
-        raise InputError("the web page needs more libraries: pip install 'spamfilter[web]'") from None
+        raise InputError("the web page needs more libraries: in the checkout, .venv/bin/pip install '.[web]'") from None
     return PasswordHasher()
 
 

@@ -41,5 +41,5 @@ def web(file: Path | None) -> None:
     try:
         from spamfilter.web import serve
     except ModuleNotFoundError as error:
-        raise InputError(f"the web page needs {error.name}: pip install 'spamfilter[web]'") from None
+        raise InputError(f"the web page needs {error.name}: in the checkout, .venv/bin/pip install '.[web]'") from None
     serve(settings_of(file), file)

@@ -170,6 +170,17 @@ def test_back_to_the_base_leaves_no_tables(url: str) -> None:
     assert schema(url) == []
 
 
+def test_a_database_of_another_program_is_refused(url: str) -> None:
+    path = Path(url.removeprefix("sqlite:///"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE bills (amount INTEGER)")
+    before = schema(url)
+    for migrate in (False, True):
+        with pytest.raises(StoreError, match=f"{path}: is not a database of spamfilter: it has bills"):
+            open_store(url, migrate)
+    assert schema(url) == before
+
+
 @pytest.mark.parametrize("revision", ["9999", "no-such"])
 def test_a_revision_that_is_not_known_is_an_error_that_names_the_database(url: str, revision: str) -> None:
     migrating.migrate(url)

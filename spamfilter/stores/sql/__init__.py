@@ -132,9 +132,11 @@ class SqlStore(Store):
                 yield connection
 
     def revision(self) -> str | None:
-        """The revision the schema is at; None for a database without tables."""
+        """The revision the schema is at; None for a database without tables. Raises StoreError for other tables."""
         with self._reading() as connection:
             if not self._engine.dialect.has_table(connection, "alembic_version"):
+                if found := connection.exec_driver_sql("SELECT name FROM sqlite_master LIMIT 1").scalar():
+                    raise StoreError(f"{self.where}: is not a database of spamfilter: it has {found}; see [store] url")
                 return None
             found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
             return str(found) if found else None
