@@ -53,8 +53,9 @@ def ahead(read: Read, mails: Sequence[Mail], processes: int) -> Generator[Readin
             items = children[reader].next() if reader < len(children) else None
             yield from [None] * len(chunk) if items is None else map(_reading, items)
     finally:
-        for child in children:
-            child.close()
+        with _interrupts_wait():
+            for child in children:
+                child.close()
 
 
 @contextmanager

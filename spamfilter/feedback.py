@@ -147,16 +147,16 @@ def by_id(store: Store, id: str, wait: bool = True) -> Subject:
 
 
 def by_mail(filter: Filter, name: str, mail: bytes) -> Subject:
-    """The message in these bytes, as it was judged if it passed the relay.
+    """The message in these bytes, as it was judged if it passed the relay; as it is if it was learnt so before.
 
-    As it is, if it was learnt so before the journal knew of it: or nobody could take that back with this mail.
+    That may have been in bulk, or before the journal knew of it: else nobody could take it back with this mail.
     """
     message = parse(mail)
     reading, id = filter.read(message), header_id(mail)
     for entry in _candidates(filter.store, id, message, reading.digest):
         if entry.digest == reading.digest or _same(entry, id, message, reading.tokens):
             if entry.digest != reading.digest and filter.store.active(reading.digest) is not None:
-                break
+                return Subject(name, entry.id, reading)
             # Voices that were chosen since see the mail as it is now.
             return Subject(name, entry.id, Reading(entry.digest, {**reading.tokens, **(entry.tokens or {})}))
     return Subject(name, "", reading)

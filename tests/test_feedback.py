@@ -163,6 +163,7 @@ def test_a_mail_that_was_learnt_before_the_journal_knew_of_it_is_taken_back_with
     assert mark(filter, by_mail(filter, "x.eml", arrived), "spam", author, 10).changed
     seen = judged(filter, sent)
     assert filter.read(parse(arrived)).digest != seen.digest
+    assert by_mail(filter, "x.eml", arrived) == Subject("x.eml", ID, filter.read(parse(arrived)))
     assert mark(filter, by_mail(filter, "x.eml", arrived), None, author, 10).was == "spam"
     assert filter.learnt == {"ham": 0, "spam": 0}
     assert by_mail(filter, "x.eml", arrived) == Subject("x.eml", ID, seen)

@@ -610,6 +610,19 @@ async def test_commands_out_of_order_or_shape(tmp_path: Path, lines: list[bytes 
         assert (await (await running.connect()).ask(*lines))[:3] == code
 
 
+async def test_vrfy_puts_no_other_connection_in_the_place_of_one_that_has_heard_the_envelope(tmp_path: Path) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        client = await running.connect()
+        await client.envelope()
+        for task in hop._tasks:
+            task.cancel()
+        await asyncio.sleep(0.05)
+        assert (await client.ask("VRFY bob")).startswith(b"451 ")
+        assert (await client.ask("RCPT TO:<c@y>")).startswith(b"451 ")
+        assert (await client.ask("DATA")).startswith(b"451 ")
+        assert hop.connections == 1
+
+
 async def test_a_new_ehlo_or_rset_ends_the_transaction_at_the_next_hop_too(tmp_path: Path) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         client = await running.connect()

@@ -276,7 +276,8 @@ class Dialogue(Client):
     async def _vrfy(self, argument: str) -> Reply:
         if not self._trusted:
             return Reply.of("252 2.0.0 Send some mail and see")
-        await self._open()
+        if self._transaction is None:  # another connection would know nothing of it
+            await self._open()
         return await self._next("VRFY", argument)
 
     async def _quit(self, argument: str) -> None:
