@@ -134,12 +134,21 @@ def commands(folder: Path, words: int, journal: int) -> list[str]:
         print(table[-1], flush=True)
 
     with relay(folder, database) as running:
+        settled(running.pid)
         timed("mark-spam FILE, a relay running", lambda turn: ["mark-spam", files[turn]], running.pid)
     timed("mark-spam FILE, no relay", lambda turn: ["mark-spam", files[TIMES + 1 + turn]], None)
     timed("judge FILE", lambda turn: ["judge", files[2 * (TIMES + 1) + turn]], None)
     timed("stats of a day", lambda turn: ["stats", "--since", "24h"], None, 5)
     timed("stats of 7 days, the default", lambda turn: ["stats"], None, 3)
     return table
+
+
+def settled(pid: int) -> None:
+    """Wait until the relay has nothing to do: at its start it sums up the days of the journal."""
+    before = -1.0
+    while (now := processor_seconds(pid)) - before > 0.02:
+        before = now
+        time.sleep(1)
 
 
 def main() -> None:
