@@ -125,7 +125,9 @@ class Disk:
             missing(f"needs loop devices: {done.stderr.strip()}")
 
     def unmount(self) -> None:
+        """Returns once nobody has it any more, not even another test's process in a mount namespace of its own."""
         subprocess.run([require("umount", "mount"), str(self.folder)], check=True)
+        wait_until(lambda: str(self._image) not in _on_loops(), f"that {self._image} is let go of")
 
     def breaks(self) -> None:
         """The kernel finds an error on it, and lets nobody write any more."""
@@ -138,6 +140,15 @@ class Disk:
         command = [require("e2fsck", "e2fsprogs"), "-fy", str(self._image)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode in {0, 1}, done.stdout + done.stderr
+
+
+def _on_loops() -> set[str]:
+    """The files that are mounted as disks."""
+    found = set()
+    for name in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # it has gone meanwhile
+            found.add(name.read_text().strip())
+    return found
 
 
 @contextlib.contextmanager

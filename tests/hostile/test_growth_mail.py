@@ -185,11 +185,13 @@ def compiled_once() -> dict[str, re.Pattern[Any]]:
 
 
 def test_quadratic_work_would_be_seen() -> None:
+    """By one of three looks: `grows` takes the least of its tries, and a stuttering machine makes that too little."""
+
     def run(size: int) -> Callable[[], object]:
         text = "a" * size
         return lambda: re.findall(r"[^@]+@", text)
 
-    assert grows(run) > BOUND
+    assert any(grows(run) > BOUND for _ in range(3))
 
 
 def _mails(mail: bytes) -> None:
