@@ -7,10 +7,11 @@ journal, so that a noisy machine is noisy for both; a ratio is that of the two t
 sends mails of 4 KB over 20 connections that it keeps, smtp-sink takes them; both are bound to the last processor, and
 their share of it is stated, since on a machine with as many processors as workers the relay has that much less. The
 relays may run on every processor; for a third turn the one worker is bound to the last one, too, which then carries a
-worker, source and sink, as each of several processors does for several workers. Marks are made over the feedback
-socket, and a client at each worker sends one small mail after the other until the header says that more is learnt.
-Memory is looked at with a database of a million words, at the start and after marks, which part what the processes
-share.
+worker, source and sink, as each of several processors does for several workers. What the processors of a machine can do
+side by side is measured, too, by processes that only count: those of a virtual one may be halves of one. Marks are made
+over the feedback socket, and a client at each worker sends one small mail after the other until the header says that
+more is learnt. Memory is looked at with a database of a million words, at the start and after marks, which part what
+the processes share.
 
 Needs SPAMFILTER_CORPORA and Postfix; takes about two minutes.
 """
@@ -220,6 +221,17 @@ def memory(folder: Path, workers: int) -> list[str]:
     return lines
 
 
+COUNTING = "for number in range(30_000_000): pass"
+
+
+def counting(processes: int) -> float:
+    """Seconds until so many processes that only count have done so."""
+    began = time.perf_counter()
+    for each in [subprocess.Popen([sys.executable, "-c", COUNTING]) for _ in range(processes)]:
+        each.wait()
+    return time.perf_counter() - began
+
+
 def quartiles(values: list[float], form: str = "%.2f") -> str:
     low, middle, high = statistics.quantiles(values, n=4)
     return f"{form % middle} ({form % low} to {form % high})"
@@ -275,6 +287,7 @@ def main() -> None:
     parser.add_argument("--result", type=Path, help="write the table to this file, too")
     arguments = parser.parse_args()
     turns: dict[int, list[Turn]] = {SQUEEZED: [], 1: [], arguments.workers: []}
+    machine: list[float] = []
     with tempfile.TemporaryDirectory(prefix="workers-") as made, contextlib.ExitStack() as stack:
         folder = Path(made)
         port, hop = stack.enter_context(sink())
@@ -284,11 +297,14 @@ def main() -> None:
         for relay in relays.values():
             turn(relay, hop, CONNECTIONS * 10)  # warms it up
         for _ in range(arguments.rounds):
+            machine.append(arguments.workers * counting(1) / counting(arguments.workers))
             turns[SQUEEZED].append(turn(relays[1], hop, arguments.messages, {LAST}))
             for number, relay in relays.items():
                 turns[number].append(turn(relay, hop, arguments.messages))
         late = delays(folder / "marks", arguments.workers)
     text = table(turns, arguments.messages, arguments.workers)
+    most = quartiles(machine)
+    text += f"This machine lets {arguments.workers} processes that only count do {most} times the work of one.\n"
     text += (
         f"\nA mark is judged by in all {arguments.workers} workers {1000 * statistics.median(late):.0f} ms after its"
         f" answer, median of {MARKS}; at most {1000 * max(late):.0f} ms. Each look is a mail to the next hop.\n"
