@@ -194,6 +194,18 @@ def test_an_interrupt_while_a_process_is_made_is_the_parent_s(monkeypatch: pytes
         over.set()
 
 
+def test_an_interrupt_while_processes_are_ended_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    close = module._Child.close
+
+    def interrupted(child: module._Child) -> None:
+        signal.raise_signal(signal.SIGINT)
+        close(child)
+
+    monkeypatch.setattr(module._Child, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt), closing(ahead(read, mails(), 2)) as found:
+        next(found)
+
+
 def test_there_are_no_processes_where_those_that_end_are_ignored() -> None:
     """Their numbers would be anybody's before they could be ended here."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
