@@ -226,7 +226,7 @@ def of_journal(traffic: Traffic) -> list[str]:
     ages = [min((kill - at for kill in traffic.kills if kill >= at), default=float("inf")) for at in missing]
     return [
         f"| journal rows lost | {len(missing)} |",
-        f"| the oldest of them, in seconds between its 250 and the kill: about 1 | {max(ages, default=0):.2f} |",
+        f"| the oldest of them, in seconds between its 250 and the kill | {max(ages, default=0):.2f}, at most 1 |",
     ]
 
 

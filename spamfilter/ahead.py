@@ -41,8 +41,9 @@ def ahead(read: Read, mails: Sequence[Mail], processes: int) -> Generator[Readin
     """
     chunks = [mails[start : start + CHUNK] for start in range(0, len(mails), CHUNK)]
     children: list[_Child] = []
-    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
-        processes = 0  # the numbers of those that have ended would be anybody's
+    ignored = processes > 0 and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+    if ignored:  # or the numbers of those that have ended were anybody's
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         with suppress(OSError):  # where there is no room for another process, its mails are left
             for number in range(processes):
@@ -56,6 +57,8 @@ def ahead(read: Read, mails: Sequence[Mail], processes: int) -> Generator[Readin
         with _interrupts_wait():
             for child in children:
                 child.close()
+            if ignored:
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 @contextmanager
