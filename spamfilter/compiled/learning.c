@@ -44,7 +44,9 @@ learning_change(PyObject *module, PyObject *args)
         goto done;
     }
     Py_ssize_t used = 0;
+    approach_first(&table, key, number);
     for (size_t i = 0; i < number; i++) {
+        approach_next(&table, key, number, i);
         size_t at = slot_of(&table, key[i]);
         int64_t before = has(&table, at, key[i]) ? count_of(&table, at, column) : 0;
         slots[i] = at;
@@ -393,10 +395,10 @@ learning_doubted(PyObject *module, PyObject *args)
             goto done;
         const int64_t *key = keys.buf;
         size_t number = (size_t)keys.len / sizeof *key;
+        approach_first(&table, key, number);
         for (size_t i = 0; i < number; i++) {
             int64_t h, s;
-            if (i + AHEAD < number)
-                approach(&table, key[i + AHEAD]);
+            approach_next(&table, key, number, i);
             both_of(&table, key[i], &h, &s);
             if (h != s) {
                 double log_ham = h >= 0 && h < known ? logarithm[h] : log((double)h + prior);

@@ -134,10 +134,10 @@ scores_soft(PyObject *module, PyObject *args)
         goto done;
     double *share = (double *)PyBytes_AS_STRING(shares), *ham = (double *)PyBytes_AS_STRING(numbers);
     double *spam = ham + words, root = sqrt((double)words);
+    approach_first(&table, key, words);
     for (size_t i = 0; i < words; i++) {
         int64_t h, s;
-        if (i + AHEAD < words)
-            approach(&table, key[i + AHEAD]);
+        approach_next(&table, key, words, i);
         both_of(&table, key[i], &h, &s);
         if ((uint64_t)h >= known || (uint64_t)s >= known) {
             found = Py_NewRef(Py_None);

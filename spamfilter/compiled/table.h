@@ -13,7 +13,15 @@
 #include <stdint.h>
 
 enum { BUCKET = 4 };
-enum { AHEAD = 16 }; /* keys whose buckets are on their way from memory */
+enum { AHEAD = 20 }; /* keys whose buckets are on their way from memory */
+
+/* GCC takes a function that does nothing but fetch ahead for one without effect, and leaves its calls out, unless it is
+ * inlined before it is looked at. */
+#ifdef __GNUC__
+#define INLINED_FIRST inline __attribute__((always_inline))
+#else
+#define INLINED_FIRST inline
+#endif
 
 typedef struct {
     Py_buffer buffer;
@@ -82,11 +90,20 @@ bucket_of(const Table *table, int64_t key)
     return (size_t)(((uint64_t)key >> 32) * (table->size / BUCKET) >> 32) * BUCKET;
 }
 
-/* Bring what will be looked at for a key nearer. */
-static inline void
-approach(const Table *table, int64_t key)
+/* Bring nearer what will be looked at for the first of these keys, before a loop over them. */
+static INLINED_FIRST void
+approach_first(const Table *table, const int64_t *keys, size_t number)
 {
-    __builtin_prefetch(key_at(table, bucket_of(table, key)));
+    for (size_t i = 0; i < AHEAD && i < number; i++)
+        __builtin_prefetch(key_at(table, bucket_of(table, keys[i])));
+}
+
+/* The same for one of the next keys, while the loop is at key i. */
+static INLINED_FIRST void
+approach_next(const Table *table, const int64_t *keys, size_t number, size_t i)
+{
+    if (i + AHEAD < number)
+        __builtin_prefetch(key_at(table, bucket_of(table, keys[i + AHEAD])));
 }
 
 /* Where a key is, or else the free slot that ends the search for it; `size` if the table is full. */

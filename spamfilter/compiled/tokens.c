@@ -307,9 +307,9 @@ compiled_slots(PyObject *module, PyObject *args)
     slots = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(number * sizeof(int64_t)));
     if (slots != NULL) {
         int64_t *slot = (int64_t *)PyBytes_AS_STRING(slots);
+        approach_first(&table, key, number);
         for (size_t i = 0; i < number; i++) {
-            if (i + AHEAD < number)
-                approach(&table, key[i + AHEAD]);
+            approach_next(&table, key, number, i);
             size_t at = slot_of(&table, key[i]);
             slot[i] = has(&table, at, key[i]) ? (int64_t)at : -1;
         }
@@ -333,9 +333,9 @@ compiled_insert(PyObject *module, PyObject *args)
         return NULL;
     const int64_t *key = keys.buf;
     size_t number = (size_t)keys.len / sizeof *key;
+    approach_first(&table, key, number);
     for (size_t i = 0; i < number && !failed; i++) {
-        if (i + AHEAD < number)
-            approach(&table, key[i + AHEAD]);
+        approach_next(&table, key, number, i);
         size_t at = slot_of(&table, key[i]);
         if (at < table.size) {
             *key_at(&table, at) = key[i];
@@ -394,10 +394,10 @@ compiled_counts(PyObject *module, PyObject *args)
     found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 * number * sizeof(double)));
     if (found != NULL) {
         double *ham = (double *)PyBytes_AS_STRING(found), *spam = ham + number;
+        approach_first(&table, key, number);
         for (size_t i = 0; i < number; i++) {
             int64_t h, s;
-            if (i + AHEAD < number)
-                approach(&table, key[i + AHEAD]);
+            approach_next(&table, key, number, i);
             both_of(&table, key[i], &h, &s);
             ham[i] = (double)h;
             spam[i] = (double)s;
