@@ -5,13 +5,14 @@
 In each round a relay with one worker and one with several take turns, with judging by counts of real mail and with the
 journal, so that a noisy machine is noisy for both; a ratio is that of the two turns of a round. smtp-source of Postfix
 sends mails of 4 KB over 20 connections that it keeps, smtp-sink takes them; both are bound to the last processor, and
-their share of it is stated, since on a machine with as many processors as workers the relay has that much less. The
-relays may run on every processor; for a third turn the one worker is bound to the last one, too, which then carries a
-worker, source and sink, as each of several processors does for several workers. What the processors of a machine can do
-side by side is measured, too, by processes that only count: those of a virtual one may be halves of one. Marks are made
-over the feedback socket, and a client at each worker sends one small mail after the other until the header says that
-more is learnt. Memory is looked at with a database of a million words, at the start and after marks, which part what
-the processes share.
+their share of it is stated, since on a machine with as many processors as workers the relay has that much less. They
+are scheduled as batch work: where they share a processor with a worker, they do not take it away at each of its
+answers, which those on another machine would not, either. The relays may run on every processor; for a third turn the
+one worker is bound to the last one, too, which then carries a worker, source and sink, as each of several processors
+does for several workers. What the processors of a machine can do side by side is measured, too, by processes that only
+count: those of a virtual one may be halves of one. Marks are made over the feedback socket, and a client at each worker
+sends one small mail after the other until the header says that more is learnt. Memory is looked at with a database of a
+million words, at the start and after marks, which part what the processes share.
 
 Needs SPAMFILTER_CORPORA and Postfix; takes about two minutes.
 """
@@ -92,7 +93,7 @@ def connections(pid: int, port: int) -> int:
 
 
 def pinned(command: list[str]) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(["taskset", "-c", str(LAST), *command])
+    return subprocess.Popen(["chrt", "--batch", "0", "taskset", "--cpu-list", str(LAST), *command])
 
 
 @contextlib.contextmanager
