@@ -23,6 +23,7 @@ ORDER = (
     "words",
     "counts",
     "likelihoods",
+    "compression",
     "voices",
     "calibration",
     "model",
@@ -125,8 +126,12 @@ PURE = {
     "itertools", "json", "math", "numpy", "re", "typing", "zlib",
 }  # fmt: skip
 """What the core may import besides itself. None of it reads a file, a socket or a clock."""
-IMPURE = {"shipped": {"pathlib"}, "compiled": {"contextlib", "importlib", "os", "pathlib", "zlib"}}
-"""Modules of the core that are about files, and the one that looks whether there is one."""
+IMPURE = {
+    "shipped": {"pathlib"},
+    "compiled": {"contextlib", "importlib", "os", "pathlib", "zlib"},
+    "compression": {"isal", "os", "zlib"},
+}
+"""Modules of the core that are about files, and those that look whether there is one."""
 BUILD = "compiled.build"
 """Runs when the package is built, and is no part of the program."""
 SQL = {"sqlalchemy", "sqlite3", "alembic"}
