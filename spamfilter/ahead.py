@@ -17,6 +17,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, NoReturn
 
 from spamfilter.errors import InputError
@@ -34,10 +35,13 @@ while that is written."""
 Read = Callable[[Mail], Reading]
 
 
-def ahead(read: Read, mails: Sequence[Mail], processes: int) -> Generator[Reading | InputError | None, None, None]:
+def ahead(
+    read: Read, mails: Sequence[Mail], processes: int, packs: bool = True
+) -> Generator[Reading | InputError | None, None, None]:
     """Each mail as `read` reads it, or why it cannot be read; None where no process has done it.
 
-    Forks at the first step, when no connection must be in use; the processes are gone when the iterator is closed.
+    packs: the tokens, too, for the ledger. Forks at the first step, when no connection must be in use; the processes
+    are gone when the iterator is closed.
     """
     chunks = [mails[start : start + CHUNK] for start in range(0, len(mails), CHUNK)]
     children: list[_Child] = []
@@ -48,7 +52,7 @@ def ahead(read: Read, mails: Sequence[Mail], processes: int) -> Generator[Readin
         with suppress(OSError):  # where there is no room for another process, its mails are left
             for number in range(processes):
                 with _interrupts_wait():  # until it is known whose they are, and which processes there are
-                    children.append(_Child(read, chunks[number::processes], children[:]))
+                    children.append(_Child(partial(_item, read, packs), chunks[number::processes], children[:]))
         for number, chunk in enumerate(chunks):
             reader = number % max(processes, 1)
             items = children[reader].next() if reader < len(children) else None
@@ -93,7 +97,7 @@ class _Child:
     Nothing here waits for the interpreter's lock, as a thread would that takes what comes through a pipe.
     """
 
-    def __init__(self, read: Read, chunks: Sequence[Sequence[Mail]], others: Sequence["_Child"]) -> None:
+    def __init__(self, read: "_ReadItem", chunks: Sequence[Sequence[Mail]], others: Sequence["_Child"]) -> None:
         """others: those made before, whose connections are not this one's. Raises OSError."""
         self._pid = 0
         self._memory = mmap.mmap(-1, AHEAD)
@@ -158,7 +162,7 @@ class _Room:
 
 
 def _work(
-    read: Read, chunks: Sequence[Sequence[Mail]], its: socket.socket, memory: mmap.mmap, others: Sequence[_Child]
+    read: "_ReadItem", chunks: Sequence[Sequence[Mail]], its: socket.socket, memory: mmap.mmap, others: Sequence[_Child]
 ) -> NoReturn:
     """The life of a child. Connections to the store that it was born with are neither used nor closed."""
     try:
@@ -168,7 +172,7 @@ def _work(
             other.hang_up()
         room = _Room(len(memory))
         for chunk in chunks:
-            frame = pickle.dumps([_item(read, mail) for mail in chunk], pickle.HIGHEST_PROTOCOL)
+            frame = pickle.dumps([*map(read, chunk)], pickle.HIGHEST_PROTOCOL)
             with suppress(BlockingIOError):
                 _taken(room, its.recv(len(room.used) + 1, socket.MSG_DONTWAIT))
             while (start := room.take(len(frame))) is None and room.used:
@@ -190,17 +194,18 @@ def _taken(room: _Room, said: bytes) -> None:
         room.used.popleft()
 
 
-Item = str | tuple[bytes, bytes, dict[str, Any]]
+Item = str | tuple[bytes, bytes | None, dict[str, Any]]
 """What a child puts down: why a mail cannot be read; or its digest, its tokens packed, and by voice."""
+_ReadItem = Callable[[Mail], Item]
 
 
-def _item(read: Read, mail: Mail) -> Item:
+def _item(read: Read, packs: bool, mail: Mail) -> Item:
     try:
         reading = read(mail)
     except InputError as error:
         return str(error)
     tokens = {voice: _parts(some) if isinstance(some, Seen) else dict(some) for voice, some in reading.tokens.items()}
-    return reading.digest, pack(reading.tokens), tokens
+    return reading.digest, pack(reading.tokens) if packs else None, tokens
 
 
 def _parts(seen: Seen) -> tuple[bytes, bytes, bytes, bytes]:
@@ -213,4 +218,4 @@ def _reading(item: Item) -> Reading | InputError:
         return InputError(item)
     digest, packed, found = item
     tokens = {voice: Seen(*some) if isinstance(some, tuple) else some for voice, some in found.items()}
-    return Reading(digest, Packed(packed, tokens))
+    return Reading(digest, tokens if packed is None else Packed(packed, tokens))

@@ -82,8 +82,9 @@ def test_how_it_is_cut_into_batches_changes_no_count(monkeypatch: pytest.MonkeyP
 def test_how_many_mails_are_at_hand_changes_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
     mails = labelled(60)
     whole = straight(mails)
-    for room in (0, 30 * 8):
+    for room, unspelt in ((0, 0), (30 * 8, 0), (0, 10**6), (20 * 8, 20 * 8)):
         monkeypatch.setattr(reader, "KEPT", room)
+        monkeypatch.setattr(reader, "UNSPELT", unspelt)
         assert straight(mails) == whole
 
 

@@ -105,6 +105,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         plain(patch)
         patch.setattr(training, "TOGETHER", 1)
         patch.setattr(reader, "KEPT", 0)
+        patch.setattr(reader, "UNSPELT", 0)
         database = tmp_path_factory.mktemp("expected") / "store.db"
         outcome = trained(database)
     assert outcome.reinforced > 10
@@ -139,13 +140,20 @@ def few_words(patch: pytest.MonkeyPatch) -> None:
 def half_at_hand(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(training, "BATCH", 7)
     patch.setattr(reader, "KEPT", 1000)
+    patch.setattr(reader, "UNSPELT", 0)
+
+
+def some_unspelt(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(training, "BATCH", 7)
+    patch.setattr(reader, "KEPT", 500)
+    patch.setattr(reader, "UNSPELT", 1500)
 
 
 def as_it_is(patch: pytest.MonkeyPatch) -> None:
     pass
 
 
-SETTINGS = [as_it_is, plain, small_batches, hurried, few_words, half_at_hand]
+SETTINGS = [as_it_is, plain, small_batches, hurried, few_words, half_at_hand, some_unspelt]
 
 
 @pytest.mark.parametrize("processes", [0, 2])
@@ -160,7 +168,7 @@ def test_the_rows_are_the_same(
 
 
 @pytest.mark.parametrize("stop", [7, COUNT, COUNT + 20, 3 * COUNT])
-@pytest.mark.parametrize("setting", [small_batches, hurried])
+@pytest.mark.parametrize("setting", [small_batches, hurried, some_unspelt])
 def test_the_rows_are_the_same_after_a_stop(
     setting: Setting, stop: int, expected: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
