@@ -1,6 +1,7 @@
 """What the compiled helper finds is what Python finds, to the last bit."""
 
 import os
+import platform
 import random
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter import features, voices, words
+from spamfilter import compiled, features, voices, words
 from spamfilter.compiled import _scores, _tokens
 from spamfilter.compiled.build import HEADER, NAMES
 from spamfilter.counts import LABELS, Counts, Hashed, Label
@@ -25,7 +26,7 @@ from spamfilter.seen import Integers, Seen, hashed
 from spamfilter.stores.memory import MemoryStore
 from spamfilter.voices import VOICES, View, pack, unpack
 from tests.made import mail, some
-from tests.real import missing
+from tests.real import missing, require
 from tests.test_message import MAILS
 
 FAMILIES = [families for families in VOICES.values() if set(families) <= features.COMPILED.keys()]
@@ -220,6 +221,16 @@ def test_a_helper_of_another_source_is_not_used(tmp_path: Path, newer: str, left
     with (tmp_path / package.name / "compiled" / newer).open("a") as source:
         source.write("/* newer */\n")
     assert used() == f"{left}\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_helper_really_fetches_ahead(name: str) -> None:
+    """A compiler may leave it out, and nothing but time is lost."""
+    instruction = {"x86_64": "prefetch", "aarch64": "prfm"}.get(platform.machine())
+    if instruction is None:
+        pytest.skip(f"how {platform.machine()} fetches ahead is not written down here")
+    command = [require("objdump", "binutils"), "--disassemble", getattr(compiled, f"_{name}").__file__]
+    assert instruction in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 @some(100)
