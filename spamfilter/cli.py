@@ -5,6 +5,7 @@ What a user can mend is one line on standard error, never a traceback, and does 
 """
 
 import errno
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from spamfilter import __version__
 from spamfilter.commands import COMMANDS, find
 from spamfilter.errors import SpamfilterError
 from spamfilter.terminal import harmless
+
+# numpy, which is not imported yet: its linear algebra, which nothing here uses, would start a thread for each core.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 class _Commands(click.Group):

@@ -34,8 +34,10 @@ MOST = 3
 
 
 def readers() -> int:
-    """Processes that should read ahead here: one for each core besides the one that learns."""
-    return min(len(os.sched_getaffinity(0)) - 1, MOST)
+    """Processes that should read ahead here: one for each core, since the one that learns waits for them now and then;
+    none where there is one core."""
+    cores = len(os.sched_getaffinity(0))
+    return min(cores, MOST) if cores > 1 else 0
 
 
 Batches = Sequence[Sequence[tuple[Label, Mail]]]

@@ -1,5 +1,6 @@
 """The host: what a process takes of its memory."""
 
+import os
 import subprocess
 import sys
 
@@ -20,3 +21,11 @@ def test_large_blocks_between_small_ones_go_back_to_the_system() -> None:
     done = subprocess.run([sys.executable, "-c", MEASURED], stdout=subprocess.PIPE, check=True)
     kept, large = map(int, done.stdout.split())
     assert kept < large
+
+
+def test_numpy_starts_no_threads() -> None:
+    """Of a relay on many cores each process would have as many."""
+    code = "import os, spamfilter.cli, spamfilter.filter; print(len(os.listdir('/proc/self/task')))"
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "1\n"

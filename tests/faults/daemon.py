@@ -42,7 +42,7 @@ class Daemon:
         self.config.write_text(toml(settings))
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SPAMFILTER_")}
         self.environment |= {"STATE_DIRECTORY": str(self.state), "SPAMFILTER_CONFIG": str(self.config)}
-        self.environment |= {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+        self.environment |= {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
         self.prefix: Sequence[str] = ()
         self._process: subprocess.Popen[bytes] | None = None
         self._began = 0
