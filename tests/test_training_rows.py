@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter import counts, features, reader, training, voices, words
+from spamfilter import counts, features, message, reader, training, voices, words
 from spamfilter.compiled import _learning
 from spamfilter.counts import OTHER, Label
 from spamfilter.errors import InputError
@@ -115,7 +115,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 def plain(patch: pytest.MonkeyPatch) -> None:
-    for module in (features, words):
+    for module in (message, features, words):
         patch.setattr(module, "_tokens", None)
     for module in (likelihood, soft, eddc, voices):
         patch.setattr(module, "_scores", None)
