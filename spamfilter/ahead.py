@@ -1,4 +1,4 @@
-"""Mails read ahead in other processes, where there are cores for them: files to readings, with their tokens packed.
+"""Mails read ahead in other processes, where there are cores for them: files to readings, with their tokens.
 
 Guarantee: readings come in the order of the mails and are those that this process would have made, however many
 processes there are. What one of them could not do, whatever the reason, is left to whoever asks. They hold nothing
@@ -33,6 +33,10 @@ AHEAD = 32 * 2**20
 while that is written."""
 
 Read = Callable[[Mail], Reading]
+Item = str | tuple[bytes, bytes | None, dict[str, Any]]
+"""What a child puts down: why a mail cannot be read; or its digest, its tokens packed, if that was asked for, and by
+voice."""
+_ReadItem = Callable[[Mail], Item]
 
 
 def ahead(
@@ -40,8 +44,8 @@ def ahead(
 ) -> Generator[Reading | InputError | None, None, None]:
     """Each mail as `read` reads it, or why it cannot be read; None where no process has done it.
 
-    packs: the tokens, too, for the ledger. Forks at the first step, when no connection must be in use; the processes
-    are gone when the iterator is closed.
+    packs: whether tokens are packed as well, for the ledger. Forks at the first step, when no connection must be in
+    use; the processes are gone when the iterator is closed.
     """
     chunks = [mails[start : start + CHUNK] for start in range(0, len(mails), CHUNK)]
     children: list[_Child] = []
@@ -97,7 +101,7 @@ class _Child:
     Nothing here waits for the interpreter's lock, as a thread would that takes what comes through a pipe.
     """
 
-    def __init__(self, read: "_ReadItem", chunks: Sequence[Sequence[Mail]], others: Sequence["_Child"]) -> None:
+    def __init__(self, read: _ReadItem, chunks: Sequence[Sequence[Mail]], others: Sequence["_Child"]) -> None:
         """others: those made before, whose connections are not this one's. Raises OSError."""
         self._pid = 0
         self._memory = mmap.mmap(-1, AHEAD)
@@ -162,7 +166,7 @@ class _Room:
 
 
 def _work(
-    read: "_ReadItem", chunks: Sequence[Sequence[Mail]], its: socket.socket, memory: mmap.mmap, others: Sequence[_Child]
+    read: _ReadItem, chunks: Sequence[Sequence[Mail]], its: socket.socket, memory: mmap.mmap, others: Sequence[_Child]
 ) -> NoReturn:
     """The life of a child. Connections to the store that it was born with are neither used nor closed."""
     try:
@@ -192,11 +196,6 @@ def _taken(room: _Room, said: bytes) -> None:
         raise EOFError
     for _ in said:
         room.used.popleft()
-
-
-Item = str | tuple[bytes, bytes | None, dict[str, Any]]
-"""What a child puts down: why a mail cannot be read; or its digest, its tokens packed, and by voice."""
-_ReadItem = Callable[[Mail], Item]
 
 
 def _item(read: Read, packs: bool, mail: Mail) -> Item:

@@ -1,7 +1,7 @@
 """Reads the mails of a bulk training, and keeps of the first ones what later rounds look at.
 
-Guarantee: what it gives depends on the mails alone, and neither on the number of processes that read nor on how many
-mails it keeps.
+Guarantee: what it gives of mails that stay where and as they are depends neither on the number of processes that read
+nor on how many mails it keeps.
 """
 
 import os
@@ -9,23 +9,21 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-import numpy as np
-
 from spamfilter.ahead import ahead
 from spamfilter.errors import InputError
 from spamfilter.features import Tokens
 from spamfilter.filter import Filter, Reading
+from spamfilter.folded import folded
 from spamfilter.labels import Label
 from spamfilter.mailboxes import Mail
 from spamfilter.message import parse
-from spamfilter.seen import Integers, Seen, Unspelt, hashed
+from spamfilter.seen import Seen
 from spamfilter.stores import Entry
+from spamfilter.voices import Packed, pack
 
-KEPT = 3_000_000
-"""Words of mails, each once for each mail, that later rounds have at hand: a hundred megabytes, some 5,000 mails."""
-UNSPELT = 10_000_000
-"""The same of further mails by their hashes alone: eighty megabytes, some 17,000 mails. Those that shall learn more are
-read anew; and of mails beyond that all are, in each round."""
+KEPT = 12_000_000
+"""Words of mails, each once for each mail, that later rounds have at hand: of some 20,000 mails, eight kilobytes each.
+The others are read anew in each round."""
 FEWEST = 200
 """Mails for which other processes are started: they are there after some milliseconds."""
 
@@ -34,8 +32,9 @@ MOST = 3
 
 
 def readers() -> int:
-    """Processes that should read ahead here: one for each core, since the one that learns waits for them now and then;
-    none where there is one core."""
+    """Processes that should read ahead here: one for each core, since the one that learns waits now and then, or none
+    where there is one core.
+    """
     cores = len(os.sched_getaffinity(0))
     return min(cores, MOST) if cores > 1 else 0
 
@@ -55,64 +54,42 @@ class Reader:
         self._processes = processes
         self._reinforced = [voice.name for voice in filter.voices if voice.likelihood.reinforces()]
         self._kept: dict[str, Reading] = {}
-        self._unspelt: dict[str, Mail] = {}
         self._learnings: dict[bytes, Entry] = {}
         self._others = filter.others
-        self._room, self._unspelt_room = KEPT, UNSPELT
+        self._room = KEPT
 
     def first(self, batches: Batches, problems: list[str]) -> Generator[list[Read], None, None]:
         """The mails of each batch, as far as they can be read."""
-        return self._readings(batches, {}, self._read, True, problems)
+        return self._readings(batches, self._read, {}, problems, packs=True)
 
     def again(self, batches: Batches) -> Generator[list[Read], None, None]:
-        """The same for a later round, of the voices that learn then; some of them need `spelt` before they do."""
-        return self._readings(batches, dict(self._kept), self._read_again, False, [])
-
-    def spelt(self, name: str, reading: Reading) -> Reading | None:
-        """A reading of `again` with the words themselves; None where the mail has changed, or gone."""
-        mail = self._unspelt.get(name)
-        if mail is None:
-            return reading
-        try:
-            found = self._read_again(mail)
-        except InputError:
-            return None
-        return found if found.digest == reading.digest else None
+        """The same for a later round, of the voices that learn then."""
+        return self._readings(batches, self._read_again, self._kept, [], packs=False)
 
     def learnt(self, name: str, entry: Entry) -> None:
         """Remember what was learnt of a mail that was read here, if it is at hand."""
         kept = self._kept.get(name)
-        if kept is not None and all(
-            _hashes(entry.tokens[voice]) is _hashes(tokens) for voice, tokens in kept.tokens.items()
-        ):
+        if kept is not None and all(_same(tokens, entry.tokens[voice]) for voice, tokens in kept.tokens.items()):
             self._learnings[entry.digest] = replace(entry, tokens=kept.tokens)
 
     def reinforced(self, entry: Entry) -> None:
-        """Remember that this is in the place of a learning that may be known here."""
-        before = self._learnings.get(entry.digest)
-        if before is not None:
-            self._learnings[entry.digest] = replace(entry, tokens=before.tokens)
+        """Remember that this is in the place of a learning known here."""
+        self._learnings[entry.digest] = entry
 
-    def learning_of(self, reading: Reading) -> Entry | None:
+    def learning_of(self, digest: bytes) -> Entry | None:
         """The learning of a mail as the ledger has it, if it is known here; within a transaction."""
         if self._others != self._filter.others:
             self._others = self._filter.others
             self._learnings.clear()  # somebody may have changed it
-        entry = self._learnings.get(reading.digest)
-        if entry is None or not any(isinstance(tokens, Unspelt) for tokens in entry.tokens.values()):
-            return entry
-        same = all(
-            np.array_equal(_hashes(reading.tokens[voice]), _hashes(tokens)) for voice, tokens in entry.tokens.items()
-        )
-        return replace(entry, tokens=reading.tokens) if same else None
+        return self._learnings.get(digest)
 
     def _readings(
         self,
         batches: Batches,
-        kept: Mapping[str, Reading],
         read: Callable[[Mail], Reading],
-        packs: bool,
+        kept: Mapping[str, Reading],
         problems: list[str],
+        packs: bool,
     ) -> Generator[list[Read], None, None]:
         mails = [mail for batch in batches for _, mail in batch if mail.name not in kept]
         processes = self._processes if len(mails) >= FEWEST else 0
@@ -121,7 +98,7 @@ class Reader:
                 readings = []
                 for label, mail in batch:
                     try:
-                        reading = kept.get(mail.name) or self._noted(mail, next(found) or read(mail))
+                        reading = kept.get(mail.name) or self._noted(mail, next(found) or read(mail), packs)
                     except InputError as error:
                         problems.append(str(error))
                     else:
@@ -132,28 +109,26 @@ class Reader:
         return self._filter.read(parse(mail.read()))
 
     def _read_again(self, mail: Mail) -> Reading:
-        """What voices that learn in later rounds see."""
         reading = self._read(mail)
         return Reading(reading.digest, {voice: reading.tokens[voice] for voice in self._reinforced})
 
-    def _noted(self, mail: Mail, found: Reading | InputError) -> Reading:
-        """What has been read, kept for later rounds while there is room."""
+    def _noted(self, mail: Mail, found: Reading | InputError, packs: bool) -> Reading:
+        """What has been read; for later rounds it is kept, as it is packed for the ledger, while there is room."""
         if isinstance(found, InputError):
             raise found
-        seen = {voice: tokens for voice in self._reinforced if isinstance(tokens := found.tokens[voice], Seen)}
-        size = sum(map(len, seen.values()))
+        size = sum(len(found.tokens[voice]) for voice in self._reinforced)
         self.words += size
-        if len(seen) == len(self._reinforced) and mail.name not in self._kept:
-            if size <= self._room:
-                self._room -= size
-                self._kept[mail.name] = Reading(found.digest, {voice: some.bare() for voice, some in seen.items()})
-            elif size <= self._unspelt_room:
-                self._unspelt_room -= size
-                self._unspelt[mail.name] = mail
-                hashes = {voice: Unspelt(some.spellings.hashes) for voice, some in seen.items()}
-                self._kept[mail.name] = Reading(found.digest, hashes)
-        return found
+        if not packs or size > self._room or mail.name in self._kept:
+            return found
+        tokens = found.tokens
+        packed = tokens if isinstance(tokens, Packed) else Packed(pack(tokens), tokens)
+        few = folded(packed, self._reinforced)
+        if few is not None:
+            self._room -= size
+            self._kept[mail.name] = Reading(found.digest, few)
+        return Reading(found.digest, packed)
 
 
-def _hashes(tokens: Tokens) -> Integers:
-    return tokens.spellings.hashes if isinstance(tokens, Seen) else hashed(list(tokens))
+def _same(one: Tokens, other: Tokens) -> bool:
+    """Whether these are the same tokens of one reading."""
+    return isinstance(one, Seen) and isinstance(other, Seen) and one.spellings.hashes is other.spellings.hashes

@@ -114,19 +114,3 @@ class Seen(Mapping[bytes, int]):
 
     def __repr__(self) -> str:
         return f"Seen({self._dict()})"
-
-
-class Unspelt(Seen):
-    """The tokens of a message by their hashes alone, each once: a quarter of the room, and enough to judge by presence.
-
-    Raises TypeError where a token is asked for.
-    """
-
-    __slots__ = ()
-
-    def __init__(self, hashes: Integers) -> None:
-        once = np.broadcast_to(np.uint32(1), len(hashes))
-        self.spellings, self.times, self._plain = Spellings(b"", once, hashes), once, None
-
-    def _dict(self) -> dict[bytes, int]:
-        raise TypeError("these tokens are known by their hashes only")

@@ -18,7 +18,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from spamfilter.counts import Label
-from spamfilter.filter import Filter, Reading, Training
+from spamfilter.filter import Filter
 from spamfilter.mailboxes import Mail, mixed
 from spamfilter.reader import Batches, Read, Reader
 from spamfilter.sources import BULK
@@ -172,23 +172,16 @@ def _reinforce_some(filter: Filter, reader: Reader, group: Sequence[list[Read]],
             labels, readings = [label for label, _, _ in batch], [reading for _, _, reading in batch]
             at = grown = 0
             while (at := training.next_more(readings, labels, at)) < len(readings):
-                grown += _reinforce_one(training, reader, *batch[at])
+                known = reader.learning_of(readings[at].digest)
+                more = training.reinforce(readings[at], labels[at], known)
+                if more is not None:
+                    grown += 1
+                    if known is not None:
+                        reader.reinforced(more)
                 at += 1
             place = Place(place.round, place.batch + 1, place.grown + grown)
         _remember(training.put_setting, filter.store, run, place)
     return place
-
-
-def _reinforce_one(training: Training, reader: Reader, label: Label, name: str, found: Reading) -> bool:
-    """Look again at one mail; whether it has learnt more."""
-    reading = reader.spelt(name, found)
-    if reading is None:
-        return False
-    more = training.reinforce(reading, label, reader.learning_of(reading))
-    if more is None:
-        return False
-    reader.reinforced(more)
-    return True
 
 
 def _groups(reader: Reader, found: Generator[list[Read], None, None]) -> Generator[list[list[Read]], None, None]:

@@ -139,20 +139,31 @@ def unpack_with(packed: bytes, some: Iterable[Token]) -> VoiceTokens | None:
 
     A token that contains one that is looked for may pass, too.
     """
-    text, in_lines = _text_of(packed)
-    if not any((word if in_lines else json.dumps(word.decode(), ensure_ascii=False).encode()) in text for word in some):
+    text, lined = _text_of(packed)
+    if not any((word if lined else json.dumps(word.decode(), ensure_ascii=False).encode()) in text for word in some):
         return None
-    return _read(text, in_lines)
+    return _read(text, lined)
+
+
+def is_in_lines(packed: bytes) -> bool:
+    """Whether `pack` has put the tokens on a line each."""
+    return packed.startswith(_OF_LINES)
+
+
+def in_lines(packed: bytes) -> tuple[bytes, bytes]:
+    """What is said of the voices, and the tokens, of what is in lines; see `pack`."""
+    head, _, lines = _text_of(packed)[0].partition(b"\n")
+    return head, lines
 
 
 def _text_of(packed: bytes) -> tuple[bytes, bool]:
     """What is compressed, and whether it is in lines."""
-    in_lines = packed.startswith(_OF_LINES)
-    return zlib.decompress(packed[len(_OF_LINES) :] if in_lines else packed), in_lines
+    lined = is_in_lines(packed)
+    return zlib.decompress(packed[len(_OF_LINES) :] if lined else packed), lined
 
 
-def _read(text: bytes, in_lines: bool) -> VoiceTokens:
-    if not in_lines:
+def _read(text: bytes, lined: bool) -> VoiceTokens:
+    if not lined:
         readable: dict[str, dict[str, int]] = json.loads(text)
         return {voice: {token.encode(): n for token, n in some.items()} for voice, some in readable.items()}
     head, _, below = text.partition(b"\n")

@@ -25,6 +25,7 @@ ORDER = (
     "likelihoods",
     "compression",
     "voices",
+    "folded",
     "calibration",
     "model",
     "verdict",

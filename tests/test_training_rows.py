@@ -105,7 +105,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         plain(patch)
         patch.setattr(training, "TOGETHER", 1)
         patch.setattr(reader, "KEPT", 0)
-        patch.setattr(reader, "UNSPELT", 0)
         database = tmp_path_factory.mktemp("expected") / "store.db"
         outcome = trained(database)
     assert outcome.reinforced > 10
@@ -140,20 +139,17 @@ def few_words(patch: pytest.MonkeyPatch) -> None:
 def half_at_hand(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(training, "BATCH", 7)
     patch.setattr(reader, "KEPT", 1000)
-    patch.setattr(reader, "UNSPELT", 0)
 
 
-def some_unspelt(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(training, "BATCH", 7)
-    patch.setattr(reader, "KEPT", 500)
-    patch.setattr(reader, "UNSPELT", 1500)
+def none_at_hand(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reader, "KEPT", 0)
 
 
 def as_it_is(patch: pytest.MonkeyPatch) -> None:
     pass
 
 
-SETTINGS = [as_it_is, plain, small_batches, hurried, few_words, half_at_hand, some_unspelt]
+SETTINGS = [as_it_is, plain, small_batches, hurried, few_words, half_at_hand, none_at_hand]
 
 
 @pytest.mark.parametrize("processes", [0, 2])
@@ -168,7 +164,7 @@ def test_the_rows_are_the_same(
 
 
 @pytest.mark.parametrize("stop", [7, COUNT, COUNT + 20, 3 * COUNT])
-@pytest.mark.parametrize("setting", [small_batches, hurried, some_unspelt])
+@pytest.mark.parametrize("setting", [small_batches, hurried, half_at_hand])
 def test_the_rows_are_the_same_after_a_stop(
     setting: Setting, stop: int, expected: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,8 @@ typedef struct {
     size_t size, used, room, end;
 } Found;
 
-/* Copy a word in whole blocks: there is room for one more behind each of them. A call for so few bytes takes longer. */
+/* Copy a word in whole blocks, which a call for so few bytes takes longer for: up to BLOCK - 1 bytes behind its size are
+ * read, and written, so that both have room for them. */
 static inline void
 copy(byte *to, const byte *from, size_t size)
 {
