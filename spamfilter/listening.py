@@ -9,7 +9,6 @@ import logging
 import os
 import resource
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,23 +28,30 @@ FIRST_FD = 3
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """Those that a relay listens on: for mail, for mail of authenticated senders, for whoever reads the metrics."""
+    """Those that a relay listens on: for mail, for mail of authenticated senders, for whoever reads the metrics.
 
-    mail: Sequence[socket.socket]
-    submission: Sequence[socket.socket]
-    metrics: Sequence[socket.socket]
+    None of those that were closed: a process that begins after that finds none.
+    """
+
+    mail: list[socket.socket]
+    submission: list[socket.socket]
+    metrics: list[socket.socket]
 
     def close(self) -> None:
         self.close_mail()
         self.close_metrics()
 
     def close_mail(self) -> None:
-        for sock in (*self.mail, *self.submission):
-            sock.close()
+        _close(self.mail)
+        _close(self.submission)
 
     def close_metrics(self) -> None:
-        for sock in self.metrics:
-            sock.close()
+        _close(self.metrics)
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    while sockets:
+        sockets.pop().close()
 
 
 def bound(key: str, address: str) -> list[socket.socket]:

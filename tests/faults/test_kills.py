@@ -79,12 +79,10 @@ def test_a_signal_after_the_dot(hop: Hop, relay: Daemon, account: Account, numbe
                 hold.release.set()
                 wait_until(lambda: bool(hop.copies(name)), "the next hop to take the message")
             if killed:
-                os.killpg(relay.process.pid, number)
-            relay.process.send_signal(number)
-            os.killpg(relay.process.pid, signal.SIGCONT)
-            if killed:
-                relay.ended()
+                relay.kill()
             else:
+                relay.process.send_signal(number)
+                os.killpg(relay.process.pid, signal.SIGCONT)
                 await_draining(relay)
             hold.release.set()
 

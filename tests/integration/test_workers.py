@@ -9,6 +9,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+from spamfilter.errors import TryAgain
 from spamfilter.socket_client import NoRelay
 from tests.faults.account import Account
 from tests.faults.client import Client, deliver, mail_of
@@ -102,12 +103,22 @@ def test_a_keeper_that_is_killed_is_replaced_and_the_journal_is_whole(relay: Dae
             crowd.goes_on()
 
             def answers(killed: int = killed) -> bool:
-                with contextlib.suppress(NoRelay):
+                with contextlib.suppress(NoRelay, TryAgain):  # it may have ended before it answered
                     return bool(relay.ask({"command": "status"})) and keeper(relay) != killed
                 return False
 
             wait_until(answers, "the next keeper")
     assert relay.ask({"command": "status"})["pid"] == relay.process.pid
+    finish(account, crowd, relay)
+
+
+def test_a_keeper_that_is_killed_at_the_end_is_replaced_for_the_last_words(relay: Daemon, hop: Hop) -> None:
+    account = Account(hop)
+    with Crowd(relay, account) as crowd:
+        crowd.goes_on()
+        os.kill(keeper(relay), signal.SIGKILL)
+        relay.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not accepts(relay.port), "the end of the listening")
     finish(account, crowd, relay)
 
 
