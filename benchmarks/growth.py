@@ -41,6 +41,7 @@ from spamfilter.model import State, score
 from spamfilter.report import build
 from spamfilter.seen import Seen, Spellings
 from spamfilter.stores import open_store
+from spamfilter.summaries import keep
 from spamfilter.voices import view
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -229,6 +230,8 @@ def journalled(folder: Path, messages: int) -> list[str]:
         )
         seconds("a mark, without counts in memory", lambda turn: filter.learn(readings[turn], "spam", "cli"))
         names = [voice.name for voice in filter.voices]
+        # As a relay does, once for each day.
+        seconds("summing up all days that are over", lambda turn: keep(store, now, now - timedelta(days=30)), 1)
         seconds("stats of a day", lambda turn: build(store, names, now - timedelta(days=1), now))
         seconds("stats of 7 days, the default", lambda turn: build(store, names, now - timedelta(days=7), now), 1)
     with relay(folder, database) as running:
