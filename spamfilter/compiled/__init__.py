@@ -1,9 +1,10 @@
 """The compiled helpers, if they were built with the package: nothing depends on them but speed.
 
-`_tokens` finds the words of a message and their places in a table of counts, in a third of the time, and closes the
-gaps of what is digested; `_scores` looks words up and does the arithmetic of the default likelihoods in a third of it;
-`_learning` counts the words of a message, writes them as rows and lines, and says which messages bulk training need not
-look at again. They are None where no compiler was at hand, or SPAMFILTER_PLAIN is set; then Python does the same.
+`_tokens` finds the words of a message and their places in a table of counts, in a third of the time, closes the gaps
+of what is digested, and finds line ends that stand alone; `_scores` looks words up and does the arithmetic of the
+default likelihoods in a third of it; `_learning` counts the words of a message, writes them as rows and lines, and says
+which messages bulk training need not look at again. They are None where no compiler was at hand, or SPAMFILTER_PLAIN is
+set; then Python does the same.
 
 Guarantee: a helper is made of the sources that lie beside it, or it is not used. One of an older version, left behind
 where the sources were updated without a new installation, could find other words than Python.
