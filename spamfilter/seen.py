@@ -89,10 +89,6 @@ class Seen(Mapping[bytes, int]):
         other.spellings, other.times, other._plain = self.spellings, times, None
         return other
 
-    def bare(self) -> "Seen":
-        """The same, without the objects that somebody may have asked this one for: a tenth of the room."""
-        return self.with_times(self.times)
-
     def __getitem__(self, token: bytes) -> int:
         return self._dict()[token]
 
