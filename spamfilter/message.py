@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
-from spamfilter.compiled import _tokens
+from spamfilter.compiled import _message
 
 SCANNED = 65_536
 """Bytes of a mail that are looked at: words further down gained nothing on three corpora."""
@@ -119,13 +119,20 @@ class Message:
 
 def _joined(text: bytes) -> bytes:
     """Its words, with a space between them."""
-    return b" ".join(text.split()) if _tokens is None else _tokens.joined(text)
+    return b" ".join(text.split()) if _message is None else _message.joined(text)
+
+
+def _unix(data: bytes) -> bytes:
+    """The first SCANNED bytes, with LF in the place of each CR LF."""
+    if _message is not None:
+        return bytes(_message.unix(data, SCANNED))
+    return bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")[:SCANNED]
 
 
 def parse(data: bytes) -> Message:
     """Read a mail: at most its first 65,536 bytes, line ends of any kind, a leading mbox line skipped."""
     # Cut after the line ends are alike, so that a mail is the same on the wire and on disk.
-    head = bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")[:SCANNED]
+    head = _unix(data)
     if head.startswith((b"From ", b">From ")):
         head = head.partition(b"\n")[2]
     walk = _Walk()
@@ -187,15 +194,33 @@ def _split(block: bytes, room: _Room, defects: list[str]) -> tuple[list[Field], 
     """The header fields of a mail or part, as many as there is room for; the same as they were written; the body."""
     if block.startswith(b"\n"):
         return [], [], block[1:]
+    bounds = room.lines, room.fields, room.size
+    found = _fields(block, *bounds) if _message is None else _message.fields(block, *bounds, _kept_name, _value)
+    fields, written, body, room.lines, room.size, odd, more = found
+    room.fields -= len(fields)
+    if odd:
+        defects.append("not-a-field")
+    if more:
+        defects.append("many-fields")
+    return fields, written, block[body:]
+
+
+def _fields(
+    block: bytes, lines: int, most: int, size: int
+) -> tuple[list[Field], list[bytes], int, int, int, bool, bool]:
+    """The header fields of a block, and the same as they were written; where its body begins.
+
+    What is left of `lines` and `size`; whether a line was no field, and whether there was more than room for. most: as
+    many fields are taken at most.
+    """
     head, _, body = block.partition(b"\n\n")
     fields: list[Field] = []
     written: list[bytes] = []
-    *lines, rest = _FIELD_END.split(head, room.lines) if room.lines else [head]
-    if len(lines) < room.lines:
-        lines, rest = [*lines, rest], b""
-    room.lines -= len(lines)
-    most, size = room.fields, room.size
-    for line in lines:
+    *some, rest = _FIELD_END.split(head, lines) if lines else [head]
+    if len(some) < lines:
+        some, rest = [*some, rest], b""
+    odd = False
+    for line in some:
         if len(fields) >= most or size <= 0:
             rest = line
             break
@@ -208,11 +233,8 @@ def _split(block: bytes, room: _Room, defects: list[str]) -> tuple[list[Field], 
             written.append(line)
             size -= len(name) + len(value)
         elif name is None and line:
-            defects.append("not-a-field")
-    if rest:
-        defects.append("many-fields")
-    room.fields, room.size = most - len(fields), size
-    return fields, written, body
+            odd = True
+    return fields, written, len(block) - len(body), lines - len(some), size, odd, bool(rest)
 
 
 def _head(written: list[bytes], part_fields: list[Field]) -> bytes:

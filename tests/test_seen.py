@@ -49,7 +49,8 @@ def built() -> None:
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """For tests that undo it: from now on Python does it all."""
-    for module in (message, features, words):
+    monkeypatch.setattr(message, "_message", None)
+    for module in (features, words):
         monkeypatch.setattr(module, "_tokens", None)
     for module in (likelihood, soft, eddc, voices):
         monkeypatch.setattr(module, "_scores", None)
@@ -221,24 +222,6 @@ def test_a_helper_of_another_source_is_not_used(tmp_path: Path, newer: str, left
     with (tmp_path / package.name / "compiled" / newer).open("a") as source:
         source.write("/* newer */\n")
     assert used() == f"{left}\n"
-
-
-GAPS = st.lists(st.sampled_from([b" ", b"\t", b"\n", b"\r", b"\v", b"\f", b"\x1c", b"\x85", b"\xa0", b"\0", b"word"]))
-
-
-@some(300)
-@given(st.binary() | GAPS.map(b"".join))
-def test_gaps_are_closed_alike(text: bytes) -> None:
-    assert _tokens.joined(text) == b" ".join(text.split())
-
-
-@some(100)
-@given(MAILS)
-def test_digests_are_the_same_without_the_helper(data: bytes) -> None:
-    quick = parse(data).digest()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(message, "_tokens", None)
-        assert parse(data).digest() == quick
 
 
 FETCHING = {

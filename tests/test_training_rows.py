@@ -114,7 +114,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 def plain(patch: pytest.MonkeyPatch) -> None:
-    for module in (message, features, words):
+    patch.setattr(message, "_message", None)
+    for module in (features, words):
         patch.setattr(module, "_tokens", None)
     for module in (likelihood, soft, eddc, voices):
         patch.setattr(module, "_scores", None)

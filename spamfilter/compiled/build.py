@@ -15,7 +15,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = Path(__file__).parent
-NAMES = ("tokens", "scores", "learning")
+NAMES = ("message", "tokens", "scores", "learning")
 HEADER = HERE / "table.h"
 
 

@@ -301,65 +301,6 @@ done:
     return all;
 }
 
-PyDoc_STRVAR(joined_doc,
-"joined(text) -> text\n\n"
-"b' '.join(text.split()): one space in the place of each gap, and none at the ends.");
-
-static PyObject *
-compiled_joined(PyObject *module, PyObject *text)
-{
-    char *here, *to;
-    Py_ssize_t size;
-    if (PyBytes_AsStringAndSize(text, &here, &size) < 0)
-        return NULL;
-    PyObject *joined = PyBytes_FromStringAndSize(NULL, size);
-    if (joined == NULL)
-        return NULL;
-    char *start = to = PyBytes_AS_STRING(joined);
-    for (const char *end = here + size; here < end; here++) {
-        int gap = *here == ' ' || (*here >= '\t' && *here <= '\r');
-        if (!gap)
-            *to++ = *here;
-        else if (to > start && to[-1] != ' ')
-            *to++ = ' ';
-    }
-    if (to > start && to[-1] == ' ')
-        to--;
-    _PyBytes_Resize(&joined, to - start);
-    return joined;
-}
-
-/* Whether any byte behind the first is LF without a CR before it, or no LF behind one. Without a branch for each, so that
- * many are looked at together. */
-__attribute__((optimize("O3"))) static int
-any_bare(const byte *text, size_t size)
-{
-    byte bare = 0;
-    for (size_t i = 1; i < size; i++)
-        bare |= (byte)((text[i] == '\n') ^ (text[i - 1] == '\r'));
-    return bare;
-}
-
-PyDoc_STRVAR(bare_doc,
-"bare(text) -> bool\n\n"
-"Whether any CR or LF of the text stands alone.");
-
-static PyObject *
-compiled_bare(PyObject *module, PyObject *text)
-{
-    enum { LOOKED_AT = 1 << 16 };
-    Py_buffer buffer;
-    if (PyObject_GetBuffer(text, &buffer, PyBUF_SIMPLE) < 0)
-        return NULL;
-    const byte *start = buffer.buf;
-    size_t size = (size_t)buffer.len;
-    int found = size > 0 && (start[0] == '\n' || start[size - 1] == '\r');
-    for (size_t at = 0; at + 1 < size && !found; at += LOOKED_AT) /* each begins with the byte that it is measured by */
-        found = any_bare(start + at, size - at <= LOOKED_AT ? size - at : LOOKED_AT + 1);
-    PyBuffer_Release(&buffer);
-    return PyBool_FromLong(found);
-}
-
 PyDoc_STRVAR(slots_doc,
 "slots(table, keys) -> slots\n\n"
 "Where a table has these keys, as native 64-bit integers; -1 where it has not.");
@@ -480,8 +421,6 @@ compiled_counts(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"find", compiled_find, METH_O, find_doc},
-    {"joined", compiled_joined, METH_O, joined_doc},
-    {"bare", compiled_bare, METH_O, bare_doc},
     {"slots", compiled_slots, METH_VARARGS, slots_doc},
     {"counts", compiled_counts, METH_VARARGS, counts_doc},
     {"insert", compiled_insert, METH_VARARGS, insert_doc},

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.compiled import _tokens
+from spamfilter.compiled import _message
 from spamfilter.front_ends.smtp import wire
 from spamfilter.front_ends.smtp.wire import has_bare_newlines
 from tests.made import some
@@ -17,13 +17,13 @@ def test_a_cr_or_lf_that_stands_alone_is_found_wherever_blocks_meet(mail: bytes,
     rest = mail.replace(b"\r\n", b"")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wire, "BARE_BLOCK", block)
-        patch.setattr(wire, "_tokens", None)
+        patch.setattr(wire, "_message", None)
         assert has_bare_newlines(mail) == (b"\r" in rest or b"\n" in rest)
 
 
 @pytest.fixture
 def helper() -> None:
-    if _tokens is None:
+    if _message is None:
         missing("the compiled helper is missing: install a C compiler and Python's headers, then the package again")
 
 
