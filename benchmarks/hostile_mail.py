@@ -25,8 +25,8 @@ from results import write_result
 
 from spamfilter.config import Settings
 from spamfilter.filter import Filter
-from spamfilter.front_ends.smtp.wire import has_bare_newlines, normalised
 from spamfilter.judging import Judge
+from spamfilter.line_ends import has_bare_newlines, normalised
 from spamfilter.mailboxes import find_indexed
 from spamfilter.marking import mark
 from spamfilter.message import parse

@@ -203,13 +203,8 @@ def _item(read: Read, packs: bool, mail: Mail) -> Item:
         reading = read(mail)
     except InputError as error:
         return str(error)
-    tokens = {voice: _parts(some) if isinstance(some, Seen) else dict(some) for voice, some in reading.tokens.items()}
+    tokens = {voice: some.parts() if isinstance(some, Seen) else dict(some) for voice, some in reading.tokens.items()}
     return reading.digest, pack(reading.tokens) if packs else None, tokens
-
-
-def _parts(seen: Seen) -> tuple[bytes, bytes, bytes, bytes]:
-    spelt = seen.spellings
-    return spelt.text, spelt.ends.tobytes(), spelt.hashes.tobytes(), seen.times.tobytes()
 
 
 def _reading(item: Item) -> Reading | InputError:

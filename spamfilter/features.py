@@ -14,10 +14,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from spamfilter.attributes import attributes
 from spamfilter.compiled import _tokens
-from spamfilter.message import Field, Message, cut
+from spamfilter.message import Message, cut
 from spamfilter.seen import Seen
 
 Token = bytes
@@ -131,19 +132,22 @@ FEATURES: dict[str, Callable[[Message], Iterable[Token] | Tokens]] = {
 }
 
 
-def tokenize(message: Message, families: Sequence[str]) -> Tokens:
-    """The tokens of these families of FEATURES, as one, with their occurrences."""
+def tokenize(message: Message, families: Sequence[str], found: Mapping[str, Seen] | None = None) -> Tokens:
+    """The tokens of these families of FEATURES, as one, with their occurrences.
+
+    found: family -> its tokens of this message, as far as they are at hand.
+    """
     if _tokens is not None and COMPILED.keys() >= set(families):
-        return Seen(*_tokens.find(tuple(part for name in families for part in COMPILED[name](message))))
-    found: Counter[Token] = Counter()
+        return Seen(*_tokens.find(tuple(part for name in families for part in _parts(message, name, found or {}))))
+    counted: Counter[Token] = Counter()
     for name in families:
-        found.update(FEATURES[name](message))
-    return found
+        counted.update(FEATURES[name](message))
+    return counted
 
 
-_FIELDS, _WORDS, _HEADER_PHRASES, _PHRASES = range(4)
+_FIELDS, _WORDS, _HEADER_PHRASES, _PHRASES, _FOUND = range(5)
 """Kinds of parts, as in compiled/tokens.c."""
-Part = tuple[int, tuple[Field, ...] | bytes]
+Part = tuple[int, tuple[Any, ...] | bytes]
 
 COMPILED: dict[str, Callable[[Message], tuple[Part, ...]]] = {
     "header": lambda message: ((_FIELDS, message.fields), (_FIELDS, message.part_fields)),
@@ -151,3 +155,7 @@ COMPILED: dict[str, Callable[[Message], tuple[Part, ...]]] = {
     "phrases": lambda message: tuple(zip((_HEADER_PHRASES, _PHRASES), _phrased(message), strict=True)),
 }
 """What the compiled helper finds, too: family -> the parts of a message that its tokens are in, each with its kind."""
+
+
+def _parts(message: Message, family: str, found: Mapping[str, Seen]) -> tuple[Part, ...]:
+    return ((_FOUND, found[family].parts()),) if family in found else COMPILED[family](message)

@@ -195,7 +195,10 @@ def _split(block: bytes, room: _Room, defects: list[str]) -> tuple[list[Field], 
     if block.startswith(b"\n"):
         return [], [], block[1:]
     bounds = room.lines, room.fields, room.size
-    found = _fields(block, *bounds) if _message is None else _message.fields(block, *bounds, _kept_name, _value)
+    if _message is None:
+        found = _fields(block, *bounds)
+    else:
+        found = _message.fields(block, *bounds, MAX_NAME, MAX_VALUE, _kept_name, _value)
     fields, written, body, room.lines, room.size, odd, more = found
     room.fields -= len(fields)
     if odd:

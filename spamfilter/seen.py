@@ -83,6 +83,11 @@ class Seen(Mapping[bytes, int]):
             self._plain = dict(zip(self.spellings, self.times.tolist(), strict=True))
         return self._plain
 
+    def parts(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """What it can be made of again."""
+        spelt = self.spellings
+        return spelt.text, spelt.ends.tobytes(), spelt.hashes.tobytes(), self.times.tobytes()
+
     def with_times(self, times: NDArray[np.integer[Any]]) -> "Seen":
         """The same tokens with other whole numbers, in this order: what learning adds to their counts, for instance."""
         other = Seen.__new__(Seen)

@@ -38,8 +38,13 @@ class View(Mapping[str, Tokens]):
     def __getitem__(self, name: str) -> Tokens:
         found = self._found[name]
         if found is None:
-            found = self._found[name] = tokenize(self._message, VOICES[name])
+            found = self._found[name] = tokenize(self._message, VOICES[name], self._of_one_family(name))
         return found
+
+    def _of_one_family(self, name: str) -> dict[str, Seen]:
+        """What other voices see, of those that see but one of the families of this voice."""
+        others = [family for family in VOICES[name] if family in self._found and VOICES[family] == (family,) != (name,)]
+        return {family: some for family in others if isinstance(some := self[family], Seen)}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)

@@ -14,6 +14,7 @@ ORDER = (
     "shipped",
     "redaction",
     "compiled",
+    "line_ends",
     "message",
     "attributes",
     "seen",

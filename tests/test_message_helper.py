@@ -50,8 +50,8 @@ def test_a_mail_is_read_alike(data: bytes) -> None:
 @example(b"a:b\n\n", 0, 9, 9)
 @given((MAILS | PIECES).filter(lambda data: not data.startswith(b"\n")), BOUNDS, BOUNDS, BOUNDS | st.just(2000))
 def test_fields_are_taken_alike_while_there_is_room(block: bytes, lines: int, most: int, size: int) -> None:
-    names = message._kept_name, message._value
-    assert _message.fields(block, lines, most, size, *names) == message._fields(block, lines, most, size)
+    helped = _message.fields(block, lines, most, size, MAX_NAME, MAX_VALUE, message._kept_name, message._value)
+    assert helped == message._fields(block, lines, most, size)
 
 
 @some(200)
@@ -73,7 +73,7 @@ def test_gaps_are_closed_alike(text: bytes) -> None:
 def test_what_python_says_of_a_name_and_a_value_is_bytes() -> None:
     for names in ((lambda raw: 1, bytes), (bytes.lower, lambda raw: "text")):
         with pytest.raises(TypeError):
-            _message.fields(b"name: =?", 9, 9, 9, *names)
+            _message.fields(b"name: =?", 9, 9, 9, 9, 9, *names)
 
 
 def test_an_error_of_python_is_passed_on() -> None:
@@ -82,10 +82,16 @@ def test_an_error_of_python_is_passed_on() -> None:
 
     for names in ((fails, bytes), (bytes.lower, fails)):
         with pytest.raises(ZeroDivisionError):
-            _message.fields(b"name: =?", 9, 9, 9, *names)
+            _message.fields(b"name: =?", 9, 9, 9, 9, 9, *names)
 
 
 @pytest.mark.parametrize("block", [None, "text", bytearray(b"a: b"), memoryview(b"a: b")])
 def test_what_is_no_bytes_is_a_type_error(block: object) -> None:
     with pytest.raises(TypeError):
-        _message.fields(block, 9, 9, 9, message._kept_name, message._value)
+        _message.fields(block, 9, 9, 9, 9, 9, message._kept_name, message._value)
+
+
+@pytest.mark.parametrize("sizes", [(-1, 9), (9, -1)])
+def test_a_size_below_nothing_is_refused(sizes: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="have a size"):
+        _message.fields(b"a: b", 9, 9, 9, *sizes, message._kept_name, message._value)

@@ -98,12 +98,55 @@ def test_more_words_than_there_is_room_for_at_first() -> None:
 
 @pytest.mark.parametrize(
     "parts",
-    [None, [], (1,), ((1,),), ((0, b""),), ((0, (b"name",)),), ((0, (("a", "b"),)),), ((1, "text"),), (("x", b""),)],
-)
+    [
+        None,
+        [],
+        (1,),
+        ((1,),),
+        ((0, b""),),
+        ((0, (b"name",)),),
+        ((0, (("a", "b"),)),),
+        ((1, "text"),),
+        (("x", b""),),
+        ((4, b""),),
+    ],
+)  # fmt: skip
 def test_what_is_no_message_is_a_type_error(parts: object) -> None:
     assert _tokens is not None
     with pytest.raises(TypeError):
         _tokens.find(parts)
+
+
+@some(100)
+@given(MAILS | TEXTS.map(lambda text: b"a: one\n\n" + text.encode()))
+def test_what_was_found_before_is_found_again(data: bytes) -> None:
+    """In the place of looking for it: `fields` takes the words of the text from `body`."""
+    both, message = View(("fields", "body"), parse(data)), parse(data)
+    alone = {name: tokenize(message, VOICES[name]) for name in both}
+    for name, tokens in both.items():
+        assert isinstance(tokens, Seen)
+        assert tokens.parts() == alone[name].parts()  # type: ignore[attr-defined]  # the helper makes Seen
+
+
+FOUND = b"ab", np.array([1, 2], np.uint32), np.array([5, 6]), np.array([1, 1], np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("place", "part"),
+    [
+        (0, b"a"),
+        (1, np.array([2, 1], np.uint32)),
+        (1, np.array([1], np.uint32)),
+        (2, np.array([5])),
+        (3, np.array([1], np.uint32)),
+        (3, np.array([1, 1])),
+    ],
+)
+def test_words_that_do_not_fit_together_were_not_found(place: int, part: object) -> None:
+    assert _tokens is not None
+    assert Seen(*_tokens.find(((4, FOUND),))) == {b"a": 1, b"b": 1}
+    with pytest.raises(ValueError, match=r"each word has|no text"):
+        _tokens.find(((4, (*FOUND[:place], part, *FOUND[place + 1 :])),))
 
 
 @pytest.mark.parametrize(

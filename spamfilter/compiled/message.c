@@ -11,8 +11,6 @@
 
 typedef unsigned char byte;
 
-enum { MAX_NAME = 76, MAX_VALUE = 600 }; /* as in message.py */
-
 static int
 is_space(char character)
 {
@@ -59,18 +57,18 @@ message_unix(PyObject *module, PyObject *args)
 /* What is looked for while the fields of a header are read, and what has been found. */
 typedef struct {
     PyObject *kept_name, *value, *fields, *written;
-    Py_ssize_t room;
+    Py_ssize_t room, name_size, value_size;
 } Header;
 
 /* The name that is kept of a field, as `kept_name` gives it; of a long one no more than it takes to see that. */
 static PyObject *
 name_of(const Header *header, const char *line, Py_ssize_t size)
 {
-    if (size > MAX_NAME) {
+    if (size > header->name_size) {
         while (size > 0 && is_space(line[size - 1]))
             size--;
-        if (size > MAX_NAME)
-            size = MAX_NAME + 1;
+        if (size > header->name_size)
+            size = header->name_size + 1;
     }
     PyObject *raw = PyBytes_FromStringAndSize(line, size);
     PyObject *name = raw ? PyObject_CallOneArg(header->kept_name, raw) : NULL;
@@ -97,7 +95,6 @@ is_encoded(const byte *text, size_t size)
 static PyObject *
 value_of(const Header *header, const char *text, Py_ssize_t size)
 {
-    char plain[MAX_VALUE];
     if (is_encoded((const byte *)text, (size_t)size)) {
         PyObject *raw = PyBytes_FromStringAndSize(text, size);
         PyObject *value = raw ? PyObject_CallOneArg(header->value, raw) : NULL;
@@ -113,17 +110,18 @@ value_of(const Header *header, const char *text, Py_ssize_t size)
         text++;
     while (text < end && is_space(end[-1]))
         end--;
-    Py_ssize_t length = 0;
-    for (; text < end && length < MAX_VALUE; text++)
-        if (*text != '\n')
-            plain[length++] = *text;
-        else if (text[1] != ' ' && text[1] != '\t')
-            plain[length++] = '\n';
-        else {
-            plain[length++] = ' ';
-            text++;
-        }
-    return PyBytes_FromStringAndSize(plain, length);
+    Py_ssize_t most = end - text < header->value_size ? end - text : header->value_size;
+    PyObject *value = PyBytes_FromStringAndSize(NULL, most);
+    if (value == NULL)
+        return NULL;
+    char *to = PyBytes_AS_STRING(value), *full = to + most;
+    for (; text < end && to < full; text++) {
+        int folded = *text == '\n' && (text[1] == ' ' || text[1] == '\t');
+        text += folded;
+        *to++ = folded ? ' ' : *text;
+    }
+    _PyBytes_Resize(&value, to - PyBytes_AS_STRING(value));
+    return value;
 }
 
 /* Take one field, a line that was folded; returns 1 if it is none, -1 after an error. */
@@ -152,10 +150,12 @@ take(Header *header, const char *line, Py_ssize_t size)
 }
 
 PyDoc_STRVAR(fields_doc,
-"fields(block, lines, fields, size, kept_name, value) -> (fields, written, body, lines, size, odd, more)\n\n"
+"fields(block, lines, fields, size, name_size, value_size, kept_name, value)\n"
+"    -> (fields, written, body, lines, size, odd, more)\n\n"
 "The header fields of a mail or part, names and values, and the same as they were written; where its body begins; what\n"
 "is left of `lines` and `size`; whether a line was no field, and whether there was more than room for. At most so many\n"
-"fields are taken, and none once there is no room for another byte.\n"
+"fields are taken, and none once there is no room for another byte. name_size: of a longer one a byte more is looked at.\n"
+"value_size: no more is kept.\n"
 "kept_name and value: what Python does for a name, and for a value in which something is encoded.");
 
 static PyObject *
@@ -164,8 +164,11 @@ message_fields(PyObject *module, PyObject *args)
     PyObject *block, *found = NULL;
     Py_ssize_t lines, most;
     Header header = {0};
-    if (!PyArg_ParseTuple(args, "SnnnOO", &block, &lines, &most, &header.room, &header.kept_name, &header.value))
+    if (!PyArg_ParseTuple(args, "SnnnnnOO", &block, &lines, &most, &header.room, &header.name_size,
+                          &header.value_size, &header.kept_name, &header.value))
         return NULL;
+    if (header.name_size < 0 || header.value_size < 0)
+        return PyErr_Format(PyExc_ValueError, "a name and a value have a size");
     const char *start = PyBytes_AS_STRING(block), *end = start + PyBytes_GET_SIZE(block), *line = start;
     int odd = 0, more = 0, ended = 0;
     header.fields = PyList_New(0);
@@ -263,11 +266,33 @@ message_bare(PyObject *module, PyObject *text)
     return PyBool_FromLong(found);
 }
 
+PyDoc_STRVAR(dot_doc,
+"dot(text, start) -> place\n\n"
+"The first CR LF before a dot, from `start` on; -1 if there is none.");
+
+static PyObject *
+message_dot(PyObject *module, PyObject *args)
+{
+    Py_buffer buffer;
+    Py_ssize_t start, place = -1;
+    if (!PyArg_ParseTuple(args, "y*n", &buffer, &start))
+        return NULL;
+    if (start >= 0 && start < buffer.len) {
+        const char *text = buffer.buf, *end = text + buffer.len, *cr = text + start;
+        while ((cr = memchr(cr, '\r', (size_t)(end - cr))) && !(end - cr > 2 && cr[1] == '\n' && cr[2] == '.'))
+            cr++;
+        place = cr ? cr - text : -1;
+    }
+    PyBuffer_Release(&buffer);
+    return PyLong_FromSsize_t(place);
+}
+
 static PyMethodDef methods[] = {
     {"unix", message_unix, METH_VARARGS, unix_doc},
     {"fields", message_fields, METH_VARARGS, fields_doc},
     {"joined", message_joined, METH_O, joined_doc},
     {"bare", message_bare, METH_O, bare_doc},
+    {"dot", message_dot, METH_VARARGS, dot_doc},
     {NULL, NULL, 0, NULL},
 };
 

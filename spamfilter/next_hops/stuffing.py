@@ -6,6 +6,8 @@ meet.
 
 from collections.abc import Iterator, Sequence
 
+from spamfilter.line_ends import first_dot
+
 BLOCK = 262_144
 """Bytes written before waiting for the socket to drain."""
 
@@ -24,7 +26,8 @@ def stuffed(parts: Sequence[bytes | memoryview]) -> Iterator[bytes]:
             # The pattern may lie across two blocks, or more if they are small.
             near = end + block[:2]
             end = (end + block[-2:])[-2:]
-            block = block.replace(b"\r\n.", b"\r\n..")
+            if first_dot(block) >= 0:
+                block = block.replace(b"\r\n.", b"\r\n..")
             if near.startswith(b"\r\n."):
                 block = b"." + block
             elif near[1:].startswith(b"\r\n."):

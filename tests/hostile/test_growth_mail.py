@@ -21,7 +21,7 @@ from spamfilter.errors import InputError
 from spamfilter.features import words
 from spamfilter.feedback import header_id
 from spamfilter.forwarded import mails_of
-from spamfilter.front_ends.smtp.wire import has_bare_newlines, normalised
+from spamfilter.line_ends import has_bare_newlines, normalised
 from spamfilter.marking import mark
 from spamfilter.verdict import printable
 

@@ -19,7 +19,8 @@ from spamfilter.front_ends.smtp.local import end_here, purpose_of, refusal
 from spamfilter.front_ends.smtp.paths import is_plain, path_of, size_of
 from spamfilter.front_ends.smtp.receiving import kept_alive
 from spamfilter.front_ends.smtp.transaction import Transaction
-from spamfilter.front_ends.smtp.wire import BLOCK, NoRoom, TooLarge, has_bare_newlines, normalised
+from spamfilter.front_ends.smtp.wire import BLOCK, NoRoom, TooLarge
+from spamfilter.line_ends import has_bare_newlines, normalised
 from spamfilter.memory import Held
 from spamfilter.next_hops import Conversation, Reply
 from spamfilter.verdict import printable
