@@ -52,7 +52,8 @@ class Spellings(Sequence[bytes]):
     def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
         if isinstance(at, slice):
             return [self[each] for each in range(*at.indices(len(self)))]
-        at = range(len(self))[at]
+        if at < 0:
+            at = range(len(self))[at]
         return self.text[self.ends.item(at - 1) if at else 0 : self.ends.item(at)]
 
     def __iter__(self) -> Iterator[bytes]:

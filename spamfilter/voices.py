@@ -18,7 +18,7 @@ from spamfilter.compression import compressed
 from spamfilter.counts import Counts
 from spamfilter.features import Token, Tokens, tokenize
 from spamfilter.likelihoods import Likelihood, Opinion
-from spamfilter.likelihoods.likelihood import Floats, Heard
+from spamfilter.likelihoods.likelihood import Heard
 from spamfilter.message import Message
 from spamfilter.seen import Seen
 
@@ -45,6 +45,9 @@ class View(Mapping[str, Tokens]):
         """What other voices see, of those that see but one of the families of this voice."""
         others = [family for family in VOICES[name] if family in self._found and VOICES[family] == (family,) != (name,)]
         return {family: some for family in others if isinstance(some := self[family], Seen)}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found  # Mapping's own would look for its tokens
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)
@@ -253,13 +256,12 @@ def judged(
     return opinions, _loudest(said, most) if said and most != 0 else []
 
 
+_Said = tuple[float, str, Token, float, float, float]
+"""What a word said: its loudness below zero, its voice, itself, its counts in ham and in spam, its weighted share."""
+
+
 def _loudest(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[Evidence]:
-    loud: list[tuple[float, str, Token, float, float, float]] = []
-    for number, at in _places([(voice.weight, heard.shares) for voice, heard in said], most):
-        voice, heard = said[number]
-        unit, says = voice.likelihood.unit, voice.weight * heard.shares.item(at)
-        ham, spam = heard.counts.item(0, at) / unit, heard.counts.item(1, at) / unit
-        loud.append((-abs(says), voice.name, heard.tokens[at], ham, spam, says))
+    loud = _loud(said, most)
     loud.sort()
     return [
         Evidence(token.decode("utf-8", "replace"), name, ham, spam, says)
@@ -267,16 +269,19 @@ def _loudest(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[Evid
     ]
 
 
-def _places(parts: Sequence[tuple[float, Floats]], most: int | None) -> list[tuple[int, int]]:
-    """Part and place of the `most` shares that say most when weighted, and of all that say as much as the last."""
+def _loud(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[_Said]:
+    """What the `most` words that say most have said, and all that say as much as the last of them."""
     if _scores is not None and most is not None and most <= MOST:
-        found: list[tuple[int, int]] = _scores.loudest(tuple(parts), most)
+        parts = tuple([(voice.name, voice.weight, voice.likelihood.unit, *heard) for voice, heard in said])
+        found: list[_Said] = _scores.loudest(parts, most)
         return found
-    loudness = [np.abs(weight * shares) for weight, shares in parts]
+    loudness = [np.abs(voice.weight * heard.shares) for voice, heard in said]
     every = np.concatenate(loudness)
     least = 0.0 if most is None or most >= len(every) else np.partition(every, -most)[-most]
-    return [
-        (number, at)
-        for number, loud in enumerate(loudness)
-        for at in np.flatnonzero((loud >= least) & (loud > 0)).tolist()
-    ]
+    loud = []
+    for (voice, heard), says in zip(said, loudness, strict=True):
+        for at in np.flatnonzero((says >= least) & (says > 0)).tolist():
+            ham, spam = (heard.counts[:, at] / voice.likelihood.unit).tolist()
+            share = voice.weight * heard.shares.item(at)
+            loud.append((-abs(share), voice.name, heard.tokens[at], ham, spam, share))
+    return loud

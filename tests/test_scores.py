@@ -14,7 +14,7 @@ from spamfilter.compiled import _scores
 from spamfilter.counts import LABELS, MAX_COUNT, Counts, Hashed, Label
 from spamfilter.features import tokenize
 from spamfilter.likelihoods import LIKELIHOODS, Opinion, eddc, likelihood, soft
-from spamfilter.likelihoods.likelihood import Matrix
+from spamfilter.likelihoods.likelihood import Heard, Matrix
 from spamfilter.message import Message
 from spamfilter.seen import Seen, Spellings
 from spamfilter.voices import Evidence, Voice, judged
@@ -105,11 +105,16 @@ def test_what_is_no_number_is_not_summed(value: float) -> None:
 @pytest.mark.parametrize("numbers", [[], [0.0], [-0.0, 1.0, -1.0, 1.0], [0.5] * 9, [3.0, 2.0, 1.0, -4.0]], ids=str)
 @pytest.mark.parametrize("most", [1, 2, 64, 65, None])
 def test_the_loudest_are_the_same_without_the_helper(numbers: Sequence[float], most: int | None) -> None:
-    parts = [(0.5, np.array(numbers)), (2.0, np.array([1.0, 0.25]))]
-    quick = voices._places(parts, most)
+    said = []
+    for name, weight, shares in (("fields", 0.5, numbers), ("phrases", 2.0, [1.0, 0.25])):
+        words = Spellings.of([b"%d" % number for number in range(len(shares))])
+        counts = np.arange(2.0 * len(shares)).reshape(2, -1)
+        said.append((Voice(name, LIKELIHOODS["soft"]()), Heard(words, counts, np.array(shares) * weight)))
+    quick = voices._loud(said, most)
+    assert len(quick) >= min(most or 65, 2)
     with pytest.MonkeyPatch.context() as patch:
         without(patch)
-        assert quick == voices._places(parts, most)
+        assert quick == voices._loud(said, most)
 
 
 TABLE = np.zeros((2, 4, 2), np.int64)
@@ -128,10 +133,11 @@ WORD = b"word", np.array([4], np.uint32), 94
         pytest.param("heard", (np.array([math.nan, 1.0]), 1.0, 0.0, *WORD, 1.0, 1.0), id="no number"),
         pytest.param("loudest", ((), 0), id="none"),
         pytest.param("loudest", ((), 65), id="too many"),
+        pytest.param("loudest", ((("name", 1.0, 1, [b"word"], np.ones(1), np.ones(1)),), 1), id="one count of a word"),
     ],
 )
 def test_what_does_not_fit_is_refused(name: str, given: tuple[object, ...]) -> None:
-    with pytest.raises(ValueError, match=r"whole buckets|two logarithms|finite|from 1 to 64"):
+    with pytest.raises(ValueError, match=r"whole buckets|two logarithms|two counts|finite|from 1 to 64"):
         getattr(_scores, name)(*given)
 
 
@@ -170,7 +176,8 @@ def test_logarithms_are_the_same_one_by_one_and_in_rows_of_any_length() -> None:
         ("heard", (b"", 1.0, 0.0, "text", "text", 94, 1.0, 1.0)),
         ("loudest", ([], 1)),
         ("loudest", (([],), 1)),
-        ("loudest", (((1.0, "text"),), 1)),
+        ("loudest", ((("name", 1.0, 1, [b"word"], b"", "text"),), 1)),
+        ("loudest", ((("name", 1.0, 1, 5, np.ones(2), np.ones(1)),), 1)),
     ],
 )
 def test_a_wrong_type_is_a_type_error(name: str, given: tuple[object, ...]) -> None:

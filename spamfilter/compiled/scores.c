@@ -263,10 +263,20 @@ done:
     return found;
 }
 
+/* What is said of one loud word: see loudest_doc. */
+static PyObject *
+loud_row(PyObject *name, double says, double unit, PyObject *tokens, Py_ssize_t at, double ham, double spam)
+{
+    PyObject *token = PySequence_GetItem(tokens, at);
+    return token ? Py_BuildValue("(dONddd)", -fabs(says), name, token, ham / unit, spam / unit, says) : NULL;
+}
+
 PyDoc_STRVAR(loudest_doc,
-"loudest(((weight, shares), ...), most) -> [(part, place), ...]\n\n"
-"Where the `most` shares are that are furthest from 0 when they are weighted, and all that are as far as the last of\n"
-"them, but for those that are 0.");
+"loudest(((name, weight, unit, tokens, counts, shares), ...), most)\n"
+"    -> [(-abs(says), name, token, ham, spam, says), ...]\n\n"
+"The words of which the `most` weighted shares are that are furthest from 0, and all that are as far as the last of\n"
+"them, but for those that are 0: what a word says is its weighted share, its counts are in units. counts, shares: as\n"
+"doubles, counts those in ham, then those in spam.");
 
 static PyObject *
 scores_loudest(PyObject *module, PyObject *args)
@@ -283,31 +293,35 @@ scores_loudest(PyObject *module, PyObject *args)
         if (pass == 1 && (found = PyList_New(0)) == NULL)
             return NULL;
         for (Py_ssize_t part = 0; part < PyTuple_GET_SIZE(parts); part++) {
-            Py_buffer buffer;
-            double weight;
-            PyObject *pair = PyTuple_GET_ITEM(parts, part);
-            if (!PyTuple_Check(pair)) {
-                PyErr_SetString(PyExc_TypeError, "a part is a tuple of its weight and its shares");
+            Py_buffer counts, shares;
+            double weight, unit;
+            PyObject *one = PyTuple_GET_ITEM(parts, part), *name, *tokens;
+            if (!PyTuple_Check(one)) {
+                PyErr_SetString(PyExc_TypeError, "a part is a tuple of a voice, its words and what they say");
                 goto failed;
             }
-            if (!PyArg_ParseTuple(pair, "dy*", &weight, &buffer))
+            if (!PyArg_ParseTuple(one, "OddOy*y*", &name, &weight, &unit, &tokens, &counts, &shares))
                 goto failed;
-            const double *share = buffer.buf;
-            int wrong = 0;
-            for (size_t i = 0; i < (size_t)buffer.len / sizeof(double) && !wrong; i++) {
-                double says = fabs(weight * share[i]);
-                if (pass == 0 && says > top[most - 1]) {
+            const double *share = shares.buf, *ham = counts.buf;
+            Py_ssize_t words = shares.len / (Py_ssize_t)sizeof(double);
+            int wrong = counts.len != 2 * shares.len;
+            if (wrong)
+                PyErr_SetString(PyExc_ValueError, "each word has a share and two counts");
+            for (Py_ssize_t i = 0; i < words && !wrong; i++) {
+                double says = weight * share[i], loud = fabs(says);
+                if (pass == 0 && loud > top[most - 1]) {
                     int at = most - 1;
-                    for (; at > 0 && top[at - 1] < says; at--)
+                    for (; at > 0 && top[at - 1] < loud; at--)
                         top[at] = top[at - 1];
-                    top[at] = says;
-                } else if (pass == 1 && says > 0 && says >= top[most - 1]) {
-                    PyObject *place = Py_BuildValue("(nn)", part, (Py_ssize_t)i);
-                    wrong = place == NULL || PyList_Append(found, place) < 0;
-                    Py_XDECREF(place);
+                    top[at] = loud;
+                } else if (pass == 1 && loud > 0 && loud >= top[most - 1]) {
+                    PyObject *row = loud_row(name, says, unit, tokens, i, ham[i], ham[words + i]);
+                    wrong = row == NULL || PyList_Append(found, row) < 0;
+                    Py_XDECREF(row);
                 }
             }
-            PyBuffer_Release(&buffer);
+            PyBuffer_Release(&counts);
+            PyBuffer_Release(&shares);
             if (wrong)
                 goto failed;
         }
