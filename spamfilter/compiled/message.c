@@ -1,6 +1,6 @@
 /* Reads a mail, as spamfilter/message.py does: its line ends, its header fields, its words with a space between them.
  *
- * tests/test_message.py holds both sides together.
+ * tests/test_message_helper.py holds both sides together.
  *
  * Guarantee: reads nothing beyond the objects it is given, whatever is in them; a wrong type is a TypeError.
  */
