@@ -1,9 +1,12 @@
-"""Any bytes as a mail: read, marked, and looked through for attached mails."""
+"""Any bytes as a mail: read, by the compiled helper and without it, marked, and looked through for attached mails."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
+from spamfilter import message as reading
 from spamfilter.errors import InputError
 from spamfilter.feedback import header_id
 from spamfilter.forwarded import mails_of
@@ -29,10 +32,15 @@ def _run(data: bytes) -> None:
     assert len(message.text) <= MAX_TEXT
     assert len(message.head) <= MAX_HEAD
     assert (message.size, message.scanned) == (len(data), min(len(data), SCANNED))
-    assert len(message.digest()) == 16
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "_message", None)
+        assert parse(data) == message
+        digest = message.digest()
+    assert message.digest() == digest
+    assert len(digest) == 16
     if b"\r" not in data:
         other = parse(data.replace(b"\n", b"\r\n"))
-        assert (other.fields, other.text, other.digest()) == (message.fields, message.text, message.digest())
+        assert (other.fields, other.text, other.digest()) == (message.fields, message.text, digest)
     id = header_id(data)
     assert not id or is_id(id)
     assert printable(message.field(b"subject")).isascii()
