@@ -174,11 +174,11 @@ def test_a_database_of_another_program_is_refused(url: str) -> None:
     path = Path(url.removeprefix("sqlite:///"))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE bills (amount INTEGER)")
-    before = schema(url)
+    before = path.read_bytes()
     for migrate in (False, True):
         with pytest.raises(StoreError, match=f"{path}: is not a database of spamfilter: it has bills"):
             open_store(url, migrate)
-    assert schema(url) == before
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("revision", ["9999", "no-such"])

@@ -32,8 +32,11 @@ def connect(url: str) -> Engine:
     @event.listens_for(engine, "connect")
     def _connected(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # the driver shall not begin transactions on its own
-        with suppress(sqlite3.OperationalError):  # a read-only file keeps the mode it has
-            connection.execute("PRAGMA journal_mode = WAL")
+        # What another program has made is refused soon, and stays as it is until then.
+        (ours,) = connection.execute("SELECT max(name = 'alembic_version') FROM sqlite_master").fetchone()
+        if ours in (None, 1):
+            with suppress(sqlite3.OperationalError):  # a read-only file keeps the mode it has
+                connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
 
