@@ -132,20 +132,20 @@ FEATURES: dict[str, Callable[[Message], Iterable[Token] | Tokens]] = {
 }
 
 
-def tokenize(message: Message, families: Sequence[str], found: Mapping[str, Seen] | None = None) -> Tokens:
+def tokenize(message: Message, families: Sequence[str], known: Callable[[str], Tokens | None] | None = None) -> Tokens:
     """The tokens of these families of FEATURES, as one, with their occurrences.
 
-    found: family -> its tokens of this message, as far as they are at hand.
+    known: the tokens of one family of this message, if somebody has found them; the compiled helper asks for them.
     """
     if _tokens is not None and COMPILED.keys() >= set(families):
-        return Seen(*_tokens.find(tuple(part for name in families for part in _parts(message, name, found or {}))))
-    counted: Counter[Token] = Counter()
-    for name in families:
-        counted.update(FEATURES[name](message))
-    return counted
+        return Seen(*_tokens.find(tuple(part for family in families for part in _parts(message, family, known))))
+    found: Counter[Token] = Counter()
+    for family in families:
+        found.update(FEATURES[family](message))
+    return found
 
 
-_FIELDS, _WORDS, _HEADER_PHRASES, _PHRASES, _FOUND = range(5)
+_FIELDS, _WORDS, _HEADER_PHRASES, _PHRASES, _KNOWN = range(5)
 """Kinds of parts, as in compiled/tokens.c."""
 Part = tuple[int, tuple[Any, ...] | bytes]
 
@@ -157,5 +157,6 @@ COMPILED: dict[str, Callable[[Message], tuple[Part, ...]]] = {
 """What the compiled helper finds, too: family -> the parts of a message that its tokens are in, each with its kind."""
 
 
-def _parts(message: Message, family: str, found: Mapping[str, Seen]) -> tuple[Part, ...]:
-    return ((_FOUND, found[family].parts()),) if family in found else COMPILED[family](message)
+def _parts(message: Message, family: str, known: Callable[[str], Tokens | None] | None) -> tuple[Part, ...]:
+    tokens = known(family) if known else None
+    return ((_KNOWN, tokens.parts()),) if isinstance(tokens, Seen) else COMPILED[family](message)

@@ -119,14 +119,14 @@ class Message:
 
 def _joined(text: bytes) -> bytes:
     """Its words, with a space between them."""
-    return b" ".join(text.split()) if _message is None else _message.joined(text)
+    return b" ".join(text.split()) if _message is None else bytes(_message.joined(text))
 
 
 def _unix(data: bytes) -> bytes:
-    """The first SCANNED bytes, with LF in the place of each CR LF."""
-    if _message is not None:
-        return bytes(_message.unix(data, SCANNED))
-    return bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")[:SCANNED]
+    """The first SCANNED bytes once LF is in the place of each CR LF; no more than twice as many are looked at."""
+    if _message is None:
+        return bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")[:SCANNED]
+    return bytes(_message.unix(data, SCANNED))
 
 
 def parse(data: bytes) -> Message:

@@ -85,7 +85,7 @@ class Seen(Mapping[bytes, int]):
         return self._plain
 
     def parts(self) -> tuple[bytes, bytes, bytes, bytes]:
-        """What it can be made of again."""
+        """What it can be made of again; not for what `with_times` gives, whose numbers are of another kind."""
         spelt = self.spellings
         return spelt.text, spelt.ends.tobytes(), spelt.hashes.tobytes(), self.times.tobytes()
 

@@ -38,13 +38,14 @@ class View(Mapping[str, Tokens]):
     def __getitem__(self, name: str) -> Tokens:
         found = self._found[name]
         if found is None:
-            found = self._found[name] = tokenize(self._message, VOICES[name], self._of_one_family(name))
+            families = VOICES[name]
+            found = tokenize(self._message, families, self._alone if len(families) > 1 else None)
+            self._found[name] = found
         return found
 
-    def _of_one_family(self, name: str) -> dict[str, Seen]:
-        """What other voices see, of those that see but one of the families of this voice."""
-        others = [family for family in VOICES[name] if family in self._found and VOICES[family] == (family,) != (name,)]
-        return {family: some for family in others if isinstance(some := self[family], Seen)}
+    def _alone(self, family: str) -> Tokens | None:
+        """The tokens of a family that another voice sees alone, which has its name; None if none does."""
+        return self[family] if family in self._found and VOICES.get(family) == (family,) else None
 
     def __contains__(self, name: object) -> bool:
         return name in self._found  # Mapping's own would look for its tokens
@@ -273,15 +274,14 @@ def _loud(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[_Said]:
     """What the `most` words that say most have said, and all that say as much as the last of them."""
     if _scores is not None and most is not None and most <= MOST:
         parts = tuple([(voice.name, voice.weight, voice.likelihood.unit, *heard) for voice, heard in said])
-        found: list[_Said] = _scores.loudest(parts, most)
-        return found
+        return list(_scores.loud(parts, most))
     loudness = [np.abs(voice.weight * heard.shares) for voice, heard in said]
     every = np.concatenate(loudness)
     least = 0.0 if most is None or most >= len(every) else np.partition(every, -most)[-most]
-    loud = []
-    for (voice, heard), says in zip(said, loudness, strict=True):
-        for at in np.flatnonzero((says >= least) & (says > 0)).tolist():
+    found = []
+    for (voice, heard), loud in zip(said, loudness, strict=True):
+        for at in np.flatnonzero((loud >= least) & (loud > 0)).tolist():
             ham, spam = (heard.counts[:, at] / voice.likelihood.unit).tolist()
-            share = voice.weight * heard.shares.item(at)
-            loud.append((-abs(share), voice.name, heard.tokens[at], ham, spam, share))
-    return loud
+            says = voice.weight * heard.shares.item(at)
+            found.append((-abs(says), voice.name, heard.tokens[at], ham, spam, says))
+    return found

@@ -1,6 +1,7 @@
-/* Reads a mail, as spamfilter/message.py does: its line ends, its header fields, its words with a space between them.
+/* Reads a mail: its header fields, its words with a space between them, as spamfilter/message.py does, and its line ends,
+ * as spamfilter/line_ends.py does.
  *
- * tests/test_message_helper.py holds both sides together.
+ * tests/test_message_helper.py and tests/test_line_ends.py hold both sides together.
  *
  * Guarantee: reads nothing beyond the objects it is given, whatever is in them; a wrong type is a TypeError.
  */
@@ -156,7 +157,8 @@ PyDoc_STRVAR(fields_doc,
 "is left of `lines` and `size`; whether a line was no field, and whether there was more than room for. At most so many\n"
 "fields are taken, and none once there is no room for another byte. name_size: of a longer one a byte more is looked at.\n"
 "value_size: no more is kept.\n"
-"kept_name and value: what Python does for a name, and for a value in which something is encoded.");
+"kept_name and value: what Python does for a name, and for a value in which something is encoded. The block does not\n"
+"begin with an empty line.");
 
 static PyObject *
 message_fields(PyObject *module, PyObject *args)

@@ -263,7 +263,7 @@ done:
     return found;
 }
 
-/* What is said of one loud word: see loudest_doc. */
+/* What is said of one loud word: see loud_doc. */
 static PyObject *
 loud_row(PyObject *name, double says, double unit, PyObject *tokens, Py_ssize_t at, double ham, double spam)
 {
@@ -271,15 +271,15 @@ loud_row(PyObject *name, double says, double unit, PyObject *tokens, Py_ssize_t 
     return token ? Py_BuildValue("(dONddd)", -fabs(says), name, token, ham / unit, spam / unit, says) : NULL;
 }
 
-PyDoc_STRVAR(loudest_doc,
-"loudest(((name, weight, unit, tokens, counts, shares), ...), most)\n"
+PyDoc_STRVAR(loud_doc,
+"loud(((name, weight, unit, tokens, counts, shares), ...), most)\n"
 "    -> [(-abs(says), name, token, ham, spam, says), ...]\n\n"
 "The words of which the `most` weighted shares are that are furthest from 0, and all that are as far as the last of\n"
 "them, but for those that are 0: what a word says is its weighted share, its counts are in units. counts, shares: as\n"
 "doubles, counts those in ham, then those in spam.");
 
 static PyObject *
-scores_loudest(PyObject *module, PyObject *args)
+scores_loud(PyObject *module, PyObject *args)
 {
     PyObject *parts, *found = NULL;
     int most;
@@ -337,7 +337,7 @@ static PyMethodDef methods[] = {
     {"soft", scores_soft, METH_VARARGS, soft_doc},
     {"eddc", scores_eddc, METH_VARARGS, eddc_doc},
     {"heard", scores_heard, METH_VARARGS, heard_doc},
-    {"loudest", scores_loudest, METH_VARARGS, loudest_doc},
+    {"loud", scores_loud, METH_VARARGS, loud_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -17,9 +17,9 @@
 #define hash_of(bytes, size) _Py_HashBytes((bytes), (Py_ssize_t)(size))
 #endif
 
-enum { MAX_WORD = 24, MAX_RUN = 128 };           /* as in features.py */
-enum { FIELDS, WORDS, HEADER_PHRASES, PHRASES, FOUND }; /* as in features.py */
-enum { BLOCK = 8 };                              /* bytes of a word that are copied at once */
+enum { MAX_WORD = 24, MAX_RUN = 128 };                  /* as in features.py */
+enum { FIELDS, WORDS, HEADER_PHRASES, PHRASES, KNOWN }; /* as in features.py */
+enum { BLOCK = 8 };                                     /* bytes of a word that are copied at once */
 
 typedef unsigned char byte;
 
@@ -240,14 +240,14 @@ add_phrases(Found *found, const byte *text, size_t length, size_t marked)
 
 /* What `find` has found before. */
 static int
-add_found(Found *found, PyObject *part)
+add_known(Found *found, PyObject *part)
 {
     Py_buffer ends, hashes, times;
     const byte *text;
     Py_ssize_t length;
     int failed = -1;
     if (!PyTuple_Check(part)) {
-        PyErr_SetString(PyExc_TypeError, "what was found is a tuple");
+        PyErr_SetString(PyExc_TypeError, "what is known is a tuple");
         return -1;
     }
     if (!PyArg_ParseTuple(part, "y#y*y*y*", &text, &length, &ends, &hashes, &times))
@@ -282,8 +282,8 @@ add_part(Found *found, int kind, PyObject *part)
 {
     const char *name, *text;
     Py_ssize_t name_size, size;
-    if (kind == FOUND)
-        return add_found(found, part);
+    if (kind == KNOWN)
+        return add_known(found, part);
     if (kind == FIELDS) {
         if (!PyTuple_Check(part)) {
             PyErr_SetString(PyExc_TypeError, "header fields are a tuple of (name, value)");
@@ -316,7 +316,7 @@ add_part(Found *found, int kind, PyObject *part)
 PyDoc_STRVAR(find_doc,
 "find(((kind, part), ...)) -> (spellings, ends, hashes, times)\n\n"
 "The distinct words of all parts, one after the other, and for each where it ends (unsigned 32 bits), its hash (64\n"
-"bits) and how often it occurs (unsigned 32 bits), in native order.");
+"bits) and how often it occurs (unsigned 32 bits), in native order. A part is of one of the kinds of features.py.");
 
 static PyObject *
 compiled_find(PyObject *module, PyObject *parts)

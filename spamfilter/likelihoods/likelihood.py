@@ -118,7 +118,7 @@ class Opinion(NamedTuple):
 
 class Heard(NamedTuple):
     """What is heard of a message's words: the tokens, their counts in ham and in spam, shape (2, tokens), and the share
-    of each in the log-odds, shape (tokens,)."""
+    of each in the log-odds, shape (tokens,); both doubles, in C order, as the compiled helper wants them."""
 
     tokens: Sequence[Token]
     counts: Floats

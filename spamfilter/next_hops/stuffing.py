@@ -26,7 +26,7 @@ def stuffed(parts: Sequence[bytes | memoryview]) -> Iterator[bytes]:
             # The pattern may lie across two blocks, or more if they are small.
             near = end + block[:2]
             end = (end + block[-2:])[-2:]
-            if first_dot(block) >= 0:
+            if first_dot(block) >= 0:  # which is found in less time than nothing is replaced
                 block = block.replace(b"\r\n.", b"\r\n..")
             if near.startswith(b"\r\n."):
                 block = b"." + block

@@ -78,7 +78,7 @@ class Wire:
         dropped = 0
         start = 0
         fits = has_room(min(len(content), most))
-        dotted = False  # whether a line before the last one begins with a dot
+        dotted = False  # whether a dot began a line before the end was here; that of the end, too, if it came in pieces
         while (dot := first_dot(content, start)) < 0 or (end := content.find(END, dot)) < 0:
             dotted = dotted or dot >= 0
             start = max(0, len(content) - len(END) + 1)
