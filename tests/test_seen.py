@@ -99,18 +99,11 @@ def test_more_words_than_there_is_room_for_at_first() -> None:
 @pytest.mark.parametrize(
     "parts",
     [
-        None,
-        [],
-        (1,),
-        ((1,),),
-        ((0, b""),),
-        ((0, (b"name",)),),
-        ((0, (("a", "b"),)),),
-        ((1, "text"),),
-        (("x", b""),),
-        ((4, b""),),
+        *(None, [], (1,), ((1,),)),
+        *(((0, b""),), ((0, (b"name",)),), ((0, (("a", "b"),)),)),
+        *(((1, "text"),), (("x", b""),), ((4, b""),)),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_message_is_a_type_error(parts: object) -> None:
     assert _tokens is not None
     with pytest.raises(TypeError):
