@@ -17,6 +17,7 @@ from pathlib import Path
 from corpora import unpacked
 from results import write_result
 
+from spamfilter import rounds as later
 from spamfilter import training
 from spamfilter.counts import Label
 from spamfilter.evaluation import Metrics, measure
@@ -44,14 +45,14 @@ def with_wrong_labels(mails: Mails, share: float) -> Mails:
 
 def run(train: Mails, test: Mails, rounds: int, bound: int) -> Metrics:
     """Train with so many rounds and this bound in eighths of a message; judge without learning."""
-    rounds_before, bound_before = training.ROUNDS, Soft.most
-    training.ROUNDS, Soft.most = rounds, bound
+    rounds_before, bound_before = later.ROUNDS, Soft.most
+    later.ROUNDS, Soft.most = rounds, bound
     try:
         filter = Filter(open_store("memory:"), (Voice("fields", Soft()),))
         training.train(filter, train, "", lambda _: None, training.Outcome())
         scores = [filter.score(filter.read(parse(mail.read()))) for _, mail in test]
     finally:
-        training.ROUNDS, Soft.most = rounds_before, bound_before
+        later.ROUNDS, Soft.most = rounds_before, bound_before
     return measure([score.log_odds for score in scores], [score.posterior for score in scores], [at for at, _ in test])
 
 

@@ -5,18 +5,18 @@ message changes nothing; the other label first takes away exactly what the first
 Guarantee: counts, totals and calibration are the sum of the ledger; `rebuilt` recomputes them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import copy
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from spamfilter import model
-from spamfilter.counts import Label
+from spamfilter.counts import Counts, Label
 from spamfilter.errors import StoreError
 from spamfilter.features import TOKENIZER
 from spamfilter.message import Message
 from spamfilter.model import Score, State
-from spamfilter.sources import BULK
 from spamfilter.stores import Entry, Learning, Store
 from spamfilter.voices import Evidence, Voices, VoiceTokens, view, words
 
@@ -52,7 +52,6 @@ class Filter:
 
     whole: True holds all counts in memory, for the relay and for bulk training; False reads the
     words of each message from the store, for a command that looks at a few.
-    others: grows when something was learnt, or may have been, that this filter has not learnt itself.
     """
 
     def __init__(self, store: Store, voices: Voices, whole: bool = True) -> None:
@@ -60,7 +59,6 @@ class Filter:
         self.voices = voices
         self._whole = whole
         self._state: State | None = None
-        self.others = 0
         if store.get_setting(RULES) is None:
             store.put_setting(RULES, rules(voices))
         self._generation = store.generation
@@ -109,6 +107,10 @@ class Filter:
     def _loaded(self, voices: Voices) -> State:
         return model.prepared(voices, self.store.load(voice.name for voice in voices))
 
+    def copied(self, voices: Voices) -> dict[str, Counts]:
+        """The counts of these voices of its own, to be changed without a trace."""
+        return {voice.name: copy.deepcopy(self._all().counts[voice.name]) for voice in voices}
+
     def fits(self) -> bool:
         """Whether the counts in the store are still of this filter's rules."""
         return self.store.get_setting(RULES) == rules(self.voices)
@@ -144,13 +146,11 @@ class Filter:
                 if self.store.generation != self._generation:
                     self._check(self.voices)
                     self._state, self._generation = None, self.store.generation
-                    self.others += 1
-                if not self._whole or self._catch_up(self._all(), learning.entries_after):
-                    self.others += 1
+                if self._whole:
+                    self._catch_up(self._all(), learning.entries_after)
                 yield Training(self, learning)
         except BaseException:
             self._state = None  # what was applied in memory has not been written
-            self.others += 1
             raise
 
     def rebuilt(self, last: int) -> State:
@@ -242,8 +242,8 @@ class Training:
             True, active.label if active else None, before, model.score(self._filter.voices, reading.tokens, state)
         )
 
-    def learnt(self, digests: Collection[bytes]) -> set[bytes]:
-        """Those of these messages, a few hundred at most, that have a learning that has not been taken back."""
+    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
+        """The learnings of these messages, a few hundred at most, that have not been taken back; without tokens."""
         return self._learning.learnt(digests)
 
     def learn_new(self, reading: Reading, label: Label, source: str, by: str) -> Entry:
@@ -287,34 +287,19 @@ class Training:
             entry = replace(entry, added=added, calibrated=step)
         self._write(state, replace(entry, id=0))
 
-    def next_more(self, readings: Sequence[Reading], labels: Sequence[Label], start: int) -> int:
-        """The first of these readings, from `start` on, that `reinforce` may add to; or how many they are."""
-        if not self._filter._whole:
-            return start
-        tokens = [reading.tokens for reading in readings]
-        return model.next_more(self._filter.voices, tokens, labels, self._filter._all(), start)
+    def reinforce(self, active: Entry, amounts: Mapping[str, int]) -> bool:
+        """Let a learning of bulk training give way to one with these amounts; False if there are none.
 
-    def reinforce(self, reading: Reading, label: Label, active: Entry | None = None) -> Entry | None:
-        """Look again at a message that bulk training has learnt with this label; None if that adds nothing.
-
-        Its entry gives way to one with the greater amount, which is returned, so that one message stays one learning.
-        active: that entry, where it is known to be in the ledger still; with tokens at least of voices that reinforce.
+        active: with tokens at least of these voices. So one message stays one learning.
         """
-        voices, state = self._filter.voices, self._state(reading)
-        if active is None:
-            if not any(model.more(voices, reading.tokens, label, state, {}).values()):
-                return None  # as it is for nine of ten, without a look at the ledger
-            active = self._learning.active(reading.digest)
-        if active is None or active.label != label or active.source != BULK:
-            return None
-        more = model.more(voices, active.tokens, label, state, active.added)
-        if not any(more.values()):
-            return None
         # What the other voices have learnt stays as it is.
-        some = tuple(voice for voice in voices if more.get(voice.name))
-        self._undo(state, active, active.source, active.by, some)
-        added = {name: amount + more.get(name, 0) for name, amount in active.added.items()}
-        return self._write(state, replace(active, at=datetime.now(UTC), added=added, id=0), some, active.id)
+        voices = tuple(voice for voice in self._filter.voices if voice.name in amounts)
+        if voices:
+            state = self._state(Reading(active.digest, active.tokens))
+            self._undo(state, active, active.source, active.by, voices)
+            more = replace(active, at=datetime.now(UTC), added={**active.added, **amounts}, id=0)
+            self._write(state, more, voices, active.id)
+        return bool(voices)
 
     def put_setting(self, name: str, value: object) -> None:
         """Write a setting with what is learnt, or not at all."""

@@ -4,7 +4,7 @@ Guarantee: nothing here touches a store or a clock. A lesson is complete: applie
 state as it was, whatever was learnt in between.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -110,29 +110,6 @@ def more(voices: Voices, tokens: VoiceTokens, label: Label, state: State, added:
         for voice in voices
         if voice.likelihood.reinforces() and voice.name in tokens
     }
-
-
-WINDOW = 32
-"""Messages that are looked at together: the next one that learns more is some ten further on in a second round."""
-
-
-def next_more(
-    voices: Voices, messages: Sequence[VoiceTokens], labels: Sequence[Label], state: State, start: int
-) -> int:
-    """The first of these messages, from `start` on, to which another look would add if nothing had; or how many."""
-    looking = [voice for voice in voices if voice.likelihood.reinforces()]
-    while looking and start < len(messages):
-        some, of = messages[start : start + WINDOW], labels[start : start + WINDOW]
-        at = len(some)
-        for voice in looking:
-            here = [at for at, tokens in enumerate(some[:at]) if voice.name in tokens]
-            tokens = [some[at][voice.name] for at in here]
-            found = voice.likelihood.next_more(tokens, [of[at] for at in here], state.counts[voice.name], 0, len(here))
-            at = here[found] if found < len(here) else at
-        if at < len(some):
-            return start + at
-        start += len(some)
-    return len(messages)
 
 
 def apply(voices: Voices, lesson: Lesson, state: State, sign: int = 1) -> list[tuple[str, Mapping[bytes, int], Growth]]:

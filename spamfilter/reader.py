@@ -7,18 +7,15 @@ nor on how many mails it keeps.
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from typing import NamedTuple
 
 from spamfilter.ahead import ahead
 from spamfilter.errors import InputError
-from spamfilter.features import Tokens
 from spamfilter.filter import Filter, Reading
 from spamfilter.folded import folded
 from spamfilter.labels import Label
 from spamfilter.mailboxes import Mail
 from spamfilter.message import parse
-from spamfilter.seen import Seen
-from spamfilter.stores import Entry
 from spamfilter.voices import Packed, pack
 
 KEPT = 12_000_000
@@ -39,9 +36,18 @@ def readers() -> int:
     return min(cores, MOST) if cores > 1 else 0
 
 
-Batches = Sequence[Sequence[tuple[Label, Mail]]]
-Read = tuple[Label, str, Reading]
-"""A mail as it was read, with its label and its name."""
+Batches = Sequence[Sequence[tuple[int, Label, Mail]]]
+"""Mails with their labels and their numbers in the run."""
+
+
+class Read(NamedTuple):
+    """A mail as it was read. kept: as it was read in the first round."""
+
+    number: int
+    label: Label
+    name: str
+    reading: Reading
+    kept: bool
 
 
 class Reader:
@@ -54,8 +60,6 @@ class Reader:
         self._processes = processes
         self._reinforced = [voice.name for voice in filter.voices if voice.likelihood.reinforces()]
         self._kept: dict[str, Reading] = {}
-        self._learnings: dict[bytes, Entry] = {}
-        self._others = filter.others
         self._room = KEPT
 
     def first(self, batches: Batches, problems: list[str]) -> Generator[list[Read], None, None]:
@@ -66,23 +70,6 @@ class Reader:
         """The same for a later round, of the voices that learn then."""
         return self._readings(batches, self._read_again, self._kept, [], packs=False)
 
-    def learnt(self, name: str, entry: Entry) -> None:
-        """Remember what was learnt of a mail that was read here, if it is at hand."""
-        kept = self._kept.get(name)
-        if kept is not None and all(_same(tokens, entry.tokens[voice]) for voice, tokens in kept.tokens.items()):
-            self._learnings[entry.digest] = replace(entry, tokens=kept.tokens)
-
-    def reinforced(self, entry: Entry) -> None:
-        """Remember that this is in the place of a learning known here."""
-        self._learnings[entry.digest] = entry
-
-    def learning_of(self, digest: bytes) -> Entry | None:
-        """The learning of a mail as the ledger has it, if it is known here; within a transaction."""
-        if self._others != self._filter.others:
-            self._others = self._filter.others
-            self._learnings.clear()  # somebody may have changed it
-        return self._learnings.get(digest)
-
     def _readings(
         self,
         batches: Batches,
@@ -91,18 +78,19 @@ class Reader:
         problems: list[str],
         packs: bool,
     ) -> Generator[list[Read], None, None]:
-        mails = [mail for batch in batches for _, mail in batch if mail.name not in kept]
+        mails = [mail for batch in batches for *_, mail in batch if mail.name not in kept]
         processes = self._processes if len(mails) >= FEWEST else 0
         with closing(ahead(read, mails, processes, packs)) as found:
             for batch in batches:
                 readings = []
-                for label, mail in batch:
+                for number, label, mail in batch:
+                    reading = kept.get(mail.name)
                     try:
-                        reading = kept.get(mail.name) or self._noted(mail, next(found) or read(mail), packs)
+                        here = reading or self._noted(mail, next(found) or read(mail), packs)
                     except InputError as error:
                         problems.append(str(error))
                     else:
-                        readings.append((label, mail.name, reading))
+                        readings.append(Read(number, label, mail.name, here, reading is not None))
                 yield readings
 
     def _read(self, mail: Mail) -> Reading:
@@ -127,8 +115,3 @@ class Reader:
             self._room -= size
             self._kept[mail.name] = Reading(found.digest, few)
         return Reading(found.digest, packed)
-
-
-def _same(one: Tokens, other: Tokens) -> bool:
-    """Whether these are the same tokens of one reading."""
-    return isinstance(one, Seen) and isinstance(other, Seen) and one.spellings.hashes is other.spellings.hashes

@@ -12,9 +12,9 @@ from spamfilter import model
 from spamfilter.errors import InputError, StoreBusy
 from spamfilter.filter import RULES, rules
 from spamfilter.model import State, Taught
+from spamfilter.rounds import ROUNDS
 from spamfilter.sources import BULK
 from spamfilter.stores import Entry, Relearnt, Store
-from spamfilter.training import ROUNDS
 from spamfilter.voices import Voices, VoiceTokens, pack, unpack
 from spamfilter.words import Spelled
 

@@ -14,24 +14,26 @@ import hashlib
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from spamfilter.counts import Label
-from spamfilter.filter import Filter
+from spamfilter.filter import Filter, Training
 from spamfilter.mailboxes import Mail, mixed
-from spamfilter.reader import Batches, Read, Reader
+from spamfilter.reader import Read, Reader
+from spamfilter.rounds import ROUNDS, Amounts, Rounds
 from spamfilter.sources import BULK
-from spamfilter.stores import Store
+from spamfilter.stores import Entry, Store
 
-ROUNDS = 5
-"""Three leave ham and spam out of balance, eight add little."""
+STEPS = ROUNDS + 1
+"""The rounds, and then what the later ones have decided is written."""
 UNFINISHED = "unfinished_trainings"
-"""The setting that remembers runs which did not come to their end: a digest of their mails' names -> `Place`."""
+"""The setting that remembers runs which did not come to their end: a digest of their mails' names -> what the rounds
+after the first have decided, or None."""
 MOST_UNFINISHED = 20
 """Runs remembered; whoever gives up more of them will not go on with the oldest."""
 BATCH = 128
-"""Mails that are learnt all or none; the places where a run goes on are between them."""
+"""Mails that are learnt all or none."""
 TOGETHER = 16
 """Batches of one transaction, at most: one sync of the disk for all of them, and each word is written once."""
 WORDS = 1_000_000
@@ -39,22 +41,15 @@ WORDS = 1_000_000
 LOCKED = 0.5
 """Seconds after which a transaction takes in no further batch: others may wait for it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """How far the rounds after the first have come: batches of this round that are done, and what they added."""
-
-    round: int = 1
-    batch: int = 0
-    grown: int = 0
+Mails = Sequence[tuple[int, Label, Mail]]
+"""With their numbers in the run."""
 
 
 @dataclass(slots=True)
 class Outcome:
     """What a training did: mails newly learnt by label, known already, known under the other label.
 
-    reinforced: how often a later round added to a mail of this run. problems: sentences about mails
-    that were passed over.
+    reinforced: mails to which later rounds have added. problems: sentences about mails that were passed over.
     """
 
     learnt: dict[Label, int] = field(default_factory=lambda: {"ham": 0, "spam": 0})
@@ -79,109 +74,154 @@ def train(
 ) -> None:
     """Learn mails, evenly mixed, adding to `outcome`; `progress` is told how many a step has dealt with.
 
-    It deals with ROUNDS times the mails. An interruption leaves the batches before it learnt, and
+    It deals with STEPS times the mails. An interruption leaves the batches before it learnt, and
     `outcome` true. processes: that read ahead, besides this one; only where this one has no threads.
     """
     mails = mixed(mails, lambda item: item[0])
-    batches = [mails[start : start + BATCH] for start in range(0, len(mails), BATCH)]
-    run = _name(mails)
-    begun = _unfinished(filter.store).get(run)
-    with filter.training() as training:
-        _remember(training.put_setting, filter.store, run, begun or Place())
-    reader = Reader(filter, processes)
-    _learn(filter, reader, batches, by, progress, outcome)
-    if begun or outcome.changes:
-        _reinforce(filter, reader, batches, run, begun or Place(), progress, outcome)
-    else:
-        progress((ROUNDS - 1) * len(mails))
-    with filter.training() as training:
-        _remember(training.put_setting, filter.store, run, None)
+    name, unfinished = _name(mails), _unfinished(filter.store)
+    begun, decided = name in unfinished, unfinished.get(name)
+    if not begun:
+        _remember(filter, name, None)
+    run = _Run(filter, Reader(filter, processes), mails, by, progress, outcome)
+    run.learn()
+    if decided is None and (begun or outcome.changes):
+        decided = run.decide()
+        _remember(filter, name, decided)
+    run.reinforce(decided or {})
+    _forget(filter, name)
 
 
-def _learn(
-    filter: Filter, reader: Reader, batches: Batches, by: str, progress: Callable[[int], None], outcome: Outcome
-) -> None:
-    """The first round."""
-    seen: dict[bytes, Label] = {}
-    at = 0
-    with closing(_groups(reader, reader.first(batches, outcome.problems))) as groups:
-        for found in groups:
-            group = [_consistent(readings, seen, outcome.problems) for readings in found]
-            while group:
-                done = _learn_some(filter, reader, group, by, outcome)
-                _tell(progress, batches[at : at + done])
-                del group[:done]
-                at += done
+class _Run:
+    def __init__(
+        self,
+        filter: Filter,
+        reader: Reader,
+        mails: Sequence[tuple[Label, Mail]],
+        by: str,
+        progress: Callable[[int], None],
+        outcome: Outcome,
+    ) -> None:
+        self._filter, self._reader, self._by, self._outcome = filter, reader, by, outcome
+        self._mails: Mails = [(number, label, mail) for number, (label, mail) in enumerate(mails)]
+        self._rounds = Rounds(filter, len(mails))
+        self._seen: dict[bytes, int] = {}  # digest -> the first mail that has it
+        self._progress, self._told = progress, 0
 
-
-def _learn_some(filter: Filter, reader: Reader, group: Sequence[list[Read]], by: str, outcome: Outcome) -> int:
-    """One transaction of the first round: how many of these batches. `outcome` grows only once it is written."""
-    learnt: dict[Label, int] = {"ham": 0, "spam": 0}
-    relabelled = met = done = 0
-    with filter.training() as training:
-        for batch in _while_others_can_wait(group):
-            known = training.learnt([reading.digest for _, _, reading in batch])
-            for label, name, reading in batch:
-                if reading.digest in known:
-                    relabelled += training.learn(reading, label, source=BULK, by=by).changed
-                else:
-                    reader.learnt(name, training.learn_new(reading, label, BULK, by))
-                    known.add(reading.digest)
-                    learnt[label] += 1
-            met += len(batch)
-            done += 1
-    for label, count in learnt.items():
-        outcome.learnt[label] += count
-    outcome.relabelled += relabelled
-    outcome.known += met - sum(learnt.values()) - relabelled
-    return done
-
-
-def _reinforce(
-    filter: Filter,
-    reader: Reader,
-    batches: Batches,
-    run: str,
-    place: Place,
-    progress: Callable[[int], None],
-    outcome: Outcome,
-) -> None:
-    """The rounds after the first, from `place` on; `outcome` is told how often a mail has learnt more."""
-    mails = sum(map(len, batches))
-    if place.round > 1:
-        progress((place.round - 1) * mails)
-    while place.round < ROUNDS:
-        _tell(progress, batches[: place.batch])
-        with closing(_groups(reader, reader.again(batches[place.batch :]))) as groups:
-            for group in groups:
+    def learn(self) -> None:
+        """The first round."""
+        batches, at = _batches(self._mails), 0
+        with closing(_groups(self._reader, self._reader.first(batches, self._outcome.problems))) as groups:
+            for found in groups:
+                group = [self._consistent(batch) for batch in found]
                 while group:
-                    before, place = place, _reinforce_some(filter, reader, group, run, place)
-                    outcome.reinforced += place.grown - before.grown
-                    _tell(progress, batches[before.batch : place.batch])
-                    del group[: place.batch - before.batch]
-        if not place.grown:
-            progress((ROUNDS - 1 - place.round) * mails)
-            break
-        place = Place(place.round + 1)
+                    done = self._learn_some(group)
+                    self._tell(batches[at : at + done])
+                    at += done
+                    del group[:done]
+
+    def _learn_some(self, group: Sequence[list[Read]]) -> int:
+        """One transaction of the first round: how many of these batches. The outcome grows only once it is written."""
+        learnt: dict[Label, int] = {"ham": 0, "spam": 0}
+        relabelled = met = done = 0
+        with self._filter.training() as training:
+            for batch in _while_others_can_wait(group):
+                known = training.learnt([read.reading.digest for read in batch])
+                for read in batch:
+                    before = known.get(read.reading.digest)
+                    if before is None:
+                        learnt[read.label] += 1
+                        now = training.learn_new(read.reading, read.label, BULK, self._by)
+                    elif before.label != read.label:
+                        relabelled += 1
+                        training.learn(read.reading, read.label, BULK, self._by)
+                        now = training.learnt([before.digest])[before.digest]
+                    else:
+                        now = before
+                    known[now.digest] = now
+                    self._rounds.note(read.number, self._seen[now.digest], now, before is None)
+                met += len(batch)
+                done += 1
+        for label, count in learnt.items():
+            self._outcome.learnt[label] += count
+        self._outcome.relabelled += relabelled
+        self._outcome.known += met - sum(learnt.values()) - relabelled
+        return done
+
+    def decide(self) -> Amounts:
+        """The rounds after the first."""
+        mails = [self._mails[number] for number in self._rounds.learnt]
+        decided = self._rounds.decided(lambda: self._again(mails), self._tell)
+        self._tell_up_to(ROUNDS)
+        return decided
+
+    def reinforce(self, decided: Amounts) -> None:
+        """Write what these rounds have added."""
+        self._tell_up_to(ROUNDS)
+        numbers = sorted({number for amounts in decided.values() for number in amounts})
+        for group in self._again([self._mails[number] for number in numbers]):
+            while group:
+                done = self._reinforce_some(group, decided)
+                self._tell(group[:done])
+                del group[:done]
+        self._tell_up_to(STEPS)
+
+    def _reinforce_some(self, group: Sequence[list[Read]], decided: Amounts) -> int:
+        """One transaction of that."""
+        reinforced = done = 0
+        with self._filter.training() as training:
+            for batch in _while_others_can_wait(group):
+                known = training.learnt([read.reading.digest for read in batch])
+                for read in batch:
+                    entry = known.get(read.reading.digest)
+                    if entry is not None and entry.label == read.label and entry.source == BULK:
+                        reinforced += self._raise(training, read, entry, decided)
+                done += 1
+        self._outcome.reinforced += reinforced
+        return done
+
+    def _raise(self, training: Training, read: Read, known: Entry, decided: Amounts) -> bool:
+        """Let a learning add as much as was decided; whether that is more than it does."""
+        more = {
+            name: amount
+            for name, amounts in decided.items()
+            if (amount := amounts.get(read.number, 0)) > known.added.get(name, 0)
+        }
+        if not more:
+            return False
+        here = self._rounds.is_of(known, read)
+        active = replace(known, tokens=read.reading.tokens) if here else training.active(known.digest) or known
+        return training.reinforce(active, {name: amount for name, amount in more.items() if name in active.tokens})
+
+    def _again(self, mails: Mails) -> Generator[list[list[Read]], None, None]:
+        return _groups(self._reader, self._reader.again(_batches(mails)))
+
+    def _consistent(self, batch: list[Read]) -> list[Read]:
+        """Without mails that this run has met under the other label: neither can be right for both."""
+        kept = []
+        for read in batch:
+            first = self._mails[self._seen.setdefault(read.reading.digest, read.number)][1]
+            if first == read.label:
+                kept.append(read)
+            else:
+                self._outcome.problems.append(
+                    f"{read.name}: passed over as {read.label}, the same mail was given as {first} before"
+                )
+        return kept
+
+    def _tell(self, batches: Sequence[Sequence[object]]) -> None:
+        for batch in batches:
+            self._told += len(batch)
+            self._progress(len(batch))
+
+    def _tell_up_to(self, step: int) -> None:
+        """That all mails were dealt with so many times; some could not be read again, or need not be."""
+        rest = step * len(self._mails) - self._told
+        if rest > 0:
+            self._tell([range(rest)])
 
 
-def _reinforce_some(filter: Filter, reader: Reader, group: Sequence[list[Read]], run: str, place: Place) -> Place:
-    """One transaction of a later round; how far it came."""
-    with filter.training() as training:
-        for batch in _while_others_can_wait(group):
-            labels, readings = [label for label, _, _ in batch], [reading for _, _, reading in batch]
-            at = grown = 0
-            while (at := training.next_more(readings, labels, at)) < len(readings):
-                known = reader.learning_of(readings[at].digest)
-                more = training.reinforce(readings[at], labels[at], known)
-                if more is not None:
-                    grown += 1
-                    if known is not None:
-                        reader.reinforced(more)
-                at += 1
-            place = Place(place.round, place.batch + 1, place.grown + grown)
-        _remember(training.put_setting, filter.store, run, place)
-    return place
+def _batches(mails: Mails) -> list[Mails]:
+    return [mails[start : start + BATCH] for start in range(0, len(mails), BATCH)]
 
 
 def _groups(reader: Reader, found: Generator[list[Read], None, None]) -> Generator[list[list[Read]], None, None]:
@@ -216,37 +256,38 @@ def _while_others_can_wait(group: Sequence[list[Read]]) -> Iterator[list[Read]]:
             return
 
 
-def _tell(progress: Callable[[int], None], batches: Batches) -> None:
-    for batch in batches:
-        progress(len(batch))
-
-
-def _unfinished(store: Store) -> dict[str, Place]:
-    kept = store.get_setting(UNFINISHED)
-    if isinstance(kept, list):  # as it was written before places were
-        return {str(run): Place() for run in kept}
-    return {run: Place(*place) for run, place in kept.items()} if isinstance(kept, dict) else {}
-
-
-def _remember(put: Callable[[str, object], None], store: Store, run: str, place: Place | None) -> None:
-    """Write down, within a transaction of `store`, how far a run has come; None: to its end."""
-    others = {other: reached for other, reached in _unfinished(store).items() if other != run}
-    kept = [*others.items()][-MOST_UNFINISHED:] + ([(run, place)] if place else [])
-    put(UNFINISHED, {run: astuple(place) for run, place in kept})
-
-
 def _name(mails: Sequence[tuple[Label, Mail]]) -> str:
     """A digest of labels and file names, without the folder and the flags that a Maildir changes."""
     names = "".join(f"{label} {Path(mail.name).name.partition(':2,')[0]}\n" for label, mail in mails)
     return hashlib.blake2b(names.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-def _consistent(readings: list[Read], seen: dict[bytes, Label], problems: list[str]) -> list[Read]:
-    """Without mails that this run has met under the other label: neither can be right for both."""
-    kept = []
-    for label, name, reading in readings:
-        if seen.setdefault(reading.digest, label) != label:
-            problems.append(f"{name}: passed over as {label}, the same mail was given as {seen[reading.digest]} before")
-        else:
-            kept.append((label, name, reading))
-    return kept
+def _unfinished(store: Store) -> dict[str, Amounts | None]:
+    kept = store.get_setting(UNFINISHED)
+    if isinstance(kept, list):  # as it was written before anything but names was
+        return dict.fromkeys(map(str, kept))
+    return {run: _amounts(decided) for run, decided in kept.items()} if isinstance(kept, dict) else {}
+
+
+def _amounts(kept: object) -> Amounts | None:
+    """As JSON has them; None also for what was written when rounds were learnt one by one: a place in them."""
+    if not isinstance(kept, dict):
+        return None
+    return {name: {int(number): amount for number, amount in of.items()} for name, of in kept.items()}
+
+
+def _remember(filter: Filter, run: str, decided: Amounts | None) -> None:
+    """Write down what a run is to do when it is started again."""
+    with filter.training() as training:
+        others = [*_others(filter.store, run).items()][-MOST_UNFINISHED:]
+        training.put_setting(UNFINISHED, {**dict(others), run: decided})
+
+
+def _forget(filter: Filter, run: str) -> None:
+    """Write down that a run has come to its end."""
+    with filter.training() as training:
+        training.put_setting(UNFINISHED, _others(filter.store, run))
+
+
+def _others(store: Store, run: str) -> dict[str, Amounts | None]:
+    return {other: decided for other, decided in _unfinished(store).items() if other != run}

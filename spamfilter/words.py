@@ -135,6 +135,12 @@ class Hashed(Words):
         self._table = _empty(buckets, 2)
         self._used = 0
 
+    def __deepcopy__(self, memo: object) -> "Hashed":
+        other = Hashed()
+        other._table, other._used = _empty(len(self._table), self._table.shape[2]), self._used
+        other._table[:] = self._table
+        return other
+
     def column(self, tokens: Sequence[Token], label: Label) -> Integers:
         return self.columns(tokens)[LABELS.index(label)]
 

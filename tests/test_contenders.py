@@ -18,8 +18,9 @@ from spamfilter.likelihoods.gaussian import Gaussian
 from spamfilter.mailboxes import Mail, interleaved, mixed
 from spamfilter.message import parse
 from spamfilter.model import State
+from spamfilter.rounds import ROUNDS
 from spamfilter.stores import open_store
-from spamfilter.training import ROUNDS, Outcome, train
+from spamfilter.training import Outcome, train
 from spamfilter.voices import Voice, Voices, VoiceTokens, view
 from tests.made import VOICE, mail, some
 

@@ -72,6 +72,7 @@ ORDER = (
     "mailboxes",
     "ahead",
     "reader",
+    "rounds",
     "training",
     "retraining",
     "undoing",

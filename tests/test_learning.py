@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,26 +146,46 @@ def test_occurrences_are_written_as_json() -> None:
     assert _learning.repeated(np.ones(3, np.uint32)) == "{}"
 
 
-@some(200)
-@given(
-    st.lists(st.tuples(st.lists(st.integers(0, 40), max_size=30), st.sampled_from(LABELS)), max_size=12),
-    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60) | st.integers(0, 10_000)), min_size=41, max_size=41),
-    st.sampled_from([Soft(), Soft(rate=0.07), Soft(rate=0.06251), Soft(scale=1e6), Soft(prior=1e-6, purity=1e6)]),
+WORDS = range(40)
+MESSAGES = st.lists(st.tuples(st.sets(st.sampled_from(WORDS)), st.sampled_from(LABELS), st.integers(0, 3)), max_size=12)
+COUNTED = st.lists(
+    st.tuples(*2 * [st.integers(0, 60) | st.integers(0, 10_000) | st.just(soft.COMMON)]), max_size=len(WORDS)
 )
-def test_messages_that_learn_more_are_found_as_by_a_look_at_each(
-    messages: list[tuple[list[int], Label]], counted: list[tuple[int, int]], rule: Soft
+RULES = [Soft(), Soft(rate=0.07), Soft(rate=0.06251), Soft(scale=1e6), Soft(prior=1e-6, purity=1e6)]
+
+
+@some(300)
+@given(MESSAGES, COUNTED, st.lists(st.integers(0, Soft.most), min_size=4, max_size=4), st.sampled_from(RULES))
+def test_another_look_at_many_messages_is_one_at_each(
+    messages: list[tuple[set[int], Label, int]], counted: list[tuple[int, int]], before: list[int], rule: Soft
 ) -> None:
+    """Some messages are the same one, some have words that have no slot, or counts that are not common."""
+    labels, places = [label for _, label, _ in messages], np.array([place for *_, place in messages], np.int64)
+    found = []
+    for made, table in ((seen, Hashed()), (dict, Spelled())):
+        counts = Counts(table)
+        for word, both in enumerate(counted):
+            for label, count in zip(LABELS, both, strict=True):
+                counts.kept.put([b"%d" % word], label, np.array([count]))
+        tokens = [made({b"%d" % word: 1 for word in words}) for words, *_ in messages]
+        amounts = np.array(before)
+        rule.reinforce(tokens, labels, counts, amounts, places)
+        found.append((amounts.tolist(), [column.tolist() for column in counts.kept.hashes()]))
+    assert found[0] == found[1]
+
+
+def test_another_look_finds_room_in_a_full_table_and_in_one_of_small_counts() -> None:
     counts = Counts(Hashed())
-    for word, both in enumerate(counted):
-        for label, count in zip(LABELS, both, strict=True):
-            counts.kept.put([b"%d" % word], label, np.array([count]))
-    tokens = [seen({b"%d" % word: 1 for word in words}) for words, _ in messages]
-    labels = [label for _, label in messages]
-    looked = [bool(rule.more(one, label, counts, 0)) for one, label in zip(tokens, labels, strict=True)]
-    for start in range(len(messages) + 1):
-        for end in range(start, len(messages) + 1):
-            expected = next((at for at in range(start, end) if looked[at]), end)
-            assert rule.next_more(tokens, labels, counts, start, end) == expected
+    messages = [seen({b"%d %d" % (number, at): 1 for at in range(50)}) for number in range(60)]
+    amounts = np.zeros(60, np.int64)
+    Soft().reinforce(messages, ["spam"] * 60, counts, amounts, np.arange(60))
+    assert len(counts.kept.hashes()[0]) == 3000
+    assert (amounts > 0).all()
+    counts.kept.put([b"0 0"], "spam", np.array([words.NARROW - 1]))
+    Soft().reinforce(messages[:1], ["ham"], counts, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    counts.kept.put([b"0 0"], "ham", np.array([words.NARROW - 1]))
+    Soft().reinforce(messages[:1], ["ham"], counts, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    assert counts.get(b"0 0", "ham") > words.NARROW
 
 
 @pytest.mark.parametrize("made", [dict[bytes, int], seen], ids=["a-dict", "arrays"])
@@ -175,9 +196,10 @@ def test_without_the_helper_messages_are_looked_at_one_by_one(
     monkeypatch.setattr(soft, "_learning", None)
     counts = Counts(table())
     counts.add("spam", {b"cheap": 200})
-    messages = [made({b"cheap": 1}), made({b"new": 1})]
-    assert Soft().next_more(messages, ["spam", "spam"], counts, 0, 2) == 1
-    assert Soft().next_more(messages, ["ham", "spam"], counts, 0, 2) == 0
+    messages, amounts = [made({b"cheap": 1}), made({b"new": 1}), made({b"new": 1})], np.array([0, 15])
+    Soft().reinforce(messages, ["spam", "ham", "ham"], counts, amounts, np.array([0, 1, 1]))
+    assert amounts.tolist() == [0, 16]
+    assert (counts.get(b"new", "ham"), counts.get(b"cheap", "spam")) == (1, 200)
 
 
 def test_without_the_helper_a_table_is_changed_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +211,7 @@ def test_without_the_helper_a_table_is_changed_step_by_step(monkeypatch: pytest.
 TABLE: Integers = np.zeros((2, 4, 2), np.int64)
 ONE: Integers = np.ones(1, np.int64)
 ENDS = np.array([4], np.uint32)
-RULE = np.ones(1), 1.0, 1.0, 1.0
+RULE = np.ones(1), 1.0, 1.0, 1.0, 1.0, 16, 1.0
 
 
 @pytest.mark.parametrize(
@@ -207,8 +229,11 @@ RULE = np.ones(1), 1.0, 1.0, 1.0
         pytest.param("rows", ("a", [(b"\xff\xff\xff\xff", ENDS, ONE, ONE, 0, 1)], 8), id="no UTF-8"),
         pytest.param("lines", (b"word", ENDS + 1), id="a line beyond the text"),
         pytest.param("lines", (b"word", ENDS[:0]), id="text without a line"),
-        pytest.param("doubted", (TABLE, [ONE], b"", 0, 1, RULE, 0.0), id="a label is missing"),
-        pytest.param("doubted", (TABLE, [ONE], b"\1", -1, 1, RULE, 0.0), id="before the first"),
+        pytest.param("reinforce", (TABLE, [ONE], b"", ONE, ONE - 1, 0, RULE), id="a label is missing"),
+        pytest.param("reinforce", (TABLE, [ONE], b"\1", ONE, ONE[:0], 0, RULE), id="a place is missing"),
+        pytest.param("reinforce", (TABLE, [ONE], b"\1", ONE, ONE, 0, RULE), id="a place beyond the amounts"),
+        pytest.param("reinforce", (TABLE, [ONE], b"\1", ONE, -ONE, 0, RULE), id="a place before the amounts"),
+        pytest.param("reinforce", (TABLE, [ONE], b"\1", ONE, ONE - 1, -1, RULE), id="before the first"),
     ],
 )
 def test_what_does_not_fit_is_refused(name: str, given: tuple[object, ...]) -> None:
@@ -226,7 +251,8 @@ def test_what_does_not_fit_is_refused(name: str, given: tuple[object, ...]) -> N
         ("rows", ("a", [[]], 8)),
         ("lines", ("text", ENDS)),
         ("repeated", ("text",)),
-        ("doubted", (TABLE, ["text"], b"\1", 0, 1, RULE, 0.0)),
+        ("reinforce", (TABLE, ["text"], b"\1", ONE.copy(), ONE - 1, 0, RULE)),
+        ("reinforce", (TABLE, [ONE], b"\1", b"12345678", ONE - 1, 0, RULE)),
     ],
 )
 def test_a_wrong_type_is_a_type_error(name: str, given: tuple[object, ...]) -> None:
@@ -270,3 +296,23 @@ def test_a_count_of_32_bits_never_gets_more() -> None:
     assert _learning.change(table, key, key * 2**32, 0, 1, 8, 2**62) is None
     assert _learning.change(table, key, np.array([words.NARROW]), 0, 1, 8, 2**62) == (1, 1)
     assert _learning.change(table, key, ONE, 0, 1, 8, 2**62) is None
+
+
+HOSTILE = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 20)
+NUMBERS = st.floats() | st.sampled_from([0.0, 1.0, 8.0])
+
+
+@some(300)
+@given(
+    st.lists(HOSTILE, min_size=32, max_size=32), st.lists(HOSTILE, max_size=9), HOSTILE, st.lists(NUMBERS, max_size=9),
+    st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS, HOSTILE, NUMBERS), st.sampled_from([2, 4]),
+)  # fmt: skip
+def test_another_look_at_anything_reads_and_writes_nothing_else(
+    numbers: list[int], keys: list[int], amount: int, logarithms: list[float], rule: tuple[Any, ...], slots: int
+) -> None:
+    table = np.array(numbers, np.int64).reshape(-1, 4, slots)[:, :, :3].copy()
+    amounts, key = np.array([7, amount, 7]), np.array(keys, np.int64)
+    known = np.array(logarithms, np.float64)
+    assert _learning.reinforce(table, [key], b"\1", amounts, ONE, 0, (known, *rule)) in (0, 1)
+    assert (amounts[0], amounts[2]) == (7, 7)
+    assert np.array_equal(table[:, :, 0].ravel(), np.array(numbers, np.int64).reshape(-1, 4, slots)[:, :, 0].ravel())

@@ -21,10 +21,11 @@ from spamfilter.mailboxes import Mail, interleaved
 from spamfilter.message import parse
 from spamfilter.model import State
 from spamfilter.retraining import Rebuilt, retrain
+from spamfilter.rounds import ROUNDS
 from spamfilter.sources import BULK
 from spamfilter.stores import STORES, Entry, Learning, Store, memory, open_store
 from spamfilter.stores.sql import queries
-from spamfilter.training import ROUNDS, Outcome, train
+from spamfilter.training import Outcome, train
 from spamfilter.voices import Voice, Voices, VoiceTokens, view
 from tests.made import VOICE, mail, reading
 from tests.test_cli import Shell

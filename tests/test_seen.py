@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spamfilter import compiled, features, message, voices, words
 from spamfilter.compiled import _scores, _tokens
-from spamfilter.compiled.build import HEADER, NAMES
+from spamfilter.compiled.build import HEADERS, NAMES
 from spamfilter.counts import LABELS, Counts, Hashed, Label
 from spamfilter.features import tokenize
 from spamfilter.filter import Filter
@@ -269,7 +269,7 @@ def test_a_helper_of_another_source_is_not_used(tmp_path: Path, newer: str, left
 FETCHING = {
     "tokens": ("compiled_slots", "compiled_counts", "compiled_insert"),
     "scores": ("scores_soft",),
-    "learning": ("learning_change", "learning_doubted"),
+    "learning": ("learning_change", "learning_reinforce"),
 }
 """Helper -> its functions that look up keys one after the other."""
 
@@ -311,6 +311,6 @@ def test_counts_are_found_by_spelling_and_by_seen_alike() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", [*(f"{name}.c" for name in NAMES), HEADER.name])
+@pytest.mark.parametrize("name", [*(f"{name}.c" for name in NAMES), *HEADERS])
 def test_the_source_is_shipped(name: str) -> None:
     assert Path(words.__file__).with_name("compiled").joinpath(name).is_file()

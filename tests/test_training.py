@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -15,8 +15,9 @@ from spamfilter.likelihoods.soft import Soft
 from spamfilter.mailboxes import Mail, interleaved
 from spamfilter.message import parse
 from spamfilter.reader import readers
+from spamfilter.rounds import ROUNDS, Rounds
 from spamfilter.stores import Store, open_store
-from spamfilter.training import ROUNDS, Outcome, train
+from spamfilter.training import STEPS, Outcome, train
 from tests.made import VOICE, mail
 
 Mails = list[tuple[Label, Mail]]
@@ -68,7 +69,8 @@ def test_all_mails_are_learnt_in_order_and_told_as_progress(store: Store) -> Non
     steps: list[int] = []
     outcome = run(store, mails, steps.append)
     assert (outcome.learnt, outcome.known, outcome.relabelled) == ({"ham": BATCH + 5, "spam": BATCH + 5}, 0, 0)
-    assert steps == [BATCH, BATCH, 10] * ROUNDS
+    assert steps == [BATCH, BATCH, 10] * ROUNDS + steps[3 * ROUNDS :]
+    assert sum(steps) == STEPS * len(mails)
     first = store.entries_after(0)[: len(mails)]
     assert [entry.label for entry in first] == [label for label, _ in mails]
     assert {(entry.source, entry.by) for entry in store.entries_after(0)} == {("train", "ann")}
@@ -108,7 +110,7 @@ def test_a_run_that_was_finished_changes_nothing_the_next_time(store: Store) -> 
     before, steps = store.load(["fields"]), []  # type: ignore[var-annotated]
     assert run(store, mails, steps.append) == Outcome(known=20)
     assert store.load(["fields"]) == before
-    assert sum(steps) == 20 * ROUNDS
+    assert sum(steps) == 20 * STEPS
 
 
 def test_a_users_mark_is_left_as_it_is(store: Store) -> None:
@@ -152,23 +154,62 @@ def test_an_interrupted_training_goes_on_to_the_same_counts(store: Store) -> Non
     assert (state.counts, state.learnt, state.calibration) == straight(mails)
 
 
-def test_a_training_interrupted_in_a_later_round_is_finished_the_next_time(store: Store) -> None:
-    mails = labelled(BATCH)
-    done: list[int] = []
-
-    def interrupt(count: int) -> None:
-        done.append(count)
-        if len(done) == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(store, mails, interrupt)
-    last = store.load([]).last
-    assert last > BATCH
-    again = run(store, mails)
-    assert (again.known, again.reinforced > 0) == (BATCH, True)
-    assert run(store, mails) == Outcome(known=BATCH)
+def test_a_training_interrupted_in_a_later_round_has_lost_nothing(store: Store) -> None:
+    mails = labelled(2 * BATCH)
+    again = stopped(store, mails, mails, (ROUNDS - 1) * len(mails), last=len(mails))
+    assert (again.known, again.reinforced > 0) == (len(mails), True)
+    assert run(store, mails) == Outcome(known=len(mails))
     assert max(entry.added["fields"] for entry in store.learnings()) <= Soft.most
+    assert Filter(store, VOICE).verify() == []
+
+
+def test_what_later_rounds_decide_is_known_to_who_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of it is written; to decide anew with that in the counts would not come to the same."""
+    monkeypatch.setattr(training, "BATCH", 5)
+    mails = labelled(2 * BATCH)
+    expected = straight(mails)
+    with pytest.raises(KeyboardInterrupt):
+        run(store, mails, stop_after(ROUNDS * len(mails)))
+    assert store.load([]).last == len(mails) + 2 * 5
+    monkeypatch.setattr(Rounds, "decided", None)
+    again = run(store, mails)
+    assert (again.known, again.reinforced > 0) == (len(mails), True)
+    state = store.load(["fields"])
+    assert (state.counts, state.learnt, state.calibration) == expected
+    assert run(store, mails) == Outcome(known=len(mails))
+
+
+@pytest.mark.parametrize("places", [True, False])
+def test_a_run_that_an_older_version_has_left_is_finished(store: Store, places: bool) -> None:
+    """It remembered places in the rounds, or names only."""
+    mails = labelled(BATCH)
+    with pytest.raises(KeyboardInterrupt):
+        run(store, mails, stop_after(BATCH))
+    kept = store.get_setting(training.UNFINISHED)
+    assert isinstance(kept, dict)
+    store.put_setting(training.UNFINISHED, {name: [2, 1, 0] for name in kept} if places else [*kept])
+    assert run(store, mails).reinforced > 0
+    assert store.get_setting(training.UNFINISHED) == {}
+
+
+def test_a_mark_that_comes_before_what_was_decided_is_written_is_left_as_it_is(store: Store) -> None:
+    mails = labelled(2 * BATCH)
+    other, marked = Filter(store, VOICE), []
+    told = [0]
+
+    def mark(count: int) -> None:
+        told[0] += count
+        if told[0] == ROUNDS * len(mails):
+            for label, item in mails[:10]:
+                reading = other.read(parse(item.read()))
+                other.learn(reading, "ham" if label == "spam" else "spam", "cli", "bob")
+                marked.append(reading.digest)
+
+    run(store, mails, mark)
+    assert len(marked) == 10
+    learnings = {entry.digest: entry for entry in store.learnings()}
+    assert {learnings[digest].by for digest in marked} == {"bob"}
+    assert store.load([]).learnt == {"ham": BATCH, "spam": BATCH}
     assert Filter(store, VOICE).verify() == []
 
 
@@ -241,7 +282,7 @@ def test_a_run_goes_on_although_the_files_were_moved_and_flagged_meanwhile(store
     assert run(store, mails) == Outcome(known=len(mails))
 
 
-@pytest.mark.parametrize("after", [1, BATCH, 3 * BATCH, 4 * BATCH, 5 * BATCH, 7 * BATCH, 8 * BATCH])
+@pytest.mark.parametrize("after", [1, BATCH, 3 * BATCH, 5 * BATCH, 9 * BATCH, 10 * BATCH, 11 * BATCH])
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(store: Store, after: int) -> None:
     mails = labelled(2 * BATCH)
     stopped(store, mails, mails, after)
@@ -250,17 +291,26 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(store: Store, after: 
     assert Filter(store, VOICE).verify() == []
 
 
-def stopped(store: Store, mails: Mails, again: Mails, after: int) -> Outcome:
-    """Stop a run once so many steps are done, and run it again, with what may be the same mails elsewhere."""
+def stop_after(count: int) -> Callable[[int], None]:
+    """What is told of progress: it stops the run once that is more."""
     done = [0]
 
-    def stop(count: int) -> None:
-        done[0] += count
-        if done[0] > after:
+    def stop(some: int) -> None:
+        done[0] += some
+        if done[0] > count:
             raise KeyboardInterrupt
 
+    return stop
+
+
+def stopped(store: Store, mails: Mails, again: Mails, after: int, last: int | None = None) -> Outcome:
+    """Stop a run once so many steps are done, and run it again, with what may be the same mails elsewhere.
+
+    last: the number of ledger entries in between.
+    """
     with pytest.raises(KeyboardInterrupt):
-        run(store, mails, stop)
+        run(store, mails, stop_after(after))
+    assert last is None or store.load([]).last == last
     return run(store, again)
 
 
@@ -301,7 +351,7 @@ def test_a_mail_at_hand_is_read_once(store: Store, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(reader, "KEPT", 30 * 8)
     assert run(store, [(label, counted(item)) for label, item in labelled(60)]).reinforced > 0
-    assert set(reads.values()) == {1, ROUNDS}
+    assert set(reads.values()) == {1, STEPS}
 
 
 @pytest.mark.parametrize(("cores", "expected"), [(1, 0), (2, 2), (3, 3), (64, 3)])

@@ -16,9 +16,10 @@ from spamfilter.learning_rules import Learn
 from spamfilter.likelihoods import eddc, likelihood, soft
 from spamfilter.mailboxes import Mail, interleaved
 from spamfilter.message import parse
+from spamfilter.rounds import ROUNDS
 from spamfilter.stores import open_store
 from spamfilter.stores.sql import learning
-from spamfilter.training import ROUNDS, Outcome, train
+from spamfilter.training import Outcome, train
 from tests.made import mail
 
 Mails = list[tuple[Label, Mail]]
@@ -201,7 +202,7 @@ def test_what_others_learn_meanwhile_is_heeded_at_once(tmp_path: Path, monkeypat
             def progress(count: int, other: Filter = other, told: list[int] = told) -> None:
                 told[0] += 1
                 if told[0] % 5 == 0:
-                    label, item = mails()[told[0]]
+                    label, item = mails()[told[0] % COUNT]
                     other.learn(other.read(parse(item.read())), OTHER[label], "cli", "bob")
 
             train(Filter(store, VOICES), mails(), "ann", progress, Outcome())

@@ -26,7 +26,8 @@ def train(
     Example: spamfilter train --spam ~/Maildir/.Junk --ham ~/Maildir/.Archive
     """
     from spamfilter.reader import readers
-    from spamfilter.training import ROUNDS, Outcome
+    from spamfilter.rounds import ROUNDS
+    from spamfilter.training import STEPS, Outcome
     from spamfilter.training import train as run
 
     if not (spam or ham or index):
@@ -38,7 +39,7 @@ def train(
     with opened_filter(file, whole=True) as (filter, _):
         try:
             with click.progressbar(
-                length=ROUNDS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
+                length=STEPS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
             ) as bar:
                 run(filter, mails, user(), bar.update, outcome, readers())
         except KeyboardInterrupt:

@@ -52,7 +52,7 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
     Example: spamfilter retrain --mail ~/Maildir
     """
     from spamfilter.retraining import retrain as run
-    from spamfilter.training import ROUNDS
+    from spamfilter.rounds import ROUNDS
 
     settings = settings_of(file)
     voices = settings.voices()

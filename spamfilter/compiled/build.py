@@ -16,7 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = Path(__file__).parent
 NAMES = ("message", "tokens", "scores", "learning")
-HEADER = HERE / "table.h"
+HEADERS = ("arithmetic.h", "table.h")
 
 
 def compiled(name: str) -> Path | None:
@@ -27,7 +27,8 @@ def compiled(name: str) -> Path | None:
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     # Without fused operations, which round once where Python rounds twice.
     options = ["-O2", "-ffp-contract=off", "-fPIC", "-shared", f"-I{sysconfig.get_path('include')}"]
-    options.append(f"-DSOURCE={zlib.crc32(HEADER.read_bytes() + source.read_bytes())}u")
+    sources = b"".join((HERE / each).read_bytes() for each in (*HEADERS, source.name))
+    options.append(f"-DSOURCE={zlib.crc32(sources)}u")
     command = [*compiler, *options, str(source)]
     try:
         subprocess.run([*command, "-o", str(unfinished)], check=True, capture_output=True, text=True)  # noqa: S603 - the compiler of this Python

@@ -1,11 +1,12 @@
 /* What learning does for each word of a message: its count in a table of spamfilter/words.py, and the rows that say so
- * in the store. And which messages bulk training need not look at again.
+ * in the store. And the rounds of bulk training by the soft rule.
  *
  * tests/test_learning.py holds it together with what Python does.
  *
  * Guarantee: reads and writes nothing beyond the objects it is given, whatever is in them; a wrong type is a TypeError,
  * sizes that do not fit are a ValueError.
  */
+#include "arithmetic.h"
 #include "table.h"
 
 #include <math.h>
@@ -365,57 +366,147 @@ done:
     return text;
 }
 
-PyDoc_STRVAR(doubted_doc,
-"doubted(table, messages, labels, start, end, (logarithms, prior, scale, purity), least) -> place\n\n"
-"The first from `start` on of these messages, each the keys of its words, whose log-odds by the soft rule may speak for\n"
-"its label (a byte: 0 ham, 1 spam) by no more than `least`; `end` if it is none before. logarithms: of counts and the\n"
-"prior, for small counts from 0 on. Right but for rounding, so that `least` needs a margin.");
+/* A message of bulk training: the keys of its words, its label as a column, and where it says what it has added. */
+typedef struct {
+    const int64_t *keys;
+    size_t number;
+    int column;
+    int64_t *amount;
+} Lesson;
+
+/* The soft rule as Soft has it. logarithms: of counts and the prior, for small counts from 0 on. least: log-odds for the
+ * label above which a lesson learns nothing, however they were rounded. */
+typedef struct {
+    const double *logarithms;
+    size_t known;
+    double scale, purity, rate, unit, least;
+    long long most;
+} Rule;
+
+/* What a lesson's words say, and where they are. */
+typedef struct {
+    double *shares;
+    size_t *slots;
+} Room;
+
+enum { LEARNT_ALL, LEARNT_SOME, ANOTHER_WAY };
+
+/* Look once more at a lesson, as Soft.reinforce does. ANOTHER_WAY, and nothing is changed: that is not for us. */
+static int
+look_again(const Table *table, const Lesson *lesson, const Rule *rule, const Room *room)
+{
+    double root = sqrt((double)lesson->number), sum = 0, own;
+    int64_t before = *lesson->amount, largest = table->width == 2 ? INT32_MAX : INT64_MAX / 2;
+    int unknown = 0;
+    if (before >= rule->most)
+        return LEARNT_ALL;
+    if (before < 0)
+        return ANOTHER_WAY;
+    approach_first(table, lesson->keys, lesson->number);
+    for (size_t i = 0; i < lesson->number; i++) {
+        approach_next(table, lesson->keys, lesson->number, i);
+        size_t at = slot_of(table, lesson->keys[i]);
+        int64_t ham = 0, spam = 0;
+        if (has(table, at, lesson->keys[i])) {
+            ham = count_of(table, at, 0);
+            spam = count_of(table, at, 1);
+        } else {
+            unknown = 1;
+        }
+        if ((uint64_t)ham >= rule->known || (uint64_t)spam >= rule->known)
+            return ANOTHER_WAY;
+        room->slots[i] = at;
+        room->shares[i] = ham == spam ? 0 : soft_share(rule->logarithms, ham, spam, rule->scale, rule->purity);
+        sum += room->shares[i];
+    }
+    if ((lesson->column ? sum : -sum) > rule->least * root)
+        return LEARNT_ALL;
+    for (size_t i = 0; i < lesson->number; i++)
+        room->shares[i] /= root;
+    if (total_of(room->shares, lesson->number, &own) < 0)
+        return ANOTHER_WAY;
+    double wrong = 1 / (1 + exp(fmin(lesson->column ? own : -own, 700)));
+    double learns = floor(rule->unit * fmin(1, rule->rate * wrong) + 0.5), left = (double)(rule->most - before);
+    if (!(learns > 0))
+        return LEARNT_ALL;
+    if (learns > INT32_MAX)
+        return ANOTHER_WAY;
+    int64_t more = (int64_t)fmin(learns, left);
+    if (unknown)
+        return ANOTHER_WAY;
+    for (size_t i = 0; i < lesson->number; i++)
+        if (count_of(table, room->slots[i], lesson->column) > largest - more)
+            return ANOTHER_WAY;
+    for (size_t i = 0; i < lesson->number; i++)
+        set_count(table, room->slots[i], lesson->column, count_of(table, room->slots[i], lesson->column) + more);
+    *lesson->amount += more;
+    return LEARNT_SOME;
+}
+
+PyDoc_STRVAR(reinforce_doc,
+"reinforce(table, messages, labels, amounts, places, start, (logarithms, scale, purity, rate, unit, most, least)) -> place\n\n"
+"Look once more, from `start` on, at messages that bulk training has learnt by the soft rule: each the keys of its words,\n"
+"each named once, a label (a byte: 0 ham, 1 spam) and its place among the amounts that were added before (both 64 bits).\n"
+"Counts and amounts grow, other threads may run. logarithms: of counts and the prior, for small counts from 0 on; least:\n"
+"log-odds for its label above which a message learns nothing, however they were rounded. Returns the number of the first\n"
+"message that is to be looked at in another way, and has changed nothing; or how many they are.");
 
 static PyObject *
-learning_doubted(PyObject *module, PyObject *args)
+learning_reinforce(PyObject *module, PyObject *args)
 {
-    Py_buffer labels, logarithms;
+    Py_buffer labels, amounts, places, logarithms, *keys = NULL;
     PyObject *messages, *found = NULL;
-    Py_ssize_t start, end;
-    double prior, scale, purity, least;
+    Py_ssize_t start, held = 0;
+    Rule rule;
+    Room room = {0};
     Table table;
-    if (!PyArg_ParseTuple(args, "O&O!y*nn(y*ddd)d", to_table, &table, &PyList_Type, &messages, &labels, &start, &end,
-                          &logarithms, &prior, &scale, &purity, &least))
+    if (!PyArg_ParseTuple(args, "O&O!y*w*y*n(y*ddddLd)", to_changed_table, &table, &PyList_Type, &messages, &labels,
+                          &amounts, &places, &start, &logarithms, &rule.scale, &rule.purity, &rule.rate, &rule.unit,
+                          &rule.most, &rule.least))
         return NULL;
-    const double *logarithm = logarithms.buf;
-    int64_t known = logarithms.len / (Py_ssize_t)sizeof *logarithm;
-    if (start < 0 || end > PyList_GET_SIZE(messages) || end > labels.len) {
-        PyErr_SetString(PyExc_ValueError, "each message has its keys and its label");
+    rule.logarithms = logarithms.buf;
+    rule.known = (size_t)logarithms.len / sizeof(double);
+    Py_ssize_t number = PyList_GET_SIZE(messages);
+    const int64_t *place = places.buf;
+    int fits = start >= 0 && number <= labels.len && number <= places.len / (Py_ssize_t)sizeof *place;
+    for (Py_ssize_t i = 0; fits && i < number; i++)
+        fits = place[i] >= 0 && place[i] < amounts.len / (Py_ssize_t)sizeof(int64_t);
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "each message has its keys, its label and its amount");
         goto done;
     }
-    for (; start < end; start++) {
-        Py_buffer keys;
-        double sum = 0;
-        if (PyObject_GetBuffer(PyList_GET_ITEM(messages, start), &keys, PyBUF_SIMPLE) < 0)
+    keys = malloc((size_t)(number + 1) * sizeof *keys);
+    size_t longest = 0;
+    for (; keys != NULL && held < number; held++) {
+        if (PyObject_GetBuffer(PyList_GET_ITEM(messages, held), keys + held, PyBUF_SIMPLE) < 0)
             goto done;
-        const int64_t *key = keys.buf;
-        size_t number = (size_t)keys.len / sizeof *key;
-        approach_first(&table, key, number);
-        for (size_t i = 0; i < number; i++) {
-            int64_t h, s;
-            approach_next(&table, key, number, i);
-            both_of(&table, key[i], &h, &s);
-            if (h != s) {
-                double log_ham = h >= 0 && h < known ? logarithm[h] : log((double)h + prior);
-                double log_spam = s >= 0 && s < known ? logarithm[s] : log((double)s + prior);
-                double apart = fabs((double)s - (double)h);
-                sum += (log_spam - log_ham) * sqrt(apart / ((double)s + (double)h + purity));
-            }
-        }
-        PyBuffer_Release(&keys);
-        double towards = number ? sum * scale / sqrt((double)number) : 0;
-        if (!(((const char *)labels.buf)[start] ? towards > least : -towards > least))
-            break;
+        size_t words = (size_t)keys[held].len / sizeof(int64_t);
+        longest = words > longest ? words : longest;
     }
+    room.shares = malloc((longest + 1) * sizeof *room.shares);
+    room.slots = malloc((longest + 1) * sizeof *room.slots);
+    if (keys == NULL || room.shares == NULL || room.slots == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    for (int looked = 0; start < number && looked != ANOTHER_WAY; start += looked != ANOTHER_WAY) {
+        Lesson lesson = {keys[start].buf, (size_t)keys[start].len / sizeof(int64_t), ((const char *)labels.buf)[start] != 0,
+                         (int64_t *)amounts.buf + place[start]};
+        looked = look_again(&table, &lesson, &rule, &room);
+    }
+    Py_END_ALLOW_THREADS
     found = PyLong_FromSsize_t(start);
 done:
+    while (held > 0)
+        PyBuffer_Release(keys + --held);
+    free(keys);
+    free(room.shares);
+    free(room.slots);
     table_close(&table);
     PyBuffer_Release(&labels);
+    PyBuffer_Release(&amounts);
+    PyBuffer_Release(&places);
     PyBuffer_Release(&logarithms);
     return found;
 }
@@ -425,7 +516,7 @@ static PyMethodDef methods[] = {
     {"rows", learning_rows, METH_VARARGS, rows_doc},
     {"lines", learning_lines, METH_VARARGS, lines_doc},
     {"repeated", learning_repeated, METH_O, repeated_doc},
-    {"doubted", learning_doubted, METH_VARARGS, doubted_doc},
+    {"reinforce", learning_reinforce, METH_VARARGS, reinforce_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -7,6 +7,7 @@
  * Guarantee: reads nothing beyond the objects it is given, whatever is in them; a wrong type is a TypeError, sizes that
  * do not fit are a ValueError.
  */
+#include "arithmetic.h"
 #include "table.h"
 
 #include <float.h>
@@ -14,84 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 64 };          /* the most loud ones that are looked for */
-enum { FEW = 4096 };         /* so many numbers below 2^6 have a sum below 2^18 */
-enum { LOWEST = 1023 - 56 }; /* exponents of numbers from 2^-56 on, to below 2^6 */
-enum { HIGHEST = 1023 + 5 };
+enum { MOST = 64 }; /* the most loud ones that are looked for */
 
-/* Their sum, rounded once, in units of 2^-108. 0 where that is not fine enough, or too small for them. */
+/* As total_of, with an exception where that is -1. */
 static int
-total_of_usual(const double *values, size_t number, double *sum)
+sum_of(const double *values, size_t number, double *sum)
 {
-#ifdef __SIZEOF_INT128__
-    __int128 total = 0;
-    if (number > FEW)
+    if (total_of(values, number, sum) == 0)
         return 0;
-    for (size_t i = 0; i < number; i++) {
-        uint64_t bits;
-        memcpy(&bits, values + i, sizeof bits);
-        int exponent = (int)(bits >> 52 & 0x7FF);
-        if (bits << 1 == 0)
-            continue;
-        if (exponent < LOWEST || exponent > HIGHEST)
-            return 0;
-        __int128 units = (__int128)((bits & ((1ULL << 52) - 1)) | 1ULL << 52) << (exponent - LOWEST);
-        total += bits >> 63 ? -units : units;
-    }
-    *sum = ldexp((double)total, -56 - 52);
-    return 1;
-#else
-    return 0;
-#endif
-}
-
-/* The same for any finite numbers; -1 with an exception if they are not. */
-static int
-total_of(const double *values, size_t number, double *sum)
-{
-    /* Shewchuk's partial sums (Adaptive precision floating-point arithmetic, 1997): they do not overlap, ascend in
-       magnitude, and add up to the exact sum. A double has 53 of at most 2,100 bits, so that 64 are always enough. */
-    double partials[64];
-    int used = 0;
-    if (total_of_usual(values, number, sum))
-        return 0;
-    for (size_t i = 0; i < number; i++) {
-        double x = values[i];
-        int kept = 0;
-        if (!isfinite(x) || used == 63) {
-            PyErr_SetString(PyExc_ValueError, "only finite numbers can be summed");
-            return -1;
-        }
-        for (int j = 0; j < used; j++) {
-            double y = partials[j];
-            volatile double high = x + y, low;
-            low = fabs(x) < fabs(y) ? x - (high - y) : y - (high - x);
-            if (low != 0)
-                partials[kept++] = low;
-            x = high;
-        }
-        partials[kept++] = x;
-        used = kept;
-    }
-    *sum = 0;
-    if (used > 0) {
-        volatile double low = 0;
-        *sum = partials[--used];
-        while (used > 0 && low == 0) {
-            double x = *sum, y = partials[--used];
-            volatile double high = x + y;
-            low = y - (high - x);
-            *sum = high;
-        }
-        /* Half-way between two doubles: the next partial says to which side. */
-        if (used > 0 && ((low < 0 && partials[used - 1] < 0) || (low > 0 && partials[used - 1] > 0))) {
-            double twice = low * 2;
-            volatile double other = *sum + twice;
-            if (twice == other - *sum)
-                *sum = other;
-        }
-    }
-    return 0;
+    PyErr_SetString(PyExc_ValueError, "only finite numbers can be summed");
+    return -1;
 }
 
 PyDoc_STRVAR(total_doc,
@@ -105,7 +38,7 @@ scores_total(PyObject *module, PyObject *values)
     double sum;
     if (PyObject_GetBuffer(values, &buffer, PyBUF_SIMPLE) < 0)
         return NULL;
-    int failed = total_of(buffer.buf, (size_t)buffer.len / sizeof(double), &sum);
+    int failed = sum_of(buffer.buf, (size_t)buffer.len / sizeof(double), &sum);
     PyBuffer_Release(&buffer);
     return failed ? NULL : PyFloat_FromDouble(sum);
 }
@@ -145,10 +78,9 @@ scores_soft(PyObject *module, PyObject *args)
         }
         ham[i] = (double)h;
         spam[i] = (double)s;
-        share[i] = (logarithm[s] - logarithm[h]) * scale * sqrt(fabs(spam[i] - ham[i]) / (spam[i] + ham[i] + purity))
-                   / root;
+        share[i] = soft_share(logarithm, h, s, scale, purity) / root;
     }
-    if (total_of(share, words, &sum) == 0)
+    if (sum_of(share, words, &sum) == 0)
         found = Py_BuildValue("(dOO)", sum, shares, numbers);
 done:
     Py_XDECREF(shares);
@@ -236,13 +168,13 @@ scores_heard(PyObject *module, PyObject *args)
         share[i] = scale * (in_spam[i] - in_ham[i]);
         parted[other(text, spellings.len, end, i, character) ? words - ++numbers[1] : numbers[0]++] = share[i];
     }
-    if (total_of(share, words, &own) < 0)
+    if (sum_of(share, words, &own) < 0)
         goto done;
     sum = own;
     int loud = 0;
     for (int part = 0; part < 2; part++) {
         double said;
-        if (total_of(part ? parted + numbers[0] : parted, numbers[part], &said) < 0)
+        if (sum_of(part ? parted + numbers[0] : parted, numbers[part], &said) < 0)
             goto done;
         loud |= fabs(said) > most[part];
         most[part] = fabs(said) > most[part] ? most[part] / fabs(said) : 1.0;
@@ -250,7 +182,7 @@ scores_heard(PyObject *module, PyObject *args)
     if (loud) {
         for (size_t i = 0; i < words; i++)
             share[i] *= most[other(text, spellings.len, end, i, character)];
-        if (total_of(share, words, &sum) < 0)
+        if (sum_of(share, words, &sum) < 0)
             goto done;
     }
     found = Py_BuildValue("(ddO)", own + constant, sum + constant, shares);

@@ -18,7 +18,7 @@ from spamfilter.compiled import _scores
 from spamfilter.counts import LABELS, Counts, Label
 from spamfilter.features import Token, Tokens
 from spamfilter.seen import Floats as Floats
-from spamfilter.seen import Seen
+from spamfilter.seen import Integers, Seen
 
 Above = Annotated[float, Gt(0), Le(1e6)]
 NotBelow = Annotated[float, Ge(0), Le(1e6)]
@@ -190,15 +190,25 @@ class Likelihood(ABC):
         """
 
     def more(self, tokens: Tokens, label: Label, counts: Counts, amount: int) -> int:
-        """What another look in bulk training would add to a message that has added `amount` before."""
+        """What another look in bulk training would add to a message that has added `amount` before.
+
+        Whoever adds anything has deltas that add up: those of two amounts are those of their sum.
+        """
         return 0
 
-    def next_more(
-        self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts, start: int, end: int
-    ) -> int:
-        """The first of these messages, from `start` on, that another look may add to; `end` if it is none before."""
-        look = range(start, end)
-        return next((at for at in look if self.more(messages[at], labels[at], counts, 0)), end)
+    def reinforce(
+        self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts, amounts: Integers, places: Integers
+    ) -> None:
+        """Another look at these messages, one after the other.
+
+        amounts: what they have added before, and then in all. places: where in it each message has its own. The
+        totals in `counts` are not kept up to date.
+        """
+        for tokens, label, place in zip(messages, labels, places.tolist(), strict=True):
+            more = self.more(tokens, label, counts, amounts.item(place))
+            if more:
+                counts.add(label, self.deltas(tokens, more))
+                amounts[place] += more
 
     @classmethod
     def reinforces(cls) -> bool:

@@ -16,7 +16,7 @@ from spamfilter.compiled import _learning, _scores
 from spamfilter.counts import Counts, Label
 from spamfilter.features import Token, Tokens
 from spamfilter.likelihoods.likelihood import Above, Floats, Heard, Likelihood, Matrix, Opinion, each
-from spamfilter.seen import Seen
+from spamfilter.seen import Integers, Seen
 
 
 @dataclass(frozen=True)
@@ -83,26 +83,24 @@ class Soft(Likelihood):
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
         return each(tokens, amount)
 
-    def next_more(
-        self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts, start: int, end: int
-    ) -> int:
-        """As for any likelihood: those that are clearly on their side are passed over at once, the others looked at."""
+    def reinforce(
+        self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts, amounts: Integers, places: Integers
+    ) -> None:
         odds = 2 * self.unit * self.rate - 1  # at and below these it learns an eighth or more
-        spelt = [message.spellings for message in messages[start:end] if isinstance(message, Seen)]
-        table = counts.kept.table
-        if _learning is None or table is None or len(spelt) < end - start or odds < LEAST:
-            return super().next_more(messages, labels, counts, start, end)
-        prior, begin = self.prior * self.unit, start
-        rule = _logarithms(prior), prior, self.scale, self.purity * self.unit
+        keys = [message.spellings.hashes for message in messages if isinstance(message, Seen)]
+        if _learning is None or counts.kept.table is None or len(keys) < len(messages) or odds < LEAST:
+            super().reinforce(messages, labels, counts, amounts, places)
+            return
         least = math.log(odds) + MARGIN * max(1.0, self.scale)
-        keys, spam = [words.hashes for words in spelt], bytes(label == "spam" for label in labels[start:end])
-        while start < end:
-            start = begin + _learning.doubted(table, keys, spam, start - begin, len(keys), rule, least)
-            if start < end:
-                if self.more(messages[start], labels[start], counts, 0):
-                    break
-                start += 1
-        return start
+        rule = _logarithms(self.prior * self.unit), self.scale, self.purity * self.unit, self.rate, self.unit, self.most
+        spam, at = bytes(label == "spam" for label in labels), 0
+        while True:
+            at = _learning.reinforce(counts.kept.table, keys, spam, amounts, places, at, (*rule, least))
+            if at == len(keys):
+                break
+            one = slice(at, at + 1)
+            super().reinforce(messages[one], labels[one], counts, amounts, places[one])
+            at += 1
 
 
 MARGIN = 1e-6

@@ -259,8 +259,9 @@ class _MemoryLearning(Learning):
     def active(self, digest: bytes) -> Entry | None:
         return self._store.active(digest)
 
-    def learnt(self, digests: Collection[bytes]) -> set[bytes]:
-        return {digest for digest in digests if self._store.active(digest) is not None}
+    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
+        found = map(self._store.active, digests)
+        return {entry.digest: replace(entry, tokens={}) for entry in found if entry is not None}
 
     def history(self, digest: bytes) -> list[Entry]:
         return [entry for entry in self._store._ledger if entry.digest == digest]

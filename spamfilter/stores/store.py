@@ -151,8 +151,8 @@ class Learning(ABC):
         """The learning of this message that has not been taken back, with its tokens."""
 
     @abstractmethod
-    def learnt(self, digests: Collection[bytes]) -> set[bytes]:
-        """Those of these messages, a few hundred at most, that have a learning that has not been taken back."""
+    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
+        """The learnings of these messages, a few hundred at most, that have not been taken back; without tokens."""
 
     @abstractmethod
     def history(self, digest: bytes) -> list[Entry]:

@@ -74,7 +74,7 @@ class SqlLearning(Learning):
         self._write_entries()
         return active(self._connection, digest)
 
-    def learnt(self, digests: Collection[bytes]) -> set[bytes]:
+    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
         self._write_entries()
         return learnt(self._connection, digests)
 

@@ -201,9 +201,10 @@ def active(connection: Connection, digest: bytes) -> Entry | None:
     return None if row is None else entry_of(row, row.tokens)
 
 
-def learnt(connection: Connection, digests: Collection[bytes]) -> set[bytes]:
-    """Those of these messages that have such a learning."""
-    return set(connection.scalars(only_active(select(ledger.c.digest)).where(ledger.c.digest.in_(digests))))
+def learnt(connection: Connection, digests: Collection[bytes]) -> dict[bytes, Entry]:
+    """Such learnings of these messages, without their tokens."""
+    found = connection.execute(only_active(select(*FACTS)).where(ledger.c.digest.in_(digests)))
+    return {row.digest: entry_of(row, {}) for row in found}
 
 
 def history(connection: Connection, digest: bytes) -> list[Entry]:

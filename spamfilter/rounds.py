@@ -1,0 +1,90 @@
+"""The rounds of bulk training after the first: what is still judged badly learns more, up to a bound for each message.
+
+They are decided one after the other, on counts of their own, before any of it is written: so each learning gives way
+once to one with the greater amount, and whoever stops in between has lost nothing but the time.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+
+import numpy as np
+
+from spamfilter.counts import Counts
+from spamfilter.filter import Filter
+from spamfilter.reader import Read
+from spamfilter.seen import Integers
+from spamfilter.sources import BULK
+from spamfilter.stores import Entry
+from spamfilter.voices import Voice
+
+ROUNDS = 5
+"""The first one, too. Three leave ham and spam out of balance, eight add little."""
+
+Amounts = dict[str, dict[int, int]]
+"""Voice -> number of a mail -> what it is to have added, where that is more than before."""
+
+
+class Rounds:
+    """What the mails of a run have added in the first one, and what they are to add.
+
+    learnt: the numbers of the mails that bulk training has learnt, in the order in which they were met; one that came
+    twice is there twice, with the number of the first.
+    """
+
+    def __init__(self, filter: Filter, mails: int) -> None:
+        self.learnt: list[int] = []
+        self.voices = tuple(voice for voice in filter.voices if voice.likelihood.reinforces())
+        self._filter = filter
+        self._before = {voice.name: np.zeros(mails, np.int64) for voice in self.voices}
+        self._entries = np.zeros(mails, np.int64)
+
+    def note(self, number: int, first: int, entry: Entry, here: bool) -> None:
+        """The learning of a mail. first: the number of the first that is the same.
+
+        here: whether it was learnt from the tokens that were read of this mail.
+        """
+        if entry.source != BULK:
+            return
+        self.learnt.append(first)
+        if number == first:
+            for name, amounts in self._before.items():
+                amounts[number] = entry.added.get(name, 0)
+            self._entries[number] = entry.id if here else 0
+
+    def is_of(self, entry: Entry, read: Read) -> bool:
+        """Whether the tokens of this learning are those that were read here."""
+        return read.kept and entry.id == self._entries[read.number]
+
+    def decided(
+        self, readings: Callable[[], Iterable[list[list[Read]]]], progress: Callable[[list[list[Read]]], None]
+    ) -> Amounts:
+        """What all rounds after the first add. readings: of `learnt`, some batches at a time, for a round."""
+        if not self.voices:
+            return {}
+        counts = self._filter.copied(self.voices)
+        after = {name: amounts.copy() for name, amounts in self._before.items()}
+        for _ in range(1, ROUNDS):
+            before = {name: amounts.copy() for name, amounts in after.items()}
+            for group in readings():
+                self._look([*chain.from_iterable(group)], counts, after)
+                progress(group)
+            if all(np.array_equal(amounts, before[name]) for name, amounts in after.items()):
+                break
+        return {name: self._grown(name, amounts) for name, amounts in after.items()}
+
+    def _look(self, some: list[Read], counts: Mapping[str, Counts], amounts: Mapping[str, Integers]) -> None:
+        """Another look at these mails. A voice knows nothing of the others, and has a thread of its own."""
+        labels, numbers = [read.label for read in some], np.array([read.number for read in some], np.int64)
+
+        def of(voice: Voice) -> None:
+            name = voice.name
+            tokens = [read.reading.tokens[name] for read in some]
+            voice.likelihood.reinforce(tokens, labels, counts[name], amounts[name], numbers)
+
+        with ThreadPoolExecutor(len(self.voices)) as threads:
+            list(threads.map(of, self.voices))
+
+    def _grown(self, name: str, amounts: Integers) -> dict[int, int]:
+        more = np.flatnonzero(amounts > self._before[name]).tolist()
+        return dict(zip(more, amounts[more].tolist(), strict=True))
