@@ -32,6 +32,9 @@ AHEAD = 32 * 2**20
 """Bytes of readings of a process that wait: about what one transaction of training takes, so that reading goes on
 while that is written."""
 
+NICE = 19
+"""What a child adds to its own niceness: where there are too few cores, the one that waits for it goes first."""
+
 Read = Callable[[Mail], Reading]
 Item = str | tuple[bytes, bytes | None, dict[str, Any]]
 """What a child puts down: why a mail cannot be read; or its digest, its tokens packed, if that was asked for, and by
@@ -172,6 +175,7 @@ def _work(
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent hears it, and ends it
         gc.disable()
+        os.nice(NICE)
         for other in others:
             other.hang_up()
         room = _Room(len(memory))
