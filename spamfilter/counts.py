@@ -108,6 +108,13 @@ class Counts:
         """Unlearn: take away what `add` with the same arguments has added."""
         return self._apply(label, deltas, messages, -1)
 
+    def took(self, label: Label, occurrences: int, growth: Growth) -> None:
+        """Bring the totals up to what `kept` has learnt of a message: so much together, without tallies."""
+        total = self.occurrences[label] + occurrences
+        if total > MAX_COUNT:
+            raise CountError("a count would grow past what the store can hold")
+        self._changed(label, self.messages[label] + 1, total, growth)
+
     def _apply(self, label: Label, deltas: Mapping[Token, int], messages: int, sign: int) -> Growth:
         total = self.messages[label] + sign * messages
         tokens, changes, added, largest = _listed(deltas)

@@ -6,7 +6,7 @@ Guarantee: counts, totals and calibration are the sum of the ledger; `rebuilt` r
 """
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -246,15 +246,24 @@ class Training:
         """The learnings of these messages, a few hundred at most, that have not been taken back; without tokens."""
         return self._learning.learnt(digests)
 
-    def learn_new(self, reading: Reading, label: Label, source: str, by: str) -> Entry:
-        """As `learn`, of a message that has no learning, for whoever does not ask for its scores; the learning."""
-        voices, state = self._filter.voices, self._state(reading)
-        score = model.score(voices, reading.tokens, state)
-        added = model.amounts(voices, reading.tokens, label, state, score)
-        step = state.calibration.step(score.log_odds, label)
-        return self._write(
-            state, Entry(datetime.now(UTC), reading.digest, label, added, step, reading.tokens, source, by)
-        )
+    def learn_new(self, readings: Sequence[Reading], labels: Sequence[Label], source: str, by: str) -> list[Entry]:
+        """As `learn`, of messages that have no learning, for whoever does not ask for their scores; the learnings.
+
+        The filter must hold all counts.
+        """
+        voices, state = self._filter.voices, self._filter._all()
+        found = []
+        learnt = model.learn(voices, [reading.tokens for reading in readings], labels, state)
+        for reading, label, lesson in zip(readings, labels, learnt, strict=True):
+            at, (added, step, changes) = datetime.now(UTC), lesson
+            entry = Entry(at, reading.digest, label, added, step, reading.tokens, source, by)
+            found.append(self._learning.append(entry))
+            for voice, deltas, growth in changes:
+                self._learning.change(voice, label, deltas, 1, growth)
+        if found:
+            state.last = found[-1].id
+            self._learning.calibrate(state.calibration)
+        return found
 
     def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
         """Learn the same anew, as this author's: the counts stay as they are."""

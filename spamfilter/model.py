@@ -4,9 +4,9 @@ Guarantee: nothing here touches a store or a clock. A lesson is complete: applie
 state as it was, whatever was learnt in between.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -101,6 +101,35 @@ def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, sco
         for voice in voices
         if voice.name in tokens
     }
+
+
+class Addition(NamedTuple):
+    """What learning a message adds: by voice its amount, and the words that change; and the step of the calibration."""
+
+    added: Mapping[str, int]
+    calibrated: Step
+    changes: list[tuple[str, Mapping[bytes, int], Growth]]
+
+
+def learn(voices: Voices, messages: Sequence[VoiceTokens], labels: Sequence[Label], state: State) -> list[Addition]:
+    """Learn messages, all of which have tokens for every voice, one after the other."""
+    learnt = [
+        voice.likelihood.learn([tokens[voice.name] for tokens in messages], labels, state.counts[voice.name])
+        for voice in voices
+    ]
+    found = []
+    for label, tokens, *lessons in zip(labels, messages, *learnt, strict=True):
+        of = dict(zip([voice.name for voice in voices], lessons, strict=True))
+        step = state.calibration.step(together(voices, {name: lesson.opinion for name, lesson in of.items()}), label)
+        state.learnt[label] += 1
+        state.calibration = state.calibration.plus(step)
+        changes = [
+            (voice.name, voice.likelihood.deltas(tokens[voice.name], of[voice.name].amount), of[voice.name].growth)
+            for voice in voices
+            if of[voice.name].amount
+        ]
+        found.append(Addition({name: lesson.amount for name, lesson in of.items()}, step, changes))
+    return found
 
 
 def more(voices: Voices, tokens: VoiceTokens, label: Label, state: State, added: Mapping[str, int]) -> dict[str, int]:

@@ -26,31 +26,25 @@ Amounts = dict[str, dict[int, int]]
 
 
 class Rounds:
-    """What the mails of a run have added in the first one, and what they are to add.
-
-    learnt: the numbers of the mails that bulk training has learnt, in the order in which they were met; one that came
-    twice is there twice, with the number of the first.
-    """
+    """What the mails of a run have added in the first one, and what they are to add."""
 
     def __init__(self, filter: Filter, mails: int) -> None:
-        self.learnt: list[int] = []
         self.voices = tuple(voice for voice in filter.voices if voice.likelihood.reinforces())
         self._filter = filter
         self._before = {voice.name: np.zeros(mails, np.int64) for voice in self.voices}
         self._entries = np.zeros(mails, np.int64)
+        self._learnt = np.zeros(mails, np.bool_)
 
-    def note(self, number: int, first: int, entry: Entry, here: bool) -> None:
-        """The learning of a mail. first: the number of the first that is the same.
+    def note(self, number: int, entry: Entry, here: bool) -> None:
+        """The learning of a mail. here: whether it was learnt from the tokens that were read of this mail."""
+        self._learnt[number] = entry.source == BULK
+        self._entries[number] = entry.id if here else 0
+        for name, amounts in self._before.items():
+            amounts[number] = entry.added.get(name, 0)
 
-        here: whether it was learnt from the tokens that were read of this mail.
-        """
-        if entry.source != BULK:
-            return
-        self.learnt.append(first)
-        if number == first:
-            for name, amounts in self._before.items():
-                amounts[number] = entry.added.get(name, 0)
-            self._entries[number] = entry.id if here else 0
+    def has(self, number: int) -> bool:
+        """Whether bulk training has learnt a mail."""
+        return bool(self._learnt[number])
 
     def is_of(self, entry: Entry, read: Read) -> bool:
         """Whether the tokens of this learning are those that were read here."""
@@ -59,7 +53,9 @@ class Rounds:
     def decided(
         self, readings: Callable[[], Iterable[list[list[Read]]]], progress: Callable[[list[list[Read]]], None]
     ) -> Amounts:
-        """What all rounds after the first add. readings: of `learnt`, some batches at a time, for a round."""
+        """What all rounds after the first add. readings: of mails that it has, for a round, some batches
+        at a time; one that is there twice is looked at twice.
+        """
         if not self.voices:
             return {}
         counts = self._filter.copied(self.voices)

@@ -119,6 +119,7 @@ class _Run:
         self._mails: Mails = [(number, label, mail) for number, (label, mail) in enumerate(mails)]
         self._rounds = Rounds(filter, len(mails))
         self._seen: dict[bytes, int] = {}  # digest -> the first mail that has it
+        self._met: list[int] = []  # the mails that were read; for one that is there twice the first of them, twice
         self._progress, self._told = progress, 0
 
     def learn(self) -> None:
@@ -139,20 +140,19 @@ class _Run:
         relabelled = met = done = 0
         with self._filter.training() as training:
             for batch in _while_others_can_wait(group):
-                known = training.learnt([read.reading.digest for read in batch])
-                for read in batch:
-                    before = known.get(read.reading.digest)
-                    if before is None:
+                first = [read for read in batch if self._seen[read.reading.digest] == read.number]
+                known = training.learnt([read.reading.digest for read in first])
+                new: list[Read] = []
+                for read in first:
+                    entry = known.get(read.reading.digest)
+                    if entry is None:
+                        new.append(read)
                         learnt[read.label] += 1
-                        now = training.learn_new(read.reading, read.label, BULK, self._by)
-                    elif before.label != read.label:
-                        relabelled += 1
-                        training.learn(read.reading, read.label, BULK, self._by)
-                        now = training.learnt([before.digest])[before.digest]
                     else:
-                        now = before
-                    known[now.digest] = now
-                    self._rounds.note(read.number, self._seen[now.digest], now, before is None)
+                        self._learn_new(training, new)  # in the order in which they were met
+                        new = []
+                        relabelled += self._learn_known(training, read, entry)
+                self._learn_new(training, new)
                 met += len(batch)
                 done += 1
         for label, count in learnt.items():
@@ -161,9 +161,23 @@ class _Run:
         self._outcome.known += met - sum(learnt.values()) - relabelled
         return done
 
+    def _learn_new(self, training: Training, mails: Sequence[Read]) -> None:
+        readings, labels = [read.reading for read in mails], [read.label for read in mails]
+        for read, entry in zip(mails, training.learn_new(readings, labels, BULK, self._by), strict=True):
+            self._rounds.note(read.number, entry, True)
+
+    def _learn_known(self, training: Training, read: Read, known: Entry) -> bool:
+        """Learn a mail that has a learning; whether that had the other label."""
+        relabelled = known.label != read.label
+        if relabelled:
+            training.learn(read.reading, read.label, BULK, self._by)
+            known = training.learnt([known.digest])[known.digest]
+        self._rounds.note(read.number, known, False)
+        return relabelled
+
     def decide(self) -> Amounts:
         """The rounds after the first."""
-        mails = [self._mails[number] for number in self._rounds.learnt]
+        mails = [self._mails[number] for number in self._met if self._rounds.has(number)]
         decided = self._rounds.decided(lambda: self._again(mails), self._tell)
         self._tell_up_to(ROUNDS)
         return decided
@@ -213,8 +227,10 @@ class _Run:
         """Without mails that this run has met under the other label: neither can be right for both."""
         kept = []
         for read in batch:
-            first = self._mails[self._seen.setdefault(read.reading.digest, read.number)][1]
+            number = self._seen.setdefault(read.reading.digest, read.number)
+            first = self._mails[number][1]
             if first == read.label:
+                self._met.append(number)
                 kept.append(read)
             else:
                 self._outcome.problems.append(

@@ -33,6 +33,10 @@ NARROW = 2**31 - 1
 """The largest count of 32 bits, in which a table begins; one that gets a larger count takes 64 for all."""
 
 
+SoftRule = tuple[Floats, float, float, float, int, int, float]
+"""Logarithms, scale, purity, rate, unit, most and least, as the compiled helper wants them."""
+
+
 class Words(ABC):
     """Word -> its count in each class, 0 where it has none. Counts are whole numbers below 2**63."""
 
@@ -179,6 +183,27 @@ class Hashed(Words):
         growth, used = found
         self._used += used
         return int(growth)
+
+    def learn(
+        self,
+        messages: list[Integers],
+        labels: bytes,
+        rule: SoftRule,
+        amounts: tuple[Integers, Integers],
+        start: int,
+        odds: Floats,
+        grown: Integers,
+    ) -> int:
+        """As `learn` of the compiled helper, which must be there: learn messages from `start` on; where it left off."""
+        room = int(FULL * self._keys.size) - self._used
+        number, used = _learning.learn(self._table, messages, labels, amounts, start, rule, room, odds, grown)
+        self._used += used
+        return int(number)
+
+    @property
+    def learns_quickly(self) -> bool:
+        """Whether there is a compiled helper for `learn`."""
+        return _learning is not None
 
     @property
     def table(self) -> Integers:

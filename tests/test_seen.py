@@ -269,7 +269,7 @@ def test_a_helper_of_another_source_is_not_used(tmp_path: Path, newer: str, left
 FETCHING = {
     "tokens": ("compiled_slots", "compiled_counts", "compiled_insert"),
     "scores": ("scores_soft",),
-    "learning": ("learning_change", "learning_reinforce"),
+    "learning": ("learning_change", "learning_learn"),
 }
 """Helper -> its functions that look up keys one after the other."""
 

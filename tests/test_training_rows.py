@@ -120,7 +120,7 @@ def plain(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "_tokens", None)
     for module in (likelihood, soft, eddc, voices):
         patch.setattr(module, "_scores", None)
-    for module in (words, soft, voices, learning):
+    for module in (words, voices, learning):
         patch.setattr(module, "_learning", None)
 
 

@@ -1,5 +1,5 @@
 /* What learning does for each word of a message: its count in a table of spamfilter/words.py, and the rows that say so
- * in the store. And the rounds of bulk training by the soft rule.
+ * in the store. And bulk training by the soft rule.
  *
  * tests/test_learning.py holds it together with what Python does.
  *
@@ -366,16 +366,19 @@ done:
     return text;
 }
 
-/* A message of bulk training: the keys of its words, its label as a column, and where it says what it has added. */
+/* A message of bulk training: the keys of its words, its label as a column, and where it says what it has added; odds and
+ * grown, if not NULL, where its log-odds go, and the number of words that nobody had before. */
 typedef struct {
     const int64_t *keys;
     size_t number;
     int column;
     int64_t *amount;
+    double *odds;
+    int64_t *grown;
 } Lesson;
 
-/* The soft rule as Soft has it. logarithms: of counts and the prior, for small counts from 0 on. least: log-odds for the
- * label above which a lesson learns nothing, however they were rounded. */
+/* The soft rule as Soft has it. logarithms: of counts and the prior, for small counts from 0 on. most: what a message may
+ * add in all. least: log-odds for the label above which it learns nothing, however they were rounded. */
 typedef struct {
     const double *logarithms;
     size_t known;
@@ -383,92 +386,111 @@ typedef struct {
     long long most;
 } Rule;
 
-/* What a lesson's words say, and where they are. */
+/* What the words of a message say, and their slots. */
 typedef struct {
     double *shares;
     size_t *slots;
-} Room;
+} Scratch;
 
-enum { LEARNT_ALL, LEARNT_SOME, ANOTHER_WAY };
+enum { DONE, ANOTHER_WAY, NO_ROOM };
 
-/* Look once more at a lesson, as Soft.reinforce does. ANOTHER_WAY, and nothing is changed: that is not for us. */
+/* Look at a message, and learn it as far as it is judged badly. room: free slots of the table that may be used.
+ * ANOTHER_WAY: that is for others to do, and nothing is changed. NO_ROOM: the table has less than that. */
 static int
-look_again(const Table *table, const Lesson *lesson, const Rule *rule, const Room *room)
+look(const Table *table, const Lesson *lesson, const Rule *rule, const Scratch *scratch, Py_ssize_t *room)
 {
-    double root = sqrt((double)lesson->number), sum = 0, own;
-    int64_t before = *lesson->amount, largest = table->width == 2 ? INT32_MAX : INT64_MAX / 2;
-    int unknown = 0;
-    if (before >= rule->most)
-        return LEARNT_ALL;
+    const int64_t before = *lesson->amount, largest = table->width == 2 ? INT32_MAX : INT64_MAX / 2;
+    const double root = sqrt((double)lesson->number);
+    double sum = 0, own;
+    Py_ssize_t unknown = 0;
     if (before < 0)
         return ANOTHER_WAY;
+    if (before >= rule->most)
+        return DONE;
     approach_first(table, lesson->keys, lesson->number);
     for (size_t i = 0; i < lesson->number; i++) {
+        int64_t key = lesson->keys[i], ham = 0, spam = 0;
         approach_next(table, lesson->keys, lesson->number, i);
-        size_t at = slot_of(table, lesson->keys[i]);
-        int64_t ham = 0, spam = 0;
-        if (has(table, at, lesson->keys[i])) {
+        size_t at = slot_of(table, key);
+        if (has(table, at, key)) {
             ham = count_of(table, at, 0);
             spam = count_of(table, at, 1);
         } else {
-            unknown = 1;
+            unknown++;
         }
-        if ((uint64_t)ham >= rule->known || (uint64_t)spam >= rule->known)
+        if ((uint64_t)ham >= rule->known || (uint64_t)spam >= rule->known || key == 0)
             return ANOTHER_WAY;
-        room->slots[i] = at;
-        room->shares[i] = ham == spam ? 0 : soft_share(rule->logarithms, ham, spam, rule->scale, rule->purity);
-        sum += room->shares[i];
+        scratch->slots[i] = at;
+        scratch->shares[i] = ham == spam ? 0 : soft_share(rule->logarithms, ham, spam, rule->scale, rule->purity);
+        sum += scratch->shares[i];
     }
-    if ((lesson->column ? sum : -sum) > rule->least * root)
-        return LEARNT_ALL;
+    if (lesson->odds == NULL && (lesson->column ? sum : -sum) > rule->least * root)
+        return DONE;
     for (size_t i = 0; i < lesson->number; i++)
-        room->shares[i] /= root;
-    if (total_of(room->shares, lesson->number, &own) < 0)
+        scratch->shares[i] /= root;
+    if (total_of(scratch->shares, lesson->number, &own) < 0)
         return ANOTHER_WAY;
     double wrong = 1 / (1 + exp(fmin(lesson->column ? own : -own, 700)));
-    double learns = floor(rule->unit * fmin(1, rule->rate * wrong) + 0.5), left = (double)(rule->most - before);
-    if (!(learns > 0))
-        return LEARNT_ALL;
-    if (learns > INT32_MAX)
+    double learns = fmin(floor(rule->unit * fmin(1, rule->rate * wrong) + 0.5), (double)(rule->most - before));
+    if (learns > 0 && (learns > INT32_MAX || unknown > *room))
         return ANOTHER_WAY;
-    int64_t more = (int64_t)fmin(learns, left);
-    if (unknown)
-        return ANOTHER_WAY;
-    for (size_t i = 0; i < lesson->number; i++)
-        if (count_of(table, room->slots[i], lesson->column) > largest - more)
+    int64_t more = learns > 0 ? (int64_t)learns : 0, grown = 0;
+    for (size_t i = 0; more > 0 && i < lesson->number; i++)
+        if (has(table, scratch->slots[i], lesson->keys[i])
+            && count_of(table, scratch->slots[i], lesson->column) > largest - more)
             return ANOTHER_WAY;
-    for (size_t i = 0; i < lesson->number; i++)
-        set_count(table, room->slots[i], lesson->column, count_of(table, room->slots[i], lesson->column) + more);
-    *lesson->amount += more;
-    return LEARNT_SOME;
+    for (size_t i = 0; more > 0 && i < lesson->number; i++) {
+        size_t at = scratch->slots[i];
+        if (!has(table, at, lesson->keys[i])) {
+            at = slot_of(table, lesson->keys[i]); /* another word may have taken the slot meanwhile */
+            if (at == table->size)
+                return NO_ROOM;
+            *key_at(table, at) = lesson->keys[i];
+        }
+        int64_t count = count_of(table, at, lesson->column);
+        grown += count == 0 && count_of(table, at, !lesson->column) == 0;
+        set_count(table, at, lesson->column, count + more);
+    }
+    *room -= more > 0 ? unknown : 0;
+    *lesson->amount = before + more;
+    if (lesson->odds != NULL) {
+        *lesson->odds = own;
+        *lesson->grown = grown;
+    }
+    return DONE;
 }
 
-PyDoc_STRVAR(reinforce_doc,
-"reinforce(table, messages, labels, amounts, places, start, (logarithms, scale, purity, rate, unit, most, least)) -> place\n\n"
-"Look once more, from `start` on, at messages that bulk training has learnt by the soft rule: each the keys of its words,\n"
-"each named once, a label (a byte: 0 ham, 1 spam) and its place among the amounts that were added before (both 64 bits).\n"
-"Counts and amounts grow, other threads may run. logarithms: of counts and the prior, for small counts from 0 on; least:\n"
-"log-odds for its label above which a message learns nothing, however they were rounded. Returns the number of the first\n"
-"message that is to be looked at in another way, and has changed nothing; or how many they are.");
+PyDoc_STRVAR(learn_doc,
+"learn(table, messages, labels, (amounts, places), start, (logarithms, scale, purity, rate, unit, most, least), room,\n"
+"      odds, grown) -> (number, used)\n\n"
+"Learn messages by the soft rule, one after the other, as far as they are judged badly: from number `start` on, each the\n"
+"keys of its words, each named once, a label (a byte: 0 ham, 1 spam) and its place among the amounts that were added\n"
+"before (both 64 bits). Counts and amounts grow; other threads may run. logarithms: of counts and the prior, for small\n"
+"counts from 0 on; most: what one may add in all; least: log-odds for its label above which one learns nothing, however\n"
+"they were rounded. room: free slots of the table that may be used. odds: where the log-odds of each go, as Soft.judge\n"
+"has them, and grown: the number of its words that counted nothing before (64 bits each); both empty if nobody asks.\n"
+"Returns the number of the first message that is to be learnt in another way, which has changed nothing, or how many\n"
+"they are; and how many slots were used.");
 
 static PyObject *
-learning_reinforce(PyObject *module, PyObject *args)
+learning_learn(PyObject *module, PyObject *args)
 {
-    Py_buffer labels, amounts, places, logarithms, *keys = NULL;
+    Py_buffer labels, amounts, places, logarithms, odds, grown, *keys = NULL;
     PyObject *messages, *found = NULL;
-    Py_ssize_t start, held = 0;
+    Py_ssize_t start, room, held = 0;
     Rule rule;
-    Room room = {0};
+    Scratch scratch = {0};
     Table table;
-    if (!PyArg_ParseTuple(args, "O&O!y*w*y*n(y*ddddLd)", to_changed_table, &table, &PyList_Type, &messages, &labels,
+    if (!PyArg_ParseTuple(args, "O&O!y*(w*y*)n(y*ddddLd)nw*w*", to_changed_table, &table, &PyList_Type, &messages, &labels,
                           &amounts, &places, &start, &logarithms, &rule.scale, &rule.purity, &rule.rate, &rule.unit,
-                          &rule.most, &rule.least))
+                          &rule.most, &rule.least, &room, &odds, &grown))
         return NULL;
     rule.logarithms = logarithms.buf;
     rule.known = (size_t)logarithms.len / sizeof(double);
-    Py_ssize_t number = PyList_GET_SIZE(messages);
+    const Py_ssize_t number = PyList_GET_SIZE(messages), asked = odds.len / (Py_ssize_t)sizeof(double);
     const int64_t *place = places.buf;
-    int fits = start >= 0 && number <= labels.len && number <= places.len / (Py_ssize_t)sizeof *place;
+    int fits = start >= 0 && number <= labels.len && number <= places.len / (Py_ssize_t)sizeof *place
+               && grown.len == odds.len && (asked == 0 || asked >= number);
     for (Py_ssize_t i = 0; fits && i < number; i++)
         fits = place[i] >= 0 && place[i] < amounts.len / (Py_ssize_t)sizeof(int64_t);
     if (!fits) {
@@ -483,31 +505,40 @@ learning_reinforce(PyObject *module, PyObject *args)
         size_t words = (size_t)keys[held].len / sizeof(int64_t);
         longest = words > longest ? words : longest;
     }
-    room.shares = malloc((longest + 1) * sizeof *room.shares);
-    room.slots = malloc((longest + 1) * sizeof *room.slots);
-    if (keys == NULL || room.shares == NULL || room.slots == NULL) {
+    scratch.shares = malloc((longest + 1) * sizeof *scratch.shares);
+    scratch.slots = malloc((longest + 1) * sizeof *scratch.slots);
+    if (keys == NULL || scratch.shares == NULL || scratch.slots == NULL) {
         PyErr_NoMemory();
         goto done;
     }
+    const Py_ssize_t free_slots = room;
+    int looked = DONE;
     Py_BEGIN_ALLOW_THREADS
-    for (int looked = 0; start < number && looked != ANOTHER_WAY; start += looked != ANOTHER_WAY) {
+    while (looked == DONE && start < number) {
         Lesson lesson = {keys[start].buf, (size_t)keys[start].len / sizeof(int64_t), ((const char *)labels.buf)[start] != 0,
-                         (int64_t *)amounts.buf + place[start]};
-        looked = look_again(&table, &lesson, &rule, &room);
+                         (int64_t *)amounts.buf + place[start], asked ? (double *)odds.buf + start : NULL,
+                         asked ? (int64_t *)grown.buf + start : NULL};
+        looked = look(&table, &lesson, &rule, &scratch, &room);
+        start += looked == DONE;
     }
     Py_END_ALLOW_THREADS
-    found = PyLong_FromSsize_t(start);
+    if (looked == NO_ROOM)
+        PyErr_SetString(PyExc_ValueError, "a table has the room that it is said to have");
+    else
+        found = Py_BuildValue("(nn)", start, free_slots - room);
 done:
     while (held > 0)
         PyBuffer_Release(keys + --held);
     free(keys);
-    free(room.shares);
-    free(room.slots);
+    free(scratch.shares);
+    free(scratch.slots);
     table_close(&table);
     PyBuffer_Release(&labels);
     PyBuffer_Release(&amounts);
     PyBuffer_Release(&places);
     PyBuffer_Release(&logarithms);
+    PyBuffer_Release(&odds);
+    PyBuffer_Release(&grown);
     return found;
 }
 
@@ -516,7 +547,7 @@ static PyMethodDef methods[] = {
     {"rows", learning_rows, METH_VARARGS, rows_doc},
     {"lines", learning_lines, METH_VARARGS, lines_doc},
     {"repeated", learning_repeated, METH_O, repeated_doc},
-    {"reinforce", learning_reinforce, METH_VARARGS, reinforce_doc},
+    {"learn", learning_learn, METH_VARARGS, learn_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 
 from spamfilter.compiled import _scores
-from spamfilter.counts import LABELS, Counts, Label
+from spamfilter.counts import LABELS, Counts, Growth, Label
 from spamfilter.features import Token, Tokens
 from spamfilter.seen import Floats as Floats
 from spamfilter.seen import Integers, Seen
@@ -125,6 +125,14 @@ class Heard(NamedTuple):
     shares: Floats
 
 
+class Learnt(NamedTuple):
+    """What was said of a message before it was learnt, what it added, and what that did to the totals."""
+
+    opinion: Opinion
+    amount: int
+    growth: Growth
+
+
 class Likelihood(ABC):
     """One way from counts to the log-odds of spam, and from a label to counts.
 
@@ -188,6 +196,16 @@ class Likelihood(ABC):
 
         log_odds: what these counts say of the message, where that is known already.
         """
+
+    def learn(self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts) -> list[Learnt]:
+        """Learn these messages, one after the other."""
+        found = []
+        for tokens, label in zip(messages, labels, strict=True):
+            opinion, _ = self.judge(tokens, counts)
+            amount = self.amount(tokens, label, counts, opinion.own)
+            growth = counts.add(label, self.deltas(tokens, amount)) if amount else Growth(0)
+            found.append(Learnt(opinion, amount, growth))
+        return found
 
     def more(self, tokens: Tokens, label: Label, counts: Counts, amount: int) -> int:
         """What another look in bulk training would add to a message that has added `amount` before.
