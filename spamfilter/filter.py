@@ -297,18 +297,25 @@ class Training:
         self._write(state, replace(entry, id=0))
 
     def reinforce(self, active: Entry, amounts: Mapping[str, int]) -> bool:
-        """Let a learning of bulk training give way to one with these amounts; False if there are none.
+        """Let a learning of bulk training give way to one with these greater amounts; False if there are none.
 
-        active: with tokens at least of these voices. So one message stays one learning.
+        active: with tokens at least of these voices. So one message stays one learning; what the other voices have
+        learnt stays as it is.
         """
-        # What the other voices have learnt stays as it is.
-        voices = tuple(voice for voice in self._filter.voices if voice.name in amounts)
-        if voices:
-            state = self._state(Reading(active.digest, active.tokens))
-            self._undo(state, active, active.source, active.by, voices)
-            more = replace(active, at=datetime.now(UTC), added={**active.added, **amounts}, id=0)
-            self._write(state, more, voices, active.id)
-        return bool(voices)
+        voices = [voice for voice in self._filter.voices if voice.name in amounts]
+        if not voices:
+            return False
+        state, now = self._state(Reading(active.digest, active.tokens)), datetime.now(UTC)
+        self._learning.append(replace(active, at=now, undoes=active.id, id=0), active.id)
+        more = replace(active, at=now, added={**active.added, **amounts}, id=0)
+        state.last = self._learning.append(more, active.id).id
+        for voice in voices:
+            before, counts = active.added.get(voice.name, 0), state.counts[voice.name]
+            # Whoever learns in further rounds has deltas that add up.
+            deltas = voice.likelihood.deltas(active.tokens[voice.name], amounts[voice.name] - before)
+            growth = counts.add(active.label, deltas, 0 if before else 1)
+            self._learning.change(voice.name, active.label, deltas, 0 if before else 1, growth)
+        return True
 
     def put_setting(self, name: str, value: object) -> None:
         """Write a setting with what is learnt, or not at all."""
@@ -320,22 +327,21 @@ class Training:
         voices = self._filter.voices
         return model.prepared(voices, self._learning.state(words(voices, reading.tokens)))
 
-    def _undo(self, state: State, active: Entry, source: str, by: str, voices: Voices | None = None) -> None:
+    def _undo(self, state: State, active: Entry, source: str, by: str) -> None:
         self._write(
             state,
             Entry(
                 datetime.now(UTC), active.digest, active.label, active.added, active.calibrated, active.tokens,
                 source, by, undoes=active.id,
             ),
-            voices,
             active.id,
         )  # fmt: skip
 
-    def _write(self, state: State, entry: Entry, voices: Voices | None = None, like: int | None = None) -> Entry:
-        """Write an entry and apply it. voices: those that it changes, if not all. like: see `Learning.append`."""
+    def _write(self, state: State, entry: Entry, like: int | None = None) -> Entry:
+        """Write an entry and apply it. like: see `Learning.append`."""
         entry = self._learning.append(entry, like)
         sign = -1 if entry.undoes else 1
-        for voice, deltas, growth in model.apply(voices or self._filter.voices, entry, state, sign):
+        for voice, deltas, growth in model.apply(self._filter.voices, entry, state, sign):
             self._learning.change(voice, entry.label, deltas, sign, growth)
         state.last = entry.id
         self._learning.calibrate(state.calibration)

@@ -5,6 +5,7 @@ read only when its turn comes, so that a mailbox may be larger than memory.
 """
 
 import mmap
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
         lines = index.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{index}: cannot be read as an index: {error}") from error
+    folder = str(index.parent)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -60,7 +62,7 @@ def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
         label = next((label for label in LABELS if label == word.lower()), None)
         if label is None or not name.strip() or "\0" in name:
             raise InputError(f"{index}: line {number}: {line[:60]!r} is not 'spam PATH' or 'ham PATH'")
-        found.append((label, _whole(index.parent / name.strip())))
+        found.append((label, _whole(os.path.join(folder, name.strip()))))
     return found
 
 
@@ -111,7 +113,7 @@ def _file(path: Path) -> Iterator[Mail]:
     except OSError:
         starts, end = [0], -1
     if len(starts) == 1:
-        yield _whole(path)
+        yield _whole(str(path))
         return
     for number, start in enumerate(starts):
         stop = starts[number + 1] if number + 1 < len(starts) else end
@@ -130,13 +132,13 @@ def _starts(path: Path) -> tuple[list[int], int]:
             return starts if starts[:1] == [0] else [0, *starts], len(content)
 
 
-def _whole(path: Path) -> Mail:
-    return Mail(str(path), lambda: _slice(path, 0, -1))
+def _whole(path: str) -> Mail:
+    return Mail(path, lambda: _slice(path, 0, -1))
 
 
-def _slice(path: Path, start: int, stop: int) -> bytes:
+def _slice(path: str | Path, start: int, stop: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             file.seek(start)
             mail = file.read(stop - start if stop >= 0 else -1)
     except OSError as error:

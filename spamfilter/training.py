@@ -12,11 +12,11 @@ is started again, and ends as if it had not been; one that was finished changes 
 
 import gc
 import hashlib
+import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from spamfilter.counts import Label
 from spamfilter.filter import Filter, Training
@@ -288,7 +288,7 @@ def _while_others_can_wait(group: Sequence[list[Read]]) -> Iterator[list[Read]]:
 
 def _name(mails: Sequence[tuple[Label, Mail]]) -> str:
     """A digest of labels and file names, without the folder and the flags that a Maildir changes."""
-    names = "".join(f"{label} {Path(mail.name).name.partition(':2,')[0]}\n" for label, mail in mails)
+    names = "".join(f"{label} {os.path.basename(mail.name).partition(':2,')[0]}\n" for label, mail in mails)
     return hashlib.blake2b(names.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
