@@ -16,7 +16,7 @@ from spamfilter.counts import Counts, Label
 from spamfilter.errors import StoreError
 from spamfilter.features import TOKENIZER
 from spamfilter.message import Message
-from spamfilter.model import Score, State
+from spamfilter.model import Addition, Score, State, Taught
 from spamfilter.stores import Entry, Learning, Store
 from spamfilter.voices import Evidence, Voices, VoiceTokens, view, words
 
@@ -45,6 +45,15 @@ class Change:
     was: Label | None
     before: Score
     after: Score
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A message that a filter has learnt in memory."""
+
+    reading: Reading
+    label: Label
+    addition: Addition
 
 
 class Filter:
@@ -138,17 +147,29 @@ class Filter:
         with self.training() as training:
             return training.forget(reading, source, by)
 
+    def learn_ahead(self, readings: Sequence[Reading], labels: Sequence[Label]) -> list[Ahead]:
+        """Learn messages that have no learning, one after the other, in memory only; `Training.write` writes them.
+
+        The filter must hold all counts. Nobody else waits meanwhile; whoever fails before it is written calls `reload`.
+        """
+        additions = model.learn(self.voices, [reading.tokens for reading in readings], labels, self._all())
+        return [Ahead(*each) for each in zip(readings, labels, additions, strict=True)]
+
+    def reload(self) -> None:
+        """Forget what is in memory, and read it from the store when it is asked for."""
+        self._state = None
+
     @contextmanager
     def training(self) -> Iterator["Training"]:
         """One transaction for any number of learnings; all or none."""
         try:
             with self.store.learning() as learning:
-                if self.store.generation != self._generation:
+                reloaded = self.store.generation != self._generation
+                if reloaded:
                     self._check(self.voices)
                     self._state, self._generation = None, self.store.generation
-                if self._whole:
-                    self._catch_up(self._all(), learning.entries_after)
-                yield Training(self, learning)
+                taken = self._catch_up(self._all(), learning.entries_after) if self._whole else 0
+                yield Training(self, learning, taken, reloaded)
         except BaseException:
             self._state = None  # what was applied in memory has not been written
             raise
@@ -207,9 +228,13 @@ class Filter:
 
 
 class Training:
-    """A transaction of learning, opened by `Filter.training`."""
+    """A transaction of learning, opened by `Filter.training`.
 
-    def __init__(self, filter: Filter, learning: Learning) -> None:
+    taken: how many learnings of others were taken in at its beginning. reloaded: whether all counts were read anew.
+    """
+
+    def __init__(self, filter: Filter, learning: Learning, taken: int, reloaded: bool) -> None:
+        self.taken, self.reloaded = taken, reloaded
         self._filter = filter
         self._learning = learning
 
@@ -247,23 +272,29 @@ class Training:
         return self._learning.learnt(digests)
 
     def learn_new(self, readings: Sequence[Reading], labels: Sequence[Label], source: str, by: str) -> list[Entry]:
-        """As `learn`, of messages that have no learning, for whoever does not ask for their scores; the learnings.
+        """As `learn`, of messages that have no learning, for whoever does not ask for their scores; the learnings."""
+        return self.write(self._filter.learn_ahead(readings, labels), source, by)
 
-        The filter must hold all counts.
-        """
-        voices, state = self._filter.voices, self._filter._all()
-        found = []
-        learnt = model.learn(voices, [reading.tokens for reading in readings], labels, state)
-        for reading, label, lesson in zip(readings, labels, learnt, strict=True):
-            at, (added, step, changes) = datetime.now(UTC), lesson
-            entry = Entry(at, reading.digest, label, added, step, reading.tokens, source, by)
-            found.append(self._learning.append(entry))
-            for voice, deltas, growth in changes:
-                self._learning.change(voice, label, deltas, 1, growth)
-        if found:
-            state.last = found[-1].id
-            self._learning.calibrate(state.calibration)
-        return found
+    def write(self, learnt: Sequence[Ahead], source: str, by: str) -> list[Entry]:
+        """Write what was learnt ahead, all that came before it first; nobody may have learnt anything else since."""
+        entries = []
+        for ahead in learnt:
+            reading, addition = ahead.reading, ahead.addition
+            now, added, step = datetime.now(UTC), addition.added, addition.calibrated
+            entry = Entry(now, reading.digest, ahead.label, added, step, reading.tokens, source, by)
+            entries.append(self._learning.append(entry))
+            for voice, deltas, growth in addition.changes:
+                self._learning.change(voice, ahead.label, deltas, 1, growth)
+        if entries:
+            self._filter._all().last = entries[-1].id
+            self._learning.calibrate(learnt[-1].addition.calibration)
+        return entries
+
+    def take_back(self, learnt: Sequence[Ahead]) -> None:
+        """Take back, in memory, what was learnt ahead."""
+        for ahead in learnt:
+            taught = Taught(ahead.label, ahead.addition.added, ahead.addition.calibrated, ahead.reading.tokens)
+            model.apply(self._filter.voices, taught, self._filter._all(), -1)
 
     def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
         """Learn the same anew, as this author's: the counts stay as they are."""

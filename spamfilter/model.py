@@ -104,11 +104,15 @@ def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, sco
 
 
 class Addition(NamedTuple):
-    """What learning a message adds: by voice its amount, and the words that change; and the step of the calibration."""
+    """What learning a message has added: by voice its amount and the words that changed, and a step of the calibration.
+
+    calibration: after that step.
+    """
 
     added: Mapping[str, int]
     calibrated: Step
     changes: list[tuple[str, Mapping[bytes, int], Growth]]
+    calibration: Calibration
 
 
 def learn(voices: Voices, messages: Sequence[VoiceTokens], labels: Sequence[Label], state: State) -> list[Addition]:
@@ -128,7 +132,8 @@ def learn(voices: Voices, messages: Sequence[VoiceTokens], labels: Sequence[Labe
             for voice in voices
             if of[voice.name].amount
         ]
-        found.append(Addition({name: lesson.amount for name, lesson in of.items()}, step, changes))
+        added = {name: lesson.amount for name, lesson in of.items()}
+        found.append(Addition(added, step, changes, state.calibration))
     return found
 
 

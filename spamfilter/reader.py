@@ -36,8 +36,9 @@ def readers() -> int:
     return min(cores, MOST) if cores > 1 else 0
 
 
-Batches = Sequence[Sequence[tuple[int, Label, Mail]]]
-"""Mails with their labels and their numbers in the run."""
+Numbered = tuple[int, Label, Mail]
+"""A mail with its label and its number in the run."""
+Batches = Sequence[Sequence[Numbered]]
 
 
 class Read(NamedTuple):

@@ -13,15 +13,17 @@ is started again, and ends as if it had not been; one that was finished changes 
 import gc
 import hashlib
 import os
-import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from spamfilter.counts import Label
+from spamfilter.batches import batches, before_an_error, gathered, while_others_can_wait
 from spamfilter.filter import Filter, Training
+from spamfilter.first_round import FirstRound
+from spamfilter.first_round import Outcome as Outcome
+from spamfilter.labels import Label
 from spamfilter.mailboxes import Mail, mixed
-from spamfilter.reader import Read, Reader
+from spamfilter.reader import Numbered, Read, Reader
 from spamfilter.rounds import ROUNDS, Amounts, Rounds
 from spamfilter.sources import BULK
 from spamfilter.stores import Entry, Store
@@ -33,36 +35,6 @@ UNFINISHED = "unfinished_trainings"
 after the first have decided, or None."""
 MOST_UNFINISHED = 20
 """Runs remembered; whoever gives up more of them will not go on with the oldest."""
-BATCH = 128
-"""Mails that are learnt all or none."""
-TOGETHER = 16
-"""Batches of one transaction, at most: one sync of the disk for all of them, and each word is written once."""
-WORDS = 1_000_000
-"""Words of the mails of one transaction, after which it takes in no further batch: some thirty megabytes."""
-LOCKED = 0.5
-"""Seconds after which a transaction takes in no further batch: others may wait for it."""
-
-Mails = Sequence[tuple[int, Label, Mail]]
-"""With their numbers in the run."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a training did: mails newly learnt by label, known already, known under the other label.
-
-    reinforced: mails to which later rounds have added. problems: sentences about mails that were passed over.
-    """
-
-    learnt: dict[Label, int] = field(default_factory=lambda: {"ham": 0, "spam": 0})
-    known: int = 0
-    relabelled: int = 0
-    reinforced: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def changes(self) -> int:
-        """Mails whose learning is new or other than it was."""
-        return sum(self.learnt.values()) + self.relabelled
 
 
 def train(
@@ -81,7 +53,7 @@ def train(
     mails = mixed(mails, lambda item: item[0])
     name, unfinished = _name(mails), _unfinished(filter.store)
     begun, decided = name in unfinished, unfinished.get(name)
-    with _no_look_for_cycles():
+    with _no_look_for_cycles(), _nothing_ahead(filter):
         if not begun:
             _remember(filter, name, None)
         run = _Run(filter, Reader(filter, processes), mails, by, progress, outcome)
@@ -105,6 +77,16 @@ def _no_look_for_cycles() -> Iterator[None]:
             gc.enable()
 
 
+@contextmanager
+def _nothing_ahead(filter: Filter) -> Iterator[None]:
+    """Whatever breaks off, the filter knows in the end what is written, and no more."""
+    try:
+        yield
+    except BaseException:
+        filter.reload()
+        raise
+
+
 class _Run:
     def __init__(
         self,
@@ -115,70 +97,29 @@ class _Run:
         progress: Callable[[int], None],
         outcome: Outcome,
     ) -> None:
-        self._filter, self._reader, self._by, self._outcome = filter, reader, by, outcome
-        self._mails: Mails = [(number, label, mail) for number, (label, mail) in enumerate(mails)]
+        self._filter, self._reader, self._outcome = filter, reader, outcome
+        self._mails: Sequence[Numbered] = [(number, label, mail) for number, (label, mail) in enumerate(mails)]
         self._rounds = Rounds(filter, len(mails))
-        self._seen: dict[bytes, int] = {}  # digest -> the first mail that has it
-        self._met: list[int] = []  # the mails that were read; for one that is there twice the first of them, twice
+        self._first = FirstRound(filter, reader, self._rounds, by, outcome)
         self._progress, self._told = progress, 0
 
     def learn(self) -> None:
         """The first round."""
-        batches, at = _batches(self._mails), 0
-        with closing(_groups(self._reader, self._reader.first(batches, self._outcome.problems))) as groups:
-            for found in groups:
-                group = [self._consistent(batch) for batch in found]
-                while group:
-                    done = self._learn_some(group)
-                    self._tell(batches[at : at + done])
-                    at += done
-                    del group[:done]
+        with closing(self._reader.first(batches(self._mails), self._outcome.problems)) as found:
+            for batch in before_an_error(found, self._write):
+                if self._first.learn(batch):
+                    self._write()
+        self._write()
 
-    def _learn_some(self, group: Sequence[list[Read]]) -> int:
-        """One transaction of the first round: how many of these batches. The outcome grows only once it is written."""
-        learnt: dict[Label, int] = {"ham": 0, "spam": 0}
-        relabelled = met = done = 0
-        with self._filter.training() as training:
-            for batch in _while_others_can_wait(group):
-                first = [read for read in batch if self._seen[read.reading.digest] == read.number]
-                known = training.learnt([read.reading.digest for read in first])
-                new: list[Read] = []
-                for read in first:
-                    entry = known.get(read.reading.digest)
-                    if entry is None:
-                        new.append(read)
-                        learnt[read.label] += 1
-                    else:
-                        self._learn_new(training, new)  # in the order in which they were met
-                        new = []
-                        relabelled += self._learn_known(training, read, entry)
-                self._learn_new(training, new)
-                met += len(batch)
-                done += 1
-        for label, count in learnt.items():
-            self._outcome.learnt[label] += count
-        self._outcome.relabelled += relabelled
-        self._outcome.known += met - sum(learnt.values()) - relabelled
-        return done
-
-    def _learn_new(self, training: Training, mails: Sequence[Read]) -> None:
-        readings, labels = [read.reading for read in mails], [read.label for read in mails]
-        for read, entry in zip(mails, training.learn_new(readings, labels, BULK, self._by), strict=True):
-            self._rounds.note(read.number, entry, True)
-
-    def _learn_known(self, training: Training, read: Read, known: Entry) -> bool:
-        """Learn a mail that has a learning; whether that had the other label."""
-        relabelled = known.label != read.label
-        if relabelled:
-            training.learn(read.reading, read.label, BULK, self._by)
-            known = training.learnt([known.digest])[known.digest]
-        self._rounds.note(read.number, known, False)
-        return relabelled
+    def _write(self) -> None:
+        """Write what waits of the first round."""
+        while self._first.is_waiting:
+            self._tell([range(self._first.write())])
 
     def decide(self) -> Amounts:
         """The rounds after the first."""
-        mails = [self._mails[number] for number in self._met if self._rounds.has(number)]
-        decided = self._rounds.decided(lambda: self._again(mails), self._tell)
+        mails = [self._mails[number] for number in self._first.met if self._rounds.has(number)]
+        decided = self._rounds.decided(lambda: gathered(self._reader, mails), self._tell)
         self._tell_up_to(ROUNDS)
         return decided
 
@@ -186,7 +127,7 @@ class _Run:
         """Write what these rounds have added."""
         self._tell_up_to(ROUNDS)
         numbers = sorted({number for amounts in decided.values() for number in amounts})
-        for group in self._again([self._mails[number] for number in numbers]):
+        for group in gathered(self._reader, [self._mails[number] for number in numbers]):
             while group:
                 done = self._reinforce_some(group, decided)
                 self._tell(group[:done])
@@ -197,7 +138,7 @@ class _Run:
         """One transaction of that."""
         reinforced = done = 0
         with self._filter.training() as training:
-            for batch in _while_others_can_wait(group):
+            for batch in while_others_can_wait(group):
                 known = training.learnt([read.reading.digest for read in batch])
                 for read in batch:
                     entry = known.get(read.reading.digest)
@@ -220,24 +161,6 @@ class _Run:
         active = replace(known, tokens=read.reading.tokens) if here else training.active(known.digest) or known
         return training.reinforce(active, {name: amount for name, amount in more.items() if name in active.tokens})
 
-    def _again(self, mails: Mails) -> Generator[list[list[Read]], None, None]:
-        return _groups(self._reader, self._reader.again(_batches(mails)))
-
-    def _consistent(self, batch: list[Read]) -> list[Read]:
-        """Without mails that this run has met under the other label: neither can be right for both."""
-        kept = []
-        for read in batch:
-            number = self._seen.setdefault(read.reading.digest, read.number)
-            first = self._mails[number][1]
-            if first == read.label:
-                self._met.append(number)
-                kept.append(read)
-            else:
-                self._outcome.problems.append(
-                    f"{read.name}: passed over as {read.label}, the same mail was given as {first} before"
-                )
-        return kept
-
     def _tell(self, batches: Sequence[Sequence[object]]) -> None:
         for batch in batches:
             self._told += len(batch)
@@ -248,42 +171,6 @@ class _Run:
         rest = step * len(self._mails) - self._told
         if rest > 0:
             self._tell([range(rest)])
-
-
-def _batches(mails: Mails) -> list[Mails]:
-    return [mails[start : start + BATCH] for start in range(0, len(mails), BATCH)]
-
-
-def _groups(reader: Reader, found: Generator[list[Read], None, None]) -> Generator[list[list[Read]], None, None]:
-    """Batches that were read, for one transaction; where reading breaks off, those before it come first."""
-    group: list[list[Read]] = []
-    began, words = time.monotonic(), reader.words
-    with closing(found):
-        while True:
-            try:
-                batch = next(found, None)
-            except BaseException:
-                if group:
-                    yield group
-                raise
-            if batch is None:
-                break
-            group.append(batch)
-            if len(group) == TOGETHER or time.monotonic() - began > LOCKED or reader.words - words > WORDS:
-                yield group
-                group = []
-                began, words = time.monotonic(), reader.words
-    if group:
-        yield group
-
-
-def _while_others_can_wait(group: Sequence[list[Read]]) -> Iterator[list[Read]]:
-    """The first of these, in a transaction, and the others until LOCKED seconds have passed."""
-    began = time.monotonic()
-    for batch in group:
-        yield batch
-        if time.monotonic() - began > LOCKED:
-            return
 
 
 def _name(mails: Sequence[tuple[Label, Mail]]) -> str:

@@ -73,6 +73,8 @@ ORDER = (
     "ahead",
     "reader",
     "rounds",
+    "batches",
+    "first_round",
     "training",
     "retraining",
     "undoing",

@@ -320,6 +320,9 @@ class Busy(Store):
     def state(self, words: Any) -> State:
         return self.store.state(words)
 
+    def learnt(self, digests: Any) -> Any:
+        raise NotImplementedError
+
     def active(self, digest: bytes) -> Any:
         raise NotImplementedError
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from spamfilter import reader, training
+from spamfilter import batches, reader, training
 from spamfilter.calibration import Calibration
 from spamfilter.counts import Counts, Label
 from spamfilter.errors import InputError, StoreBusy
@@ -15,6 +15,7 @@ from spamfilter.likelihoods.soft import Soft
 from spamfilter.mailboxes import Mail, interleaved
 from spamfilter.message import parse
 from spamfilter.reader import readers
+from spamfilter.retraining import retrain
 from spamfilter.rounds import ROUNDS, Rounds
 from spamfilter.stores import Store, open_store
 from spamfilter.training import STEPS, Outcome, train
@@ -29,8 +30,8 @@ BATCH = 32
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "BATCH", BATCH)
-    monkeypatch.setattr(training, "TOGETHER", 1)
+    monkeypatch.setattr(batches, "BATCH", BATCH)
+    monkeypatch.setattr(batches, "TOGETHER", 1)
 
 
 def labelled(count: int) -> Mails:
@@ -80,7 +81,7 @@ def test_all_mails_are_learnt_in_order_and_told_as_progress(store: Store) -> Non
 def test_how_it_is_cut_into_batches_changes_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
     mails = labelled(BATCH + 10)
     whole = straight(mails)
-    monkeypatch.setattr(training, "BATCH", 7)
+    monkeypatch.setattr(batches, "BATCH", 7)
     assert straight(mails) == whole
 
 
@@ -165,7 +166,7 @@ def test_a_training_interrupted_in_a_later_round_has_lost_nothing(store: Store) 
 
 def test_what_later_rounds_decide_is_known_to_who_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some of it is written; to decide anew with that in the counts would not come to the same."""
-    monkeypatch.setattr(training, "BATCH", 5)
+    monkeypatch.setattr(batches, "BATCH", 5)
     mails = labelled(2 * BATCH)
     expected = straight(mails)
     with pytest.raises(KeyboardInterrupt):
@@ -190,6 +191,37 @@ def test_a_run_that_an_older_version_has_left_is_finished(store: Store, places: 
     store.put_setting(training.UNFINISHED, {name: [2, 1, 0] for name in kept} if places else [*kept])
     assert run(store, mails).reinforced > 0
     assert store.get_setting(training.UNFINISHED) == {}
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_what_was_learnt_ahead_is_learnt_anew_where_others_have_learnt_meanwhile(
+    store: Store, rebuilt: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if they had learnt it before: until it is written, nobody knows of it."""
+    monkeypatch.setattr(batches, "TOGETHER", 3)
+    mails, read, expected = labelled(3 * BATCH), [0], open_store("memory:")
+
+    def mark(store: Store, label: Label, content: bytes) -> None:
+        other = Filter(store, VOICE)
+        other.learn(other.read(parse(content)), label, "cli", "bob")
+
+    def marking(item: Mail) -> bytes:
+        read[0] += 1
+        if read[0] == 2 * BATCH + 5:
+            if rebuilt:
+                retrain(store, VOICE, {}, lambda count: None)
+            mark(store, mails[7][0], mails[7][1].read())
+        return item.read()
+
+    for each in (expected, store):
+        mark(each, "ham", mail("cheap", "a cheap text", "marked"))
+    mark(expected, mails[7][0], mails[7][1].read())
+    run(expected, mails)
+    run(store, [(label, Mail(item.name, lambda item=item: marking(item))) for label, item in mails])  # type: ignore[misc]
+    assert [entry.by for entry in store.learnings()][:3] == ["bob", "bob", "ann"]
+    found, wanted = store.load(["fields"]), expected.load(["fields"])
+    assert (found.counts, found.learnt, found.calibration) == (wanted.counts, wanted.learnt, wanted.calibration)
+    assert Filter(store, VOICE).verify() == []
 
 
 def test_a_mark_that_comes_before_what_was_decided_is_written_is_left_as_it_is(store: Store) -> None:

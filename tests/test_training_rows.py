@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter import counts, features, message, reader, training, voices, words
+from spamfilter import batches, counts, features, message, reader, voices, words
 from spamfilter.compiled import _learning
 from spamfilter.counts import OTHER, Label
 from spamfilter.errors import InputError
@@ -104,7 +104,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """As one process makes them that looks at each mail, a batch a transaction, and keeps nothing."""
     with pytest.MonkeyPatch.context() as patch:
         plain(patch)
-        patch.setattr(training, "TOGETHER", 1)
+        patch.setattr(batches, "TOGETHER", 1)
         patch.setattr(reader, "KEPT", 0)
         database = tmp_path_factory.mktemp("expected") / "store.db"
         outcome = trained(database)
@@ -125,21 +125,21 @@ def plain(patch: pytest.MonkeyPatch) -> None:
 
 
 def small_batches(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(training, "BATCH", 7)
+    patch.setattr(batches, "BATCH", 7)
 
 
 def hurried(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(training, "BATCH", 7)
-    patch.setattr(training, "LOCKED", 0.0)
+    patch.setattr(batches, "BATCH", 7)
+    patch.setattr(batches, "LOCKED", 0.0)
 
 
 def few_words(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(training, "BATCH", 7)
-    patch.setattr(training, "WORDS", 500)
+    patch.setattr(batches, "BATCH", 7)
+    patch.setattr(batches, "WORDS", 500)
 
 
 def half_at_hand(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(training, "BATCH", 7)
+    patch.setattr(batches, "BATCH", 7)
     patch.setattr(reader, "KEPT", 1000)
 
 
@@ -188,8 +188,8 @@ def test_what_others_learn_meanwhile_is_heeded_at_once(tmp_path: Path, monkeypat
     """A mark between two transactions changes counts, and learnings that this run has at hand."""
     found = []
     for kept in (0, 10**6):
-        monkeypatch.setattr(training, "BATCH", 6)
-        monkeypatch.setattr(training, "TOGETHER", 1)
+        monkeypatch.setattr(batches, "BATCH", 6)
+        monkeypatch.setattr(batches, "TOGETHER", 1)
         monkeypatch.setattr(reader, "KEPT", kept)
         database = tmp_path / f"{kept}.db"
         with (

@@ -95,6 +95,10 @@ class MemoryStore(Store):
     def active(self, digest: bytes) -> Entry | None:
         return self._active.get(digest)
 
+    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
+        found = map(self._active.get, digests)
+        return {entry.digest: replace(entry, tokens={}) for entry in found if entry is not None}
+
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         older = sorted((entry for entry in self._active.values() if entry.id < before), key=lambda entry: -entry.id)
         seen = older[:limit]
@@ -260,8 +264,7 @@ class _MemoryLearning(Learning):
         return self._store.active(digest)
 
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
-        found = map(self._store.active, digests)
-        return {entry.digest: replace(entry, tokens={}) for entry in found if entry is not None}
+        return self._store.learnt(digests)
 
     def history(self, digest: bytes) -> list[Entry]:
         return [entry for entry in self._store._ledger if entry.digest == digest]

@@ -218,6 +218,10 @@ class Store(ABC):
         """The learning of this message that has not been taken back, with its tokens."""
 
     @abstractmethod
+    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
+        """As `Learning.learnt`."""
+
+    @abstractmethod
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         """Of the last `limit` active learnings with an id below `before`, those that have added to any of these words.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spamfilter.batches import BATCH
 from spamfilter.config import Settings
 from spamfilter.errors import TryAgain
 from spamfilter.filter import Filter
@@ -18,7 +19,6 @@ from spamfilter.message import parse
 from spamfilter.stores import open_store
 from spamfilter.stores.migrating import migrate
 from spamfilter.stores.schema import HEAD
-from spamfilter.training import BATCH
 from tests.faults.account import Account
 from tests.faults.client import mail_of
 from tests.faults.daemon import Daemon, daemon

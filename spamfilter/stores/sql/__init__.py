@@ -52,6 +52,7 @@ from spamfilter.stores.sql.queries import (
     journal_entry_of,
     journal_rows,
     last_words,
+    learnt,
     load_words,
     only_active,
     part_state,
@@ -186,6 +187,10 @@ class SqlStore(Store):
     def active(self, digest: bytes) -> Entry | None:
         with self._reading() as connection:
             return active(connection, digest)
+
+    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
+        with self._reading() as connection:
+            return learnt(connection, digests)
 
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         with self._reading() as connection:
