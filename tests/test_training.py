@@ -11,6 +11,7 @@ from spamfilter.calibration import Calibration
 from spamfilter.counts import Counts, Label
 from spamfilter.errors import InputError, StoreBusy
 from spamfilter.filter import Filter
+from spamfilter.first_round import FirstRound
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.mailboxes import Mail, interleaved
 from spamfilter.message import parse
@@ -222,6 +223,18 @@ def test_what_was_learnt_ahead_is_learnt_anew_where_others_have_learnt_meanwhile
     found, wanted = store.load(["fields"]), expected.load(["fields"])
     assert (found.counts, found.learnt, found.calibration) == (wanted.counts, wanted.learnt, wanted.calibration)
     assert Filter(store, VOICE).verify() == []
+
+
+def test_a_filter_whose_training_broke_off_knows_what_is_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(round: FirstRound) -> int:
+        raise StoreBusy
+
+    monkeypatch.setattr(FirstRound, "write", fail)
+    filter = Filter(store, VOICE)
+    with pytest.raises(StoreBusy):
+        train(filter, labelled(BATCH), "ann", lambda count: None, Outcome())
+    assert filter.learnt == {"ham": 0, "spam": 0}
+    assert filter.vocabulary == 0
 
 
 def test_a_mark_that_comes_before_what_was_decided_is_written_is_left_as_it_is(store: Store) -> None:
