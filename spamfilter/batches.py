@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import TypeVar
 
 from spamfilter.reader import Batches, Numbered, Read, Reader
+from spamfilter.rounds import Groups
 
 BATCH = 128
 """Mails that are learnt all or none."""
@@ -47,8 +48,8 @@ class Gathering:
         )
 
 
-def gathered(reader: Reader, mails: Sequence[Numbered]) -> Iterator[list[list[Read]]]:
-    """These mails for a round after the first, some batches at a time."""
+def gathered(reader: Reader, mails: Sequence[Numbered]) -> Groups:
+    """These mails for a round after the first."""
     group: list[list[Read]] = []
     gathering = Gathering(reader)
     with closing(reader.again(batches(mails))) as found:

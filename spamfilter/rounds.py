@@ -4,8 +4,9 @@ They are decided one after the other, on counts of their own, before any of it i
 once to one with the greater amount, and whoever stops in between has lost nothing but the time.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import chain
 
 import numpy as np
@@ -21,6 +22,8 @@ from spamfilter.voices import Voice
 ROUNDS = 5
 """The first one, too. Three leave ham and spam out of balance, eight add little."""
 
+Groups = Generator[list[list[Read]], None, None]
+"""Mails as they were read, some batches at a time."""
 Amounts = dict[str, dict[int, int]]
 """Voice -> number of a mail -> what it is to have added, where that is more than before."""
 
@@ -50,11 +53,10 @@ class Rounds:
         """Whether the tokens of this learning are those that were read here."""
         return read.kept and entry.id == self._entries[read.number]
 
-    def decided(
-        self, readings: Callable[[], Iterable[list[list[Read]]]], progress: Callable[[list[list[Read]]], None]
-    ) -> Amounts:
-        """What all rounds after the first add. readings: of mails that it has, for a round, some batches
-        at a time; one that is there twice is looked at twice.
+    def decided(self, readings: Callable[[], Groups], progress: Callable[[list[list[Read]]], None]) -> Amounts:
+        """What all rounds after the first add.
+
+        readings: of mails that it has, for a round; one that is there twice is looked at twice.
         """
         if not self.voices:
             return {}
@@ -62,9 +64,10 @@ class Rounds:
         after = {name: amounts.copy() for name, amounts in self._before.items()}
         for _ in range(1, ROUNDS):
             before = {name: amounts.copy() for name, amounts in after.items()}
-            for group in readings():
-                self._look([*chain.from_iterable(group)], counts, after)
-                progress(group)
+            with closing(readings()) as groups:
+                for group in groups:
+                    self._look([*chain.from_iterable(group)], counts, after)
+                    progress(group)
             if all(np.array_equal(amounts, before[name]) for name, amounts in after.items()):
                 break
         return {name: self._grown(name, amounts) for name, amounts in after.items()}

@@ -1,4 +1,4 @@
-"""Bulk training: many labelled mails, in rounds and batches; each batch is one transaction.
+"""Bulk training: many labelled mails, in rounds and batches; some batches are one transaction.
 
 A filter that learns from its errors ends up tuned to what it saw last. So the mails are gone
 through ROUNDS times, and what is still judged badly is learnt again, up to a bound for each message.
@@ -127,11 +127,12 @@ class _Run:
         """Write what these rounds have added."""
         self._tell_up_to(ROUNDS)
         numbers = sorted({number for amounts in decided.values() for number in amounts})
-        for group in gathered(self._reader, [self._mails[number] for number in numbers]):
-            while group:
-                done = self._reinforce_some(group, decided)
-                self._tell(group[:done])
-                del group[:done]
+        with closing(gathered(self._reader, [self._mails[number] for number in numbers])) as groups:
+            for group in groups:
+                while group:
+                    done = self._reinforce_some(group, decided)
+                    self._tell(group[:done])
+                    del group[:done]
         self._tell_up_to(STEPS)
 
     def _reinforce_some(self, group: Sequence[list[Read]], decided: Amounts) -> int:

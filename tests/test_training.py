@@ -12,6 +12,8 @@ from spamfilter.counts import Counts, Label
 from spamfilter.errors import InputError, StoreBusy
 from spamfilter.filter import Filter
 from spamfilter.first_round import FirstRound
+from spamfilter.learning_rules import Learn
+from spamfilter.likelihoods import LIKELIHOODS
 from spamfilter.likelihoods.soft import Soft
 from spamfilter.mailboxes import Mail, interleaved
 from spamfilter.message import parse
@@ -77,6 +79,18 @@ def test_all_mails_are_learnt_in_order_and_told_as_progress(store: Store) -> Non
     assert [entry.label for entry in first] == [label for label, _ in mails]
     assert {(entry.source, entry.by) for entry in store.entries_after(0)} == {("train", "ann")}
     assert Filter(store, VOICE).verify() == []
+
+
+@pytest.mark.parametrize("name", [name for name, row in LIKELIHOODS.items() if not row.reinforces()])
+def test_what_learns_in_one_round_has_learnt_as_mail_by_mail(name: str, store: Store) -> None:
+    voices, mails = Learn.model_validate({"likelihood": name, "gaussian": {"least": 1}}).chosen(), labelled(BATCH + 10)
+    train(Filter(store, voices), mails, "ann", lambda count: None, Outcome())
+    one_by_one = Filter(open_store("memory:"), voices)
+    for label, item in mails:
+        one_by_one.learn(one_by_one.read(parse(item.read())), label, "train")
+    found, wanted = (made.store.load(voice.name for voice in voices) for made in (Filter(store, voices), one_by_one))
+    assert (found.counts, found.learnt, found.calibration) == (wanted.counts, wanted.learnt, wanted.calibration)
+    assert Filter(store, voices).verify() == []
 
 
 def test_how_it_is_cut_into_batches_changes_no_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,9 @@ class Soft(Likelihood):
         """What learns these messages from one on, up to the end or to one that it cannot; None if it can do nothing."""
         odds, kept = 2 * self.unit * self.rate - 1, counts.kept  # at and below these odds an eighth is learnt, or more
         keys = [message.spellings.hashes for message in messages if isinstance(message, Seen)]
-        if len(keys) < len(messages) or odds < LEAST or not isinstance(kept, Hashed) or not kept.learns_quickly:
+        if not isinstance(kept, Hashed) or not kept.learns_quickly or counts.tallies is not None:
+            return None
+        if len(keys) < len(messages) or odds < LEAST:
             return None
         least = math.log(odds) + MARGIN * max(1.0, self.scale)
         rule = (
