@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from spamfilter import __version__, commands, feedback, mailboxes, places, training
+from spamfilter import __version__, batches, commands, feedback, mailboxes, places
 from spamfilter.cli import main
 from spamfilter.config import Settings
 from spamfilter.counts import Label
@@ -274,7 +274,7 @@ def test_an_interrupted_training_says_so_and_goes_on_the_next_time(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("train", "--spam", pile(shell, "junk", 40), "--ham", pile(shell, "good", 40))
-    monkeypatch.setattr(training, "BATCH", 32)
+    monkeypatch.setattr(batches, "BATCH", 32)
     seen: list[Path] = []
     read = mailboxes._slice
 
