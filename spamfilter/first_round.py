@@ -5,7 +5,7 @@ database while this one scores. If somebody else has learnt anything meanwhile, 
 anew with that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -48,10 +48,24 @@ class _Batch:
 
 
 class FirstRound:
-    """met: numbers of the mails that were read, as they came; of one that came twice that of the first, twice."""
+    """met: numbers of the mails that were read, as they came; of one that came twice that of the first, twice.
 
-    def __init__(self, filter: Filter, reader: Reader, rounds: Rounds, by: str, outcome: Outcome) -> None:
+    changed: whether anything new is written.
+    """
+
+    def __init__(
+        self,
+        filter: Filter,
+        reader: Reader,
+        rounds: Rounds,
+        by: str,
+        outcome: Outcome,
+        begin: Callable[[Training], None],
+    ) -> None:
+        """begin: called in the transaction that changes anything first."""
         self.met: list[int] = []
+        self.changed = False
+        self._begin = begin
         self._filter, self._rounds, self._by, self._outcome = filter, rounds, by, outcome
         self._first: dict[bytes, tuple[int, Label]] = {}
         self._waiting: list[_Batch] = []
@@ -90,6 +104,9 @@ class FirstRound:
                     self._written(batch.mails, training.write(batch.ahead, BULK, self._by), learnt)
                 size += batch.size
                 done += 1
+            if not self.changed and (relabelled or any(learnt.values())):
+                self._begin(training)
+                self.changed = True
         for label, count in learnt.items():
             self._outcome.learnt[label] += count
         self._outcome.relabelled += relabelled

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from spamfilter.batches import batches, before_an_error, gathered, while_others_can_wait
 from spamfilter.filter import Filter, Training
@@ -52,17 +53,18 @@ def train(
     """
     mails = mixed(mails, lambda item: item[0])
     name, unfinished = _name(mails), _unfinished(filter.store)
-    begun, decided = name in unfinished, unfinished.get(name)
     with _no_look_for_cycles(), _nothing_ahead(filter):
-        if not begun:
-            _remember(filter, name, None)
         run = _Run(filter, Reader(filter, processes), mails, by, progress, outcome)
-        run.learn()
-        if decided is None and (begun or outcome.changes):
+        changed = run.learn(partial(_begin, filter.store, name)) or name in unfinished
+        decided = unfinished.get(name)
+        if decided is None and changed:
             decided = run.decide()
-            _remember(filter, name, decided)
+            with filter.training() as training:
+                _remember(filter.store, name, decided, training)
         run.reinforce(decided or {})
-        _forget(filter, name)
+        if changed:
+            with filter.training() as training:
+                training.put_setting(UNFINISHED, _others(filter.store, name))
 
 
 @contextmanager
@@ -97,28 +99,31 @@ class _Run:
         progress: Callable[[int], None],
         outcome: Outcome,
     ) -> None:
-        self._filter, self._reader, self._outcome = filter, reader, outcome
+        self._filter, self._reader, self._by, self._outcome = filter, reader, by, outcome
         self._mails: Sequence[Numbered] = [(number, label, mail) for number, (label, mail) in enumerate(mails)]
         self._rounds = Rounds(filter, len(mails))
-        self._first = FirstRound(filter, reader, self._rounds, by, outcome)
+        self._met: list[int] = []
         self._progress, self._told = progress, 0
 
-    def learn(self) -> None:
-        """The first round."""
-        with closing(self._reader.first(batches(self._mails), self._outcome.problems)) as found:
-            for batch in before_an_error(found, self._write):
-                if self._first.learn(batch):
-                    self._write()
-        self._write()
+    def learn(self, begin: Callable[[Training], None]) -> bool:
+        """The first round; whether it has changed anything. begin: called in the transaction that does so first."""
+        first = FirstRound(self._filter, self._reader, self._rounds, self._by, self._outcome, begin)
 
-    def _write(self) -> None:
-        """Write what waits of the first round."""
-        while self._first.is_waiting:
-            self._tell([range(self._first.write())])
+        def write() -> None:
+            while first.is_waiting:
+                self._tell([range(first.write())])
+
+        with closing(self._reader.first(batches(self._mails), self._outcome.problems)) as found:
+            for batch in before_an_error(found, write):
+                if first.learn(batch):
+                    write()
+        write()
+        self._met = first.met
+        return first.changed
 
     def decide(self) -> Amounts:
         """The rounds after the first."""
-        mails = [self._mails[number] for number in self._first.met if self._rounds.has(number)]
+        mails = [self._mails[number] for number in self._met if self._rounds.has(number)]
         decided = self._rounds.decided(lambda: gathered(self._reader, mails), self._tell)
         self._tell_up_to(ROUNDS)
         return decided
@@ -194,17 +199,16 @@ def _amounts(kept: object) -> Amounts | None:
     return {name: {int(number): amount for number, amount in of.items()} for name, of in kept.items()}
 
 
-def _remember(filter: Filter, run: str, decided: Amounts | None) -> None:
+def _begin(store: Store, run: str, training: Training) -> None:
+    """Write down that a run has begun; one that was known has, and may have decided already."""
+    if run not in _unfinished(store):
+        _remember(store, run, None, training)
+
+
+def _remember(store: Store, run: str, decided: Amounts | None, training: Training) -> None:
     """Write down what a run is to do when it is started again."""
-    with filter.training() as training:
-        others = [*_others(filter.store, run).items()][-MOST_UNFINISHED:]
-        training.put_setting(UNFINISHED, {**dict(others), run: decided})
-
-
-def _forget(filter: Filter, run: str) -> None:
-    """Write down that a run has come to its end."""
-    with filter.training() as training:
-        training.put_setting(UNFINISHED, _others(filter.store, run))
+    others = [*_others(store, run).items()][-MOST_UNFINISHED:]
+    training.put_setting(UNFINISHED, {**dict(others), run: decided})
 
 
 def _others(store: Store, run: str) -> dict[str, Amounts | None]:

@@ -129,6 +129,16 @@ def test_a_run_that_was_finished_changes_nothing_the_next_time(store: Store) -> 
     assert sum(steps) == 20 * STEPS
 
 
+@pytest.mark.parametrize("after", [0, 20, 50, 110])
+def test_a_run_that_was_finished_changes_nothing_although_the_next_was_stopped(store: Store, after: int) -> None:
+    mails = labelled(20)
+    run(store, mails)
+    before, last = store.load(["fields"]), store.load([]).last
+    assert stopped(store, mails, mails, after) == Outcome(known=20)
+    assert (store.load(["fields"]), store.load([]).last) == (before, last)
+    assert store.get_setting(training.UNFINISHED) == {}
+
+
 def test_a_users_mark_is_left_as_it_is(store: Store) -> None:
     mails = labelled(30)
     filter = Filter(store, VOICE)
