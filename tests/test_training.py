@@ -129,12 +129,12 @@ def test_a_run_that_was_finished_changes_nothing_the_next_time(store: Store) -> 
     assert sum(steps) == 20 * STEPS
 
 
-@pytest.mark.parametrize("after", [0, 20, 50, 110])
+@pytest.mark.parametrize("after", [0, BATCH, 3 * BATCH, 10 * BATCH])
 def test_a_run_that_was_finished_changes_nothing_although_the_next_was_stopped(store: Store, after: int) -> None:
-    mails = labelled(20)
+    mails = labelled(2 * BATCH)
     run(store, mails)
     before, last = store.load(["fields"]), store.load([]).last
-    assert stopped(store, mails, mails, after) == Outcome(known=20)
+    assert stopped(store, mails, mails, after) == Outcome(known=2 * BATCH)
     assert (store.load(["fields"]), store.load([]).last) == (before, last)
     assert store.get_setting(training.UNFINISHED) == {}
 
