@@ -13,6 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Give a free slot to a key that counts nothing. */
+static void
+claim(const Table *table, size_t slot, int64_t key)
+{
+    *key_at(table, slot) = key;
+    set_count(table, slot, 0, 0);
+    set_count(table, slot, 1, 0);
+}
+
 PyDoc_STRVAR(change_doc,
 "change(table, keys, changes, column, sign, room, most) -> (vocabulary, used) or None\n\n"
 "Add changes, or with sign -1 take them away, of the counts in a column of these keys, each named once. Returns by how\n"
@@ -68,7 +77,7 @@ learning_change(PyObject *module, PyObject *args)
                 PyErr_SetString(PyExc_ValueError, "a table has the room that it is said to have");
                 goto done;
             }
-            *key_at(&table, at) = key[i];
+            claim(&table, at, key[i]);
         }
         int64_t before = count_of(&table, at, column), after = before + sign * change[i];
         if (count_of(&table, at, !column) == 0)
@@ -445,7 +454,7 @@ look(const Table *table, const Lesson *lesson, const Rule *rule, const Scratch *
             at = slot_of(table, lesson->keys[i]); /* another word may have taken the slot meanwhile */
             if (at == table->size)
                 return NO_ROOM;
-            *key_at(table, at) = lesson->keys[i];
+            claim(table, at, lesson->keys[i]);
         }
         int64_t count = count_of(table, at, lesson->column);
         grown += count == 0 && count_of(table, at, !lesson->column) == 0;
