@@ -13,7 +13,8 @@ BATCH = 128
 TOGETHER = 16
 """Batches of one transaction, at most: one sync of the disk for all of them, and each word is written once."""
 WORDS = 1_200_000
-"""Words of the mails of one transaction, after which it takes in no further batch: some twenty megabytes."""
+"""Words of mails read for one transaction, after which it takes in no further batch: some sixty megabytes, with those
+of voices that learn in the first round only."""
 GATHERED = 1.0
 """Seconds of reading after which a transaction takes in no further batch: what a run that is stopped may have lost."""
 LOCKED = 0.5

@@ -109,7 +109,7 @@ class Counts:
         return self._apply(label, deltas, messages, -1)
 
     def took(self, label: Label, occurrences: int, growth: Growth) -> None:
-        """Bring the totals up to what `kept` has learnt of a message: so much together, without tallies."""
+        """Bring the totals up to what `kept` has learnt of a message already: so much together, without tallies."""
         total = self.occurrences[label] + occurrences
         if total > MAX_COUNT:
             raise CountError("a count would grow past what the store can hold")

@@ -16,7 +16,7 @@ from spamfilter.counts import Counts, Label
 from spamfilter.errors import StoreError
 from spamfilter.features import TOKENIZER
 from spamfilter.message import Message
-from spamfilter.model import Addition, Score, State, Taught
+from spamfilter.model import Addition, Score, State
 from spamfilter.stores import Entry, Learning, Store
 from spamfilter.voices import Evidence, Voices, VoiceTokens, view, words
 
@@ -150,8 +150,11 @@ class Filter:
     def learn_ahead(self, readings: Sequence[Reading], labels: Sequence[Label]) -> list[Ahead]:
         """Learn messages that have no learning, one after the other, in memory only; `Training.write` writes them.
 
-        The filter must hold all counts. Nobody else waits meanwhile; whoever fails before it is written calls `reload`.
+        Nobody else waits meanwhile; whoever fails before it is written calls `reload`. Raises ValueError where the
+        filter does not hold all counts.
         """
+        if not self._whole:
+            raise ValueError("only a filter that holds all counts can learn in memory")
         additions = model.learn(self.voices, [reading.tokens for reading in readings], labels, self._all())
         return [Ahead(*each) for each in zip(readings, labels, additions, strict=True)]
 
@@ -164,10 +167,10 @@ class Filter:
         """One transaction for any number of learnings; all or none."""
         try:
             with self.store.learning() as learning:
-                reloaded = self.store.generation != self._generation
-                if reloaded:
+                if self.store.generation != self._generation:
                     self._check(self.voices)
                     self._state, self._generation = None, self.store.generation
+                reloaded = self._state is None
                 taken = self._catch_up(self._all(), learning.entries_after) if self._whole else 0
                 yield Training(self, learning, taken, reloaded)
         except BaseException:
@@ -271,10 +274,6 @@ class Training:
         """The learnings of these messages, a few hundred at most, that have not been taken back; without tokens."""
         return self._learning.learnt(digests)
 
-    def learn_new(self, readings: Sequence[Reading], labels: Sequence[Label], source: str, by: str) -> list[Entry]:
-        """As `learn`, of messages that have no learning, for whoever does not ask for their scores; the learnings."""
-        return self.write(self._filter.learn_ahead(readings, labels), source, by)
-
     def write(self, learnt: Sequence[Ahead], source: str, by: str) -> list[Entry]:
         """Write what was learnt ahead, all that came before it first; nobody may have learnt anything else since."""
         entries = []
@@ -293,8 +292,7 @@ class Training:
     def take_back(self, learnt: Sequence[Ahead]) -> None:
         """Take back, in memory, what was learnt ahead."""
         for ahead in learnt:
-            taught = Taught(ahead.label, ahead.addition.added, ahead.addition.calibrated, ahead.reading.tokens)
-            model.apply(self._filter.voices, taught, self._filter._all(), -1)
+            model.take_back(ahead.addition, ahead.label, self._filter._all())
 
     def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
         """Learn the same anew, as this author's: the counts stay as they are."""
@@ -328,17 +326,19 @@ class Training:
         self._write(state, replace(entry, id=0))
 
     def reinforce(self, active: Entry, amounts: Mapping[str, int]) -> bool:
-        """Let a learning of bulk training give way to one with these greater amounts; False if there are none.
+        """Let a learning of bulk training give way to one with these greater amounts; False if no voice can have them.
 
         active: with tokens at least of these voices. So one message stays one learning; what the other voices have
         learnt stays as it is.
         """
-        voices = [voice for voice in self._filter.voices if voice.name in amounts]
+        voices = [voice for voice in self._filter.voices if voice.name in amounts and voice.likelihood.reinforces()]
         if not voices:
             return False
         state, now = self._state(Reading(active.digest, active.tokens)), datetime.now(UTC)
         self._learning.append(replace(active, at=now, undoes=active.id, id=0), active.id)
-        more = replace(active, at=now, added={**active.added, **amounts}, id=0)
+        more = replace(
+            active, at=now, added={**active.added, **{voice.name: amounts[voice.name] for voice in voices}}, id=0
+        )
         state.last = self._learning.append(more, active.id).id
         for voice in voices:
             before, counts = active.added.get(voice.name, 0), state.counts[voice.name]

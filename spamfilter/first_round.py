@@ -6,17 +6,16 @@ anew with that.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from spamfilter.batches import Gathering, while_others_can_wait
-from spamfilter.filter import Ahead, Filter, Reading, Training
+from spamfilter.filter import Ahead, Filter, Training
 from spamfilter.labels import Label
 from spamfilter.reader import Read, Reader
 from spamfilter.rounds import Rounds
 from spamfilter.sources import BULK
 from spamfilter.stores import Entry
-from spamfilter.voices import Packed
 
 
 @dataclass(slots=True)
@@ -40,7 +39,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Batch:
-    """mails: those of a batch of `size` that nobody has met before. ahead: what was learnt of them, None if nothing."""
+    """size: consistent mails. mails: those of them that were not met before. ahead: what was learnt of these."""
 
     size: int
     mails: list[Read]
@@ -80,14 +79,8 @@ class FirstRound:
         """Learn a batch in memory; whether it is time to write."""
         consistent = [read for read in batch if self._is_consistent(read)]
         mails = [read for read in consistent if self._first[read.reading.digest][0] == read.number]
-        readings, labels = [read.reading for read in mails], [read.label for read in mails]
-        ahead = None
-        is_known = bool(self._filter.store.learnt([reading.digest for reading in readings]))
-        if not is_known:
-            ahead = self._filter.learn_ahead(readings, labels)
-            mails = [read._replace(reading=_packed(read.reading)) for read in mails]
-            ahead = [replace(each, reading=read.reading) for each, read in zip(ahead, mails, strict=True)]
-        self._waiting.append(_Batch(len(consistent), mails, ahead))
+        is_known = bool(self._filter.store.learnt([read.reading.digest for read in mails]))
+        self._waiting.append(_Batch(len(consistent), mails, None if is_known else self._learn_ahead(mails)))
         return self._gathering.is_enough() or is_known  # what comes next must know of what changes then
 
     def write(self) -> int:
@@ -129,11 +122,13 @@ class FirstRound:
         for is_new, some in groupby(mails, lambda read: read.reading.digest not in known):
             if is_new:
                 new = [*some]
-                readings, labels = [read.reading for read in new], [read.label for read in new]
-                self._written(new, training.learn_new(readings, labels, BULK, self._by), learnt)
+                self._written(new, training.write(self._learn_ahead(new), BULK, self._by), learnt)
             else:
                 relabelled += sum(self._learn_known(training, read, known[read.reading.digest]) for read in some)
         return relabelled
+
+    def _learn_ahead(self, mails: Sequence[Read]) -> list[Ahead]:
+        return self._filter.learn_ahead([read.reading for read in mails], [read.label for read in mails])
 
     def _learn_known(self, training: Training, read: Read, known: Entry) -> bool:
         """Learn a mail that has a learning; whether that had the other label."""
@@ -159,9 +154,3 @@ class FirstRound:
                 f"{read.name}: passed over as {read.label}, the same mail was given as {label} before"
             )
         return label == read.label
-
-
-def _packed(reading: Reading) -> Reading:
-    """The same in less room, if its tokens are packed for the ledger already."""
-    tokens = reading.tokens
-    return Reading(reading.digest, Packed(tokens.packed())) if isinstance(tokens, Packed) else reading

@@ -137,6 +137,14 @@ def learn(voices: Voices, messages: Sequence[VoiceTokens], labels: Sequence[Labe
     return found
 
 
+def take_back(addition: Addition, label: Label, state: State) -> None:
+    """Take back what `learn` has added to a state, whatever was learnt in between."""
+    for voice, deltas, _ in addition.changes:
+        state.counts[voice].subtract(label, deltas)
+    state.learnt[label] -= 1
+    state.calibration = state.calibration.plus(addition.calibrated, -1)
+
+
 def more(voices: Voices, tokens: VoiceTokens, label: Label, state: State, added: Mapping[str, int]) -> dict[str, int]:
     """What another look in bulk training would add to a message that has added so much before."""
     return {

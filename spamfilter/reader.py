@@ -52,7 +52,7 @@ class Read(NamedTuple):
 
 
 class Reader:
-    """words: in all readings that it gave, of voices that learn in later rounds."""
+    """words: in all mails that it has read, of voices that learn in later rounds."""
 
     def __init__(self, filter: Filter, processes: int = 0) -> None:
         """processes: that read ahead, besides this one."""

@@ -15,6 +15,7 @@ from spamfilter.model import State, Taught
 from spamfilter.rounds import ROUNDS
 from spamfilter.sources import BULK
 from spamfilter.stores import Entry, Relearnt, Store
+from spamfilter.training import UNFINISHED, undecided
 from spamfilter.voices import Voices, VoiceTokens, pack, unpack
 from spamfilter.words import Spelled
 
@@ -58,6 +59,7 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
         rebuilding.take_in(learning.entries_after, progress)
         learning.rebuild(rebuilding.state, rebuilding.relearnt())
         learning.put_setting(RULES, rules(voices))
+        learning.put_setting(UNFINISHED, undecided(store))
     return rebuilding.rebuilt()
 
 

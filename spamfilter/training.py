@@ -48,8 +48,9 @@ def train(
 ) -> None:
     """Learn mails, evenly mixed, adding to `outcome`; `progress` is told how many a step has dealt with.
 
-    It deals with STEPS times the mails. An interruption leaves the batches before it learnt, and
-    `outcome` true. processes: that read ahead, besides this one; only where this one has no threads.
+    It deals with STEPS times the mails. An interruption leaves what was written learnt, all but a second's work, and
+    `outcome` true. filter: one that holds all counts. processes: that read ahead, besides this one; only where this
+    one has no threads.
     """
     mails = mixed(mails, lambda item: item[0])
     name, unfinished = _name(mails), _unfinished(filter.store)
@@ -190,6 +191,11 @@ def _unfinished(store: Store) -> dict[str, Amounts | None]:
     if isinstance(kept, list):  # as it was written before anything but names was
         return dict.fromkeys(map(str, kept))
     return {run: _amounts(decided) for run, decided in kept.items()} if isinstance(kept, dict) else {}
+
+
+def undecided(store: Store) -> dict[str, None]:
+    """What `UNFINISHED` says once all counts were rebuilt: the same runs, whose decisions were about other counts."""
+    return dict.fromkeys(_unfinished(store))
 
 
 def _amounts(kept: object) -> Amounts | None:

@@ -215,6 +215,8 @@ def test_without_the_helper_messages_are_looked_at_one_by_one(
     Soft().reinforce(messages, ["spam", "ham", "ham"], counts, amounts, np.array([0, 1, 1]))
     assert amounts.tolist() == [0, 16]
     assert (counts.get(b"new", "ham"), counts.get(b"cheap", "spam")) == (1, 200)
+    Soft().reinforce(messages[1:2], ["spam"], counts, np.array([0]), np.array([0]))
+    assert counts.messages == {"ham": 0, "spam": 2}
 
 
 def test_without_the_helper_a_table_is_changed_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -448,7 +448,7 @@ def one_learnt_again(filter: Filter) -> None:
 
 
 def sorted_mail(filter: Filter) -> None:
-    train(filter, labelled(BULKY + 10)[BULKY:], "eve", lambda count: None, Outcome())
+    train(Filter(filter.store, filter.voices), labelled(BULKY + 10)[BULKY:], "eve", lambda count: None, Outcome())
 
 
 Deed = Callable[[Filter], None]

@@ -22,6 +22,7 @@ from spamfilter.retraining import retrain
 from spamfilter.rounds import ROUNDS, Rounds
 from spamfilter.stores import Store, open_store
 from spamfilter.training import STEPS, Outcome, train
+from spamfilter.voices import view
 from tests.made import VOICE, mail
 
 Mails = list[tuple[Label, Mail]]
@@ -203,6 +204,42 @@ def test_what_later_rounds_decide_is_known_to_who_goes_on(store: Store, monkeypa
     state = store.load(["fields"])
     assert (state.counts, state.learnt, state.calibration) == expected
     assert run(store, mails) == Outcome(known=len(mails))
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_what_was_decided_before_the_counts_were_rebuilt_is_decided_anew(
+    name: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "BATCH", 5)
+    mails = labelled(2 * BATCH)
+    with pytest.raises(KeyboardInterrupt):
+        run(store, mails, stop_after(ROUNDS * len(mails)))
+    voices = Learn.model_validate({"likelihood": name, "gaussian": {"least": 1}}).chosen()
+    content = {Filter(store, VOICE).read(parse(item.read())).digest: item.read() for _, item in mails}
+    again = {digest: lambda mail=mail: view(voices, parse(mail)) for digest, mail in content.items()}
+    retrain(store, voices, again, lambda count: None)
+    assert [*store.get_setting(training.UNFINISHED).values()] == [None]  # type: ignore[attr-defined]
+    train(Filter(store, voices), mails, "ann", lambda count: None, Outcome())
+    assert store.get_setting(training.UNFINISHED) == {}
+    assert Filter(store, voices).verify() == []
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "eddc", "multinomial"])
+def test_what_was_decided_for_another_likelihood_adds_nothing(name: str) -> None:
+    store = open_store("memory:")
+    voices = Learn.model_validate({"likelihood": name}).chosen()
+    filter = Filter(store, voices)
+    filter.learn(filter.read(parse(labelled(2)[0][1].read())), "spam", "train")
+    with filter.training() as transaction:
+        (entry,) = store.entries_after(0)
+        assert not transaction.reinforce(entry, {"fields": 16})
+    assert (store.load([]).last, filter.verify()) == (1, [])
+
+
+def test_only_a_filter_that_holds_all_counts_learns_in_memory() -> None:
+    filter = Filter(open_store("memory:"), VOICE, whole=False)
+    with pytest.raises(ValueError, match="holds all counts"):
+        filter.learn_ahead([], [])
 
 
 @pytest.mark.parametrize("places", [True, False])

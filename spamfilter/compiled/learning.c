@@ -496,12 +496,15 @@ learning_learn(PyObject *module, PyObject *args)
         return NULL;
     rule.logarithms = logarithms.buf;
     rule.known = (size_t)logarithms.len / sizeof(double);
-    const Py_ssize_t number = PyList_GET_SIZE(messages), asked = odds.len / (Py_ssize_t)sizeof(double);
+    messages = PyList_AsTuple(messages); /* which nobody shortens while we look at it */
+    const Py_ssize_t number = messages ? PyTuple_GET_SIZE(messages) : 0, asked = odds.len / (Py_ssize_t)sizeof(double);
     const int64_t *place = places.buf;
     int fits = start >= 0 && number <= labels.len && number <= places.len / (Py_ssize_t)sizeof *place
                && grown.len == odds.len && (asked == 0 || asked >= number);
     for (Py_ssize_t i = 0; fits && i < number; i++)
         fits = place[i] >= 0 && place[i] < amounts.len / (Py_ssize_t)sizeof(int64_t);
+    if (messages == NULL)
+        goto done;
     if (!fits) {
         PyErr_SetString(PyExc_ValueError, "each message has its keys, its label and its amount");
         goto done;
@@ -509,7 +512,7 @@ learning_learn(PyObject *module, PyObject *args)
     keys = malloc((size_t)(number + 1) * sizeof *keys);
     size_t longest = 0;
     for (; keys != NULL && held < number; held++) {
-        if (PyObject_GetBuffer(PyList_GET_ITEM(messages, held), keys + held, PyBUF_SIMPLE) < 0)
+        if (PyObject_GetBuffer(PyTuple_GET_ITEM(messages, held), keys + held, PyBUF_SIMPLE) < 0)
             goto done;
         size_t words = (size_t)keys[held].len / sizeof(int64_t);
         longest = words > longest ? words : longest;
@@ -541,6 +544,7 @@ done:
     free(keys);
     free(scratch.shares);
     free(scratch.slots);
+    Py_XDECREF(messages);
     table_close(&table);
     PyBuffer_Release(&labels);
     PyBuffer_Release(&amounts);

@@ -219,13 +219,13 @@ class Likelihood(ABC):
     ) -> None:
         """Another look at these messages, one after the other.
 
-        amounts: what they have added before, and then in all. places: where in it each message has its own. The
-        totals in `counts` are not kept up to date.
+        amounts: what they have added before, and then in all. places: where in it each message has its own. Whoever
+        does not look at the totals in `counts` may leave them as they are.
         """
         for tokens, label, place in zip(messages, labels, places.tolist(), strict=True):
             more = self.more(tokens, label, counts, amounts.item(place))
             if more:
-                counts.add(label, self.deltas(tokens, more))
+                counts.add(label, self.deltas(tokens, more), 0 if amounts[place] else 1)
                 amounts[place] += more
 
     @classmethod
