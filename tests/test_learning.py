@@ -154,6 +154,16 @@ COUNTED = st.lists(
 RULES = [Soft(), Soft(rate=0.07), Soft(rate=0.06251), Soft(scale=1e6), Soft(prior=1e-6, purity=1e6)]
 
 
+def both_ways(counted: list[tuple[int, int]]) -> list[tuple[Callable[[dict[bytes, int]], Tokens], Counts]]:
+    """The same counts of numbers as words, where the helper learns and where Python does, with how each has tokens."""
+    found: list[tuple[Callable[[dict[bytes, int]], Tokens], Counts]] = [(seen, Counts(Hashed())), (dict, Counts())]
+    for _, counts in found:
+        for word, both in enumerate(counted):
+            for label, count in zip(LABELS, both, strict=True):
+                counts.kept.put([b"%d" % word], label, np.array([count]))
+    return found
+
+
 @some(300)
 @given(MESSAGES, COUNTED, st.lists(st.integers(0, Soft.most), min_size=4, max_size=4), st.sampled_from(RULES))
 def test_another_look_at_many_messages_is_one_at_each(
@@ -162,11 +172,7 @@ def test_another_look_at_many_messages_is_one_at_each(
     """Some messages are the same one, some have words that have no slot, or counts that are not common."""
     labels, places = [label for _, label, _ in messages], np.array([place for *_, place in messages], np.int64)
     found = []
-    for made, table in ((seen, Hashed()), (dict, Spelled())):
-        counts = Counts(table)
-        for word, both in enumerate(counted):
-            for label, count in zip(LABELS, both, strict=True):
-                counts.kept.put([b"%d" % word], label, np.array([count]))
+    for made, counts in both_ways(counted):
         tokens = [made({b"%d" % word: 1 for word in words}) for words, *_ in messages]
         amounts = np.array(before)
         rule.reinforce(tokens, labels, counts, amounts, places)
@@ -181,11 +187,7 @@ def test_many_messages_are_learnt_as_one_by_one(
 ) -> None:
     labels = [label for _, label, _ in messages]
     found = []
-    for made, table in ((seen, Hashed()), (dict, Spelled())):
-        counts = Counts(table)
-        for word, both in enumerate(counted):
-            for label, count in zip(LABELS, both, strict=True):
-                counts.kept.put([b"%d" % word], label, np.array([count]))
+    for made, counts in both_ways(counted):
         learnt = rule.learn([made({b"%d" % word: 1 for word in some}) for some, *_ in messages], labels, counts)
         totals = counts.messages, counts.occurrences, counts.vocabulary
         found.append((learnt, totals, [column.tolist() for column in counts.kept.hashes()]))
