@@ -82,7 +82,7 @@ class Rounds:
             voice.likelihood.reinforce(tokens, labels, counts[name], amounts[name], numbers)
 
         with ThreadPoolExecutor(len(self.voices)) as threads:
-            list(threads.map(of, self.voices))
+            list(threads.map(of, self.voices))  # or what went wrong in one of them
 
     def _grown(self, name: str, amounts: Integers) -> dict[int, int]:
         more = np.flatnonzero(amounts > self._before[name]).tolist()

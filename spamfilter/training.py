@@ -168,8 +168,8 @@ class _Run:
         active = replace(known, tokens=read.reading.tokens) if here else training.active(known.digest) or known
         return training.reinforce(active, {name: amount for name, amount in more.items() if name in active.tokens})
 
-    def _tell(self, batches: Sequence[Sequence[object]]) -> None:
-        for batch in batches:
+    def _tell(self, done: Sequence[Sequence[object]]) -> None:
+        for batch in done:
             self._told += len(batch)
             self._progress(len(batch))
 
