@@ -11,25 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spamfilter.seen import Integers, Seen, Spellings
+from spamfilter.compiled import _learning
+from spamfilter.seen import Seen, Spellings
 from spamfilter.voices import Packed, in_lines, is_in_lines
 
-
-@lru_cache(maxsize=2)
-def _lines(packed: bytes) -> tuple[bytes, Integers]:
-    """The tokens of all voices on a line each, and where each line ends."""
-    _, lines = in_lines(packed)
-    return lines, np.append(np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")), len(lines))
+_in_lines = lru_cache(maxsize=2)(in_lines)
 
 
 @lru_cache(maxsize=4)
-def _unfolded(packed: bytes, first: int, size: int) -> tuple[bytes, NDArray[np.uint32]]:
+def _unfolded(packed: bytes, first: int, size: int) -> tuple[bytes, bytes]:
     """The tokens of one voice, so many lines from `first` on, as `Spellings` has them: without line ends."""
-    lines, breaks = _lines(packed)
-    ends = breaks[first : first + size]
-    start = int(breaks[first - 1]) + 1 if first else 0
-    text = lines[start : ends[-1]].replace(b"\n", b"") if size else b""
-    return text, (ends - start - np.arange(size)).astype(np.uint32)
+    _, lines = _in_lines(packed)
+    if _learning is not None:
+        text, ends = _learning.unlined(lines, first, size)
+        return text, ends
+    spelt = Spellings.of(lines.split(b"\n")[first : first + size])
+    return spelt.text, spelt.end_bytes
 
 
 class _Spellings(Spellings):
@@ -37,18 +34,15 @@ class _Spellings(Spellings):
 
     __slots__ = ("first", "packed")
 
-    def __init__(self, packed: bytes, first: int, hashes: Integers) -> None:
-        self.packed, self.first, self.hashes = packed, first, hashes
-
-    def __len__(self) -> int:
-        return len(self.hashes)
+    def __init__(self, packed: bytes, first: int, hashes: bytes) -> None:
+        self.packed, self.first, self.hash_bytes = packed, first, hashes
 
     @property
     def text(self) -> bytes:  # type: ignore[override]
         return _unfolded(self.packed, self.first, len(self))[0]
 
     @property
-    def ends(self) -> NDArray[np.uint32]:  # type: ignore[override]
+    def end_bytes(self) -> bytes:  # type: ignore[override]
         return _unfolded(self.packed, self.first, len(self))[1]
 
 
@@ -60,8 +54,8 @@ class _Folded(Seen):
         self.spellings, self._voice, self._plain = spellings, voice, None
 
     @property
-    def times(self) -> NDArray[np.integer[Any]]:  # type: ignore[override]
-        head, _ = in_lines(self.spellings.packed)
+    def times(self) -> NDArray[np.integer[Any]]:
+        head, _ = _in_lines(self.spellings.packed)
         (others,) = [others for voice, _, others in json.loads(head) if voice == self._voice]
         times = np.ones(len(self), np.uint32)
         times[[*map(int, others)]] = [*others.values()]
@@ -74,6 +68,6 @@ def folded(tokens: Packed, names: Collection[str]) -> dict[str, Seen] | None:
     found: dict[str, Seen] = {}
     for name, some in tokens.items():
         if name in names and isinstance(some, Seen) and is_in_lines(packed):
-            found[name] = _Folded(name, _Spellings(packed, first, some.spellings.hashes))
+            found[name] = _Folded(name, _Spellings(packed, first, some.spellings.hash_bytes))
         first += len(some)
     return found if len(found) == len(names) else None

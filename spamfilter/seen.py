@@ -26,24 +26,34 @@ def hashed(tokens: Sequence[bytes]) -> Integers:
 class Spellings(Sequence[bytes]):
     """The tokens, one after the other in one string of bytes, `text`, and where each of them ends in it.
 
-    hashes: of each, shape (tokens,), as `hashed`.
+    end_bytes, hash_bytes: what the arrays `ends` and `hashes` are made of when somebody asks for them.
     """
 
-    __slots__ = ("ends", "hashes", "text")
+    __slots__ = ("end_bytes", "hash_bytes", "text")
 
-    def __init__(self, text: bytes, ends: NDArray[np.uint32], hashes: Integers) -> None:
+    def __init__(self, text: bytes, ends: bytes, hashes: bytes) -> None:
         self.text = text
-        self.ends = ends
-        self.hashes = hashes
+        self.end_bytes = ends
+        self.hash_bytes = hashes
 
     @classmethod
     def of(cls, tokens: Sequence[bytes]) -> "Spellings":
         """These tokens, each of them named once."""
         ends = np.cumsum([len(token) for token in tokens], dtype=np.uint32)
-        return cls(b"".join(tokens), ends, hashed(tokens))
+        return cls(b"".join(tokens), ends.tobytes(), hashed(tokens).tobytes())
+
+    @property
+    def ends(self) -> NDArray[np.uint32]:
+        """Where each ends in `text`; shape (tokens,)."""
+        return np.frombuffer(self.end_bytes, np.uint32)
+
+    @property
+    def hashes(self) -> Integers:
+        """The hash of each, as `hashed`; shape (tokens,)."""
+        return np.frombuffer(self.hash_bytes, np.int64)
 
     def __len__(self) -> int:
-        return len(self.ends)
+        return len(self.hash_bytes) // 8
 
     @overload
     def __getitem__(self, at: int) -> bytes: ...
@@ -54,7 +64,8 @@ class Spellings(Sequence[bytes]):
             return [self[each] for each in range(*at.indices(len(self)))]
         if at < 0:
             at = range(len(self))[at]
-        return self.text[self.ends.item(at - 1) if at else 0 : self.ends.item(at)]
+        ends = self.ends
+        return self.text[ends.item(at - 1) if at else 0 : ends.item(at)]
 
     def __iter__(self) -> Iterator[bytes]:
         start = 0
@@ -70,14 +81,20 @@ class Spellings(Sequence[bytes]):
 
 
 class Seen(Mapping[bytes, int]):
-    """Token -> occurrences. times: the occurrences in the order of `spellings`, shape (tokens,)."""
+    """Token -> occurrences."""
 
-    __slots__ = ("_plain", "spellings", "times")
+    __slots__ = ("_plain", "_times", "spellings")
 
     def __init__(self, text: bytes, ends: bytes, hashes: bytes, times: bytes) -> None:
-        self.spellings = Spellings(text, np.frombuffer(ends, np.uint32), np.frombuffer(hashes, np.int64))
-        self.times: NDArray[np.integer[Any]] = np.frombuffer(times, np.uint32)
+        """times: the occurrences, 32 bits each."""
+        self.spellings = Spellings(text, ends, hashes)
+        self._times = times
         self._plain: dict[bytes, int] | None = None
+
+    @property
+    def times(self) -> NDArray[np.integer[Any]]:
+        """The occurrences in the order of `spellings`; shape (tokens,)."""
+        return np.frombuffer(self._times, np.uint32)
 
     def _dict(self) -> dict[bytes, int]:
         if self._plain is None:
@@ -86,14 +103,11 @@ class Seen(Mapping[bytes, int]):
 
     def parts(self) -> tuple[bytes, bytes, bytes, bytes]:
         """What it can be made of again; not for what `with_times` gives, whose numbers are of another kind."""
-        spelt = self.spellings
-        return spelt.text, spelt.ends.tobytes(), spelt.hashes.tobytes(), self.times.tobytes()
+        return self.spellings.text, self.spellings.end_bytes, self.spellings.hash_bytes, self._times
 
     def with_times(self, times: NDArray[np.integer[Any]]) -> "Seen":
         """The same tokens with other whole numbers, in this order: what learning adds to their counts, for instance."""
-        other = Seen.__new__(Seen)
-        other.spellings, other.times, other._plain = self.spellings, times, None
-        return other
+        return _Other(self.spellings, times)
 
     def __getitem__(self, token: bytes) -> int:
         return self._dict()[token]
@@ -116,3 +130,16 @@ class Seen(Mapping[bytes, int]):
 
     def __repr__(self) -> str:
         return f"Seen({self._dict()})"
+
+
+class _Other(Seen):
+    """times: in the place of the occurrences."""
+
+    __slots__ = ("_others",)
+
+    def __init__(self, spellings: Spellings, times: NDArray[np.integer[Any]]) -> None:
+        self.spellings, self._others, self._plain = spellings, times, None
+
+    @property
+    def times(self) -> NDArray[np.integer[Any]]:
+        return self._others

@@ -9,6 +9,7 @@ import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -97,37 +98,31 @@ def pack(tokens: VoiceTokens) -> bytes:
     """
     if isinstance(tokens, Packed) and not tokens.packed().startswith(_OF_MESSAGE):
         return tokens.packed()
-    text = _lines(tokens)
-    if text is None:
+    lines = _lines(tokens)
+    if lines is None:
         readable = {voice: {token.decode(): n for token, n in some.items()} for voice, some in tokens.items()}
         return compressed(json.dumps(readable, ensure_ascii=False, separators=(",", ":")).encode())
-    voices = (
-        f"[{json.dumps(voice, ensure_ascii=False)},{len(some)},{_repeated(some)}]" for voice, some in tokens.items()
-    )
-    head = f"[{','.join(voices)}]".encode()
-    return _OF_LINES + compressed(head + b"\n" + text)
+    return _OF_LINES + compressed(lines)
 
 
 def _lines(tokens: VoiceTokens) -> bytes | None:
-    """All tokens, on a line each; None where one of them has a line end in it."""
-    parts: list[bytes | None] = []
-    for some in tokens.values():
-        if _learning is not None and isinstance(some, Seen):
-            part = _learning.lines(some.spellings.text, some.spellings.ends)
-        else:
-            part = b"\n".join(some)
-            part = None if part.count(b"\n") != max(len(some) - 1, 0) else part
-        if len(some):
-            parts.append(part)
-    found = [part for part in parts if part is not None]
-    return b"\n".join(found) if len(found) == len(parts) else None
+    """What is said of the voices, and all tokens on a line each; None where one of them has a line end in it."""
+    voices = [(_named(voice), some.parts()) for voice, some in tokens.items() if type(some) is Seen]
+    if _learning is not None and voices and len(voices) == len(tokens):
+        quick: bytes | None = _learning.lines(voices)
+        return quick
+    said = [[name, len(some), {at: n for at, n in enumerate(some.values()) if n != 1}] for name, some in tokens.items()]
+    words = [token for some in tokens.values() for token in some]
+    lines = b"\n".join(words)
+    if lines.count(b"\n") != max(len(words) - 1, 0):
+        return None
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" + lines
 
 
-def _repeated(tokens: Tokens) -> str:
-    """JSON of place -> occurrences, where they are not one."""
-    if _learning is not None and isinstance(tokens, Seen) and tokens.times.dtype == np.uint32:
-        return str(_learning.repeated(tokens.times))
-    return json.dumps({at: n for at, n in enumerate(tokens.values()) if n != 1}, separators=(",", ":"))
+@cache
+def _named(voice: str) -> bytes:
+    """A name as JSON."""
+    return json.dumps(voice, ensure_ascii=False).encode()
 
 
 def pack_seen(tokens: VoiceTokens) -> bytes:

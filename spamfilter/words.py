@@ -186,7 +186,7 @@ class Hashed(Words):
 
     def learn(
         self,
-        messages: list[Integers],
+        messages: list[bytes],
         labels: bytes,
         rule: SoftRule,
         amounts: tuple[Integers, Integers],

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 
 from spamfilter import features
+from spamfilter import folded as module
 from spamfilter.compiled import _tokens
 from spamfilter.folded import folded
 from spamfilter.message import parse
@@ -41,8 +42,16 @@ def arrays(seen: Seen) -> Iterator[object]:
 @example(b"")
 @example(b"Subject: twice twice\n\n")
 @example(b"\nonly only text\n")
-def test_they_are_what_was_folded(data: bytes) -> None:
-    tokens = packed(data)
+@pytest.mark.parametrize("quickly", [True, False])
+def test_they_are_what_was_folded(quickly: bool, data: bytes) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if not quickly:
+            patch.setattr(module, "_learning", None)
+        module._unfolded.cache_clear()
+        look(packed(data))
+
+
+def look(tokens: Packed) -> None:
     found = folded(tokens, ("body", "fields"))
     assert found is not None
     assert found.keys() == {"body", "fields"}

@@ -1,6 +1,5 @@
 """What the compiled helper does in learning is what Python does; hostile arguments are refused."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -39,11 +38,15 @@ def built() -> None:
         missing("the compiled helper is missing: install a C compiler and Python's headers, then the package again")
 
 
+def arrays(tokens: dict[bytes, int]) -> Seen:
+    """The same as the helper gives it."""
+    spelt = Spellings.of(list(tokens))
+    return Seen(spelt.text, spelt.end_bytes, spelt.hash_bytes, np.array([*tokens.values()], np.uint32).tobytes())
+
+
 def seen(deltas: dict[bytes, int]) -> Seen:
-    """The same, in arrays."""
-    spelt = Spellings.of(list(deltas))
-    bare = Seen(spelt.text, spelt.ends.tobytes(), spelt.hashes.tobytes(), np.ones(len(spelt), np.uint32).tobytes())
-    return bare.with_times(np.array([*deltas.values()], np.int64))
+    """Changes of counts, in arrays."""
+    return arrays(dict.fromkeys(deltas, 1)).with_times(np.array([*deltas.values()], np.int64))
 
 
 def table(counts: Counts) -> list[list[int]]:
@@ -129,21 +132,21 @@ def test_many_rows_are_in_groups_in_the_order_of_their_words() -> None:
 def test_tokens_are_packed_alike_with_and_without_the_helper(tokens: dict[bytes, int], broken: bool) -> None:
     if broken:
         tokens[b"line\nend"] = 2
-    spelt = Spellings.of(list(tokens))
-    times = np.array([*tokens.values()], np.uint32)
-    quick = {"fields": Seen(spelt.text, spelt.ends.tobytes(), spelt.hashes.tobytes(), times.tobytes()), "body": {}}
+    quick: dict[str, Seen] = {"fields": arrays(tokens), "phrases": arrays({}), "body": arrays({b"word": 3})}
+    slow = {name: dict(some) for name, some in quick.items()}
     packed = pack(quick)
-    assert packed == pack({"fields": tokens, "body": {}})
+    assert packed == pack(slow) == pack({**quick, "phrases": {}})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(voices, "_learning", None)
         assert pack(quick) == packed
-    assert unpack(packed) == {"fields": tokens, "body": {}}
+    assert unpack(packed) == slow
 
 
-def test_occurrences_are_written_as_json() -> None:
-    times = np.array([1, 2, 1, 2**32 - 1], np.uint32)
-    assert json.loads(_learning.repeated(times)) == {"1": 2, "3": 2**32 - 1}
-    assert _learning.repeated(np.ones(3, np.uint32)) == "{}"
+def test_lines_are_words_again() -> None:
+    assert _learning.unlined(b"one\ntwo\n\nlast", 1, 2) == (b"two", np.array([3, 3], np.uint32).tobytes())
+    assert _learning.unlined(b"one\ntwo\n\nlast", 3, 1) == (b"last", np.array([4], np.uint32).tobytes())
+    assert _learning.unlined(b"one\n", 0, 2) == (b"one", np.array([3, 3], np.uint32).tobytes())
+    assert _learning.unlined(b"one", 1, 0) == (b"", b"")
 
 
 WORDS = range(40)
@@ -249,8 +252,16 @@ RULE = np.ones(1), 1.0, 1.0, 1.0, 1.0, 16, 1.0
         pytest.param("rows", ("a", [(b"word", ENDS[:0], ONE, ONE, 0, 1)], 8), id="a word without an end"),
         pytest.param("rows", ("a", [(b"word", ENDS, ONE, ONE * 2**62, 0, 1)] * 2, 8), id="beyond 64 bits"),
         pytest.param("rows", ("a", [(b"\xff\xff\xff\xff", ENDS, ONE, ONE, 0, 1)], 8), id="no UTF-8"),
-        pytest.param("lines", (b"word", ENDS + 1), id="a line beyond the text"),
-        pytest.param("lines", (b"word", ENDS[:0]), id="text without a line"),
+        pytest.param("lines", ([(b"1", (b"word", ENDS + 1, b"", ENDS))],), id="a line beyond the text"),
+        pytest.param("lines", ([(b"1", (b"word", ENDS - 1, b"", ENDS))],), id="text beyond the lines"),
+        pytest.param("lines", ([(b"1", (b"word", ENDS[:0], b"", ENDS[:0]))],), id="text without a line"),
+        pytest.param("lines", ([(b"1", (b"word", ENDS, b"", ENDS[:0]))],), id="a line without occurrences"),
+        pytest.param("lines", ([(b"1", (b"word", b"12345", b"", b"12345"))],), id="a number without an end"),
+        pytest.param("unlined", (b"one\ntwo", 0, 3), id="a line too many"),
+        pytest.param("unlined", (b"one\ntwo", 2, 1), id="no line there"),
+        pytest.param("unlined", (b"one\ntwo", 0, 2**62), id="lines without number"),
+        pytest.param("unlined", (b"one\ntwo", -1, 1), id="a line before the first"),
+        pytest.param("unlined", (b"one\ntwo", 0, -1), id="less than no line"),
         pytest.param("learn", (TABLE, [ONE], b"", FIRST, 0, RULE, 8, NONE, NONE), id="a label is missing"),
         pytest.param("learn", (TABLE, [ONE], b"\1", (ONE, NONE), 0, RULE, 8, NONE, NONE), id="a place is missing"),
         pytest.param("learn", (TABLE, [ONE], b"\1", (ONE, ONE), 0, RULE, 8, NONE, NONE), id="a place beyond amounts"),
@@ -261,7 +272,7 @@ RULE = np.ones(1), 1.0, 1.0, 1.0, 1.0, 16, 1.0
     ],
 )
 def test_what_does_not_fit_is_refused(name: str, given: tuple[object, ...]) -> None:
-    with pytest.raises(ValueError, match=r"whole buckets|each|ends where|beyond 64|invalid start byte"):
+    with pytest.raises(ValueError, match=r"whole buckets|each|ends where|so many lines|beyond 64|invalid start byte"):
         getattr(_learning, name)(*given)
     assert not TABLE.any()
 
@@ -273,8 +284,10 @@ def test_what_does_not_fit_is_refused(name: str, given: tuple[object, ...]) -> N
         ("rows", ("a", (), 8)),
         ("rows", (b"a", [], 8)),
         ("rows", ("a", [[]], 8)),
-        ("lines", ("text", ENDS)),
-        ("repeated", ("text",)),
+        ("lines", (1,)),
+        ("lines", ([1],)),
+        ("lines", ([(b"1", (b"word", "1234", b"", ENDS))],)),
+        ("unlined", ("text", 0, 1)),
         ("learn", (TABLE, ["text"], b"\1", FIRST, 0, RULE, 8, NONE, NONE)),
         ("learn", (TABLE, [ONE], b"\1", (b"12345678", ONE - 1), 0, RULE, 8, NONE, NONE)),
         ("learn", (TABLE, [ONE], b"\1", FIRST, 0, RULE, 8, b"12345678", b"12345678")),

@@ -278,49 +278,6 @@ done:
     return found;
 }
 
-PyDoc_STRVAR(lines_doc,
-"lines(text, ends) -> lines or None\n\n"
-"The words, each but the last with a line end after it. None if one of them has a line end in it.");
-
-static PyObject *
-learning_lines(PyObject *module, PyObject *args)
-{
-    const char *text;
-    Py_ssize_t size;
-    Py_buffer ends;
-    PyObject *lines = NULL;
-    if (!PyArg_ParseTuple(args, "y#y*", &text, &size, &ends))
-        return NULL;
-    size_t number = (size_t)ends.len / sizeof(uint32_t), start = 0;
-    const uint32_t *end = ends.buf;
-    if (number == 0 && size > 0) {
-        PyErr_SetString(PyExc_ValueError, "a word ends where no text is");
-        goto done;
-    }
-    if (memchr(text, '\n', (size_t)size) != NULL) {
-        lines = Py_NewRef(Py_None);
-        goto done;
-    }
-    lines = PyBytes_FromStringAndSize(NULL, size + (Py_ssize_t)(number ? number - 1 : 0));
-    if (lines == NULL)
-        goto done;
-    char *here = PyBytes_AS_STRING(lines);
-    for (size_t i = 0; i < number; start = end[i++]) {
-        if (end[i] < start || end[i] > (size_t)size || (i + 1 == number && end[i] != (size_t)size)) {
-            PyErr_SetString(PyExc_ValueError, "a word ends where no text is");
-            Py_CLEAR(lines);
-            goto done;
-        }
-        memcpy(here, text + start, end[i] - start);
-        here += end[i] - start;
-        if (i + 1 < number)
-            *here++ = '\n';
-    }
-done:
-    PyBuffer_Release(&ends);
-    return lines;
-}
-
 /* Write a number; returns where it ends. A tenth of the time of sprintf. */
 static char *
 decimal(char *here, uint64_t number)
@@ -334,45 +291,192 @@ decimal(char *here, uint64_t number)
     return here + 20 - at;
 }
 
-PyDoc_STRVAR(repeated_doc,
-"repeated(times) -> text\n\n"
-"JSON of an object: place -> occurrences (unsigned 32 bits), where they are not one.");
+/* What one voice sees of a message. */
+typedef struct {
+    const char *name, *text;
+    Py_ssize_t named, size;
+    Py_buffer ends, times;
+} Sight;
 
-static PyObject *
-learning_repeated(PyObject *module, PyObject *times)
+static size_t
+words_of(const Sight *sight)
 {
-    Py_buffer buffer;
-    if (PyObject_GetBuffer(times, &buffer, PyBUF_SIMPLE) < 0)
-        return NULL;
-    const uint32_t *time = buffer.buf;
-    size_t number = (size_t)buffer.len / sizeof *time, repeated = 0;
-    PyObject *text = NULL;
-    for (size_t i = 0; i < number; i++)
+    return (size_t)sight->ends.len / sizeof(uint32_t);
+}
+
+/* Of [name,words,{"place":occurrences}]: two numbers below 2^64, two quotation marks, a colon and a comma for each. */
+static size_t
+room_for_head(const Sight *sight)
+{
+    const uint32_t *time = sight->times.buf;
+    size_t repeated = 0;
+    for (size_t i = 0; i < words_of(sight); i++)
         repeated += time[i] != 1;
-    /* Two numbers below 2^64, two quotation marks, a colon and a comma. */
-    char *start = malloc(repeated * 44 + 2), *here = start;
-    if (start == NULL) {
-        PyErr_NoMemory();
-        goto done;
-    }
+    return (size_t)sight->named + 32 + repeated * 44;
+}
+
+static char *
+write_head(char *here, const Sight *sight)
+{
+    const uint32_t *time = sight->times.buf;
+    *here++ = '[';
+    memcpy(here, sight->name, (size_t)sight->named);
+    here += sight->named;
+    *here++ = ',';
+    here = decimal(here, words_of(sight));
+    *here++ = ',';
     *here++ = '{';
-    for (size_t i = 0; i < number; i++) {
+    for (size_t i = 0; i < words_of(sight); i++) {
         if (time[i] == 1)
             continue;
-        if (here > start + 1)
-            *here++ = ',';
         *here++ = '"';
         here = decimal(here, i);
         *here++ = '"';
         *here++ = ':';
         here = decimal(here, time[i]);
+        *here++ = ',';
     }
+    here -= here[-1] == ',';
     *here++ = '}';
-    text = PyUnicode_FromStringAndSize(start, here - start);
+    *here++ = ']';
+    return here;
+}
+
+/* The words, each with a line end before it; NULL where they do not end in their text. */
+static char *
+write_lines(char *here, const Sight *sight)
+{
+    const uint32_t *end = sight->ends.buf;
+    size_t start = 0;
+    for (size_t i = 0; i < words_of(sight); start = end[i++]) {
+        if (end[i] < start || end[i] > (size_t)sight->size)
+            return NULL;
+        *here++ = '\n';
+        memcpy(here, sight->text + start, end[i] - start);
+        here += end[i] - start;
+    }
+    return start == (size_t)sight->size ? here : NULL;
+}
+
+static PyObject *
+lines_of(const Sight *sights, Py_ssize_t number)
+{
+    size_t room = 3;
+    for (Py_ssize_t i = 0; i < number; i++)
+        room += room_for_head(sights + i) + (size_t)sights[i].size + words_of(sights + i);
+    PyObject *lines = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)room);
+    if (lines == NULL)
+        return NULL;
+    char *start = PyBytes_AS_STRING(lines), *here = start;
+    *here++ = '[';
+    for (Py_ssize_t i = 0; i < number; i++) {
+        here = write_head(here, sights + i);
+        *here++ = ',';
+    }
+    here -= here[-1] == ',';
+    *here++ = ']';
+    char *head = here;
+    for (Py_ssize_t i = 0; here != NULL && i < number; i++)
+        here = write_lines(here, sights + i);
+    if (here == NULL) {
+        PyErr_SetString(PyExc_ValueError, "a word ends where no text is");
+        Py_DECREF(lines);
+        return NULL;
+    }
+    if (here == head)
+        *here++ = '\n';
+    _PyBytes_Resize(&lines, here - start);
+    return lines;
+}
+
+PyDoc_STRVAR(lines_doc,
+"lines(voices) -> lines or None\n\n"
+"What each voice sees of a message, (name, (text, ends, hashes, times)): a line of JSON that has for each its name, which is given\n"
+"as JSON, the number of its words, and place -> occurrences where they are not one; below it the words of all of them on\n"
+"a line each, the last one without an end. None if a word has a line end in it.");
+
+static PyObject *
+learning_lines(PyObject *module, PyObject *voices)
+{
+    voices = PySequence_Tuple(voices);
+    if (voices == NULL)
+        return NULL;
+    const Py_ssize_t number = PyTuple_GET_SIZE(voices);
+    Py_ssize_t held = 0;
+    PyObject *lines = NULL;
+    int whole = 1;
+    Sight *sights = malloc((size_t)(number + 1) * sizeof *sights);
+    if (sights == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    while (held < number) {
+        PyObject *voice = PyTuple_GET_ITEM(voices, held), *hashes;
+        Sight *sight = sights + held;
+        if (!PyTuple_Check(voice)) {
+            PyErr_SetString(PyExc_TypeError, "a voice is a tuple");
+            goto done;
+        }
+        if (!PyArg_ParseTuple(voice, "y#(y#y*Oy*)", &sight->name, &sight->named, &sight->text, &sight->size,
+                              &sight->ends, &hashes, &sight->times))
+            goto done;
+        held++;
+        if (sight->ends.len != sight->times.len || sight->ends.len % (Py_ssize_t)sizeof(uint32_t) != 0) {
+            PyErr_SetString(PyExc_ValueError, "each word has an end and its occurrences");
+            goto done;
+        }
+        whole &= memchr(sight->text, '\n', (size_t)sight->size) == NULL;
+    }
+    lines = whole ? lines_of(sights, number) : Py_NewRef(Py_None);
 done:
-    free(start);
-    PyBuffer_Release(&buffer);
-    return text;
+    while (held > 0) {
+        PyBuffer_Release(&sights[--held].ends);
+        PyBuffer_Release(&sights[held].times);
+    }
+    free(sights);
+    Py_DECREF(voices);
+    return lines;
+}
+
+PyDoc_STRVAR(unlined_doc,
+"unlined(lines, first, number) -> (text, ends)\n\n"
+"So many lines from the one with number `first` on, as words: without line ends, and where each ends (unsigned 32 bits).");
+
+static PyObject *
+learning_unlined(PyObject *module, PyObject *args)
+{
+    const char *here, *end, *next;
+    Py_ssize_t size, first, number;
+    PyObject *text = NULL, *ends = NULL, *found = NULL;
+    if (!PyArg_ParseTuple(args, "y#nn", &here, &size, &first, &number))
+        return NULL;
+    end = here + size;
+    if (first < 0 || number < 0 || number > size + 1 || size > UINT32_MAX)
+        here = NULL;
+    for (; here != NULL && number > 0 && first > 0; first--)
+        here = (next = memchr(here, '\n', (size_t)(end - here))) ? next + 1 : NULL;
+    text = PyBytes_FromStringAndSize(NULL, here ? end - here : 0);
+    ends = PyBytes_FromStringAndSize(NULL, here ? number * (Py_ssize_t)sizeof(uint32_t) : 0);
+    if (text == NULL || ends == NULL)
+        goto done;
+    char *start = PyBytes_AS_STRING(text), *word = start;
+    uint32_t *ended = (uint32_t *)PyBytes_AS_STRING(ends);
+    for (Py_ssize_t i = 0; here != NULL && i < number; i++) {
+        next = memchr(here, '\n', (size_t)(end - here));
+        size_t length = (size_t)((next ? next : end) - here);
+        memcpy(word, here, length);
+        word += length;
+        ended[i] = (uint32_t)(word - start);
+        here = next ? next + 1 : i + 1 < number ? NULL : end;
+    }
+    if (here == NULL)
+        PyErr_SetString(PyExc_ValueError, "there are not so many lines");
+    else if (_PyBytes_Resize(&text, word - start) == 0)
+        found = PyTuple_Pack(2, text, ends);
+done:
+    Py_XDECREF(text);
+    Py_XDECREF(ends);
+    return found;
 }
 
 /* A message of bulk training: the keys of its words, its label as a column, and where it says what it has added; odds and
@@ -558,8 +662,8 @@ done:
 static PyMethodDef methods[] = {
     {"change", learning_change, METH_VARARGS, change_doc},
     {"rows", learning_rows, METH_VARARGS, rows_doc},
-    {"lines", learning_lines, METH_VARARGS, lines_doc},
-    {"repeated", learning_repeated, METH_O, repeated_doc},
+    {"lines", learning_lines, METH_O, lines_doc},
+    {"unlined", learning_unlined, METH_VARARGS, unlined_doc},
     {"learn", learning_learn, METH_VARARGS, learn_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -117,7 +117,7 @@ class Soft(Likelihood):
     ) -> Callable[[tuple[Integers, Integers], int, Floats, Integers], int] | None:
         """What learns these messages from one on, up to the end or to one that it cannot; None if it can do nothing."""
         odds, kept = 2 * self.unit * self.rate - 1, counts.kept  # at and below these odds an eighth is learnt, or more
-        keys = [message.spellings.hashes for message in messages if isinstance(message, Seen)]
+        keys = [message.spellings.hash_bytes for message in messages if isinstance(message, Seen)]
         if not isinstance(kept, Hashed) or not kept.learns_quickly or counts.tallies is not None:
             return None
         if len(keys) < len(messages) or odds < LEAST:
