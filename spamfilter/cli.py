@@ -4,7 +4,9 @@ Exit codes: 0 done, 2 wrong usage or input, 75 try again, 130 interrupted.
 What a user can mend is one line on standard error, never a traceback, and does the terminal no harm.
 """
 
+import atexit
 import errno
+import gc
 import os
 import sys
 from pathlib import Path
@@ -19,6 +21,8 @@ from spamfilter.terminal import harmless
 
 # numpy, which is not imported yet: its linear algebra, which nothing here uses, would start a thread for each core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Python would look through all that is left for cycles before the process ends.
+atexit.register(gc.freeze)
 
 
 class _Commands(click.Group):

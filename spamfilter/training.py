@@ -10,7 +10,6 @@ Guarantee: a mail is one learning, however often it is met; a run that was stopp
 is started again, and ends as if it had not been; one that was finished changes nothing the next time.
 """
 
-import gc
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from dataclasses import replace
 from functools import partial
 
 from spamfilter.batches import batches, before_an_error, gathered, while_others_can_wait
+from spamfilter.cycles import unsearched
 from spamfilter.filter import Filter, Training
 from spamfilter.first_round import FirstRound
 from spamfilter.first_round import Outcome as Outcome
@@ -54,7 +54,7 @@ def train(
     """
     mails = mixed(mails, lambda item: item[0])
     name, unfinished = _name(mails), _unfinished(filter.store)
-    with _no_look_for_cycles(), _nothing_ahead(filter):
+    with unsearched(), _nothing_ahead(filter):
         run = _Run(filter, Reader(filter, processes), mails, by, progress, outcome)
         changed = run.learn(partial(_begin, filter.store, name)) or name in unfinished
         decided = unfinished.get(name)
@@ -66,18 +66,6 @@ def train(
         if changed:
             with filter.training() as training:
                 training.put_setting(UNFINISHED, _others(filter.store, name))
-
-
-@contextmanager
-def _no_look_for_cycles() -> Iterator[None]:
-    """What was read is much, and not in cycles: to look through it again and again takes a twentieth of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @contextmanager

@@ -35,6 +35,7 @@ ORDER = (
     "evaluation",
     "intervals",
     "drift",
+    "cycles",
     "terminal",
     "logs",
     "places",

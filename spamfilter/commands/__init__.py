@@ -7,6 +7,8 @@ from importlib import import_module
 
 import click
 
+from spamfilter.cycles import unsearched
+
 COMMANDS = {
     "serve": "serving.serve",
     "train": "training.train",
@@ -35,5 +37,6 @@ def find(name: str) -> click.Command | None:
     if name not in COMMANDS:
         return None
     module, function = COMMANDS[name].split(".")
-    found: click.Command = getattr(import_module(f"spamfilter.commands.{module}"), function)
+    with unsearched():
+        found: click.Command = getattr(import_module(f"spamfilter.commands.{module}"), function)
     return found
