@@ -102,14 +102,31 @@ approach_next(const Table *table, const int64_t *keys, size_t number, size_t i)
         __builtin_prefetch(key_at(table, bucket_of(table, keys[i + AHEAD])));
 }
 
-/* Where a key is, or else the free slot that ends the search for it; `size` if the table is full. */
+/* Which slots of a bucket have a key, a bit for each. */
+static inline unsigned
+those_with(const Table *table, size_t bucket, int64_t key)
+{
+    unsigned found = 0;
+#pragma GCC unroll 4
+    for (size_t i = 0; i < BUCKET; i++)
+        found += (unsigned)(*key_at(table, bucket + i) == key) << i;
+    return found;
+}
+
+/* Where a key is, or else the free slot that ends the search for it; `size` if the table is full. A bucket is looked at
+ * as a whole: a loop that stops at the right slot takes longer, since no processor foresees which one that is. */
 static inline size_t
 slot_of(const Table *table, int64_t key)
 {
     size_t at = bucket_of(table, key);
-    for (size_t looked = 0; looked < table->size; looked++, at = at + 1 == table->size ? 0 : at + 1)
-        if (*key_at(table, at) == key || *key_at(table, at) == 0)
-            return at;
+    for (size_t looked = 0; looked < table->size; looked += BUCKET) {
+        unsigned found = those_with(table, at, key);
+        if (found == 0)
+            found = those_with(table, at, 0);
+        if (found != 0)
+            return at + (size_t)__builtin_ctz(found);
+        at = at + BUCKET == table->size ? 0 : at + BUCKET;
+    }
     return table->size;
 }
 
