@@ -69,6 +69,7 @@ class FirstRound:
         self._first: dict[bytes, tuple[int, Label]] = {}
         self._waiting: list[_Batch] = []
         self._gathering = Gathering(reader)
+        self._is_new = filter.last == 0  # and nobody else has learnt anything since
 
     @property
     def is_waiting(self) -> bool:
@@ -79,7 +80,7 @@ class FirstRound:
         """Learn a batch in memory; whether it is time to write."""
         consistent = [read for read in batch if self._is_consistent(read)]
         mails = [read for read in consistent if self._first[read.reading.digest][0] == read.number]
-        is_known = bool(self._filter.store.learnt([read.reading.digest for read in mails]))
+        is_known = not self._is_new and bool(self._filter.store.learnt([read.reading.digest for read in mails]))
         self._waiting.append(_Batch(len(consistent), mails, None if is_known else self._learn_ahead(mails)))
         return self._gathering.is_enough() or is_known  # what comes next must know of what changes then
 
@@ -90,6 +91,7 @@ class FirstRound:
         with self._filter.training() as training:
             if training.taken or training.reloaded:
                 self._take_back(training)
+                self._is_new = False
             for batch in while_others_can_wait(self._waiting):
                 if batch.ahead is None:
                     relabelled += self._learn_now(training, batch.mails, learnt)

@@ -132,6 +132,7 @@ def only_active(query: Select[Any]) -> Select[Any]:
 
 
 _ACTIVE = only_active(select(ledger)).where(ledger.c.digest == bindparam("asked", type_=ledger.c.digest.type))
+_LEARNT = only_active(select(*FACTS)).where(ledger.c.digest.in_(bindparam("asked", expanding=True)))
 
 
 def last_id(connection: Connection) -> int:
@@ -203,7 +204,7 @@ def active(connection: Connection, digest: bytes) -> Entry | None:
 
 def learnt(connection: Connection, digests: Collection[bytes]) -> dict[bytes, Entry]:
     """Such learnings of these messages, without their tokens."""
-    found = connection.execute(only_active(select(*FACTS)).where(ledger.c.digest.in_(digests)))
+    found = connection.execute(_LEARNT, {"asked": [*digests]})
     return {row.digest: entry_of(row, {}) for row in found}
 
 
