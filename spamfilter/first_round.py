@@ -49,7 +49,7 @@ class _Batch:
 class FirstRound:
     """met: numbers of the mails that were read, as they came; of one that came twice that of the first, twice.
 
-    changed: whether anything new is written.
+    changed: whether anything new is written. taken_back: how often others had learnt meanwhile.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class FirstRound:
         """begin: called in the transaction that changes anything first."""
         self.met: list[int] = []
         self.changed = False
+        self.taken_back = 0
         self._begin = begin
         self._filter, self._rounds, self._by, self._outcome = filter, rounds, by, outcome
         self._first: dict[bytes, tuple[int, Label]] = {}
@@ -76,12 +77,20 @@ class FirstRound:
         """Whether anything is to be written."""
         return bool(self._waiting)
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether anything was learnt that is not written, and all that is to be written was."""
+        return any(batch.ahead for batch in self._waiting) and all(batch.ahead is not None for batch in self._waiting)
+
     def learn(self, batch: Sequence[Read]) -> bool:
         """Learn a batch in memory; whether it is time to write."""
         consistent = [read for read in batch if self._is_consistent(read)]
         mails = [read for read in consistent if self._first[read.reading.digest][0] == read.number]
         is_known = not self._is_new and bool(self._filter.store.learnt([read.reading.digest for read in mails]))
-        self._waiting.append(_Batch(len(consistent), mails, None if is_known else self._learn_ahead(mails)))
+        ahead = None if is_known else self._learn_ahead(mails)
+        for read, learnt in zip(mails, ahead or (), strict=False):
+            self._rounds.foresee(read.number, learnt.addition.added)
+        self._waiting.append(_Batch(len(consistent), mails, ahead))
         return self._gathering.is_enough() or is_known  # what comes next must know of what changes then
 
     def write(self) -> int:
@@ -112,6 +121,7 @@ class FirstRound:
 
     def _take_back(self, training: Training) -> None:
         """What waits is to be learnt anew."""
+        self.taken_back += 1
         for batch in self._waiting:
             if batch.ahead is not None and not training.reloaded:
                 training.take_back(batch.ahead)

@@ -71,6 +71,12 @@ class Reader:
         """The same for a later round, of the voices that learn then."""
         return self._readings(batches, self._read_again, self._kept, [], packs=False)
 
+    def at_hand(self, mails: Sequence[Numbered]) -> list[Read] | None:
+        """The same without batches, if all of them are kept."""
+        found = [(number, label, mail.name, self._kept.get(mail.name)) for number, label, mail in mails]
+        kept = [Read(number, label, name, reading, True) for number, label, name, reading in found if reading]
+        return kept if len(kept) == len(mails) else None
+
     def _readings(
         self,
         batches: Batches,

@@ -4,7 +4,7 @@ They are decided one after the other, on counts of their own, before any of it i
 once to one with the greater amount, and whoever stops in between has lost nothing but the time.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import chain
@@ -40,10 +40,17 @@ class Rounds:
 
     def note(self, number: int, entry: Entry, here: bool) -> None:
         """The learning of a mail. here: whether it was learnt from the tokens that were read of this mail."""
-        self._learnt[number] = entry.source == BULK
         self._entries[number] = entry.id if here else 0
+        self._note(number, entry.source == BULK, entry.added)
+
+    def foresee(self, number: int, added: Mapping[str, int]) -> None:
+        """What a mail has added in memory, from the tokens that were read of it: it has no learning yet."""
+        self._note(number, True, added)
+
+    def _note(self, number: int, learnt: bool, added: Mapping[str, int]) -> None:
+        self._learnt[number] = learnt
         for name, amounts in self._before.items():
-            amounts[number] = entry.added.get(name, 0)
+            amounts[number] = added.get(name, 0)
 
     def has(self, number: int) -> bool:
         """Whether bulk training has learnt a mail."""
@@ -70,7 +77,31 @@ class Rounds:
                     progress(group)
             if all(np.array_equal(amounts, before[name]) for name, amounts in after.items()):
                 break
-        return {name: self._grown(name, amounts) for name, amounts in after.items()}
+        return {name: _grown(self._before[name], amounts) for name, amounts in after.items()}
+
+    def decided_at_hand(self, mails: Sequence[Read], meanwhile: Callable[[], None]) -> Amounts:
+        """As `decided`, of mails that need not be read again: nothing has to wait for a round of all voices.
+
+        meanwhile: what else there is to do; whatever that notes makes no difference any more.
+        """
+        counts = self._filter.copied(self.voices)
+        before = {name: amounts.copy() for name, amounts in self._before.items()}
+        labels, numbers = [read.label for read in mails], np.array([read.number for read in mails], np.int64)
+
+        def of(voice: Voice) -> dict[int, int]:
+            name = voice.name
+            tokens, amounts = [read.reading.tokens[name] for read in mails], before[name].copy()
+            for _ in range(1, ROUNDS):
+                last = amounts.copy()
+                voice.likelihood.reinforce(tokens, labels, counts[name], amounts, numbers)
+                if np.array_equal(amounts, last):
+                    break
+            return _grown(before[name], amounts)
+
+        with ThreadPoolExecutor(max(1, len(self.voices))) as threads:
+            found = [(voice.name, threads.submit(of, voice)) for voice in self.voices]
+            meanwhile()
+            return {name: grown.result() for name, grown in found}
 
     def _look(self, some: list[Read], counts: Mapping[str, Counts], amounts: Mapping[str, Integers]) -> None:
         """Another look at these mails. A voice knows nothing of the others, and has a thread of its own."""
@@ -84,6 +115,8 @@ class Rounds:
         with ThreadPoolExecutor(len(self.voices)) as threads:
             list(threads.map(of, self.voices))  # or what went wrong in one of them
 
-    def _grown(self, name: str, amounts: Integers) -> dict[int, int]:
-        more = np.flatnonzero(amounts > self._before[name]).tolist()
-        return dict(zip(more, amounts[more].tolist(), strict=True))
+
+def _grown(before: Integers, after: Integers) -> dict[int, int]:
+    """Number of a mail -> its amount, where that is more than before."""
+    more = np.flatnonzero(after > before).tolist()
+    return dict(zip(more, after[more].tolist(), strict=True))

@@ -55,15 +55,17 @@ def train(
     mails = mixed(mails, lambda item: item[0])
     name, unfinished = _name(mails), _unfinished(filter.store)
     with unsearched(), _nothing_ahead(filter):
-        run = _Run(filter, Reader(filter, processes), mails, by, progress, outcome)
-        changed = run.learn(partial(_begin, filter.store, name)) or name in unfinished
+        begin = partial(_begin, filter.store, name)
+        run = _Run(filter, Reader(filter, processes), mails, by, progress, outcome, begin, name in unfinished)
+        run.learn()
         decided = unfinished.get(name)
-        if decided is None and changed:
+        if decided is None:
             decided = run.decide()
-            with filter.training() as training:
-                _remember(filter.store, name, decided, training)
+            if decided is not None:
+                with filter.training() as training:
+                    _remember(filter.store, name, decided, training)
         run.reinforce(decided or {})
-        if changed:
+        if decided is not None:
             with filter.training() as training:
                 training.put_setting(UNFINISHED, _others(filter.store, name))
 
@@ -87,38 +89,53 @@ class _Run:
         by: str,
         progress: Callable[[int], None],
         outcome: Outcome,
+        begin: Callable[[Training], None],
+        begun: bool,
     ) -> None:
-        self._filter, self._reader, self._by, self._outcome = filter, reader, by, outcome
+        """begin: see `FirstRound`. begun: whether it has begun already, and was stopped."""
+        self._filter, self._reader, self._outcome = filter, reader, outcome
         self._mails: Sequence[Numbered] = [(number, label, mail) for number, (label, mail) in enumerate(mails)]
         self._rounds = Rounds(filter, len(mails))
-        self._met: list[int] = []
+        self._first = FirstRound(filter, reader, self._rounds, by, outcome, begin)
+        self._begun = begun
         self._progress, self._told = progress, 0
 
-    def learn(self, begin: Callable[[Training], None]) -> bool:
-        """The first round; whether it has changed anything. begin: called in the transaction that does so first."""
-        first = FirstRound(self._filter, self._reader, self._rounds, self._by, self._outcome, begin)
-
-        def write() -> None:
-            while first.is_waiting:
-                self._tell([range(first.write())])
-
+    def learn(self) -> None:
+        """The first round, but for what may be written beside the others."""
         with closing(self._reader.first(batches(self._mails), self._outcome.problems)) as found:
-            for batch in before_an_error(found, write):
-                if first.learn(batch):
-                    write()
-        write()
-        self._met = first.met
-        return first.changed
+            for batch in before_an_error(found, self._write):
+                if self._first.learn(batch):
+                    self._write()
+        if not self._first.is_ahead:
+            self._write()
 
-    def decide(self) -> Amounts:
-        """The rounds after the first."""
-        mails = [self._mails[number] for number in self._met if self._rounds.has(number)]
-        decided = self._rounds.decided(lambda: gathered(self._reader, mails), self._tell)
+    def _write(self) -> None:
+        while self._first.is_waiting:
+            self._tell([range(self._first.write())])
+
+    def decide(self) -> Amounts | None:
+        """The rounds after the first, and the rest of that; None if this run changes nothing."""
+        if not (self._begun or self._first.changed or self._first.is_ahead):
+            return None
+        mails = self._later()
+        at_hand, taken_back = self._reader.at_hand(mails), self._first.taken_back
+        if at_hand is None:
+            self._write()
+            decided = self._rounds.decided(lambda: gathered(self._reader, self._later()), self._tell)
+        else:
+            decided = self._rounds.decided_at_hand(at_hand, self._write)
+            if self._first.taken_back != taken_back:
+                return self.decide()  # with what others have learnt meanwhile
         self._tell_up_to(ROUNDS)
         return decided
 
+    def _later(self) -> list[Numbered]:
+        """The mails that later rounds look at."""
+        return [self._mails[number] for number in self._first.met if self._rounds.has(number)]
+
     def reinforce(self, decided: Amounts) -> None:
-        """Write what these rounds have added."""
+        """Write what these rounds have added, after all that comes before it."""
+        self._write()
         self._tell_up_to(ROUNDS)
         numbers = sorted({number for amounts in decided.values() for number in amounts})
         with closing(gathered(self._reader, [self._mails[number] for number in numbers])) as groups:
