@@ -7,7 +7,7 @@ score and never from the sum: joint training was tried and lost. VOICES is the t
 import json
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -85,6 +85,9 @@ class Packed(Mapping[str, Tokens]):
 
     def __len__(self) -> int:
         return len(self._unpacked())
+
+    def items(self) -> ItemsView[str, Tokens]:
+        return self._unpacked().items()  # Mapping's own would ask for each by itself
 
     def packed(self) -> bytes:
         return self._packed

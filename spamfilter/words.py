@@ -246,7 +246,7 @@ class Hashed(Words):
 
     def _live(self) -> tuple[Integers, Integers, Integers]:
         """As `hashes`, in no order."""
-        live = np.any(self._counts, axis=2)
+        live = (self._counts[:, :, 0] | self._counts[:, :, 1]) != 0
         ham, spam = self._counts[live].T.astype(np.int64, order="C")
         return self._keys[live], ham, spam
 
