@@ -72,7 +72,7 @@ def messages(chance: random.Random) -> list[Seen]:
     for _ in range(MESSAGES):
         words = Spellings.of([b"word%d" % number for number in chance.sample(range(SIZES[0]), WORDS)])
         times = np.array([chance.randint(1, 3) for _ in words], np.uint32)
-        found.append(Seen(words.text, words.ends.tobytes(), words.hashes.tobytes(), times.tobytes()))
+        found.append(Seen(words.text, words.end_bytes, words.hash_bytes, times.tobytes()))
     return found
 
 

@@ -7,6 +7,7 @@ anew with that.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 
 from spamfilter.batches import Gathering, while_others_can_wait
@@ -49,7 +50,7 @@ class _Batch:
 class FirstRound:
     """met: numbers of the mails that were read, as they came; of one that came twice that of the first, twice.
 
-    changed: whether anything new is written. taken_back: how often others had learnt meanwhile.
+    changed: whether anything new is written. taken_back: how often what waited had to be learnt anew.
     """
 
     def __init__(
@@ -70,7 +71,11 @@ class FirstRound:
         self._first: dict[bytes, tuple[int, Label]] = {}
         self._waiting: list[_Batch] = []
         self._gathering = Gathering(reader)
-        self._is_new = filter.last == 0  # and nobody else has learnt anything since
+
+    @cached_property
+    def _is_alone(self) -> bool:
+        """Whether nobody but this run has learnt anything."""
+        return self._filter.last == 0
 
     @property
     def is_waiting(self) -> bool:
@@ -79,18 +84,15 @@ class FirstRound:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether anything was learnt that is not written, and all that is to be written was."""
-        return any(batch.ahead for batch in self._waiting) and all(batch.ahead is not None for batch in self._waiting)
+        """Whether anything was learnt that is not written."""
+        return any(batch.ahead for batch in self._waiting)
 
     def learn(self, batch: Sequence[Read]) -> bool:
         """Learn a batch in memory; whether it is time to write."""
         consistent = [read for read in batch if self._is_consistent(read)]
         mails = [read for read in consistent if self._first[read.reading.digest][0] == read.number]
-        is_known = not self._is_new and bool(self._filter.store.learnt([read.reading.digest for read in mails]))
-        ahead = None if is_known else self._learn_ahead(mails)
-        for read, learnt in zip(mails, ahead or (), strict=False):
-            self._rounds.foresee(read.number, learnt.addition.added)
-        self._waiting.append(_Batch(len(consistent), mails, ahead))
+        is_known = not self._is_alone and bool(self._filter.store.learnt([read.reading.digest for read in mails]))
+        self._waiting.append(_Batch(len(consistent), mails, None if is_known else self._learn_ahead(mails)))
         return self._gathering.is_enough() or is_known  # what comes next must know of what changes then
 
     def write(self) -> int:
@@ -100,7 +102,7 @@ class FirstRound:
         with self._filter.training() as training:
             if training.taken or training.reloaded:
                 self._take_back(training)
-                self._is_new = False
+                self._is_alone = False
             for batch in while_others_can_wait(self._waiting):
                 if batch.ahead is None:
                     relabelled += self._learn_now(training, batch.mails, learnt)
@@ -140,7 +142,10 @@ class FirstRound:
         return relabelled
 
     def _learn_ahead(self, mails: Sequence[Read]) -> list[Ahead]:
-        return self._filter.learn_ahead([read.reading for read in mails], [read.label for read in mails])
+        learnt = self._filter.learn_ahead([read.reading for read in mails], [read.label for read in mails])
+        for read, ahead in zip(mails, learnt, strict=True):
+            self._rounds.foresee(read.number, ahead.addition.added)
+        return learnt
 
     def _learn_known(self, training: Training, read: Read, known: Entry) -> bool:
         """Learn a mail that has a learning; whether that had the other label."""

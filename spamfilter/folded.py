@@ -6,10 +6,8 @@ Guarantee: they are what was folded, whoever asks for whatever; who asks for mor
 import json
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spamfilter.compiled import _learning
 from spamfilter.seen import Seen, Spellings
@@ -54,12 +52,12 @@ class _Folded(Seen):
         self.spellings, self._voice, self._plain = spellings, voice, None
 
     @property
-    def times(self) -> NDArray[np.integer[Any]]:
+    def _times(self) -> bytes:  # type: ignore[override]
         head, _ = _in_lines(self.spellings.packed)
         (others,) = [others for voice, _, others in json.loads(head) if voice == self._voice]
         times = np.ones(len(self), np.uint32)
         times[[*map(int, others)]] = [*others.values()]
-        return times
+        return times.tobytes()
 
 
 def folded(tokens: Packed, names: Collection[str]) -> dict[str, Seen] | None:

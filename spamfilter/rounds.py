@@ -8,11 +8,15 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import chain
+from threading import Event
+from typing import NamedTuple
 
 import numpy as np
 
 from spamfilter.counts import Counts
+from spamfilter.features import Tokens
 from spamfilter.filter import Filter
+from spamfilter.labels import Label
 from spamfilter.reader import Read
 from spamfilter.seen import Integers
 from spamfilter.sources import BULK
@@ -21,6 +25,9 @@ from spamfilter.voices import Voice
 
 ROUNDS = 5
 """The first one, too. Three leave ham and spam out of balance, eight add little."""
+
+TOGETHER = 256
+"""Mails that a voice looks at in one call: some milliseconds, in which Python does nothing else for it."""
 
 Groups = Generator[list[list[Read]], None, None]
 """Mails as they were read, some batches at a time."""
@@ -79,41 +86,74 @@ class Rounds:
                 break
         return {name: _grown(self._before[name], amounts) for name, amounts in after.items()}
 
-    def decided_at_hand(self, mails: Sequence[Read], meanwhile: Callable[[], None]) -> Amounts:
-        """As `decided`, of mails that need not be read again: nothing has to wait for a round of all voices.
-
-        meanwhile: what else there is to do; whatever that notes makes no difference any more.
-        """
-        counts = self._filter.copied(self.voices)
-        before = {name: amounts.copy() for name, amounts in self._before.items()}
-        labels, numbers = [read.label for read in mails], np.array([read.number for read in mails], np.int64)
-
-        def of(voice: Voice) -> dict[int, int]:
-            name = voice.name
-            tokens, amounts = [read.reading.tokens[name] for read in mails], before[name].copy()
-            for _ in range(1, ROUNDS):
-                last = amounts.copy()
-                voice.likelihood.reinforce(tokens, labels, counts[name], amounts, numbers)
-                if np.array_equal(amounts, last):
-                    break
-            return _grown(before[name], amounts)
-
-        with ThreadPoolExecutor(max(1, len(self.voices))) as threads:
-            found = [(voice.name, threads.submit(of, voice)) for voice in self.voices]
-            meanwhile()
-            return {name: grown.result() for name, grown in found}
-
-    def _look(self, some: list[Read], counts: Mapping[str, Counts], amounts: Mapping[str, Integers]) -> None:
+    def _look(self, mails: list[Read], counts: Mapping[str, Counts], amounts: Mapping[str, Integers]) -> None:
         """Another look at these mails. A voice knows nothing of the others, and has a thread of its own."""
-        labels, numbers = [read.label for read in some], np.array([read.number for read in some], np.int64)
 
         def of(voice: Voice) -> None:
-            name = voice.name
-            tokens = [read.reading.tokens[name] for read in some]
-            voice.likelihood.reinforce(tokens, labels, counts[name], amounts[name], numbers)
+            for some in _cut(voice, mails):
+                some.look(counts[voice.name], amounts[voice.name])
 
         with ThreadPoolExecutor(len(self.voices)) as threads:
             list(threads.map(of, self.voices))  # or what went wrong in one of them
+
+    def decided_at_hand(self, mails: Sequence[Read], meanwhile: Callable[[], None]) -> Amounts:
+        """As `decided`, of mails that need not be read again: no voice has to wait for a round of the others.
+
+        meanwhile: what else there is to do, and is done whatever goes wrong here; what it notes makes no difference.
+        """
+        stopped = Event()
+        before = {name: amounts.copy() for name, amounts in self._before.items()}
+
+        def of(voice: Voice, counts: Counts) -> dict[int, int]:
+            amounts, looks = before[voice.name].copy(), _cut(voice, mails)
+            for _ in range(1, ROUNDS):
+                last = amounts.copy()
+                for some in looks:
+                    if stopped.is_set():
+                        return {}
+                    some.look(counts, amounts)
+                if np.array_equal(amounts, last):
+                    break
+            return _grown(before[voice.name], amounts)
+
+        with ThreadPoolExecutor(max(1, len(self.voices))) as threads:
+            try:
+                counts = self._filter.copied(self.voices)
+                found = {voice.name: threads.submit(of, voice, counts[voice.name]) for voice in self.voices}
+            except BaseException:
+                stopped.set()
+                meanwhile()
+                raise
+            try:
+                meanwhile()
+                return {name: grown.result() for name, grown in found.items()}
+            finally:
+                stopped.set()
+
+
+class _Look(NamedTuple):
+    """Some mails, as a voice looks at them."""
+
+    voice: Voice
+    tokens: list[Tokens]
+    labels: list[Label]
+    numbers: Integers
+
+    def look(self, counts: Counts, amounts: Integers) -> None:
+        self.voice.likelihood.reinforce(self.tokens, self.labels, counts, amounts, self.numbers)
+
+
+def _cut(voice: Voice, mails: Sequence[Read]) -> list[_Look]:
+    """These mails in parts, after each of which somebody may ask for the end."""
+    return [
+        _Look(
+            voice,
+            [read.reading.tokens[voice.name] for read in some],
+            [read.label for read in some],
+            np.array([read.number for read in some], np.int64),
+        )
+        for some in (mails[start : start + TOGETHER] for start in range(0, len(mails), TOGETHER))
+    ]
 
 
 def _grown(before: Integers, after: Integers) -> dict[int, int]:

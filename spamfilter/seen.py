@@ -64,8 +64,8 @@ class Spellings(Sequence[bytes]):
             return [self[each] for each in range(*at.indices(len(self)))]
         if at < 0:
             at = range(len(self))[at]
-        ends = self.ends
-        return self.text[ends.item(at - 1) if at else 0 : ends.item(at)]
+        ends = memoryview(self.end_bytes).cast("I")
+        return self.text[ends[at - 1] if at else 0 : ends[at]]
 
     def __iter__(self) -> Iterator[bytes]:
         start = 0
@@ -102,12 +102,12 @@ class Seen(Mapping[bytes, int]):
         return self._plain
 
     def parts(self) -> tuple[bytes, bytes, bytes, bytes]:
-        """What it can be made of again; not for what `with_times` gives, whose numbers are of another kind."""
+        """What it can be made of again. What `with_times` gives has none: its numbers are of another kind."""
         return self.spellings.text, self.spellings.end_bytes, self.spellings.hash_bytes, self._times
 
     def with_times(self, times: NDArray[np.integer[Any]]) -> "Seen":
         """The same tokens with other whole numbers, in this order: what learning adds to their counts, for instance."""
-        return _Other(self.spellings, times)
+        return _Renumbered(self.spellings, times)
 
     def __getitem__(self, token: bytes) -> int:
         return self._dict()[token]
@@ -132,7 +132,7 @@ class Seen(Mapping[bytes, int]):
         return f"Seen({self._dict()})"
 
 
-class _Other(Seen):
+class _Renumbered(Seen):
     """times: in the place of the occurrences."""
 
     __slots__ = ("_others",)

@@ -176,7 +176,7 @@ class Hashed(Words):
         if _learning is None:
             return None
         room = int(FULL * self._keys.size) - self._used
-        changed = tokens.hashes, changes, LABELS.index(label)
+        changed = tokens.hash_bytes, changes, LABELS.index(label)
         found = _learning.change(self._table, *changed, sign, room, most)
         if found is None:
             return None

@@ -59,6 +59,7 @@ def look(tokens: Packed) -> None:
         whole = tokens[voice]
         assert isinstance(whole, Seen)
         assert [*arrays(few)] == [*arrays(whole)]
+        assert few.parts() == whole.parts()
         assert len(few) == len(whole)
         assert dict(few) == dict(whole)
         assert [*few.with_times(np.full(len(few), 3))] == [*whole]

@@ -287,6 +287,7 @@ def test_what_does_not_fit_is_refused(name: str, given: tuple[object, ...]) -> N
         ("lines", (1,)),
         ("lines", ([1],)),
         ("lines", ([(b"1", (b"word", "1234", b"", ENDS))],)),
+        ("lines", ([(b"1", [b"word", ENDS, b"", ENDS])],)),
         ("unlined", ("text", 0, 1)),
         ("learn", (TABLE, ["text"], b"\1", FIRST, 0, RULE, 8, NONE, NONE)),
         ("learn", (TABLE, [ONE], b"\1", (b"12345678", ONE - 1), 0, RULE, 8, NONE, NONE)),

@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -205,6 +206,7 @@ def test_what_later_rounds_decide_is_known_to_who_goes_on(store: Store, monkeypa
         run(store, mails, stop_after(ROUNDS * len(mails)))
     assert store.load([]).last == len(mails) + 2 * 5
     monkeypatch.setattr(Rounds, "decided", None)
+    monkeypatch.setattr(Rounds, "decided_at_hand", None)
     again = run(store, mails)
     assert (again.known, again.reinforced > 0) == (len(mails), True)
     state = store.load(["fields"])
@@ -314,6 +316,41 @@ def test_what_others_have_learnt_since_a_training_began_is_no_new_mail(store: St
     assert Filter(store, VOICE).verify() == []
 
 
+@pytest.mark.parametrize("broken", ["copied", "submit"])
+def test_what_cannot_be_decided_is_learnt_all_the_same(
+    store: Store, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(batches, "TOGETHER", 100)
+    mails = labelled(2 * BATCH)
+    with monkeypatch.context() as patch:
+        patch.setattr(Filter if broken == "copied" else ThreadPoolExecutor, broken, fail)
+        with pytest.raises(MemoryError):
+            run(store, mails)
+    assert store.load([]).learnt == {"ham": BATCH, "spam": BATCH}
+    run(store, mails)
+    state = store.load(["fields"])
+    assert (state.counts, state.learnt, state.calibration) == straight(mails)
+
+
+def test_a_mail_that_was_forgotten_after_all_was_decided_is_learnt_anew(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a run that was stopped goes on: nothing is left to be decided then, beside which it could be written."""
+    monkeypatch.setattr(batches, "TOGETHER", 100)
+    mails = labelled(2 * BATCH)
+    with pytest.raises(KeyboardInterrupt):
+        run(store, mails, stop_after(ROUNDS * len(mails)))
+    filter = Filter(store, VOICE)
+    for _, item in mails:
+        filter.forget(filter.read(parse(item.read())), "cli")
+    assert run(store, mails).learnt == {"ham": BATCH, "spam": BATCH}
+    assert store.load([]).learnt == {"ham": BATCH, "spam": BATCH}
+    assert Filter(store, VOICE).verify() == []
+
+
 def test_a_filter_whose_training_broke_off_knows_what_is_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(round: FirstRound) -> int:
         raise StoreBusy
@@ -411,8 +448,16 @@ def test_a_run_goes_on_although_the_files_were_moved_and_flagged_meanwhile(store
     assert run(store, mails) == Outcome(known=len(mails))
 
 
+@pytest.mark.parametrize("kept", [reader.KEPT, 0])
+@pytest.mark.parametrize("together", [1, 100])
 @pytest.mark.parametrize("after", [1, BATCH, 3 * BATCH, 5 * BATCH, 9 * BATCH, 10 * BATCH, 11 * BATCH])
-def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(store: Store, after: int) -> None:
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
+    store: Store, after: int, together: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 100 batches together the whole first round is written beside the others, if mails are kept."""
+    monkeypatch.setattr(batches, "TOGETHER", together)
+    monkeypatch.setattr(batches, "LOCKED", 0)
+    monkeypatch.setattr(reader, "KEPT", kept)
     mails = labelled(2 * BATCH)
     stopped(store, mails, mails, after)
     state = store.load(["fields"])

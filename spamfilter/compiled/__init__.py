@@ -2,9 +2,9 @@
 
 `_message` reads the header of a mail, closes the gaps of what is digested, and finds line ends that stand alone or
 before a dot; `_tokens` finds the words of a message and their places in a table of counts; `_scores` looks words up and
-does the arithmetic of the default likelihoods; `_learning` counts the words of a message, writes them as rows and
-lines, and learns messages in bulk by the default rule. Each takes a third of Python's time or less. They
-are None where no compiler was at hand, or SPAMFILTER_PLAIN is set; then Python does the same.
+does the arithmetic of the default likelihoods; `_learning` counts the words of a message, makes rows and lines of
+them, and words of lines, and learns messages in bulk by the default rule. Each takes a third of Python's time or less.
+They are None where no compiler was at hand, or SPAMFILTER_PLAIN is set; then Python does the same.
 
 Guarantee: a helper is made of the sources that lie beside it, or it is not used. One of an older version, left behind
 where the sources were updated without a new installation, could find other words than Python.

@@ -294,7 +294,7 @@ decimal(char *here, uint64_t number)
 /* What one voice sees of a message. */
 typedef struct {
     const char *name, *text;
-    Py_ssize_t named, size;
+    Py_ssize_t name_size, text_size;
     Py_buffer ends, times;
 } Sight;
 
@@ -304,7 +304,8 @@ words_of(const Sight *sight)
     return (size_t)sight->ends.len / sizeof(uint32_t);
 }
 
-/* Of [name,words,{"place":occurrences}]: two numbers below 2^64, two quotation marks, a colon and a comma for each. */
+/* Of [name,words,{"place":occurrences}]: two numbers below 2^64, two quotation marks, a colon and a comma for each word
+ * that is repeated, and one number and six marks besides. */
 static size_t
 room_for_head(const Sight *sight)
 {
@@ -312,7 +313,7 @@ room_for_head(const Sight *sight)
     size_t repeated = 0;
     for (size_t i = 0; i < words_of(sight); i++)
         repeated += time[i] != 1;
-    return (size_t)sight->named + 32 + repeated * 44;
+    return (size_t)sight->name_size + 32 + repeated * 44;
 }
 
 static char *
@@ -320,8 +321,8 @@ write_head(char *here, const Sight *sight)
 {
     const uint32_t *time = sight->times.buf;
     *here++ = '[';
-    memcpy(here, sight->name, (size_t)sight->named);
-    here += sight->named;
+    memcpy(here, sight->name, (size_t)sight->name_size);
+    here += sight->name_size;
     *here++ = ',';
     here = decimal(here, words_of(sight));
     *here++ = ',';
@@ -349,13 +350,13 @@ write_lines(char *here, const Sight *sight)
     const uint32_t *end = sight->ends.buf;
     size_t start = 0;
     for (size_t i = 0; i < words_of(sight); start = end[i++]) {
-        if (end[i] < start || end[i] > (size_t)sight->size)
+        if (end[i] < start || end[i] > (size_t)sight->text_size)
             return NULL;
         *here++ = '\n';
         memcpy(here, sight->text + start, end[i] - start);
         here += end[i] - start;
     }
-    return start == (size_t)sight->size ? here : NULL;
+    return start == (size_t)sight->text_size ? here : NULL;
 }
 
 static PyObject *
@@ -363,7 +364,7 @@ lines_of(const Sight *sights, Py_ssize_t number)
 {
     size_t room = 3;
     for (Py_ssize_t i = 0; i < number; i++)
-        room += room_for_head(sights + i) + (size_t)sights[i].size + words_of(sights + i);
+        room += room_for_head(sights + i) + (size_t)sights[i].text_size + words_of(sights + i);
     PyObject *lines = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)room);
     if (lines == NULL)
         return NULL;
@@ -391,9 +392,9 @@ lines_of(const Sight *sights, Py_ssize_t number)
 
 PyDoc_STRVAR(lines_doc,
 "lines(voices) -> lines or None\n\n"
-"What each voice sees of a message, (name, (text, ends, hashes, times)): a line of JSON that has for each its name, which is given\n"
-"as JSON, the number of its words, and place -> occurrences where they are not one; below it the words of all of them on\n"
-"a line each, the last one without an end. None if a word has a line end in it.");
+"What each voice sees of a message, (name, (text, ends, hashes, times)): a line of JSON that has for each its name, which\n"
+"is given as JSON, the number of its words, and place -> occurrences where they are not one; below it the words of all\n"
+"of them on a line each, the last one without an end. None if a word has a line end in it.");
 
 static PyObject *
 learning_lines(PyObject *module, PyObject *voices)
@@ -411,21 +412,21 @@ learning_lines(PyObject *module, PyObject *voices)
         goto done;
     }
     while (held < number) {
-        PyObject *voice = PyTuple_GET_ITEM(voices, held), *hashes;
+        PyObject *voice = PyTuple_GET_ITEM(voices, held), *seen, *hashes;
         Sight *sight = sights + held;
         if (!PyTuple_Check(voice)) {
             PyErr_SetString(PyExc_TypeError, "a voice is a tuple");
             goto done;
         }
-        if (!PyArg_ParseTuple(voice, "y#(y#y*Oy*)", &sight->name, &sight->named, &sight->text, &sight->size,
-                              &sight->ends, &hashes, &sight->times))
+        if (!PyArg_ParseTuple(voice, "y#O!", &sight->name, &sight->name_size, &PyTuple_Type, &seen)
+            || !PyArg_ParseTuple(seen, "y#y*Oy*", &sight->text, &sight->text_size, &sight->ends, &hashes, &sight->times))
             goto done;
         held++;
         if (sight->ends.len != sight->times.len || sight->ends.len % (Py_ssize_t)sizeof(uint32_t) != 0) {
             PyErr_SetString(PyExc_ValueError, "each word has an end and its occurrences");
             goto done;
         }
-        whole &= memchr(sight->text, '\n', (size_t)sight->size) == NULL;
+        whole &= memchr(sight->text, '\n', (size_t)sight->text_size) == NULL;
     }
     lines = whole ? lines_of(sights, number) : Py_NewRef(Py_None);
 done:

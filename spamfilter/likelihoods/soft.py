@@ -63,7 +63,7 @@ class Soft(Likelihood):
         table, least = counts.kept.table, self.purity * self.unit
         if _scores is not None and table is not None and isinstance(tokens, Seen):
             words = tokens.spellings
-            found = _scores.soft(table, words.hashes, _logarithms(self.prior * self.unit), self.scale, least)
+            found = _scores.soft(table, words.hash_bytes, _logarithms(self.prior * self.unit), self.scale, least)
             if found is not None:
                 own, shares, numbers = found
                 return Opinion(own, own), Heard(words, np.frombuffer(numbers).reshape(2, -1), np.frombuffer(shares))

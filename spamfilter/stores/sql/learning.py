@@ -105,7 +105,7 @@ class SqlLearning(Learning):
         totals[0] += messages
         if _learning is not None and isinstance(deltas, Seen):
             spelt, changes = deltas.spellings, deltas.times.astype(np.int64, copy=False)
-            self._parts.setdefault(voice, []).append((spelt.text, spelt.ends, spelt.hashes, changes, at, last))
+            self._parts.setdefault(voice, []).append((spelt.text, spelt.end_bytes, spelt.hash_bytes, changes, at, last))
             totals[1] += int(changes.sum())
         else:
             for word, delta in deltas.items():
@@ -187,7 +187,7 @@ class SqlLearning(Learning):
         if parts:
             for word, (*both, last) in changed.items():
                 spelt = Spellings.of([word])
-                parts += ((word, spelt.ends, spelt.hashes, np.array([both[at]]), at, last) for at in range(2))
+                parts += ((word, spelt.end_bytes, spelt.hash_bytes, np.array([both[at]]), at, last) for at in range(2))
             more, less = _learning.rows(voice, parts, TOGETHER)
             return more, less
         rows = [(voice, word.decode(), *numbers) for word, numbers in sorted(changed.items()) if any(numbers[:2])]
