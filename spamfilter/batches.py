@@ -10,7 +10,7 @@ from spamfilter.rounds import Groups
 
 BATCH = 128
 """Mails that are learnt all or none."""
-TOGETHER = 16
+TOGETHER = 24
 """Batches of one transaction, at most: one sync of the disk for all of them, and each word is written once."""
 WORDS = 1_200_000
 """Words of mails read for one transaction, after which it takes in no further batch: some sixty megabytes, with those
