@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -31,11 +32,17 @@ STOP_SECONDS = 45.0
 """The relay's drain time, 30 s, and room."""
 
 
+PORTS = range(15_000, 32_000)
+"""Below those that the kernel gives to connections, or to listeners that leave the choice to it."""
+_chances = random.SystemRandom()  # tests run in several processes that may share a seed
+
+
 def free_port() -> int:
-    """A port of loopback that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of loopback that nobody listens on right now, nor will by chance before it is used."""
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", _chances.choice(PORTS)))
+            return int(probe.getsockname()[1])
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
