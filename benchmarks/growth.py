@@ -3,6 +3,8 @@
 Judging: counts of 10,000 to 10,000,000 words are made up, with frequencies that fall as in real text (Zipf), and the
 same messages of 400 words are judged by every likelihood, in turns, so that a noisy machine is noisy for all of them.
 The words are known to every size, and lie at random places of its tables; looking them up is a part of judging.
+Where SPAMFILTER_CORPORA is set, mails of trec07p are judged, too, from their bytes to the opinions of the default
+voices, which share so many words between them; every size knows the tokens that these mails have most often.
 Learning: the same messages are learnt and taken back in the tables in memory.
 Start: databases of as many words, over the default voices; from exec to "ready", with the memory of the process then.
 
@@ -13,19 +15,22 @@ messages have passed, of which every twentieth was learnt: its size, and the tim
 """
 
 import argparse
+import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from statistics import median
+from statistics import mean, median, quantiles
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from full_database import make, some_mails
+from full_database import SHARES, make, some_mails
+from judge_speed import trec
 from results import write_result
 from running import relay
 
@@ -49,14 +54,18 @@ MESSAGES, WORDS, TURNS, STARTS = 40, 400, 15, 3
 PIECE = 500_000
 
 
-def made(size: int, chance: np.random.Generator) -> Counts:
-    """Counts of so many words, as a relay holds them; the first 10,000 are the same in each size."""
+def made(size: int, chance: np.random.Generator, common: Sequence[bytes] = ()) -> Counts:
+    """Counts of so many words, as a relay holds them; the first 10,000 are the same in each size.
+
+    common: those that count most, instead of words that are made up.
+    """
     counts = Counts(Hashed(size))
     kept = counts.kept
     assert isinstance(kept, Hashed)
     for numbers in np.array_split(chance.permutation(size), -(-size // PIECE)):
         times = [10_000 // (numbers + 1) + (numbers % 3 != remainder) for remainder in (0, 1)]
-        kept.fill(b"\n".join([b"word%d" % number for number in numbers.tolist()]), *times)
+        words = [common[number] if number < len(common) else b"word%d" % number for number in numbers.tolist()]
+        kept.fill(b"\n".join(words), *times)
         for label, some in zip(LABELS, times, strict=True):
             counts.occurrences[label] += int(some.sum())
     for label in LABELS:
@@ -102,23 +111,38 @@ def learning(mails: list[Seen], counts: Counts) -> float:
     return median(taken)
 
 
-def judged(mails: list[bytes], counts: Counts) -> float:
-    """The median microseconds to judge a mail as the relay does: parse it, find its tokens, ask the default voices."""
+def judged(mails: Sequence[bytes], counts: Mapping[str, Counts]) -> list[float]:
+    """The microseconds to judge each mail as the relay does: parse it, find its tokens, ask the default voices."""
     voices = Learn().chosen()
-    state = State({voice.name: counts for voice in voices}, dict.fromkeys(LABELS, 20_000), Calibration(), 1)
+    state = State(dict(counts), dict.fromkeys(LABELS, 20_000), Calibration(), 1)
     taken: list[float] = []
     for mail in mails:
         began = time.perf_counter_ns()
         score(voices, view(voices, parse(mail)), state)
         taken.append((time.perf_counter_ns() - began) / 1000)
-    return median(taken)
+    return taken
+
+
+def table_head(part: str, sizes: Sequence[int]) -> list[str]:
+    return [
+        f"| {part} | {' | '.join(f'{size:,} words' for size in sizes)} | ratio |",
+        f"|---|{'---|' * len(sizes)}---|",
+    ]
+
+
+def row(part: str, times: Sequence[float]) -> str:
+    """A line of a table, for all sizes."""
+    cells = " | ".join(f"{value:.0f}" for value in times)
+    line = f"| {part} | {cells} | {times[-1] / times[0]:.2f} |"
+    print(line, flush=True)
+    return line
 
 
 def judging(sizes: Sequence[int]) -> list[str]:
     """The table of times to judge and to learn."""
     tables = {size: made(size, np.random.default_rng(1)) for size in sizes}
     mails = messages(random.Random(2))
-    rows: dict[str, Likelihood] = {name: row() for name, row in LIKELIHOODS.items() if name != "gaussian"}
+    rows: dict[str, Likelihood] = {name: kind() for name, kind in LIKELIHOODS.items() if name != "gaussian"}
     looked: dict[int, list[float]] = {size: [] for size in sizes}
     times: dict[tuple[str, int], list[float]] = {(name, size): [] for name in rows for size in sizes}
     learnt: dict[int, list[float]] = {size: [] for size in sizes}
@@ -130,30 +154,52 @@ def judging(sizes: Sequence[int]) -> list[str]:
                 looked[size].append(microseconds(partial(look_up, counts=counts), mails))
                 times[name, size].append(microseconds(partial(likelihood.judge, counts=counts), mails))
                 learnt[size].append(learning(mails, counts))
-                whole[size].append(judged(letters, counts))
+                whole[size].append(median(judged(letters, dict.fromkeys(SHARES, counts))))
     lines = [
         f"Median microseconds for a message of {WORDS} words; ratio of {sizes[-1]:,} words known to {sizes[0]:,}.",
         "",
-        f"| part | {' | '.join(f'{size:,} words' for size in sizes)} | ratio |",
-        f"|---|{'---|' * len(sizes)}---|",
+        *table_head("part", sizes),
     ]
-
-    def line(part: str, medians: list[float]) -> None:
-        cells = " | ".join(f"{value:.0f}" for value in medians)
-        lines.append(f"| {part} | {cells} | {medians[-1] / medians[0]:.2f} |")
-        print(lines[-1], flush=True)
-
-    line("looking up the words", [median(looked[size]) for size in sizes])
+    lines.append(row("looking up the words", [median(looked[size]) for size in sizes]))
     for name in rows:
-        line(f"judging, by {name}", [median(times[name, size]) for size in sizes])
-    line("a mail of 150 words: parsed, tokens, default voices", [median(whole[size]) for size in sizes])
-    line("learning, in memory", [median(learnt[size]) for size in sizes])
+        lines.append(row(f"judging, by {name}", [median(times[name, size]) for size in sizes]))
+    lines.append(row("a mail of 150 words: parsed, tokens, default voices", [median(whole[size]) for size in sizes]))
+    lines.append(row("learning, in memory", [median(learnt[size]) for size in sizes]))
     room = ", ".join(f"{kept.table.nbytes / size:.0f}" for size, kept in hashed(tables))
     return [*lines, "", f"Bytes of a table for each word: {room}."]
 
 
 def hashed(tables: dict[int, Counts]) -> list[tuple[int, Hashed]]:
     return [(size, counts.kept) for size, counts in tables.items() if isinstance(counts.kept, Hashed)]
+
+
+def judging_real_mail(sizes: Sequence[int]) -> list[str]:
+    """The table of times to judge mails of trec07p."""
+    mails = [Path(name).read_bytes() for name in trec()[1][::2]]
+    views = [view(Learn().chosen(), parse(mail)) for mail in mails]
+    having = Counter((voice, token) for seen in views for voice, tokens in seen.items() for token in tokens)
+    common = [pair for pair, _ in having.most_common(SIZES[0])]
+
+    def counts(size: int, voice: str) -> Counts:
+        mine = [token for name, token in common if name == voice]
+        return made(max(len(mine), round(size * SHARES[voice])), np.random.default_rng(1), mine)
+
+    tables = {size: {voice: counts(size, voice) for voice in SHARES} for size in sizes}
+    times: dict[int, list[list[float]]] = {size: [] for size in sizes}
+    for _ in range(TURNS):
+        for size, some in tables.items():
+            times[size].append(judged(mails, some))
+    each = [[median(taken) for taken in zip(*times[size], strict=True)] for size in sizes]
+    return [
+        "",
+        f"Microseconds to judge {len(mails)} mails of trec07p: parsed, tokens, default voices, which look up"
+        f" {having.total() / len(mails):,.0f} words of each.",
+        "",
+        *table_head("over the mails", sizes),
+        row("mean", [mean(some) for some in each]),
+        row("median", [median(some) for some in each]),
+        row("the slowest of a hundred", [quantiles(some, n=100)[-1] for some in each]),
+    ]
 
 
 def starting(folder: Path, sizes: Sequence[int]) -> list[str]:
@@ -247,6 +293,8 @@ def main() -> None:
     arguments = parser.parse_args()
     sizes = [size for size in SIZES if size <= arguments.largest]
     lines = judging(sizes)
+    if "SPAMFILTER_CORPORA" in os.environ:
+        lines += judging_real_mail(sizes)
     with TemporaryDirectory(prefix="growth-") as folder:
         lines += starting(Path(folder), sizes)
         if arguments.journal:
