@@ -45,6 +45,10 @@ class StoreBusy(StoreError):
     exit_code = 75  # EX_TEMPFAIL of sysexits.h: mail programs retry on it
 
 
+class StoreDamaged(StoreError):
+    """What the file holds is no database, or none any more."""
+
+
 class CountError(StoreError):
     """A count would fall below zero or grow past what the store can hold."""
 

@@ -455,6 +455,15 @@ def test_a_database_that_cannot_be_used_is_one_line_that_names_it(
     assert "spamfilter.db: " in shell.fails(*DATABASE_COMMANDS[command], stdin=mail())
 
 
+@pytest.mark.parametrize("command", [*DATABASE_COMMANDS.values(), ("review",)], ids=lambda command: command[0])
+def test_who_has_a_damaged_database_is_told_what_to_do(shell: Shell, command: tuple[str, ...]) -> None:
+    shell.write("x.eml", mail())
+    corrupt(shell)
+    path = shell.folder / "spamfilter.db"
+    advice = f"{path}: file is not a database; a backup may take its place, see `spamfilter doctor`\n"
+    assert shell.fails(*command, stdin=mail()) == f"spamfilter: {advice}"
+
+
 @every_database_command
 def test_a_state_directory_that_cannot_be_made_is_one_line_that_names_it(
     shell: Shell, command: str, monkeypatch: pytest.MonkeyPatch

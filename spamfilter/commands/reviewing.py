@@ -14,7 +14,7 @@ from spamfilter import feedback, rendering
 from spamfilter.commands.command import as_json_option, moment, opened_filter, user
 from spamfilter.config import Settings
 from spamfilter.counts import LABELS, Label
-from spamfilter.errors import InputError, SpamfilterError, StoreBusy, StoreError
+from spamfilter.errors import InputError, SpamfilterError, StoreBusy, StoreDamaged, StoreError
 from spamfilter.explanation import judgement_text
 from spamfilter.feedback import Subject
 from spamfilter.filter import Filter, Reading
@@ -65,7 +65,7 @@ def review(file: Path | None, since: str | None, limit: int, as_json: bool) -> N
 def _opened(stack: ExitStack, file: Path | None) -> tuple[Filter, Settings]:
     try:
         return stack.enter_context(opened_filter(file, whole=False))
-    except StoreBusy:
+    except (StoreBusy, StoreDamaged):
         raise
     except (StoreError, InputError, OSError) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)

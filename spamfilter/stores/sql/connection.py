@@ -10,11 +10,13 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.pool import QueuePool
 
-from spamfilter.errors import CountError, StoreBusy, StoreError
+from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError
 from spamfilter.rights import is_trap, make_file, owner
 
 BUSY_SECONDS = 10.0
 """Longer than any batch of `train` holds the lock, shorter than a user's patience."""
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""Primary result codes, the lowest eight bits of what SQLite says: https://www.sqlite.org/rescode.html."""
 
 
 def connect(url: str) -> Engine:
@@ -63,7 +65,11 @@ def store_errors(where: str) -> Iterator[None]:
     except IntegrityError as error:
         raise CountError(f"{where}: {error.orig}: the counts do not hold what was to be taken away") from error
     except (DBAPIError, sqlite3.Error, OSError) as error:
-        reason = str(error.orig) if isinstance(error, DBAPIError) else getattr(error, "strerror", None) or str(error)
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        reason = getattr(cause, "strerror", None) or str(cause)
+        if getattr(cause, "sqlite_errorcode", 0) & 0xFF in DAMAGED:
+            said = f"{where}: {reason}; a backup may take its place, see `spamfilter doctor`"
+            raise StoreDamaged(said) from error
         if "readonly database" in reason:
             reason = "no permission to write; run this as the owner of the database"
         if isinstance(error, OperationalError | sqlite3.OperationalError) and "locked" in reason:
