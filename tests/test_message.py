@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from spamfilter import message
 from spamfilter.marking import mark
 from spamfilter.message import MAX_NAME, MAX_PARTS, MAX_TEXT, MAX_VALUE, SCANNED, parse
 from tests.made import mail, some
@@ -68,6 +69,26 @@ def test_crlf_and_lf_are_the_same_mail(data: bytes) -> None:
 def test_a_codec_of_python_that_is_no_charset_leaves_the_text_as_it_is(charset: str) -> None:
     message = parse(f"Content-Type: text/plain; charset={charset}\n\n".encode() + b"\\u0041 \\x41 \\c caf\xc3\xa9")
     assert message.text == "\\u0041 \\x41 \\c café".encode()
+
+
+class Everything:
+    def isdisjoint(self, names: object) -> bool:
+        return False
+
+
+def test_a_charset_is_found_as_if_python_were_asked_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it is written."""
+    names = [*encodings.aliases.aliases, *CODECS, "aliases", "no-such", "", "..", "koi8-u", "mac_arabic", "utf_8_sig"]
+    forms = [
+        form for name in names for form in (name, name.upper(), *(name.replace("_", by) for by in ("-", ".", "! ")))
+    ]
+    mails = [
+        f'Content-Type: text/plain; charset="{form}"\n\n'.encode() + b"a\xe4\xf6\xff\xc4 +AGE-\0" for form in forms
+    ]
+    found = [parse(one).text for one in mails]
+    monkeypatch.setattr(message, "_codecs", Everything)
+    message._codec.cache_clear()
+    assert found == [parse(one).text for one in mails]
 
 
 @pytest.mark.parametrize("charset", CODECS)

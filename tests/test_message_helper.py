@@ -70,17 +70,26 @@ def test_gaps_are_closed_alike(text: bytes) -> None:
     assert _message.joined(text) == b" ".join(text.split())
 
 
-def test_what_python_says_of_a_name_and_a_value_is_bytes() -> None:
-    for names in ((lambda raw: 1, bytes), (bytes.lower, lambda raw: "text")):
-        with pytest.raises(TypeError):
-            _message.fields(b"name: =?", 9, 9, 9, 9, 9, *names)
+def as_written(raw: bytes) -> tuple[bytes, int]:
+    return raw, len(raw)
+
+
+@pytest.mark.parametrize("value", [b"text", ("text", 4), (b"text", None), (b"text",)])
+def test_what_python_says_of_a_value_is_bytes_and_what_they_take(value: object) -> None:
+    with pytest.raises(TypeError):
+        _message.fields(b"name: =?", 9, 9, 9, 9, 9, bytes.lower, lambda raw: value)
+
+
+def test_what_python_says_of_a_name_is_bytes() -> None:
+    with pytest.raises(TypeError):
+        _message.fields(b"name: =?", 9, 9, 9, 9, 9, lambda raw: 1, as_written)
 
 
 def test_an_error_of_python_is_passed_on() -> None:
     def fails(raw: bytes) -> bytes:
         raise ZeroDivisionError
 
-    for names in ((fails, bytes), (bytes.lower, fails)):
+    for names in ((fails, as_written), (bytes.lower, fails)):
         with pytest.raises(ZeroDivisionError):
             _message.fields(b"name: =?", 9, 9, 9, 9, 9, *names)
 

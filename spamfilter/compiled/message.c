@@ -92,20 +92,29 @@ is_encoded(const byte *text, size_t size)
     return found;
 }
 
-/* The value of a field, unfolded and cut; where something in it is to be decoded, as `value` gives it. */
+/* As `value` gives it, with what it takes of the room. */
 static PyObject *
-value_of(const Header *header, const char *text, Py_ssize_t size)
+decoded(const Header *header, const char *text, Py_ssize_t size, Py_ssize_t *taken)
 {
-    if (is_encoded((const byte *)text, (size_t)size)) {
-        PyObject *raw = PyBytes_FromStringAndSize(text, size);
-        PyObject *value = raw ? PyObject_CallOneArg(header->value, raw) : NULL;
-        Py_XDECREF(raw);
-        if (value && !PyBytes_Check(value)) {
-            PyErr_SetString(PyExc_TypeError, "a value is bytes");
-            Py_CLEAR(value);
-        }
-        return value;
-    }
+    PyObject *raw = PyBytes_FromStringAndSize(text, size);
+    PyObject *pair = raw ? PyObject_CallOneArg(header->value, raw) : NULL, *value = NULL;
+    Py_XDECREF(raw);
+    if (pair && !PyTuple_Check(pair))
+        PyErr_SetString(PyExc_TypeError, "a value is a tuple of bytes and of what it takes");
+    else if (pair && !PyArg_ParseTuple(pair, "Sn", &value, taken))
+        value = NULL; /* it may be bytes all the same */
+    Py_XINCREF(value);
+    Py_XDECREF(pair);
+    return value;
+}
+
+/* The value of a field, unfolded and cut, and what it takes of the room; where something in it is to be decoded, as
+ * `value` gives both. */
+static PyObject *
+value_of(const Header *header, const char *text, Py_ssize_t size, Py_ssize_t *taken)
+{
+    if (is_encoded((const byte *)text, (size_t)size))
+        return decoded(header, text, size, taken);
     const char *end = text + size;
     while (text < end && is_space(*text))
         text++;
@@ -121,7 +130,8 @@ value_of(const Header *header, const char *text, Py_ssize_t size)
         text += folded;
         *to++ = folded ? ' ' : *text;
     }
-    _PyBytes_Resize(&value, to - PyBytes_AS_STRING(value));
+    *taken = to - PyBytes_AS_STRING(value);
+    _PyBytes_Resize(&value, *taken);
     return value;
 }
 
@@ -135,13 +145,14 @@ take(Header *header, const char *line, Py_ssize_t size)
     PyObject *name = name_of(header, line, colon - line), *value = NULL, *field = NULL, *written = NULL;
     int said = name == NULL ? -1 : name == Py_None;
     if (said == 0 && PyBytes_GET_SIZE(name) > 0) {
-        value = value_of(header, colon + 1, line + size - colon - 1);
+        Py_ssize_t taken = 0;
+        value = value_of(header, colon + 1, line + size - colon - 1, &taken);
         field = value ? PyTuple_Pack(2, name, value) : NULL;
         written = field ? PyBytes_FromStringAndSize(line, size) : NULL;
         if (!written || PyList_Append(header->fields, field) < 0 || PyList_Append(header->written, written) < 0)
             said = -1;
         else
-            header->room -= PyBytes_GET_SIZE(name) + PyBytes_GET_SIZE(value);
+            header->room -= PyBytes_GET_SIZE(name) + taken;
     }
     Py_XDECREF(name);
     Py_XDECREF(value);
@@ -157,8 +168,8 @@ PyDoc_STRVAR(fields_doc,
 "is left of `lines` and `size`; whether a line was no field, and whether there was more than room for. At most so many\n"
 "fields are taken, and none once there is no room for another byte. name_size: of a longer one a byte more is looked at.\n"
 "value_size: no more is kept.\n"
-"kept_name and value: what Python does for a name, and for a value in which something is encoded. The block does not\n"
-"begin with an empty line.");
+"kept_name and value: what Python does for a name, and for a value in which something is encoded, which it gives with\n"
+"what that takes of `size`. The block does not begin with an empty line.");
 
 static PyObject *
 message_fields(PyObject *module, PyObject *args)

@@ -141,6 +141,9 @@ BOMBS: dict[str, Bomb] = {
     # RFC 2047
     "encoded-words": lambda size: _filled(HEAD, b"Subject: =?utf-8?q?=C3=BC?= =?utf-8?b?w7w=?=\r\n", size, b"\r\n\r\n"),
     "encoded-words-of-no-charset": _encoded_words,
+    "encoded-words-of-made-up-charsets": lambda size: _counted(
+        HEAD, "Subject:" + "".join(f" =?{letter}{{0}}?q?=FF?=" for letter in "abcdefghijklmnopqrst") + "\r\n", size
+    ),
     "encoded-words-in-one-field": lambda size: _filled(HEAD + b"Subject:", b" =?a?q?=41?=", size, b"\r\n\r\n"),
     "encoded-words-half-open": lambda size: _filled(HEAD + b"Subject:", b"=?utf-8?q?", size, b"\r\n\r\n"),
     "encoded-words-half-open-fields": lambda size: _filled(HEAD, b"S: " + b"=?a?b?" * 150 + b"\r\n", size, b"\r\n\r\n"),

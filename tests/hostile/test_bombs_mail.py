@@ -3,6 +3,7 @@
 The bounds are on work that can be counted: calls, tokens, memory. benchmarks/hostile_mail.py measures the time.
 """
 
+import encodings
 import logging
 import sys
 import tracemalloc
@@ -158,6 +159,22 @@ def test_16000_bytes_of_a_header_are_kept_and_as_many_of_its_parts() -> None:
     for fields in (message.fields, message.part_fields):
         assert MAX_FIELD_BYTES <= sum(len(name) + len(value) for name, value in fields) < MAX_FIELD_BYTES + 700
     assert message.text.count(b"body") == 5
+
+
+def test_encoded_words_take_the_room_of_what_was_read() -> None:
+    """However little they say."""
+    line = b"subject: " + b" ".join(b"=?x?q?=41?=" for _ in range(30))
+    kept = _message(b"\r\n".join([line] * 100)).fields[5:]
+    assert {value for _, value in kept} == {b"A" * 30}
+    assert MAX_FIELD_BYTES - len(HEAD) <= len(kept) * len(line) < MAX_FIELD_BYTES + len(line)
+
+
+def test_names_of_charsets_that_somebody_makes_up_are_not_remembered() -> None:
+    """Python keeps each that it is asked for, without end."""
+    parse(BOMBS["encoded-words-of-made-up-charsets"](10_000))
+    before = len(encodings._cache)
+    parse(BOMBS["encoded-words-of-made-up-charsets"](SIZE).replace(b"=?", b"=?other-"))
+    assert len(encodings._cache) == before
 
 
 def test_a_usual_header_is_kept_whole() -> None:
