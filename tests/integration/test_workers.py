@@ -199,9 +199,12 @@ def test_sigterm_lets_each_worker_finish_what_it_has_begun(relay: Daemon, hop: H
             thread.start()
         wait_until(lambda: sum(map(bool, hop.commands[-20:])) > 0 and hold.reached.is_set(), "mail on its way")
         time.sleep(0.5)  # for the other one
+        kept = keeper(relay)
         relay.process.send_signal(signal.SIGTERM)
         wait_until(lambda: "stopping" in relay.log(), "the signal's effect")
         assert not accepts(relay.port)
+        time.sleep(0.5)  # in which a keeper that waits for nobody ends
+        assert _is_alive(kept)
         hop.faults.clear()
         hold.release.set()
         for thread in threads:
