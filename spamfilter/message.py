@@ -23,13 +23,16 @@ SCANNED = 65_536
 MAX_DEPTH = 6
 MAX_PARTS = 12
 """Nesting and parts of one level that are walked; real mail stays well below both."""
+MAX_BOUNDARIES = 1_000
+"""Lines of a mail that are compared with a boundary, in all levels together: those that only begin like one, too."""
 MAX_LINES = 1_000
 MAX_FIELDS = 250
 MAX_FIELD_BYTES = 16_000
-"""Lines of a header that are looked at, unfolded; fields kept of it, with their names and values, which take what was
-read of them where words are encoded. The same for the headers of all parts together. Of 26,000 mails of two corpora
-none has more than 125 fields and 4,614 bytes; without a bound a header of nothing else takes fifty times as long as a
-mail (benchmarks/hostile_mail.py)."""
+ENCODED_WORD = 30
+"""Lines of a header that are looked at, unfolded; fields kept of it, with their names and values. The same for the
+headers of all parts together. Of 26,000 mails of two corpora none has more than 125 fields and 4,614 bytes; without a
+bound a header of nothing else takes fifty times as long as a mail (benchmarks/hostile_mail.py). A value with encoded
+words counts as it is written, and each of these words as so many bytes more, since that is what takes time."""
 MAX_NAME = 76
 """Bytes of a header field's name. The longest in use have some 40 letters; a bound, since each word of the value is
 kept together with the name."""
@@ -172,12 +175,13 @@ class _Walk:
         self.texts: list[bytes] = []
         self.defects: list[str] = []
         self.room = MAX_TEXT
+        self.boundaries = MAX_BOUNDARIES
 
     def part(self, fields: list[Field], body: bytes, depth: int) -> None:
         kind, encoding, parameters = _content(fields)
         if kind.startswith(b"multipart/"):
             boundary = parameters.get(b"boundary", b"").rstrip()
-            parts = list(_parts(body, boundary)) if boundary else []
+            parts = list(self._parts(body, b"\n--" + boundary)) if boundary else []
             if parts and depth < MAX_DEPTH:
                 if len(parts) > MAX_PARTS:
                     self.defects.append("many-parts")
@@ -193,6 +197,29 @@ class _Walk:
             text = _text(body[:MAX_ENCODED], encoding, parameters.get(b"charset", b""), self.defects)
             self.texts.append(text)
             self.room -= len(text)
+
+    def _parts(self, body: bytes, delimiter: bytes) -> Iterator[bytes]:
+        """The parts between the boundary lines of RFC 2046 section 5.1; one more than walked at most."""
+        text = b"\n" + body
+        begin, found = -1, 0  # the preamble belongs to no part
+        place = text.find(delimiter)
+        while place >= 0 and self.boundaries:
+            self.boundaries -= 1
+            start = place + len(delimiter)
+            end = text.find(b"\n", start)
+            line = text[start : end if end >= 0 else len(text)].rstrip()
+            if line and line != b"--":  # a longer boundary that begins like ours
+                place = text.find(delimiter, start)
+                continue
+            if found:
+                yield text[begin:place]
+            if line or found > MAX_PARTS:
+                return
+            begin = end + 1 if end >= 0 else len(text)
+            found += 1
+            place = text.find(delimiter, begin - 1)
+        if found:
+            yield text[begin:]
 
 
 def _split(block: bytes, room: _Room, defects: list[str]) -> tuple[list[Field], list[bytes], bytes]:
@@ -269,7 +296,7 @@ def _kept_name(raw: bytes) -> bytes | None:
 
 
 def _value(value: bytes) -> tuple[bytes, int]:
-    """A value as it is kept, and what it takes of the room: what was read of encoded words, however little they say."""
+    """A value as it is kept, and what it takes of the room: of encoded words what was read, however little they say."""
     if b"\n" in value:
         value = value.replace(b"\n ", b" ").replace(b"\n\t", b" ")
     value = value.strip()
@@ -277,7 +304,8 @@ def _value(value: bytes) -> tuple[bytes, int]:
     if b"=?" in value:
         value = value[: 4 * MAX_VALUE]
         read = len(value)
-        value = _ENCODED_WORD.sub(_encoded_word, _BETWEEN_ENCODED_WORDS.sub(b"", value))
+        value, words = _ENCODED_WORD.subn(_encoded_word, _BETWEEN_ENCODED_WORDS.sub(b"", value))
+        read += words * ENCODED_WORD
     value = value[:MAX_VALUE]
     if not value.isascii():
         value = cut(_to_utf8(value, b""), MAX_VALUE)
@@ -302,30 +330,6 @@ def _content(fields: list[Field]) -> tuple[bytes, bytes, dict[bytes, bytes]]:
         elif name == b"content-transfer-encoding" and not encoding:
             encoding = value.strip().lower()
     return kind, encoding, parameters
-
-
-def _parts(body: bytes, boundary: bytes) -> Iterator[bytes]:
-    """The parts between the boundary lines of RFC 2046 section 5.1; one more than walked at most."""
-    delimiter = b"\n--" + boundary
-    found = 0
-    part: list[bytes] = []
-    for piece in (b"\n" + body).split(delimiter):
-        line, _, rest = piece.partition(b"\n")
-        if not part:
-            part = [b""]  # the preamble belongs to no part
-            continue
-        line = line.rstrip()
-        if line and line != b"--":  # a longer boundary that begins like ours
-            part += (delimiter, piece)
-            continue
-        if found:
-            yield b"".join(part)
-        if line == b"--" or found > MAX_PARTS:
-            return
-        part = [rest]
-        found += 1
-    if found:
-        yield b"".join(part)
 
 
 def _text(body: bytes, encoding: bytes, charset: bytes, defects: list[str]) -> bytes:

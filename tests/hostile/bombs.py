@@ -90,6 +90,24 @@ def _encoded_words(size: int) -> bytes:
     return _filled(HEAD, b"Subject: " + words + b"\r\n", size, b"\r\n\r\n")
 
 
+def _nested_look_alikes(size: int) -> bytes:
+    """Lines that begin like the boundaries of six levels, each of which begins like those within it."""
+    head = _multipart(b"a")
+    for level in range(1, 6):
+        head += b"--%s\r\nContent-Type: multipart/mixed; boundary=%s\r\n\r\n" % (b"a" * level, b"a" * (level + 1))
+    return _filled(head + b"--aaaaaa\r\n\r\n", b"--aaaaaaz\r\n", size)
+
+
+def _in_both_headers(size: int) -> bytes:
+    """Encoded words in the header of the mail and in one of its parts."""
+    names = itertools.product("abcdefghijklmnopqrstuvwxyz0123456789", repeat=2)
+    words = [b"=?%s?q?\xff?=" % "".join(name).encode() for name in names]
+    lines = b"".join(
+        b"a: %s\r\n" % b" ".join(some) for some in (words[at : at + 50] for at in range(0, len(words), 50))
+    )
+    return _filled(_multipart(b"b", lines + b"\r\n--b\r\n" + lines + b"\r\n"), b"x\r\n", size)
+
+
 BOMBS: dict[str, Bomb] = {
     # MIME
     "multiparts-within-each-other": lambda size: _counted(
@@ -107,6 +125,7 @@ BOMBS: dict[str, Bomb] = {
         "--" + "a" * 60 + "\r\nContent-Type: multipart/mixed; boundary=" + "a" * 61 + "\r\n\r\n",
         size,
     ),
+    "boundary-look-alikes-of-six-levels": _nested_look_alikes,
     "a-tree-of-parts": _tree,
     "the-same-boundary-within": lambda size: _filled(
         _multipart(), b"--x\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n", size
@@ -144,6 +163,7 @@ BOMBS: dict[str, Bomb] = {
     "encoded-words-of-made-up-charsets": lambda size: _counted(
         HEAD, "Subject:" + "".join(f" =?{letter}{{0}}?q?=FF?=" for letter in "abcdefghijklmnopqrst") + "\r\n", size
     ),
+    "encoded-words-in-both-headers": _in_both_headers,
     "encoded-words-in-one-field": lambda size: _filled(HEAD + b"Subject:", b" =?a?q?=41?=", size, b"\r\n\r\n"),
     "encoded-words-half-open": lambda size: _filled(HEAD + b"Subject:", b"=?utf-8?q?", size, b"\r\n\r\n"),
     "encoded-words-half-open-fields": lambda size: _filled(HEAD, b"S: " + b"=?a?b?" * 150 + b"\r\n", size, b"\r\n\r\n"),

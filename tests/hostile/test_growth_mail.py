@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 import spamfilter
 from spamfilter import message
@@ -24,6 +25,7 @@ from spamfilter.forwarded import mails_of
 from spamfilter.line_ends import has_bare_newlines, normalised
 from spamfilter.marking import mark
 from spamfilter.verdict import printable
+from spamfilter.web import _sent
 
 QUADRATIC, LINEAR = 16, 4
 BOUND = 9
@@ -203,8 +205,8 @@ def _mails(mail: bytes) -> None:
 
 MULTIPART = b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n"
 SCANNERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
-    "parts, look-alikes": (lambda body: list(message._parts(body, b"x")), b"--x\n", b"--xy\n"),
-    "parts": (lambda body: list(message._parts(body, b"x")), b"--x\n", b"--x\n\ny\n"),
+    "parts": (lambda body: list(message._Walk()._parts(body, b"\n--x")), b"--x\n", b"\n--xy" * message.MAX_BOUNDARIES),
+    "cookies": (lambda raw: _sent(Request({"type": "http", "headers": [(b"cookie", raw + b'"')]}), "a"), b'a="', b"\\"),
     "base64": (message._base64, b"", b"=!"),
     "utf-8": (lambda raw: message._to_utf8(raw, b""), b"", b"\xed\xa0\x80"),
     "utf-7": (lambda raw: message._to_utf8(raw, b"utf-7"), b"", b"+ZeU"),
