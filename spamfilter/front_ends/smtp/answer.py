@@ -80,7 +80,7 @@ def _mail(
 ) -> bytes:
     message_id = _MESSAGE_ID.fullmatch(parse(mail).field(b"message-id"))
     fields = [
-        f"From: <{mailbox_of(transaction.recipients[0].decode('ascii'))}>",
+        f"From: <{mailbox_of(transaction.recipients[0].decode('utf-8', 'replace'))}>",
         f"To: <{transaction.sender.decode('utf-8', 'replace')}>",
         f"Subject: Spam filter: {printable(summary.partition(': ')[0])}",
         f"Date: {format_datetime(datetime.now(UTC))}",
