@@ -2,7 +2,8 @@
 
 Guarantee: but for the database's size, a summary is a function of the entries of its day and of their labels,
 whichever way it was made, so that a report is the same before and after it was kept. Of names and words it holds the
-KEPT most frequent of each day.
+KEPT most frequent of each day, and counts no more than COUNTED at a time: on a day with more of them those that come
+rarely, and late, may be counted short.
 """
 
 from collections import Counter, defaultdict
@@ -17,13 +18,16 @@ from spamfilter.stores import JournalEntry, Store
 
 KEPT = 50
 """Names and words of a day: enough that those which lead a month lead its days, and a year of them is a few MB."""
+COUNTED = 100_000
+"""Names of a kind, or words: some 30 MB. Mail to a thousand recipients each would fill the memory of a relay."""
 BINS = 20
 """Of the probability."""
 STEP = 1.05
 """Width of a bucket of durations: quantiles are at most so much too large."""
 LATE = timedelta(hours=1)
 """After a day's end, until its entries have come out of the relay's memory as a rule."""
-HOUR = timedelta(hours=1)
+PIECE = timedelta(minutes=10)
+"""Of a day that is summed up, in memory at a time."""
 DAY = timedelta(days=1)
 REPLIES = {"2": "accepted", "4": "put_off", "5": "refused"}
 TROUBLE = 100
@@ -102,12 +106,12 @@ class Summary:
             verdicts, shares = self.words.get(token, (0, 0.0))
             self.words[token] = verdicts + 1, shares + weight
 
-    def trim(self) -> None:
-        """Forget what is not among the KEPT most frequent."""
-        self.troubles = Counter(dict(sorted(self.troubles.items(), key=lambda item: (-item[1], item[0]))[:KEPT]))
+    def trim(self, most: int = KEPT) -> None:
+        """Forget what is not among the most frequent."""
+        self.troubles = Counter(dict(sorted(self.troubles.items(), key=lambda item: (-item[1], item[0]))[:most]))
         for name in _NAMED:
             items = sorted(getattr(self, name).items(), key=lambda item: (-item[1][0], -abs(item[1][1]), item[0]))
-            setattr(self, name, dict(items[:KEPT]))
+            setattr(self, name, dict(items[:most]))
 
     def merge(self, other: "Summary") -> None:
         """Add the figures of other entries."""
@@ -156,10 +160,11 @@ def of_period(store: Store, since: datetime, until: datetime) -> Summary:
     """The figures of the journal's entries of a period within one day, without marks."""
     made = Summary()
     while since < until:
-        # By the hour, so that a day of a busy server need not be in memory as a whole.
-        end = min(until, since.replace(minute=0, second=0, microsecond=0) + HOUR)
+        end = min(until, since + PIECE)
         for entry in store.journal(since, end):
             made.add(entry)
+        if max(len(getattr(made, name)) for name in (*_NAMED, "troubles")) > COUNTED:
+            made.trim(COUNTED)
         since = end
     made.trim()
     return made

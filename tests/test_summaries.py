@@ -139,6 +139,29 @@ def test_a_day_is_kept_once_it_is_surely_over(store: Store) -> None:
     assert summaries.keep(store, midnight_after + DAY / 12, NOON - DAY) == 1
 
 
+def test_a_flood_of_names_does_not_fill_the_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a name that comes all day nor any figure is counted short."""
+    monkeypatch.setattr(summaries, "COUNTED", 3 * KEPT)
+    held, trim = list[int](), Summary.trim
+
+    def noted(made: Summary, most: int = KEPT) -> None:
+        held.append(len(made.recipients))
+        trim(made, most)
+
+    monkeypatch.setattr(Summary, "trim", noted)
+    store.write_journal([
+        journal_entry(
+            id=f"{number:04}", at=NOON + number * timedelta(minutes=1),
+            recipients=("all@example.org", *(f"{number}-{other}@example.org" for other in range(10))),
+        )
+        for number in range(300)
+    ])  # fmt: skip
+    made = of_period(store, NOON, NOON + DAY)
+    assert made.recipients["all@example.org"] == (300, 0)
+    assert made.messages == 300
+    assert max(held) <= 3 * KEPT + 10 * 11
+
+
 def test_names_and_words_of_a_day_are_bounded(store: Store) -> None:
     store.write_journal([
         journal_entry(

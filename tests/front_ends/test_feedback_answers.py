@@ -71,6 +71,12 @@ async def test_a_message_id_that_is_none_is_not_quoted(tmp_path: Path) -> None:
         assert b"In-Reply-To" not in await answered(hop)
 
 
+async def test_a_route_of_other_letters_is_left_out_of_the_answer(tmp_path: Path) -> None:
+    async with both(tmp_path, feedback=ANSWERING) as (hop, running):
+        await (await running.connect()).send(forward(ONE), ANNA, f"@grün.example:{SPAM}")
+        assert f"From: <{SPAM}>\r\n".encode() in await answered(hop)
+
+
 async def test_a_sender_of_other_letters_is_answered_with_smtputf8(tmp_path: Path) -> None:
     async with both(tmp_path, feedback=ANSWERING) as (hop, running):
         await (await running.connect()).send(forward(ONE), "grün@example.org", SPAM)

@@ -11,8 +11,13 @@ _TO_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ROUTING = re.compile(r'[@%!:,"\\]')
 
 
+MAX_PATH = 512
+"""Characters of a path: twice what RFC 5321 section 4.5.3.1.3 promises to a client. A thousand of them are kept of each
+mail, in memory that no limit counts, and in the journal."""
+
+
 def path_of(argument: str, keyword: str) -> str | None:
-    """The path behind 'FROM' or 'TO', without angle brackets; None where the syntax is wrong.
+    """The path behind 'FROM' or 'TO', without angle brackets; None where the syntax is wrong, or it is too long.
 
     >>> path_of("FROM:<> BODY=8BITMIME", "FROM"), path_of("TO:<a@b>", "FROM")
     ('', None)
@@ -20,7 +25,8 @@ def path_of(argument: str, keyword: str) -> str | None:
     match = _PATH.fullmatch(argument)
     if not match or match.group(1).upper() != keyword:
         return None
-    return match.group(3) if match.group(2) is None else match.group(2)
+    path = match.group(3) if match.group(2) is None else match.group(2)
+    return path if len(path) <= MAX_PATH else None
 
 
 def mailbox_of(path: str) -> str:

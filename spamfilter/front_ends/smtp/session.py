@@ -16,7 +16,7 @@ from spamfilter.front_ends.smtp.dialogue import LEAVING, UNREACHABLE, Dialogue, 
 from spamfilter.front_ends.smtp.handover import hand_over
 from spamfilter.front_ends.smtp.limits import Crowd
 from spamfilter.front_ends.smtp.local import end_here, purpose_of, refusal
-from spamfilter.front_ends.smtp.paths import is_plain, path_of, size_of
+from spamfilter.front_ends.smtp.paths import MAX_PATH, is_plain, path_of, size_of
 from spamfilter.front_ends.smtp.receiving import kept_alive
 from spamfilter.front_ends.smtp.transaction import Transaction
 from spamfilter.front_ends.smtp.wire import BLOCK, NoRoom, TooLarge
@@ -47,7 +47,7 @@ class Session(Dialogue):
             return Reply.of("503 5.5.1 Nested MAIL command")
         path = path_of(argument, "FROM")
         if path is None:
-            return Reply.of("501 5.5.4 Syntax: MAIL FROM:<address> [parameters]")
+            return Reply.of(f"501 5.5.4 Syntax: MAIL FROM:<address of at most {MAX_PATH} characters> [parameters]")
         size = size_of(argument)
         if size > self._relay.limits.message_size:
             return self._over("message_size")
@@ -87,7 +87,7 @@ class Session(Dialogue):
             return UNREACHABLE if self._broken else Reply.of("503 5.5.1 Need MAIL before RCPT")
         path = path_of(argument, "TO")
         if path is None:
-            return Reply.of("501 5.5.4 Syntax: RCPT TO:<address> [parameters]")
+            return Reply.of(f"501 5.5.4 Syntax: RCPT TO:<address of at most {MAX_PATH} characters> [parameters]")
         purpose = purpose_of(self._relay, path)
         if purpose == "relay" and not self._may_send(path):
             return Reply.of("554 5.7.1 Relay access denied")
