@@ -3,8 +3,8 @@
 Judging: counts of 10,000 to 10,000,000 words are made up, with frequencies that fall as in real text (Zipf), and the
 same messages of 400 words are judged by every likelihood, in turns, so that a noisy machine is noisy for all of them.
 The words are known to every size, and lie at random places of its tables; looking them up is a part of judging.
-Where SPAMFILTER_CORPORA is set, mails of trec07p are judged, too, from their bytes to the opinions of the default
-voices, which share so many words between them; every size knows the tokens that these mails have most often.
+Where SPAMFILTER_CORPORA is set, mails of trec07p are judged, too, as the relay does it, by the default voices, which
+share so many words between them; every size knows the tokens that these mails have most often.
 Learning: the same messages are learnt and taken back in the tables in memory.
 Start: databases of as many words, over the default voices; from exec to "ready", with the memory of the process then.
 
@@ -38,15 +38,17 @@ from spamfilter.calibration import Calibration
 from spamfilter.counts import LABELS, Counts, Hashed
 from spamfilter.filter import Filter
 from spamfilter.ids import new_id
+from spamfilter.judging import Judge
 from spamfilter.learning_rules import Learn
 from spamfilter.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.likelihoods.likelihood import each
 from spamfilter.message import parse
-from spamfilter.model import State, score
+from spamfilter.model import State
 from spamfilter.report import build
 from spamfilter.seen import Seen, Spellings
 from spamfilter.stores import open_store
 from spamfilter.summaries import keep
+from spamfilter.verdict import Policy
 from spamfilter.voices import view
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -112,13 +114,14 @@ def learning(mails: list[Seen], counts: Counts) -> float:
 
 
 def judged(mails: Sequence[bytes], counts: Mapping[str, Counts]) -> list[float]:
-    """The microseconds to judge each mail as the relay does: parse it, find its tokens, ask the default voices."""
-    voices = Learn().chosen()
-    state = State(dict(counts), dict.fromkeys(LABELS, 20_000), Calibration(), 1)
+    """The microseconds to judge each mail as the relay does, from its bytes to the verdict with its evidence."""
+    filter = Filter(open_store("memory:"), Learn().chosen())
+    filter.adopt(State(dict(counts), dict.fromkeys(LABELS, 20_000), Calibration(), 1))
+    judge = Judge(filter, Policy())
     taken: list[float] = []
     for mail in mails:
         began = time.perf_counter_ns()
-        score(voices, view(voices, parse(mail)), state)
+        judge.judge(mail, "id")
         taken.append((time.perf_counter_ns() - began) / 1000)
     return taken
 
@@ -163,7 +166,7 @@ def judging(sizes: Sequence[int]) -> list[str]:
     lines.append(row("looking up the words", [median(looked[size]) for size in sizes]))
     for name in rows:
         lines.append(row(f"judging, by {name}", [median(times[name, size]) for size in sizes]))
-    lines.append(row("a mail of 150 words: parsed, tokens, default voices", [median(whole[size]) for size in sizes]))
+    lines.append(row("a mail of 150 words, as the relay judges it", [median(whole[size]) for size in sizes]))
     lines.append(row("learning, in memory", [median(learnt[size]) for size in sizes]))
     room = ", ".join(f"{kept.table.nbytes / size:.0f}" for size, kept in hashed(tables))
     return [*lines, "", f"Bytes of a table for each word: {room}."]
@@ -192,8 +195,8 @@ def judging_real_mail(sizes: Sequence[int]) -> list[str]:
     each = [[median(taken) for taken in zip(*times[size], strict=True)] for size in sizes]
     return [
         "",
-        f"Microseconds to judge {len(mails)} mails of trec07p: parsed, tokens, default voices, which look up"
-        f" {having.total() / len(mails):,.0f} words of each.",
+        f"Microseconds to judge {len(mails)} mails of trec07p as the relay does;"
+        f" {having.total() / len(mails):,.0f} words of each are looked up.",
         "",
         *table_head("over the mails", sizes),
         row("mean", [mean(some) for some in each]),
