@@ -22,12 +22,12 @@ LEDGER_WORDS = 150
 """Distinct words of each voice in a learning that is made up."""
 
 
-def some_mails(count: int) -> list[Mail]:
-    """Mails of some hundred words that are all different."""
+def some_mails(count: int, words: int = 50_000) -> list[Mail]:
+    """Mails of some hundred words, of so many, that are all different."""
     chance = random.Random(1)
 
     def text(number: int) -> bytes:
-        said = " ".join(f"word{chance.randrange(50_000)}" for _ in range(150))
+        said = " ".join(f"word{chance.randrange(words)}" for _ in range(150))
         head = f"Message-ID: <{number}@example.org>\r\nFrom: a@example.org\r\nSubject: letter {number}\r\n"
         return f"{head}\r\n{said}\r\n".encode()
 

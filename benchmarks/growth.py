@@ -150,7 +150,7 @@ def judging(sizes: Sequence[int]) -> list[str]:
     times: dict[tuple[str, int], list[float]] = {(name, size): [] for name in rows for size in sizes}
     learnt: dict[int, list[float]] = {size: [] for size in sizes}
     whole: dict[int, list[float]] = {size: [] for size in sizes}
-    letters = [mail.read() for mail in some_mails(MESSAGES)]
+    letters = [mail.read() for mail in some_mails(MESSAGES, SIZES[0])]
     for _ in range(TURNS):
         for name, likelihood in rows.items():
             for size, counts in tables.items():
