@@ -10,7 +10,6 @@ import codecs
 import encodings.aliases
 import functools
 import hashlib
-import pkgutil
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -63,6 +62,13 @@ _DROPPED_PREFIXES = (
     b"x-uid", b"x-mozilla", b"x-bogosity", b"x-rc-", b"x-hammie", b"x-gmail-", b"x-evolution", b"x-imap",
     b"x-scanned", b"x-amavis", b"x-dspam", b"x-crm114", b"x-barracuda", b"x-gnus",
 )  # fmt: skip
+# All names of Python's charsets, some of which have no alias. It looks on the disk for any other, and remembers it for
+# ever.
+_CODECS = frozenset((
+    *encodings.aliases.aliases, *encodings.aliases.aliases.values(),
+    "charmap", "cp1006", "cp720", "cp737", "cp856", "cp874", "cp875", "koi8_t", "koi8_u", "mac_arabic", "mac_croatian",
+    "mac_farsi", "mac_romanian", "palmos", "utf_8_sig",
+))  # fmt: skip
 # What separates the parts of a charset's name, as encodings.normalize_encoding has it.
 _TO_CODEC = bytes(byte if byte < 0x80 and (chr(byte).isalnum() or byte == 0x2E) else 0x20 for byte in range(256))
 # Codecs of Python that are no charsets, and of which two take quadratic time.
@@ -370,7 +376,7 @@ def _codec(charset: bytes) -> str | None:
     """The codec for a declared charset, None where UTF-8 or Latin-1 must be guessed."""
     name = charset.decode("ascii", "replace").strip("'\" ")
     plain = b"_".join(charset.translate(_TO_CODEC).split()).decode()
-    if _codecs().isdisjoint((plain, plain.replace(".", "_"))):
+    if _CODECS.isdisjoint((plain, plain.replace(".", "_"))):
         return None
     if name in ("gb2312", "gbk"):
         name = "gb18030"  # a superset of both, and what such mail really holds
@@ -381,13 +387,6 @@ def _codec(charset: bytes) -> str | None:
     if codec.name.replace("-", "_") in _NOT_CHARSETS or codec.name in ("ascii", "utf-8") or not codec._is_text_encoding:
         return None
     return codec.name
-
-
-@functools.cache
-def _codecs() -> frozenset[str]:
-    """All names under which Python may find a codec. It looks on the disk for any other, and remembers it for ever."""
-    modules = (module.name for module in pkgutil.iter_modules(encodings.__path__))
-    return frozenset((*encodings.aliases.aliases, *modules))
 
 
 def cut(text: bytes, size: int) -> bytes:

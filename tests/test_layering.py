@@ -128,8 +128,8 @@ EXCEPTIONS = {
 
 CORE = ORDER[: ORDER.index("intervals") + 1]
 PURE = {
-    "abc", "annotated_types", "binascii", "codecs", "collections", "dataclasses", "email", "functools", "hashlib",
-    "itertools", "json", "math", "numpy", "re", "typing", "zlib",
+    "abc", "annotated_types", "binascii", "codecs", "collections", "dataclasses", "email", "encodings", "functools",
+    "hashlib", "itertools", "json", "math", "numpy", "re", "typing", "zlib",
 }  # fmt: skip
 """What the core may import besides itself. None of it reads a file, a socket or a clock."""
 IMPURE = {
