@@ -192,16 +192,16 @@ def judging_real_mail(sizes: Sequence[int]) -> list[str]:
     for _ in range(TURNS):
         for size, some in tables.items():
             times[size].append(judged(mails, some))
-    each = [[median(taken) for taken in zip(*times[size], strict=True)] for size in sizes]
+    medians = [[median(taken) for taken in zip(*times[size], strict=True)] for size in sizes]
     return [
         "",
         f"Microseconds to judge {len(mails)} mails of trec07p as the relay does;"
         f" {having.total() / len(mails):,.0f} words of each are looked up.",
         "",
         *table_head("over the mails", sizes),
-        row("mean", [mean(some) for some in each]),
-        row("median", [median(some) for some in each]),
-        row("the slowest of a hundred", [quantiles(some, n=100)[-1] for some in each]),
+        row("mean", [mean(some) for some in medians]),
+        row("median", [median(some) for some in medians]),
+        row("the slowest of a hundred", [quantiles(some, n=100)[-1] for some in medians]),
     ]
 
 

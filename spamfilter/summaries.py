@@ -2,8 +2,8 @@
 
 Guarantee: but for the database's size, a summary is a function of the entries of its day and of their labels,
 whichever way it was made, so that a report is the same before and after it was kept. Of names and words it holds the
-KEPT most frequent of each day, and counts no more than COUNTED at a time: on a day with more of them those that come
-rarely, and late, may be counted short.
+KEPT most frequent of each day, and keeps no more than COUNTED from one PIECE to the next: on a day with more of them
+those that come rarely may be counted short.
 """
 
 from collections import Counter, defaultdict
@@ -19,7 +19,7 @@ from spamfilter.stores import JournalEntry, Store
 KEPT = 50
 """Names and words of a day: enough that those which lead a month lead its days, and a year of them is a few MB."""
 COUNTED = 100_000
-"""Names of a kind, or words: some 30 MB. Mail to a thousand recipients each would fill the memory of a relay."""
+"""Names of a kind, or words: some 30 MB each. Mail to a thousand recipients would fill the memory of a relay."""
 BINS = 20
 """Of the probability."""
 STEP = 1.05
@@ -27,7 +27,7 @@ STEP = 1.05
 LATE = timedelta(hours=1)
 """After a day's end, until its entries have come out of the relay's memory as a rule."""
 PIECE = timedelta(minutes=10)
-"""Of a day that is summed up, in memory at a time."""
+"""Entries of so long are in memory at a time."""
 DAY = timedelta(days=1)
 REPLIES = {"2": "accepted", "4": "put_off", "5": "refused"}
 TROUBLE = 100

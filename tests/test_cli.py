@@ -460,7 +460,7 @@ def test_who_has_a_damaged_database_is_told_what_to_do(shell: Shell, command: tu
     shell.write("x.eml", mail())
     corrupt(shell)
     path = shell.folder / "spamfilter.db"
-    advice = f"{path}: file is not a database; a backup may take its place, see `spamfilter doctor`\n"
+    advice = f"{path}: file is not a database; keep the file, and put a backup in its place\n"
     assert shell.fails(*command, stdin=mail()) == f"spamfilter: {advice}"
 
 

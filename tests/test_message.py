@@ -84,9 +84,8 @@ def test_a_charset_is_found_as_if_python_were_asked_for_each(monkeypatch: pytest
     forms = [
         form for name in names for form in (name, name.upper(), *(name.replace("_", by) for by in ("-", ".", "! ")))
     ]
-    mails = [
-        f'Content-Type: text/plain; charset="{form}"\n\n'.encode() + b"a\xe4\xf6\xff\xc4 +AGE-\0" for form in forms
-    ]
+    texts = (b"a\xe4\xf6\xff\xc4\x93 +AGE-\0", "grün".encode())
+    mails = [f'Content-Type: text/plain; charset="{form}"\n\n'.encode() + text for form in forms for text in texts]
     found = [parse(one).text for one in mails]
     monkeypatch.setattr(message, "_CODECS", Everything())
     message._codec.cache_clear()
@@ -210,6 +209,17 @@ def test_only_the_first_16000_encoded_bytes_of_a_part_are_decoded() -> None:
     hidden = b"=\n" * 8000
     assert parse(head + hidden + b"beyond").text == b""
     assert parse(head + hidden[2:] + b"beyond").text == b"be"
+
+
+def test_a_line_that_begins_like_the_boundary_line_before_it_is_the_first_of_the_part() -> None:
+    message = parse(b"Content-Type: multipart/mixed; boundary=x\n\n--x\n--xy: z\n\ntext\n--x--\n")
+    assert (message.part_fields, message.text) == (((b"--xy", b"z"),), b"text")
+
+
+def test_beyond_4000_boundary_lines_all_belongs_to_the_part_that_was_begun() -> None:
+    message = parse(b"Content-Type: multipart/mixed; boundary=x\n\n--x\n\none\n" + b"--xy\n" * 4000 + b"--x\n\ntwo\n")
+    assert message.text.startswith(b"one\n--xy\n")
+    assert message.defects == ("many-boundaries",)
 
 
 @pytest.mark.parametrize("count", [MAX_PARTS - 1, MAX_PARTS, MAX_PARTS + 1, 500])

@@ -594,6 +594,7 @@ SEQUENCE = {
     "a path as long as may be": (["EHLO c", f"MAIL FROM:<{'a' * 510}@x>", f"RCPT TO:<{'b' * 510}@y>"], b"250"),
     "a longer sender": (["EHLO c", f"MAIL FROM:<{'a' * 511}@x>"], b"501"),
     "a longer recipient": (["EHLO c", "MAIL FROM:<a@x>", f"RCPT TO:<{'b' * 511}@y>"], b"501"),
+    "a longer recipient of other letters": (["EHLO c", "MAIL FROM:<a@x>", f"RCPT TO:<{'é' * 256}@y>"], b"501"),
     "control characters": (["EHLO c", b"MAIL FROM:<a@x\0>"], b"501"),
     "a lone CR": (["EHLO c", b"MAIL FROM:<a@x>\rRCPT TO:<evil@x>"], b"501"),
     "EHLO without name": (["EHLO"], b"501"),

@@ -38,7 +38,7 @@ _chances = random.SystemRandom()  # tests run in several processes that may shar
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on right now, nor will by chance before it is used."""
+    """A port of loopback that nobody listens on right now, and hardly anybody will before it is used."""
     while True:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", _chances.choice(PORTS)))

@@ -9,11 +9,9 @@ _SIZE = re.compile(r" SIZE=([0-9]{1,20})(?: |$)", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\(.)")
 _TO_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ROUTING = re.compile(r'[@%!:,"\\]')
-
-
 MAX_PATH = 512
-"""Characters of a path: twice what RFC 5321 section 4.5.3.1.3 promises to a client. A thousand of them are kept of each
-mail, in memory that no limit counts, and in the journal."""
+"""Bytes of a path: twice what RFC 5321 section 4.5.3.1.3 promises to a client. Up to a thousand of them are kept of
+each mail, in memory that no limit counts, and in the journal."""
 
 
 def path_of(argument: str, keyword: str) -> str | None:
@@ -26,7 +24,7 @@ def path_of(argument: str, keyword: str) -> str | None:
     if not match or match.group(1).upper() != keyword:
         return None
     path = match.group(3) if match.group(2) is None else match.group(2)
-    return path if len(path) <= MAX_PATH else None
+    return path if len(path.encode("utf-8", "surrogateescape")) <= MAX_PATH else None
 
 
 def mailbox_of(path: str) -> str:

@@ -47,7 +47,7 @@ class Session(Dialogue):
             return Reply.of("503 5.5.1 Nested MAIL command")
         path = path_of(argument, "FROM")
         if path is None:
-            return Reply.of(f"501 5.5.4 Syntax: MAIL FROM:<address of at most {MAX_PATH} characters> [parameters]")
+            return Reply.of(f"501 5.5.4 Syntax: MAIL FROM:<address of at most {MAX_PATH} bytes> [parameters]")
         size = size_of(argument)
         if size > self._relay.limits.message_size:
             return self._over("message_size")
@@ -87,7 +87,7 @@ class Session(Dialogue):
             return UNREACHABLE if self._broken else Reply.of("503 5.5.1 Need MAIL before RCPT")
         path = path_of(argument, "TO")
         if path is None:
-            return Reply.of(f"501 5.5.4 Syntax: RCPT TO:<address of at most {MAX_PATH} characters> [parameters]")
+            return Reply.of(f"501 5.5.4 Syntax: RCPT TO:<address of at most {MAX_PATH} bytes> [parameters]")
         purpose = purpose_of(self._relay, path)
         if purpose == "relay" and not self._may_send(path):
             return Reply.of("554 5.7.1 Relay access denied")

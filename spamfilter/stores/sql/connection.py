@@ -68,8 +68,7 @@ def store_errors(where: str) -> Iterator[None]:
         cause = error.orig if isinstance(error, DBAPIError) else error
         reason = getattr(cause, "strerror", None) or str(cause)
         if getattr(cause, "sqlite_errorcode", 0) & 0xFF in DAMAGED:
-            said = f"{where}: {reason}; a backup may take its place, see `spamfilter doctor`"
-            raise StoreDamaged(said) from error
+            raise StoreDamaged(f"{where}: {reason}; keep the file, and put a backup in its place") from error
         if "readonly database" in reason:
             reason = "no permission to write; run this as the owner of the database"
         if isinstance(error, OperationalError | sqlite3.OperationalError) and "locked" in reason:
