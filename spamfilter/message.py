@@ -6,8 +6,6 @@ It does not change or keep the mail; the relay passes on the bytes it received.
 """
 
 import binascii
-import codecs
-import encodings.aliases
 import functools
 import hashlib
 import re
@@ -15,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
+from spamfilter.charsets import to_utf8
 from spamfilter.compiled import _message
 
 SCANNED = 65_536
@@ -63,17 +62,6 @@ _DROPPED_PREFIXES = (
     b"x-uid", b"x-mozilla", b"x-bogosity", b"x-rc-", b"x-hammie", b"x-gmail-", b"x-evolution", b"x-imap",
     b"x-scanned", b"x-amavis", b"x-dspam", b"x-crm114", b"x-barracuda", b"x-gnus",
 )  # fmt: skip
-# All names of Python's charsets, some of which have no alias. It looks on the disk for any other, and remembers it for
-# ever.
-_CODECS = frozenset((
-    *encodings.aliases.aliases, *encodings.aliases.aliases.values(),
-    "charmap", "cp1006", "cp720", "cp737", "cp856", "cp874", "cp875", "koi8_t", "koi8_u", "mac_arabic", "mac_croatian",
-    "mac_farsi", "mac_romanian", "palmos", "utf_8_sig",
-))  # fmt: skip
-# What separates the parts of a charset's name, as encodings.normalize_encoding has it.
-_TO_CODEC = bytes(byte if byte < 0x80 and (chr(byte).isalnum() or byte == 0x2E) else 0x20 for byte in range(256))
-# Codecs of Python that are no charsets, and of which two take quadratic time.
-_NOT_CHARSETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +271,7 @@ def _fields(
 
 def _head(written: list[bytes], part_fields: list[Field]) -> bytes:
     head = b"\n".join((*written, *(name + b": " + value for name, value in part_fields)))
-    return cut(_to_utf8(head, b""), MAX_HEAD)
+    return cut(to_utf8(head, b""), MAX_HEAD)
 
 
 def dropped(name: bytes) -> bool:
@@ -317,14 +305,14 @@ def _value(value: bytes) -> tuple[bytes, int]:
         read += words * ENCODED_WORD
     value = value[:MAX_VALUE]
     if not value.isascii():
-        value = cut(_to_utf8(value, b""), MAX_VALUE)
+        value = cut(to_utf8(value, b""), MAX_VALUE)
     return value, max(read, len(value))
 
 
 def _encoded_word(match: re.Match[bytes]) -> bytes:
     charset, encoding, text = match.groups()
     raw = binascii.a2b_qp(text, header=True) if encoding in b"qQ" else _base64(text) or text
-    return _to_utf8(raw, charset.partition(b"*")[0])  # RFC 2231: a language may follow the charset
+    return to_utf8(raw, charset.partition(b"*")[0])  # RFC 2231: a language may follow the charset
 
 
 def _content(fields: list[Field]) -> tuple[bytes, bytes, dict[bytes, bytes]]:
@@ -350,7 +338,7 @@ def _text(body: bytes, encoding: bytes, charset: bytes, defects: list[str]) -> b
             body = decoded
     elif encoding == b"quoted-printable":
         body = binascii.a2b_qp(body)
-    return _to_utf8(body[:MAX_TEXT], charset)
+    return to_utf8(body[:MAX_TEXT], charset)
 
 
 def _base64(text: bytes) -> bytes | None:
@@ -359,37 +347,6 @@ def _base64(text: bytes) -> bytes | None:
     text = text.translate(None, _NOT_BASE64)
     text += b"=" * (-len(text) % 4) if len(text) % 4 != 1 else b""
     return binascii.a2b_base64(text[: len(text) // 4 * 4]) or None
-
-
-def _to_utf8(raw: bytes, charset: bytes) -> bytes:
-    if raw.isascii() and not charset.lower().startswith((b"iso-2022", b"utf-7", b"utf-16", b"utf-32", b"hz")):
-        return raw
-    codec = _codec(charset.lower())
-    if codec:
-        return raw.decode(codec, "replace").encode("utf-8", "replace")
-    try:
-        # A multi-byte character may be cut in two at the end; that makes it no less UTF-8.
-        return codecs.utf_8_decode(raw, "strict", False)[0].encode()
-    except UnicodeDecodeError:
-        return raw.decode("latin-1").encode()
-
-
-@functools.lru_cache(maxsize=512)
-def _codec(charset: bytes) -> str | None:
-    """The codec for a declared charset, None where UTF-8 or Latin-1 must be guessed."""
-    name = charset.decode("ascii", "replace").strip("'\" ")
-    plain = b"_".join(charset.translate(_TO_CODEC).split()).decode()
-    if _CODECS.isdisjoint((plain, plain.replace(".", "_"))):
-        return None
-    if name in ("gb2312", "gbk"):
-        name = "gb18030"  # a superset of both, and what such mail really holds
-    try:
-        codec = codecs.lookup(name)
-    except (LookupError, ValueError):
-        return None
-    if codec.name.replace("-", "_") in _NOT_CHARSETS or codec.name in ("ascii", "utf-8") or not codec._is_text_encoding:
-        return None
-    return codec.name
 
 
 def cut(text: bytes, size: int) -> bytes:

@@ -15,6 +15,7 @@ ORDER = (
     "redaction",
     "compiled",
     "line_ends",
+    "charsets",
     "message",
     "attributes",
     "seen",

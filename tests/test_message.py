@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spamfilter import message
+from spamfilter import charsets
 from spamfilter.marking import mark
 from spamfilter.message import MAX_NAME, MAX_PARTS, MAX_TEXT, MAX_VALUE, SCANNED, parse
 from tests.made import mail, some
@@ -87,8 +87,8 @@ def test_a_charset_is_found_as_if_python_were_asked_for_each(monkeypatch: pytest
     texts = (b"a\xe4\xf6\xff\xc4\x93 +AGE-\0", "grün".encode())
     mails = [f'Content-Type: text/plain; charset="{form}"\n\n'.encode() + text for form in forms for text in texts]
     found = [parse(one).text for one in mails]
-    monkeypatch.setattr(message, "_CODECS", Everything())
-    message._codec.cache_clear()
+    monkeypatch.setattr(charsets, "_CODECS", Everything())
+    charsets._codec.cache_clear()
     assert found == [parse(one).text for one in mails]
 
 

@@ -18,6 +18,7 @@ from starlette.requests import Request
 
 import spamfilter
 from spamfilter import message
+from spamfilter.charsets import to_utf8
 from spamfilter.errors import InputError
 from spamfilter.features import words
 from spamfilter.feedback import header_id
@@ -208,12 +209,12 @@ SCANNERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
     "parts": (lambda body: list(message._Walk()._parts(body, b"\n--x")), b"--x\n", b"\n--xy" * message.MAX_BOUNDARIES),
     "cookies": (lambda raw: _sent(Request({"type": "http", "headers": [(b"cookie", raw + b'"')]}), "a"), b'a="', b"\\"),
     "base64": (message._base64, b"", b"=!"),
-    "utf-8": (lambda raw: message._to_utf8(raw, b""), b"", b"\xed\xa0\x80"),
-    "utf-7": (lambda raw: message._to_utf8(raw, b"utf-7"), b"", b"+ZeU"),
-    "idna": (lambda raw: message._to_utf8(raw, b"idna"), b"", b"a.xn--a"),
-    "punycode": (lambda raw: message._to_utf8(raw, b"punycode"), b"", b"a-9\xff"),
-    "hz": (lambda raw: message._to_utf8(raw, b"hz"), b"", b"~{~"),
-    "iso-2022-jp": (lambda raw: message._to_utf8(raw, b"iso-2022-jp"), b"", b"\x1b$B\x1b"),
+    "utf-8": (lambda raw: to_utf8(raw, b""), b"", b"\xed\xa0\x80"),
+    "utf-7": (lambda raw: to_utf8(raw, b"utf-7"), b"", b"+ZeU"),
+    "idna": (lambda raw: to_utf8(raw, b"idna"), b"", b"a.xn--a"),
+    "punycode": (lambda raw: to_utf8(raw, b"punycode"), b"", b"a-9\xff"),
+    "hz": (lambda raw: to_utf8(raw, b"hz"), b"", b"~{~"),
+    "iso-2022-jp": (lambda raw: to_utf8(raw, b"iso-2022-jp"), b"", b"\x1b$B\x1b"),
     "words": (words, b"", "a\u4e2d".encode()),
     "one word": (words, b"", b"a"),
     "a whole mail": (message.parse, b"Subject: x\n", b"a: =?a?q?b?=\n"),
