@@ -7,8 +7,8 @@ import codecs
 import encodings.aliases
 import functools
 
-# All names of Python's charsets, some of which have no alias. It looks on the disk for any other, and remembers it for
-# ever.
+# All of Python's charsets, some of which have no alias; not those of its other codecs, of which two are quadratic.
+# It looks on the disk for any name that it does not know, and remembers it for ever.
 _CODECS = frozenset((
     *encodings.aliases.aliases, *encodings.aliases.aliases.values(),
     "charmap", "cp1006", "cp720", "cp737", "cp856", "cp874", "cp875", "koi8_t", "koi8_u", "mac_arabic", "mac_croatian",
@@ -16,8 +16,6 @@ _CODECS = frozenset((
 ))  # fmt: skip
 # What separates the parts of a charset's name, as encodings.normalize_encoding has it.
 _TO_CODEC = bytes(byte if byte < 0x80 and (chr(byte).isalnum() or byte == 0x2E) else 0x20 for byte in range(256))
-# Codecs of Python that are no charsets, and of which two take quadratic time.
-_NOT_CHARSETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"))
 
 
 def to_utf8(raw: bytes, charset: bytes) -> bytes:
@@ -47,6 +45,6 @@ def _codec(charset: bytes) -> str | None:
         codec = codecs.lookup(name)
     except (LookupError, ValueError):
         return None
-    if codec.name.replace("-", "_") in _NOT_CHARSETS or codec.name in ("ascii", "utf-8") or not codec._is_text_encoding:
+    if codec.name in ("ascii", "utf-8") or not codec._is_text_encoding:
         return None
     return codec.name
