@@ -18,12 +18,13 @@ Needs SPAMFILTER_CORPORA and bogofilter; takes about a quarter of an hour.
 
 import argparse
 import itertools
+import math
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -34,7 +35,6 @@ from peers import MAIL, Bogofilter, stripped
 from results import write_result
 
 from spamfilter import message, model
-from spamfilter.contenders import Learner
 from spamfilter.counts import Label
 from spamfilter.evaluating import CONFIGURED, entrants
 from spamfilter.evaluation import roc_area_above, split
@@ -42,7 +42,7 @@ from spamfilter.learning_rules import Learn
 from spamfilter.likelihoods.eddc import Eddc
 from spamfilter.mailboxes import find_indexed
 from spamfilter.message import parse
-from spamfilter.voices import Voices, view
+from spamfilter.voices import Voice, view
 from spamfilter.words import Spelled
 
 Mails = Sequence[tuple[Label, bytes]]
@@ -82,15 +82,18 @@ def read(name: str, judged: int) -> Stream:
     return Stream(name, mails[::2], rest[::step][:judged], guessed)
 
 
+def bounded(voice: Voice, bounds: Mapping[str, float]) -> Voice:
+    """The voice; that of the phrases with other values of these fields of its rule."""
+    rule = voice.likelihood
+    return replace(voice, likelihood=replace(rule, **bounds)) if isinstance(rule, Eddc) else voice
+
+
 class Victim:
     """A filter that is attacked; what it learns can be taken back."""
 
-    def __init__(self, likelihood: str = CONFIGURED) -> None:
-        self.voices: Voices
-        self.voices, enter = entrants([likelihood], Learn())
-        (learner,) = enter()
-        assert isinstance(learner, Learner)
-        self.state = learner.state = model.empty(self.voices, Spelled)  # which can list its words
+    def __init__(self, likelihood: str = CONFIGURED, **bounds: float) -> None:
+        self.voices = tuple(bounded(voice, bounds) for voice in entrants([likelihood], Learn())[0])
+        self.state = model.empty(self.voices, Spelled)  # which can list its words
 
     def posterior(self, mail: bytes) -> float:
         return self.score(mail).posterior
@@ -291,36 +294,37 @@ def focused(stream: Stream, victim: Victim, targets: int) -> list[str]:
     return rows
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """What stands for a bound that is taken out: bytes of the text that are read, and fields of the phrases' rule."""
+
+    text: int | None = None
+    phrases: Mapping[str, float] = field(default_factory=dict)
+
+
+BOUNDS = {
+    "none taken out": Bounds(),
+    "4,000 bytes of text": Bounds(text=65_536),
+    "20 from the header's phrases": Bounds(phrases={"limit": math.inf}),
+    "15 from the text's phrases": Bounds(phrases={"text_limit": math.inf}),
+    "no repeats against the score": Bounds(phrases={"doubt": math.inf}),
+}
+
+
 @contextmanager
-def without(bound: str) -> Iterator[None]:
-    """The product without one of its bounds."""
-    if bound == "4,000 bytes of text":
-        with patch.object(message, "MAX_TEXT", 65_536), patch.object(message, "MAX_ENCODED", 65_536):
-            yield
-    elif bound == "20 from the header's phrases":
-        with patch.object(Eddc, "heard", lambda self, matrix, shares: shares):
-            yield
-    elif bound == "no repeats against the score":
-        with patch.object(Eddc, "amount", _amount_undoubted):
-            yield
-    else:
+def read_up_to(text: int | None) -> Iterator[None]:
+    """Mails, with so many bytes of their text; None: with those of the product."""
+    if text is None:
         yield
-
-
-_amount = Eddc.amount
-
-
-def _amount_undoubted(self: Eddc, *arguments: object) -> int:
-    return _amount(Eddc(doubt=1e9), *arguments)  # type: ignore[arg-type]
-
-
-BOUNDS = ("none taken out", "4,000 bytes of text", "20 from the header's phrases", "no repeats against the score")
+    else:
+        with patch.multiple(message, MAX_TEXT=text, MAX_ENCODED=text):
+            yield
 
 
 def bounds(stream: Stream, bound: str, most: int) -> list[str]:
     """A row: the worst good words and the flood, without this bound."""
-    with without(bound):
-        victim = _trained(stream)
+    with read_up_to(BOUNDS[bound].text):
+        victim = _trained(stream, **BOUNDS[bound].phrases)
         spams = [apart(mail) for mail in of(stream.judged, "spam", most)]
         words, tokens = victim.hammiest(False), victim.hammiest(True)
         cells = [
@@ -338,8 +342,8 @@ def bounds(stream: Stream, bound: str, most: int) -> list[str]:
     return [f"| {stream.name} | {bound} | {' | '.join([*cells, *ends])} |"]
 
 
-def _trained(stream: Stream) -> Victim:
-    victim = Victim()
+def _trained(stream: Stream, **bounds: float) -> Victim:
+    victim = Victim(CONFIGURED, **bounds)
     victim.train(stream.learnt)
     return victim
 
