@@ -35,15 +35,14 @@ def to_utf8(raw: bytes, charset: bytes) -> bytes:
 @functools.lru_cache(maxsize=512)
 def _codec(charset: bytes) -> str | None:
     """The codec for a declared charset, None where UTF-8 or Latin-1 must be guessed."""
-    name = charset.decode("ascii", "replace").strip("'\" ")
-    plain = b"_".join(charset.translate(_TO_CODEC).split()).decode()
-    if _CODECS.isdisjoint((plain, plain.replace(".", "_"))):
+    name = b"_".join(charset.translate(_TO_CODEC).split()).decode()
+    if _CODECS.isdisjoint((name, name.replace(".", "_"))):
         return None
     if name in ("gb2312", "gbk"):
         name = "gb18030"  # a superset of both, and what such mail really holds
     try:
         codec = codecs.lookup(name)
-    except (LookupError, ValueError):
+    except LookupError:  # of other systems
         return None
     if codec.name in ("ascii", "utf-8") or not codec._is_text_encoding:
         return None
