@@ -8,6 +8,7 @@ import atexit
 import errno
 import gc
 import os
+import platform
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import click
 
 from spamfilter import __version__
 from spamfilter.commands import COMMANDS, find
+from spamfilter.compiled import in_words
 from spamfilter.errors import SpamfilterError
 from spamfilter.terminal import harmless
 
@@ -51,7 +53,11 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="spamfilter")
+@click.version_option(
+    __version__,
+    prog_name="spamfilter",
+    message=f"%(prog)s %(version)s, Python {platform.python_version()}, judging {in_words()}",
+)
 @click.option("--config", "file", type=click.Path(path_type=Path), help="The configuration file; see sample-config.")
 @click.pass_context
 def main(context: click.Context, file: Path | None) -> None:

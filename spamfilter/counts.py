@@ -13,7 +13,7 @@ import numpy as np
 from spamfilter.errors import CountError
 from spamfilter.features import Token
 from spamfilter.labels import LABELS, OTHER, Label
-from spamfilter.seen import Floats, Integers, Seen, Spellings
+from spamfilter.seen import Floats, Integers, Seen
 from spamfilter.words import Hashed, Spelled, Words
 
 __all__ = ["LABELS", "MAX_COUNT", "OTHER", "Counts", "Growth", "Hashed", "Label", "Spelled", "Tallies", "move"]
@@ -108,23 +108,12 @@ class Counts:
         """Unlearn: take away what `add` with the same arguments has added."""
         return self._apply(label, deltas, messages, -1)
 
-    def took(self, label: Label, occurrences: int, growth: Growth) -> None:
-        """Bring the totals up to what `kept` has learnt of a message already: so much together, without tallies."""
-        total = self.occurrences[label] + occurrences
-        if total > MAX_COUNT:
-            raise CountError("a count would grow past what the store can hold")
-        self._changed(label, self.messages[label] + 1, total, growth)
-
     def _apply(self, label: Label, deltas: Mapping[Token, int], messages: int, sign: int) -> Growth:
         total = self.messages[label] + sign * messages
         tokens, changes, added, largest = _listed(deltas)
         occurrences = self.occurrences[label] + sign * added
         if max(total, occurrences, largest) > MAX_COUNT:
             raise CountError("a count would grow past what the store can hold")
-        if self.tallies is None and total >= 0 and isinstance(tokens, Spellings):
-            more = self.kept.change(tokens, label, changes, sign, MAX_COUNT)
-            if more is not None:
-                return self._changed(label, total, occurrences, Growth(more))
         ham, spam = self.kept.columns(tokens)
         before, elsewhere = (ham, spam) if label == "ham" else (spam, ham)
         after = before + sign * changes

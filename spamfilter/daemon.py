@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
-from spamfilter import logs
+from spamfilter import compiled, logs
 from spamfilter.config import Settings
 from spamfilter.event_loop import loop_factory
 from spamfilter.filter import Filter
@@ -31,6 +31,8 @@ def serve(settings: Settings, file: Path | None) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     for warning in settings.warnings():
         log.warning("configuration: %s", warning)
+    if compiled.REFUSED:
+        log.warning("judging %s", compiled.in_words())
     raise_descriptor_limit(settings.limits)
     return_large_blocks()
     # Binding first: a second daemon on the same address must not get as far as the database.

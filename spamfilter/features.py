@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from spamfilter.attributes import attributes
-from spamfilter.compiled import _tokens
+from spamfilter.compiled import token_helper
 from spamfilter.message import Message, cut
 from spamfilter.seen import Seen
 
@@ -137,8 +137,8 @@ def tokenize(message: Message, families: Sequence[str], known: Callable[[str], T
 
     known: the tokens of one family of this message, if somebody has found them; the compiled helper asks for them.
     """
-    if _tokens is not None and COMPILED.keys() >= set(families):
-        return Seen(*_tokens.find(tuple(part for family in families for part in _parts(message, family, known))))
+    if token_helper is not None and COMPILED.keys() >= set(families):
+        return Seen(*token_helper.find(tuple(part for family in families for part in _parts(message, family, known))))
     found: Counter[Token] = Counter()
     for family in families:
         found.update(FEATURES[family](message))

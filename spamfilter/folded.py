@@ -9,7 +9,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from spamfilter.compiled import _learning
 from spamfilter.seen import Seen, Spellings
 from spamfilter.voices import Packed, in_lines, is_in_lines
 
@@ -20,9 +19,6 @@ _in_lines = lru_cache(maxsize=2)(in_lines)
 def _unfolded(packed: bytes, first: int, size: int) -> tuple[bytes, bytes]:
     """The tokens of one voice, so many lines from `first` on, as `Spellings` has them: without line ends."""
     _, lines = _in_lines(packed)
-    if _learning is not None:
-        text, ends = _learning.unlined(lines, first, size)
-        return text, ends
     spelt = Spellings.of(lines.split(b"\n")[first : first + size])
     return spelt.text, spelt.end_bytes
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 
 from spamfilter.charsets import to_utf8
-from spamfilter.compiled import _message
 
 SCANNED = 65_536
 """Bytes of a mail that are looked at: words further down gained nothing on three corpora."""
@@ -122,14 +121,12 @@ class Message:
 
 def _joined(text: bytes) -> bytes:
     """Its words, with a space between them."""
-    return b" ".join(text.split()) if _message is None else bytes(_message.joined(text))
+    return b" ".join(text.split())
 
 
 def _unix(data: bytes) -> bytes:
     """The first SCANNED bytes once LF is in the place of each CR LF; no more than twice as many are looked at."""
-    if _message is None:
-        return bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")[:SCANNED]
-    return bytes(_message.unix(data, SCANNED))
+    return bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")[:SCANNED]
 
 
 def parse(data: bytes) -> Message:
@@ -224,11 +221,7 @@ def _split(block: bytes, room: _Room, defects: list[str]) -> tuple[list[Field], 
     if block.startswith(b"\n"):
         return [], [], block[1:]
     bounds = room.lines, room.fields, room.size
-    if _message is None:
-        found = _fields(block, *bounds)
-    else:
-        found = _message.fields(block, *bounds, MAX_NAME, MAX_VALUE, _kept_name, _value)
-    fields, written, body, room.lines, room.size, odd, more = found
+    fields, written, body, room.lines, room.size, odd, more = _fields(block, *bounds)
     room.fields -= len(fields)
     if odd:
         defects.append("not-a-field")

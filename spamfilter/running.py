@@ -20,7 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spamfilter import summaries, tls
+from spamfilter import compiled, summaries, tls
 from spamfilter.automatic import Automatic
 from spamfilter.canary import Canaries
 from spamfilter.collecting import Collector, Sending
@@ -68,6 +68,7 @@ def announce(settings: Settings, sockets: Sockets, filter: Filter) -> None:
     for sock in sockets.submission:
         log.info("listening on %s for authenticated senders", name_of(sock))
     learnt = filter.learnt
+    log.info("judging %s", compiled.in_words())
     log.info("database %s: %d ham and %d spam learnt", filter.store.where, learnt["ham"], learnt["spam"])
     with closing(next_hop_of(settings)) as next_hop:
         log.info("ready: send mail to %s; it goes on to %s", name_of(sockets.mail[0]), next_hop.where)

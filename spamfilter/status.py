@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from spamfilter import __version__
+from spamfilter import __version__, compiled
 from spamfilter.config import LIVE, Settings, load
 from spamfilter.errors import ConfigError
 from spamfilter.feedback import by_id
@@ -48,6 +48,8 @@ class Status:
         return {
             **self._facts,
             "version": __version__,
+            "plain": compiled.WHY_PLAIN,
+            "refused": compiled.REFUSED,
             "uid": os.getuid(),
             "config": str(file.absolute()) if (file := config_file(self._file)) else "",
             "changed": await asyncio.to_thread(self._changed, settings),

@@ -9,12 +9,12 @@ import math
 import zlib
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from spamfilter.compiled import _learning, _scores
+from spamfilter.compiled import score_helper
 from spamfilter.compression import compressed
 from spamfilter.counts import Counts
 from spamfilter.features import Token, Tokens, tokenize
@@ -110,22 +110,20 @@ def pack(tokens: VoiceTokens) -> bytes:
 
 def _lines(tokens: VoiceTokens) -> bytes | None:
     """What is said of the voices, and all tokens on a line each; None where one of them has a line end in it."""
-    voices = [(_named(voice), some.parts()) for voice, some in tokens.items() if type(some) is Seen]
-    if _learning is not None and voices and len(voices) == len(tokens):
-        quick: bytes | None = _learning.lines(voices)
-        return quick
-    said = [[name, len(some), {at: n for at, n in enumerate(some.values()) if n != 1}] for name, some in tokens.items()]
-    words = [token for some in tokens.values() for token in some]
+    said = [[name, len(some), _not_once(some)] for name, some in tokens.items()]
+    words = [*chain.from_iterable(some.spellings if isinstance(some, Seen) else some for some in tokens.values())]
     lines = b"\n".join(words)
     if lines.count(b"\n") != max(len(words) - 1, 0):
         return None
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" + lines
 
 
-@cache
-def _named(voice: str) -> bytes:
-    """A name as JSON."""
-    return json.dumps(voice, ensure_ascii=False).encode()
+def _not_once(tokens: Tokens) -> dict[int, int]:
+    """Place of a token -> its occurrences, where that is not one."""
+    if isinstance(tokens, Seen):
+        others = np.flatnonzero(tokens.times != 1)
+        return dict(zip(others.tolist(), tokens.times[others].tolist(), strict=True))
+    return {at: n for at, n in enumerate(tokens.values()) if n != 1}
 
 
 def pack_seen(tokens: VoiceTokens) -> bytes:
@@ -270,9 +268,9 @@ def _loudest(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[Evid
 
 def _loud(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[_Said]:
     """What the `most` words that say most have said, and all that say as much as the last of them."""
-    if _scores is not None and most is not None and most <= MOST:
+    if score_helper is not None and most is not None and most <= MOST:
         parts = tuple([(voice.name, voice.weight, voice.likelihood.unit, *heard) for voice, heard in said])
-        return list(_scores.loud(parts, most))
+        return list(score_helper.loud(parts, most))
     loudness = [np.abs(voice.weight * heard.shares) for voice, heard in said]
     every = np.concatenate(loudness)
     least = 0.0 if most is None or most >= len(every) else np.partition(every, -most)[-most]

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spamfilter.compiled import _learning, _tokens
+from spamfilter.compiled import token_helper
 from spamfilter.features import Token
 from spamfilter.labels import LABELS, Label
-from spamfilter.seen import Floats, Integers, Spellings, hashed
+from spamfilter.seen import Floats, Integers, hashed
 
 BUCKET = 4
 """Slots of a bucket: keys and counts that fill a cache line, so that a word is found, with its counts, in one step."""
@@ -31,10 +31,6 @@ FEWEST = 256
 """Buckets of an empty table."""
 NARROW = 2**31 - 1
 """The largest count of 32 bits, in which a table begins; one that gets a larger count takes 64 for all."""
-
-
-SoftRule = tuple[Floats, float, float, float, int, int, float]
-"""Logarithms, scale, purity, rate, unit, most and least, as the compiled helper wants them."""
 
 
 class Words(ABC):
@@ -55,14 +51,6 @@ class Words(ABC):
     @abstractmethod
     def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
         """Set the counts of these words, each named once, in a class."""
-
-    def change(self, tokens: Spellings, label: Label, changes: Integers, sign: int, most: int) -> int | None:
-        """Add changes to the counts of these words in a class, or with sign -1 take them away, in one step.
-
-        Returns by how many words with any count there are more. None, and nothing is changed, where that takes several
-        steps, or a count would leave the range from 0 to `most`.
-        """
-        return None
 
     @property
     def table(self) -> Integers | None:
@@ -154,9 +142,9 @@ class Hashed(Words):
         return ham, spam
 
     def numbers(self, tokens: Sequence[Token]) -> Floats:
-        if _tokens is None:
+        if token_helper is None:
             return super().numbers(tokens)
-        return np.frombuffer(_tokens.counts(self._table, hashed(tokens))).reshape(2, -1)
+        return np.frombuffer(token_helper.counts(self._table, hashed(tokens))).reshape(2, -1)
 
     def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
         keys = hashed(tokens)
@@ -171,39 +159,6 @@ class Hashed(Words):
         found = slots >= 0
         self._widen(counts)
         self._counts[*_at(slots[found]), LABELS.index(label)] = counts[found]
-
-    def change(self, tokens: Spellings, label: Label, changes: Integers, sign: int, most: int) -> int | None:
-        if _learning is None:
-            return None
-        room = int(FULL * self._keys.size) - self._used
-        changed = tokens.hash_bytes, changes, LABELS.index(label)
-        found = _learning.change(self._table, *changed, sign, room, most)
-        if found is None:
-            return None
-        growth, used = found
-        self._used += used
-        return int(growth)
-
-    def learn(
-        self,
-        messages: list[bytes],
-        labels: bytes,
-        rule: SoftRule,
-        amounts: tuple[Integers, Integers],
-        start: int,
-        odds: Floats,
-        grown: Integers,
-    ) -> int:
-        """As `learn` of the compiled helper, which must be there: learn messages from `start` on; where it left off."""
-        room = int(FULL * self._keys.size) - self._used
-        number, used = _learning.learn(self._table, messages, labels, amounts, start, rule, room, odds, grown)
-        self._used += used
-        return int(number)
-
-    @property
-    def learns_quickly(self) -> bool:
-        """Whether there is a compiled helper for `learn`."""
-        return _learning is not None
 
     @property
     def table(self) -> Integers:
@@ -267,8 +222,8 @@ class Hashed(Words):
 
     def _find(self, keys: Integers) -> Integers:
         """The slot of each key, -1 where it has none."""
-        if _tokens is not None:
-            return np.frombuffer(_tokens.slots(self._table, keys), np.int64)
+        if token_helper is not None:
+            return np.frombuffer(token_helper.slots(self._table, keys), np.int64)
         bucket = self._bucket(keys)
         there = self._keys[bucket]
         same = there == keys[:, None]
@@ -287,8 +242,8 @@ class Hashed(Words):
     def _insert(self, keys: Integers) -> None:
         """Give slots to keys that have none, and for which there is room."""
         self._used += len(keys)
-        if _tokens is not None:
-            _tokens.insert(self._table, keys)
+        if token_helper is not None:
+            token_helper.insert(self._table, keys)
             return
         bucket = self._bucket(keys)
         while len(keys):
@@ -338,8 +293,8 @@ def _integers(values: Iterable[int], size: int) -> Integers:
 
 def _hashed_lines(lines: bytes) -> Integers:
     """As `hashed`, of words that stand on a line each."""
-    if _tokens is not None:
-        return np.frombuffer(_tokens.hashes(lines), np.int64)
+    if token_helper is not None:
+        return np.frombuffer(token_helper.hashes(lines), np.int64)
     return hashed(lines.split(b"\n"))
 
 

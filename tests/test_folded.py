@@ -8,7 +8,7 @@ from hypothesis import example, given
 
 from spamfilter import features
 from spamfilter import folded as module
-from spamfilter.compiled import _tokens
+from spamfilter.compiled import token_helper
 from spamfilter.folded import folded
 from spamfilter.message import parse
 from spamfilter.seen import Seen
@@ -22,7 +22,7 @@ VOICES = ("fields", "phrases", "body", "attributes")
 
 @pytest.fixture(autouse=True)
 def built() -> None:
-    if _tokens is None:
+    if token_helper is None:
         missing("the compiled helper is missing: install a C compiler and Python's headers, then the package again")
 
 
@@ -42,16 +42,9 @@ def arrays(seen: Seen) -> Iterator[object]:
 @example(b"")
 @example(b"Subject: twice twice\n\n")
 @example(b"\nonly only text\n")
-@pytest.mark.parametrize("quickly", [True, False])
-def test_they_are_what_was_folded(quickly: bool, data: bytes) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        if not quickly:
-            patch.setattr(module, "_learning", None)
-        module._unfolded.cache_clear()
-        look(packed(data))
-
-
-def look(tokens: Packed) -> None:
+def test_they_are_what_was_folded(data: bytes) -> None:
+    module._unfolded.cache_clear()
+    tokens = packed(data)
     found = folded(tokens, ("body", "fields"))
     assert found is not None
     assert found.keys() == {"body", "fields"}
@@ -67,7 +60,7 @@ def look(tokens: Packed) -> None:
 
 def test_only_what_is_known_by_hashes_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert folded(packed(mail()), ("fields", "attributes")) is None
-    monkeypatch.setattr(features, "_tokens", None)
+    monkeypatch.setattr(features, "token_helper", None)
     assert folded(packed(mail()), ("fields",)) is None
 
 

@@ -119,6 +119,7 @@ PLURALS = {
     "doctor": {"examination"},
     "web": {"looking", "site", "teaching"},
     "commands": {"command", "subjects"},
+    "compiled": {"proof"},
 }
 """Package -> the modules in it that its rows may import: what a row must be, and the tables of SQL."""
 
@@ -135,7 +136,7 @@ PURE = {
 """What the core may import besides itself. None of it reads a file, a socket or a clock."""
 IMPURE = {
     "shipped": {"pathlib"},
-    "compiled": {"contextlib", "importlib", "os", "pathlib", "zlib"},
+    "compiled": {"array", "importlib", "os", "pathlib", "sys", "zlib"},
     "compression": {"isal", "os", "zlib"},
 }
 """Modules of the core that are about files, and those that look whether there is one."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter import voices
-from spamfilter.compiled import _scores
+from spamfilter.compiled import score_helper
 from spamfilter.counts import LABELS, MAX_COUNT, Counts, Hashed, Label
 from spamfilter.features import tokenize
 from spamfilter.likelihoods import LIKELIHOODS, Opinion, eddc, likelihood, soft
@@ -20,6 +20,7 @@ from spamfilter.seen import Seen, Spellings
 from spamfilter.voices import Evidence, Voice, judged
 from tests.made import some
 from tests.real import missing
+from tests.without_helpers import without_helpers
 
 COUNT = st.integers(0, 30) | st.integers(0, 3000) | st.sampled_from([2**31, 2**53 - 1, 2**53 + 1, MAX_COUNT])
 
@@ -27,13 +28,8 @@ COUNT = st.integers(0, 30) | st.integers(0, 3000) | st.sampled_from([2**31, 2**5
 @pytest.fixture(autouse=True)
 def built() -> None:
     """Without the helper there is nothing to compare; where everything must be there, it must."""
-    if _scores is None:
+    if score_helper is None:
         missing("the compiled helper is missing: install a C compiler and Python's headers, then the package again")
-
-
-def without(patch: pytest.MonkeyPatch) -> None:
-    for module in (likelihood, soft, eddc, voices):
-        patch.setattr(module, "_scores", None)
 
 
 @some(300)
@@ -62,7 +58,7 @@ def test_opinion_and_evidence_are_what_python_makes_of_the_same_counts(
 
     quick = found()
     with pytest.MonkeyPatch.context() as patch:
-        without(patch)
+        without_helpers(patch)
         assert quick == found()
 
 
@@ -75,7 +71,7 @@ def test_shares_are_what_python_computes(pairs: list[tuple[int, int]], ham: int,
     counts.messages = {"ham": ham, "spam": spam}
     quick = [row.shares(matrix, counts).tolist() for row in (soft.Soft(), eddc.Eddc())]
     with pytest.MonkeyPatch.context() as patch:
-        without(patch)
+        without_helpers(patch)
         assert quick == [row.shares(matrix, counts).tolist() for row in (soft.Soft(), eddc.Eddc())]
 
 
@@ -113,7 +109,7 @@ def test_the_loudest_are_the_same_without_the_helper(numbers: Sequence[float], m
     quick = voices._loud(said, most)
     assert len(quick) >= min(most or 65, 2)
     with pytest.MonkeyPatch.context() as patch:
-        without(patch)
+        without_helpers(patch)
         assert quick == voices._loud(said, most)
 
 
@@ -138,13 +134,13 @@ WORD = b"word", np.array([4], np.uint32), 94
 )
 def test_what_does_not_fit_is_refused(name: str, given: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=r"whole buckets|two logarithms|two counts|finite|from 1 to 64"):
-        getattr(_scores, name)(*given)
+        getattr(score_helper, name)(*given)
 
 
 @pytest.mark.parametrize("end", [5, 2**32 - 1])
 def test_words_that_end_beyond_their_text_begin_with_no_character(end: int) -> None:
     logarithms, ends = np.array([0.0, 0.0, 1.0, 1.0]), np.array([end, end], np.uint32)
-    own, heard, shares = _scores.heard(logarithms, 1.0, 0.0, b"word", ends, ord("w"), 0.5, 0.25)
+    own, heard, shares = score_helper.heard(logarithms, 1.0, 0.0, b"word", ends, ord("w"), 0.5, 0.25)
     assert np.frombuffer(shares).tolist() == [0.5, 0.25]
     assert (own, heard) == (2, 0.75)
 
@@ -182,4 +178,4 @@ def test_logarithms_are_the_same_one_by_one_and_in_rows_of_any_length() -> None:
 )
 def test_a_wrong_type_is_a_type_error(name: str, given: tuple[object, ...]) -> None:
     with pytest.raises(TypeError):
-        getattr(_scores, name)(*given)
+        getattr(score_helper, name)(*given)

@@ -1,26 +1,20 @@
 """What the compiled helper finds is what Python finds, to the last bit."""
 
-import os
 import platform
 import random
-import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter import compiled, features, message, voices, words
-from spamfilter.compiled import _scores, _tokens
-from spamfilter.compiled.build import HEADERS, NAMES
+from spamfilter import features, words
+from spamfilter.compiled import score_helper, token_helper
 from spamfilter.counts import LABELS, Counts, Hashed, Label
 from spamfilter.features import tokenize
 from spamfilter.filter import Filter
 from spamfilter.learning_rules import Learn
-from spamfilter.likelihoods import eddc, likelihood, soft
 from spamfilter.message import Message, parse
 from spamfilter.seen import Integers, Seen, hashed
 from spamfilter.stores.memory import MemoryStore
@@ -28,6 +22,7 @@ from spamfilter.voices import VOICES, View, pack, unpack
 from tests.made import mail, some
 from tests.real import missing, require
 from tests.test_message import MAILS
+from tests.without_helpers import without_helpers
 
 FAMILIES = [families for families in VOICES.values() if set(families) <= features.COMPILED.keys()]
 TEXTS = st.lists(
@@ -42,18 +37,14 @@ TEXTS = st.lists(
 @pytest.fixture(autouse=True)
 def built() -> None:
     """Without the helper there is nothing to compare; where everything must be there, it must."""
-    if _tokens is None:
+    if token_helper is None:
         missing("the compiled helper is missing: install a C compiler and Python's headers, then the package again")
 
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """For tests that undo it: from now on Python does it all."""
-    monkeypatch.setattr(message, "_message", None)
-    for module in (features, words):
-        monkeypatch.setattr(module, "_tokens", None)
-    for module in (likelihood, soft, eddc, voices):
-        monkeypatch.setattr(module, "_scores", None)
+    without_helpers(monkeypatch)
     return monkeypatch
 
 
@@ -62,7 +53,7 @@ def both(message: Message, families: tuple[str, ...]) -> tuple[Seen, dict[bytes,
     quick = tokenize(message, families)
     assert isinstance(quick, Seen)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(features, "_tokens", None)
+        patch.setattr(features, "token_helper", None)
         return quick, dict(tokenize(message, families))
 
 
@@ -105,9 +96,9 @@ def test_more_words_than_there_is_room_for_at_first() -> None:
     ],
 )
 def test_what_is_no_message_is_a_type_error(parts: object) -> None:
-    assert _tokens is not None
+    assert token_helper is not None
     with pytest.raises(TypeError):
-        _tokens.find(parts)
+        token_helper.find(parts)
 
 
 @some(100)
@@ -142,10 +133,10 @@ KNOWN = b"ab", np.array([1, 2], np.uint32), np.array([5, 6]), np.array([1, 1], n
     ],
 )
 def test_words_that_do_not_fit_together_are_not_known(place: int, part: object) -> None:
-    assert _tokens is not None
-    assert Seen(*_tokens.find(((4, KNOWN),))) == {b"a": 1, b"b": 1}
+    assert token_helper is not None
+    assert Seen(*token_helper.find(((4, KNOWN),))) == {b"a": 1, b"b": 1}
     with pytest.raises(ValueError, match=r"each word has|no text"):
-        _tokens.find(((4, (*KNOWN[:place], part, *KNOWN[place + 1 :])),))
+        token_helper.find(((4, (*KNOWN[:place], part, *KNOWN[place + 1 :])),))
 
 
 @pytest.mark.parametrize(
@@ -161,8 +152,8 @@ def test_words_that_do_not_fit_together_are_not_known(place: int, part: object) 
     ],
 )
 def test_a_table_of_the_wrong_shape_is_refused(table: object) -> None:
-    assert _tokens is not None
-    for found in (_tokens.slots, _tokens.counts, _tokens.insert):
+    assert token_helper is not None
+    for found in (token_helper.slots, token_helper.counts, token_helper.insert):
         with pytest.raises((ValueError, BufferError), match=r"whole buckets|not writable"):
             found(table, b"12345678")
 
@@ -174,24 +165,24 @@ def full_table() -> Integers:
 
 
 def test_a_full_table_ends_the_search() -> None:
-    assert _tokens is not None
+    assert token_helper is not None
     table = full_table()
-    assert np.frombuffer(_tokens.slots(table, np.array([99], np.int64)), np.int64).tolist() == [-1]
+    assert np.frombuffer(token_helper.slots(table, np.array([99], np.int64)), np.int64).tolist() == [-1]
 
 
 def test_a_full_table_takes_no_more() -> None:
-    assert _tokens is not None
+    assert token_helper is not None
     table = full_table()
-    _tokens.insert(table, np.array([16, 1], np.int64))
+    token_helper.insert(table, np.array([16, 1], np.int64))
     with pytest.raises(ValueError, match="full"):
-        _tokens.insert(table, np.array([99], np.int64))
+        token_helper.insert(table, np.array([99], np.int64))
     assert np.array_equal(table, full_table())
 
 
 @pytest.mark.parametrize("lines", [b"", b"\n", b"one", b"one\ntwo", "grün\n\nlast\n".encode()])
 def test_lines_are_hashed_as_words_are(lines: bytes) -> None:
-    assert _tokens is not None
-    assert np.frombuffer(_tokens.hashes(lines), np.int64).tolist() == hashed(lines.split(b"\n")).tolist()
+    assert token_helper is not None
+    assert np.frombuffer(token_helper.hashes(lines), np.int64).tolist() == hashed(lines.split(b"\n")).tolist()
 
 
 @some(100)
@@ -205,7 +196,7 @@ def test_the_helper_finds_the_slots_that_python_finds(keys: list[int]) -> None:
     asked = np.array(keys, np.int64)
     quick = table._find(asked)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "_tokens", None)
+        patch.setattr(words, "token_helper", None)
         slow = table._find(asked)
     assert quick.tolist() == slow.tolist()
     assert (quick >= 0).sum() == len(half)
@@ -242,34 +233,9 @@ def test_scores_and_evidence_are_the_same_without_the_helper(plain: pytest.Monke
     assert scores(Filter(MemoryStore(), Learn().chosen())) == slow
 
 
-def test_the_environment_can_refuse_the_helper() -> None:
-    code = "from spamfilter.compiled import _scores, _tokens; print(_scores, _tokens)"
-    environment = {**os.environ, "SPAMFILTER_PLAIN": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "None None\n"
-
-
-@pytest.mark.parametrize(("newer", "left"), [("tokens.c", f"{bool(_scores)} False"), ("table.h", "False False")])
-def test_a_helper_of_another_source_is_not_used(tmp_path: Path, newer: str, left: str) -> None:
-    """As when sources are updated, and the package is not installed anew."""
-    package = Path(words.__file__).parent
-    shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
-    code = "from spamfilter.compiled import _scores, _tokens; print(bool(_scores), bool(_tokens))"
-    command = [sys.executable, "-c", code]
-
-    def used() -> str:
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-
-    assert used() == f"{bool(_scores)} {bool(_tokens)}\n"
-    with (tmp_path / package.name / "compiled" / newer).open("a") as source:
-        source.write("/* newer */\n")
-    assert used() == f"{left}\n"
-
-
 FETCHING = {
     "tokens": ("compiled_slots", "compiled_counts", "compiled_insert"),
     "scores": ("scores_soft",),
-    "learning": ("learning_change", "learning_learn"),
 }
 """Helper -> its functions that look up keys one after the other."""
 
@@ -280,7 +246,7 @@ def test_a_helper_really_fetches_ahead(helper: str, function: str) -> None:
     instruction = {"x86_64": "prefetch", "aarch64": "prfm"}.get(platform.machine())
     if instruction is None:
         missing(f"how {platform.machine()} fetches ahead is not written down here: add it")
-    file = getattr(compiled, f"_{helper}").__file__
+    file = {"tokens": token_helper, "scores": score_helper}[helper].__file__
     command = [require("objdump", "binutils"), "--disassemble", "--section=.text", file]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     (code,) = [part for part in done.stdout.split("\n\n") if f"<{function}>:" in part.split("\n", 1)[0]]
@@ -309,8 +275,3 @@ def test_counts_are_found_by_spelling_and_by_seen_alike() -> None:
     assert [column.tolist() for column in counts.columns(seen.spellings)] == [
         column.tolist() for column in counts.columns(list(seen))
     ]
-
-
-@pytest.mark.parametrize("name", [*(f"{name}.c" for name in NAMES), *HEADERS])
-def test_the_source_is_shipped(name: str) -> None:
-    assert Path(words.__file__).with_name("compiled").joinpath(name).is_file()

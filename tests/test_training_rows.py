@@ -7,20 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter import batches, counts, features, message, reader, voices, words
-from spamfilter.compiled import _learning
+from spamfilter import batches, counts, features, reader, voices
 from spamfilter.counts import OTHER, Label
 from spamfilter.errors import InputError
 from spamfilter.filter import Filter
 from spamfilter.learning_rules import Learn
-from spamfilter.likelihoods import eddc, likelihood, soft
 from spamfilter.mailboxes import Mail, interleaved
 from spamfilter.message import parse
 from spamfilter.rounds import ROUNDS
 from spamfilter.stores import open_store
-from spamfilter.stores.sql import learning
 from spamfilter.training import Outcome, train
 from tests.made import mail
+from tests.without_helpers import without_helpers
 
 Mails = list[tuple[Label, Mail]]
 Setting = Callable[[pytest.MonkeyPatch], None]
@@ -103,7 +101,7 @@ def _few_are_enough_for_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """As one process makes them that looks at each mail, a batch a transaction, and keeps nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        plain(patch)
+        without_helpers(patch)
         patch.setattr(batches, "TOGETHER", 1)
         patch.setattr(reader, "KEPT", 0)
         database = tmp_path_factory.mktemp("expected") / "store.db"
@@ -112,16 +110,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     assert outcome.known == COUNT / 20
     assert outcome.problems == ["gone.eml: No such file or directory"]
     return rows(database)
-
-
-def plain(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(message, "_message", None)
-    for module in (features, words):
-        patch.setattr(module, "_tokens", None)
-    for module in (likelihood, soft, eddc, voices):
-        patch.setattr(module, "_scores", None)
-    for module in (words, voices, learning):
-        patch.setattr(module, "_learning", None)
 
 
 def small_batches(patch: pytest.MonkeyPatch) -> None:
@@ -151,7 +139,7 @@ def as_it_is(patch: pytest.MonkeyPatch) -> None:
     pass
 
 
-SETTINGS = [as_it_is, plain, small_batches, hurried, few_words, half_at_hand, none_at_hand]
+SETTINGS = [as_it_is, without_helpers, small_batches, hurried, few_words, half_at_hand, none_at_hand]
 
 
 @pytest.mark.parametrize("processes", [0, 2])
@@ -215,7 +203,3 @@ def test_what_others_learn_meanwhile_is_heeded_at_once(tmp_path: Path, monkeypat
         found.append(rows(database))
     assert found[0] == found[1]
     assert any("'cli'" in row for row in found[0]["ledger"])
-
-
-def test_the_helper_is_there_to_be_compared() -> None:
-    assert _learning is not None

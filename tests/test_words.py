@@ -122,7 +122,7 @@ def test_a_table_is_filled_without_the_helper_alike(monkeypatch: pytest.MonkeyPa
     ham, spam = np.arange(1, 3_001), np.arange(3_000)
     lines, quick, slow = b"\n".join(tokens), Hashed(), Hashed(3_000)
     quick.fill(lines, ham, spam)
-    monkeypatch.setattr(module, "_tokens", None)
+    monkeypatch.setattr(module, "token_helper", None)
     slow.fill(lines, ham, spam)
     assert quick == slow
     assert [column.tolist() for column in slow.columns([*tokens, b"none"])] == [[*ham, 0], [*spam, 0]]

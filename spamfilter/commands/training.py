@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from spamfilter import mailboxes, rendering
+from spamfilter import compiled, mailboxes, rendering
 from spamfilter.commands.command import as_json_option, opened_filter, user
 
 
@@ -53,6 +53,8 @@ def train(
                     f"learnt {outcome.learnt['ham']} ham and {outcome.learnt['spam']} spam;"
                     f" {outcome.known} were known, {outcome.relabelled} changed their label"
                 )
+                if compiled.WHY_PLAIN:
+                    click.echo(f"judging here is {compiled.in_words()}", err=True)
             for problem in outcome.problems:
                 click.echo(f"spamfilter: {problem}", err=True)
     if outcome.problems:

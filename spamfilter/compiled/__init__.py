@@ -1,37 +1,66 @@
-"""The compiled helpers, if they were built with the package: nothing depends on them but speed.
+"""The compiled helpers: they make judging five times faster, and nothing else depends on them.
 
-`_message` reads the header of a mail, closes the gaps of what is digested, and finds line ends that stand alone or
-before a dot; `_tokens` finds the words of a message and their places in a table of counts; `_scores` looks words up and
-does the arithmetic of the default likelihoods; `_learning` counts the words of a message, makes rows and lines of
-them, and words of lines, and learns messages in bulk by the default rule. Each takes a third of Python's time or less.
-They are None where no compiler was at hand, or SPAMFILTER_PLAIN is set; then Python does the same.
+`token_helper` finds the words of a message and their places in a table of counts; `score_helper` looks words up and
+does the arithmetic of the default likelihoods. Both are None, and Python does the same work, where WHY_PLAIN says why.
 
-Guarantee: a helper is made of the sources that lie beside it, or it is not used. One of an older version, left behind
-where the sources were updated without a new installation, could find other words than Python.
+Guarantee: the helpers are used together or not at all, and only if they were built from the sources beside them, for a
+Python that the tests run under, and gave Python's own results for the samples of `proof` when they were loaded.
 """
 
 import importlib
 import os
+import sys
 import zlib
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-HEADERS = ("arithmetic.h", "table.h")
+from spamfilter.compiled.proof import first_difference
+
+NAMES = ("tokens", "scores")
+SOURCES = ("arithmetic.h", "table.h", "tokens.c", "scores.c")
+NEWEST_TESTED = (3, 14)
+"""The newest Python that the tests run under, as in the classifiers of pyproject.toml."""
+NOT_BUILT = "not-built.txt"
+"""Where build.py says why there are no helpers."""
 
 
-def _helper(name: str) -> Any:
+def checksum() -> int:
+    """Of the sources beside this file. A helper of other sources could find other words than Python."""
+    return zlib.crc32(b"".join(Path(__file__).with_name(source).read_bytes() for source in SOURCES))
+
+
+class _Loaded(NamedTuple):
+    """The helpers by name. why: why there are none. refused: they were built, and are not to be trusted."""
+
+    helpers: dict[str, Any]
+    why: str = ""
+    refused: bool = False
+
+
+def _loaded() -> _Loaded:
     if os.environ.get("SPAMFILTER_PLAIN"):
-        return None
-    with suppress(ImportError, AttributeError, OSError):
-        helper = importlib.import_module(f"spamfilter.compiled._{name}")
-        sources = b"".join(Path(__file__).with_name(source).read_bytes() for source in (*HEADERS, f"{name}.c"))
-        if zlib.crc32(sources) == helper.SOURCE:
-            return helper
-    return None
+        return _Loaded({}, "SPAMFILTER_PLAIN is set")
+    if sys.version_info[:2] > NEWEST_TESTED:
+        return _Loaded({}, f"the helpers are tested up to Python {'.'.join(map(str, NEWEST_TESTED))}")
+    try:
+        helpers = {name: importlib.import_module(f"spamfilter.compiled._{name}") for name in NAMES}
+    except ImportError as error:
+        reason = Path(__file__).with_name(NOT_BUILT)
+        if reason.exists():
+            return _Loaded({}, reason.read_text().strip())
+        return _Loaded({}, f"the helpers cannot be loaded: {error}", refused=True)
+    if any(checksum() != helper.SOURCE for helper in helpers.values()):
+        return _Loaded({}, "the helpers were built from other sources; install spamfilter again", refused=True)
+    if difference := first_difference(**helpers):
+        return _Loaded({}, f"the helpers do not compute what Python does: {difference}", refused=True)
+    return _Loaded(helpers)
 
 
-_message = _helper("message")
-_tokens = _helper("tokens")
-_scores = _helper("scores")
-_learning = _helper("learning")
+_helpers, WHY_PLAIN, REFUSED = _loaded()
+token_helper: Any = _helpers.get("tokens")
+score_helper: Any = _helpers.get("scores")
+
+
+def in_words() -> str:
+    """How mail is judged here, for people."""
+    return f"in plain Python, five times slower: {WHY_PLAIN}" if WHY_PLAIN else "by compiled helpers"

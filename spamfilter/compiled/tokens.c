@@ -11,11 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Python's own hash of bytes, by functions that its documentation names: hash_bytes is set when the module is loaded.
+ * Where a Python was built to hash short strings otherwise (Py_HASH_CUTOFF), the proof at load notices. */
 #if PY_VERSION_HEX >= 0x030E0000
-#define hash_of(bytes, size) Py_HashBuffer((bytes), (Py_ssize_t)(size))
+#define hash_bytes Py_HashBuffer
 #else
-#define hash_of(bytes, size) _Py_HashBytes((bytes), (Py_ssize_t)(size))
+static Py_hash_t (*hash_bytes)(const void *, Py_ssize_t);
 #endif
+
+/* As words.hashed: never 0, which is a free slot of a table. */
+static inline int64_t
+key_of(const void *word, size_t size)
+{
+    Py_hash_t hash = size ? hash_bytes(word, (Py_ssize_t)size) : 0;
+    return hash == 0 ? 1 : hash == -1 ? -2 : (int64_t)hash;
+}
 
 enum { MAX_WORD = 24, MAX_RUN = 128 };                  /* as in features.py */
 enum { FIELDS, WORDS, HEADER_PHRASES, PHRASES, KNOWN }; /* as in features.py */
@@ -124,8 +134,7 @@ add_hashed(Found *found, const byte *word, size_t size, int64_t hash, uint32_t t
 static int
 add(Found *found, const byte *word, size_t size)
 {
-    int64_t hash = (int64_t)hash_of(word, size);
-    return add_hashed(found, word, size, hash ? hash : 1, 1, 1); /* as words.hashed: 0 is a free slot of a table */
+    return add_hashed(found, word, size, key_of(word, size), 1, 1);
 }
 
 /* Whether a character of a script without spaces begins here: U+3040-9FFF and U+AC00-D7AF, as features._CJK. */
@@ -429,9 +438,7 @@ compiled_hashes(PyObject *module, PyObject *lines)
     int64_t *hash = (int64_t *)PyBytes_AS_STRING(hashes);
     for (;; here = next + 1, hash++) {
         next = memchr(here, '\n', (size_t)(end - here));
-        *hash = (int64_t)hash_of(here, (next ? next : end) - here);
-        if (*hash == 0)
-            *hash = 1;
+        *hash = key_of(here, (size_t)((next ? next : end) - here));
         if (next == NULL)
             return hashes;
     }
@@ -490,6 +497,9 @@ PyInit__tokens(void)
         to_words[i] = (byte)(kept ? i : i >= 'A' && i <= 'Z' ? i + 'a' - 'A' : ' ');
         to_runs[i] = (byte)(i >= 33 && i != 127 ? i : ' ');
     }
+#if PY_VERSION_HEX < 0x030E0000
+    hash_bytes = PyHash_GetFuncDef()->hash;
+#endif
     PyObject *module = PyModule_Create(&definition);
     if (module && PyModule_AddIntConstant(module, "SOURCE", SOURCE) < 0) { /* a checksum: see build.py */
         Py_CLEAR(module);

@@ -16,6 +16,7 @@ __all__ = ["CHECKS", "STATUSES", "Diagnosis", "Examination", "Line", "examine"]
 
 CHECKS: dict[str, Callable[[Examination], Iterator[Finding]]] = {
     "process": process.process,
+    "judging": process.judging,
     "smtp": process.smtp,
     "feedback_socket": process.feedback_socket,
     "next_hop": delivery.next_hop,

@@ -59,6 +59,17 @@ def _stale(examined: Examination, status: dict[str, Any]) -> Iterator[str]:
         yield f"was started with the configuration {status['config'] or 'of no file'}; this is {examined.config}"
 
 
+def judging(examined: Examination) -> Iterator[Finding]:
+    """Whether the relay judges by compiled helpers."""
+    relay = examined.relay
+    if not relay["plain"]:
+        yield Finding("ok", "by compiled helpers")
+        return
+    found = f"in plain Python, five times slower: {relay['plain']}"
+    advice = "install a C compiler and Python's headers, then spamfilter again, and restart the relay"
+    yield Finding("warning", found, advice) if relay["refused"] else Finding("ok", found)
+
+
 def _where(settings: Settings) -> str:
     try:
         return str(file_of(settings.store_url()))

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spamfilter.compiled import _scores
+from spamfilter.compiled import score_helper
 from spamfilter.counts import LABELS, Counts, Label
 from spamfilter.features import HEADER_PHRASE, Token, Tokens
 from spamfilter.likelihoods.likelihood import (
@@ -88,12 +88,12 @@ class Eddc(Likelihood):
         return shares
 
     def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
-        if _scores is None or not isinstance(tokens, Seen):
+        if score_helper is None or not isinstance(tokens, Seen):
             return super().judge(tokens, counts)
         words, numbers, learnt = tokens.spellings, counts.numbers(tokens.spellings), _learnt(counts)
         logarithms, constant = np.log(_chances(numbers, *learnt)), self._constant(*learnt)
         limits = HEADER_PHRASE[0], self.limit, self.text_limit
-        own, heard, shares = _scores.heard(logarithms, SCALE, constant, words.text, words.ends, *limits)
+        own, heard, shares = score_helper.heard(logarithms, SCALE, constant, words.text, words.ends, *limits)
         return Opinion(own, heard), Heard(words, numbers, np.frombuffer(shares))
 
     def constants(self, matrix: Matrix, counts: Counts) -> float:
@@ -103,7 +103,7 @@ class Eddc(Likelihood):
         return SCALE * math.log(max(spam_learnt, 1) / max(ham_learnt, 1))
 
     def _shares(self, counts: Floats, ham_learnt: int, spam_learnt: int) -> Floats:
-        if _scores is not None:
+        if score_helper is not None:
             logarithms = np.log(_chances(counts, ham_learnt, spam_learnt)).reshape(counts.shape)
             return np.asarray(SCALE * (logarithms[1] - logarithms[0]))
         sure, weight = _confidence(ham_learnt + spam_learnt)
@@ -170,7 +170,7 @@ def _confidence(learnt: int) -> tuple[float, float]:
 def _chances(counts: Floats, ham_learnt: int, spam_learnt: int) -> Floats:
     """What shares are made from the logarithms of: of all words in ham, then in spam."""
     sure, weight = _confidence(ham_learnt + spam_learnt)
-    return np.frombuffer(_scores.eddc(counts, max(ham_learnt, 1), max(spam_learnt, 1), EQUAL, sure, weight))
+    return np.frombuffer(score_helper.eddc(counts, max(ham_learnt, 1), max(spam_learnt, 1), EQUAL, sure, weight))
 
 
 def _of_header(tokens: Sequence[Token]) -> NDArray[np.bool_]:

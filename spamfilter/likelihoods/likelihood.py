@@ -14,7 +14,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 
-from spamfilter.compiled import _scores
+from spamfilter.compiled import score_helper
 from spamfilter.counts import LABELS, Counts, Growth, Label
 from spamfilter.features import Token, Tokens
 from spamfilter.seen import Floats as Floats
@@ -317,7 +317,7 @@ def each(tokens: Tokens, amount: int) -> Mapping[Token, int]:
 
 def exact_sum(values: Floats) -> float:
     """The sum of finite numbers, rounded once, so that their order changes nothing."""
-    return float(_scores.total(values)) if _scores is not None else fsum(values.tolist())
+    return float(score_helper.total(values)) if score_helper is not None else fsum(values.tolist())
 
 
 def ratio(above: Floats | float, below: float) -> Floats | float:

@@ -5,18 +5,18 @@ sane under wrong labels. No priors, no class totals, no top-k, no clipping: each
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
 
-from spamfilter.compiled import _scores
-from spamfilter.counts import Counts, Growth, Hashed, Label
+from spamfilter.compiled import score_helper
+from spamfilter.counts import Counts, Label
 from spamfilter.features import Token, Tokens
-from spamfilter.likelihoods.likelihood import Above, Floats, Heard, Learnt, Likelihood, Matrix, Opinion, each
-from spamfilter.seen import Integers, Seen
+from spamfilter.likelihoods.likelihood import Above, Floats, Heard, Likelihood, Matrix, Opinion, each
+from spamfilter.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Soft(Likelihood):
 
     def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
         table, least = counts.kept.table, self.purity * self.unit
-        if _scores is not None and table is not None and isinstance(tokens, Seen):
+        if score_helper is not None and table is not None and isinstance(tokens, Seen):
             words = tokens.spellings
-            found = _scores.soft(table, words.hash_bytes, _logarithms(self.prior * self.unit), self.scale, least)
+            found = score_helper.soft(table, words.hash_bytes, _logarithms(self.prior * self.unit), self.scale, least)
             if found is not None:
                 own, shares, numbers = found
                 return Opinion(own, own), Heard(words, np.frombuffer(numbers).reshape(2, -1), np.frombuffer(shares))
@@ -83,65 +83,9 @@ class Soft(Likelihood):
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
         return each(tokens, amount)
 
-    def learn(self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts) -> list[Learnt]:
-        quick = self._quick(messages, labels, counts, self.unit)
-        if quick is None:
-            return super().learn(messages, labels, counts)
-        number, found = len(messages), list[Learnt]()
-        amounts, odds, grown = np.zeros(number, np.int64), np.zeros(number), np.zeros(number, np.int64)
-        while len(found) < number:
-            start = len(found)
-            end = quick((amounts, np.arange(number)), start, odds, grown)
-            for at in range(start, end):
-                own, amount, growth = odds.item(at), amounts.item(at), Growth(grown.item(at))
-                if amount:
-                    counts.took(labels[at], amount * len(messages[at]), growth)
-                found.append(Learnt(Opinion(own, own), amount, growth))
-            found += super().learn(messages[end : end + 1], labels[end : end + 1], counts)
-        return found
 
-    def reinforce(
-        self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts, amounts: Integers, places: Integers
-    ) -> None:
-        quick, number, at = self._quick(messages, labels, counts, self.most), len(messages), 0
-        if quick is None:
-            super().reinforce(messages, labels, counts, amounts, places)
-            return
-        while (at := quick((amounts, places), at, np.zeros(0), np.zeros(0, np.int64))) < number:
-            one = slice(at, at + 1)
-            super().reinforce(messages[one], labels[one], counts, amounts, places[one])
-            at += 1
-
-    def _quick(
-        self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts, most: int
-    ) -> Callable[[tuple[Integers, Integers], int, Floats, Integers], int] | None:
-        """What learns these messages from one on, up to the end or to one that it cannot; None if it can do nothing."""
-        odds, kept = 2 * self.unit * self.rate - 1, counts.kept  # at and below these odds an eighth is learnt, or more
-        keys = [message.spellings.hash_bytes for message in messages if isinstance(message, Seen)]
-        if not isinstance(kept, Hashed) or not kept.learns_quickly or counts.tallies is not None:
-            return None
-        if len(keys) < len(messages) or odds < LEAST:
-            return None
-        least = math.log(odds) + MARGIN * max(1.0, self.scale)
-        rule = (
-            _logarithms(self.prior * self.unit),
-            self.scale,
-            self.purity * self.unit,
-            self.rate,
-            self.unit,
-            most,
-            least,
-        )
-        return partial(kept.learn, keys, bytes(label == "spam" for label in labels), rule)
-
-
-MARGIN = 1e-6
-"""Log-odds beyond the bound of messages that are looked at more closely: a thousand times what rounding makes of them,
-for a scale of 1."""
 COMMON = 2**16
 """Counts below which the logarithms are kept: eight thousand messages that were learnt wholly."""
-LEAST = 1e-3
-"""Odds below which rounding makes more of the bound itself."""
 
 
 @cache

@@ -6,8 +6,6 @@ meet.
 
 from collections.abc import Iterator, Sequence
 
-from spamfilter.line_ends import first_dot
-
 BLOCK = 262_144
 """Bytes written before waiting for the socket to drain."""
 
@@ -26,8 +24,7 @@ def stuffed(parts: Sequence[bytes | memoryview]) -> Iterator[bytes]:
             # The pattern may lie across two blocks, or more if they are small.
             near = end + block[:2]
             end = (end + block[-2:])[-2:]
-            if first_dot(block) >= 0:  # which is found in less time than nothing is replaced
-                block = block.replace(b"\r\n.", b"\r\n..")
+            block = block.replace(b"\r\n.", b"\r\n..")
             if near.startswith(b"\r\n."):
                 block = b"." + block
             elif near[1:].startswith(b"\r\n."):

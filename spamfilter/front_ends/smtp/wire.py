@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterator
 
 from spamfilter.connection import Connection
-from spamfilter.line_ends import first_dot
 
 BLOCK = 65_536
 END = b"\r\n.\r\n"
@@ -79,7 +78,7 @@ class Wire:
         start = 0
         fits = has_room(min(len(content), most))
         dotted = False  # whether a dot began a line before the end was here; that of the end, too, if it came in pieces
-        while (dot := first_dot(content, start)) < 0 or (end := content.find(END, dot)) < 0:
+        while (dot := content.find(b"\r\n.", start)) < 0 or (end := content.find(END, dot)) < 0:
             dotted = dotted or dot >= 0
             start = max(0, len(content) - len(END) + 1)
             if dropped + start > most or not fits:

@@ -5,7 +5,6 @@ from dataclasses import astuple
 from itertools import islice
 from typing import Any
 
-import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -22,12 +21,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.calibration import Calibration
-from spamfilter.compiled import _learning
 from spamfilter.counts import LABELS, Counts, Growth, Label, move
 from spamfilter.errors import CountError
 from spamfilter.features import Token
 from spamfilter.model import State
-from spamfilter.seen import Seen, Spellings
 from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql.queries import (
     REBUILT,
@@ -58,7 +55,6 @@ class SqlLearning(Learning):
         self._connection = connection
         self._entries: list[list[Any]] = []
         self._words: dict[str, dict[Token, tuple[int, int, int]]] = {}
-        self._parts: dict[str, list[tuple[Any, ...]]] = {}
         self._classes: dict[tuple[str, Label], list[int]] = {}
         self._vocabulary: dict[str, int] = {}
         self._tallies: dict[tuple[str, Label], dict[int, int]] = {}
@@ -103,15 +99,10 @@ class SqlLearning(Learning):
         changed, at, last = self._words.setdefault(voice, {}), LABELS.index(label), max(self._last, 0)
         totals = self._classes.setdefault((voice, label), [0, 0])
         totals[0] += messages
-        if _learning is not None and isinstance(deltas, Seen):
-            spelt, changes = deltas.spellings, deltas.times.astype(np.int64, copy=False)
-            self._parts.setdefault(voice, []).append((spelt.text, spelt.end_bytes, spelt.hash_bytes, changes, at, last))
-            totals[1] += int(changes.sum())
-        else:
-            for word, delta in deltas.items():
-                ham, spam, _ = changed.get(word, (0, 0, 0))
-                changed[word] = (ham, spam + delta, last) if at else (ham + delta, spam, last)
-            totals[1] += sum(deltas.values())
+        for word, delta in deltas.items():
+            ham, spam, _ = changed.get(word, (0, 0, 0))
+            changed[word] = (ham, spam + delta, last) if at else (ham + delta, spam, last)
+        totals[1] += sum(deltas.values())
         self._vocabulary[voice] = self._vocabulary.get(voice, 0) + growth.vocabulary
         move(self._tallies.setdefault((voice, label), {}), growth.tallies)
 
@@ -121,7 +112,7 @@ class SqlLearning(Learning):
     def rebuild(self, state: State, lessons: Iterable[Relearnt]) -> None:
         write = self._connection.execute
         self._write_entries()
-        for changes in (self._words, self._parts, self._classes, self._vocabulary, self._tallies):
+        for changes in (self._words, self._classes, self._vocabulary, self._tallies):
             changes.clear()  # what this transaction has changed before is replaced, too
         self._calibration = None
         for table in (words, classes, vocabularies, tallies):
@@ -151,7 +142,7 @@ class SqlLearning(Learning):
     def flush(self) -> None:
         self._write_entries()
         for voice, changed in self._words.items():
-            more, less = self._rows(voice, changed, self._parts.get(voice, []))
+            more, less = _rows(voice, changed)
             add_words(self._connection, more)
             if less:
                 self._take_away(less)
@@ -174,27 +165,10 @@ class SqlLearning(Learning):
         if self._calibration is not None:
             put_setting_row(self._connection, "calibration", list(astuple(self._calibration)))
         self._words.clear()
-        self._parts.clear()
         self._classes.clear()
         self._vocabulary.clear()
         self._tallies.clear()
         self._learnt = dict.fromkeys(LABELS, 0)
-
-    def _rows(
-        self, voice: str, changed: Mapping[Token, tuple[int, int, int]], parts: list[tuple[Any, ...]]
-    ) -> tuple[list[list[Any]], list[tuple[Any, ...]]]:
-        """Rows of the words of a voice of which nothing is taken away, for `add_words`, and of the others."""
-        if parts:
-            for word, (*both, last) in changed.items():
-                spelt = Spellings.of([word])
-                parts += ((word, spelt.end_bytes, spelt.hash_bytes, np.array([both[at]]), at, last) for at in range(2))
-            more, less = _learning.rows(voice, parts, TOGETHER)
-            return more, less
-        rows = [(voice, word.decode(), *numbers) for word, numbers in sorted(changed.items()) if any(numbers[:2])]
-        more = [value for row in rows if min(row[2:4]) >= 0 for value in row]
-        step = TOGETHER * len(rows[0]) if rows else 1
-        groups = [more[at : at + step] for at in range(0, len(more), step)]
-        return groups, [row for row in rows if min(row[2:4]) < 0]
 
     def _many(self, statement: Executable, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> int:
         return execute_many(self._connection, statement, names, rows)
@@ -211,6 +185,15 @@ class SqlLearning(Learning):
         if self._many(_TAKE_WORDS, names, less) != len(less):
             raise CountError("the words table lacks words of the learning that is to be taken back")
         self._many(_DROP_WORDS, names[:2], [row[:2] for row in less])
+
+
+def _rows(voice: str, changed: Mapping[Token, tuple[int, int, int]]) -> tuple[list[list[Any]], list[tuple[Any, ...]]]:
+    """Rows of the words of a voice of which nothing is taken away, for `add_words`, and of the others."""
+    rows = [(voice, word.decode(), *numbers) for word, numbers in sorted(changed.items()) if any(numbers[:2])]
+    more = [value for row in rows if min(row[2:4]) >= 0 for value in row]
+    step = TOGETHER * len(rows[0]) if rows else 1
+    groups = [more[at : at + step] for at in range(0, len(more), step)]
+    return groups, [row for row in rows if min(row[2:4]) < 0]
 
 
 def _at(table: Table, *names: str) -> ColumnElement[bool]:
