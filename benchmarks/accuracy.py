@@ -20,12 +20,12 @@ from corpora import unpacked
 from peers import Bogofilter, ScikitMultinomial, with_mail
 from results import write_result
 
-from spamfilter.config import Settings
-from spamfilter.contenders import Contender
-from spamfilter.evaluating import entrants, evaluate
-from spamfilter.mailboxes import find_indexed
-from spamfilter.plots import draw
-from spamfilter.protocols import Trial
+from spamfilter.config.settings import Settings
+from spamfilter.evaluation.contenders import Contender
+from spamfilter.evaluation.plots import draw
+from spamfilter.evaluation.protocols import Trial
+from spamfilter.evaluation.runs import entrants, evaluate
+from spamfilter.mail.mailboxes import find_indexed
 
 
 @dataclass(frozen=True)

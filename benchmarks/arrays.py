@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spamfilter.counts import LABELS, Counts, Label
-from spamfilter.features import HEADER_PHRASE, Token
-from spamfilter.learning_rules import Learn
-from spamfilter.likelihoods import Likelihood
-from spamfilter.likelihoods.eddc import LEAP, REPEATS, Eddc
-from spamfilter.likelihoods.likelihood import Floats, Matrix
-from spamfilter.likelihoods.soft import Soft
-from spamfilter.message import parse
-from spamfilter.voices import view
+from spamfilter.bayes.counts import LABELS, Counts, Label
+from spamfilter.bayes.likelihoods import Likelihood
+from spamfilter.bayes.likelihoods.eddc import LEAP, REPEATS, Eddc
+from spamfilter.bayes.likelihoods.likelihood import Floats, Matrix
+from spamfilter.bayes.likelihoods.soft import Soft
+from spamfilter.bayes.tokens import HEADER_PHRASE, Token
+from spamfilter.bayes.voices import view
+from spamfilter.config.likelihood_settings import Learn
+from spamfilter.mail.message import parse
 
 REPEAT: dict[str, Callable[[bool, int], int]] = {
     "never": lambda doubted, rarer: 0,

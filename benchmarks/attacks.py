@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from spamfilter.features import words
-from spamfilter.message import parse
+from spamfilter.bayes.tokens import words
+from spamfilter.mail.message import parse
 
 LINE = 70
 """Bytes of a line of stuffed words, as of any text."""

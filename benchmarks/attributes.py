@@ -19,16 +19,16 @@ from corpora import unpacked
 from numpy.typing import NDArray
 from results import write_result
 
-from spamfilter.attributes import ATTRIBUTES, scaled
-from spamfilter.calibration import Calibration
-from spamfilter.config import Settings
-from spamfilter.counts import Counts, Label
-from spamfilter.evaluating import entrants
-from spamfilter.evaluation import Metrics, measure
-from spamfilter.likelihoods.gaussian import Gaussian
-from spamfilter.mailboxes import find_indexed
-from spamfilter.message import Message, parse
-from spamfilter.voices import view
+from spamfilter.bayes.attributes import ATTRIBUTES, scaled
+from spamfilter.bayes.calibration import Calibration
+from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.likelihoods.gaussian import Gaussian
+from spamfilter.bayes.voices import view
+from spamfilter.config.settings import Settings
+from spamfilter.evaluation.metrics import Metrics, measure
+from spamfilter.evaluation.runs import entrants
+from spamfilter.mail.mailboxes import find_indexed
+from spamfilter.mail.message import Message, parse
 
 STREAMS = {
     "SpamAssassin chronological": ("spamassassin", "index", None),

@@ -31,8 +31,8 @@ from pathlib import Path
 from corpora import unpacked
 from results import write_result
 
-from spamfilter.counts import Label
-from spamfilter.mailboxes import Mail, find_indexed
+from spamfilter.bayes.counts import Label
+from spamfilter.mail.mailboxes import Mail, find_indexed
 
 MAX_HM, MAX_SM = 0.8, 1.8
 CURVE_STEP = 250

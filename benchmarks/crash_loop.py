@@ -28,11 +28,11 @@ from pathlib import Path
 
 from results import write_result
 
-from spamfilter.config import Settings
+from spamfilter.config.settings import Settings
 from spamfilter.errors import TryAgain
-from spamfilter.filter import Filter
-from spamfilter.message import parse
-from spamfilter.socket_client import NoRelay
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.message import parse
+from spamfilter.service.control_socket.client import NoRelay
 from spamfilter.stores import open_store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the broken parts are those of the tests

@@ -29,11 +29,11 @@ from results import write_result
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the parts are those of the tests
 
-from spamfilter.counts import Label
-from spamfilter.mailboxes import find_indexed
+from spamfilter.bayes.counts import Label
+from spamfilter.mail.mailboxes import find_indexed
 from tests.faults.daemon import Daemon
 from tests.faults.hop import next_hop
-from tests.month import DAYS, START, Calendar, Month, counted, differences, replay
+from tests.support.month import DAYS, START, Calendar, Month, counted, differences, replay
 from tests.web.month import PERIODS as PAGES
 from tests.web.month import list_differences, overview_differences
 from tests.web.pages import PASSWORD, Site, mail_of, served, web_settings

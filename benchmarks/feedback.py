@@ -29,10 +29,10 @@ from corpora import unpacked
 from corpus_through_relay import wire_form
 from results import write_result
 
-from spamfilter.counts import Label
-from spamfilter.mailboxes import Mail, find_indexed
-from spamfilter.message import parse
-from spamfilter.socket_client import SocketClient
+from spamfilter.bayes.counts import Label
+from spamfilter.mail.mailboxes import Mail, find_indexed
+from spamfilter.mail.message import parse
+from spamfilter.service.control_socket.client import SocketClient
 
 if TYPE_CHECKING:
     from tests.integration.dovecot import Mailboxes
@@ -204,7 +204,7 @@ def moves(mails: Sequence[tuple[Label, bytes]], number: int) -> tuple[list[str],
 
 
 def _id(mailboxes: "Mailboxes", uid: str) -> str:
-    from spamfilter.feedback import header_id
+    from spamfilter.learning.marks import header_id
 
     return header_id(mailboxes.fetch(uid))
 

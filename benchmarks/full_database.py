@@ -8,12 +8,12 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from spamfilter.filter import Filter
-from spamfilter.learning_rules import Learn
-from spamfilter.mailboxes import Mail
+from spamfilter.bayes.voices import pack
+from spamfilter.config.likelihood_settings import Learn
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.training import Outcome, train
+from spamfilter.mail.mailboxes import Mail
 from spamfilter.stores import open_store
-from spamfilter.training import Outcome, train
-from spamfilter.voices import pack
 
 SHARES = {"fields": 0.5, "phrases": 0.4, "body": 0.1}
 """Of the words, by voice: as they are after 2,000 mails of TREC 2007."""

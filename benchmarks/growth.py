@@ -34,22 +34,22 @@ from judge_speed import trec
 from results import write_result
 from running import relay
 
-from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Counts, Hashed
-from spamfilter.filter import Filter
-from spamfilter.ids import new_id
-from spamfilter.judging import Judge
-from spamfilter.learning_rules import Learn
-from spamfilter.likelihoods import LIKELIHOODS, Likelihood
-from spamfilter.likelihoods.likelihood import each
-from spamfilter.message import parse
-from spamfilter.model import State
-from spamfilter.report import build
-from spamfilter.seen import Seen, Spellings
+from spamfilter.bayes.calibration import Calibration
+from spamfilter.bayes.counts import LABELS, Counts, Hashed
+from spamfilter.bayes.likelihoods import LIKELIHOODS, Likelihood
+from spamfilter.bayes.likelihoods.likelihood import each
+from spamfilter.bayes.model import State
+from spamfilter.bayes.token_arrays import Seen, Spellings
+from spamfilter.bayes.verdict import Policy
+from spamfilter.bayes.voices import view
+from spamfilter.config.likelihood_settings import Learn
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.message import parse
+from spamfilter.relay.judging import Judge
+from spamfilter.reports.daily_summaries import keep
+from spamfilter.reports.report import build
 from spamfilter.stores import open_store
-from spamfilter.summaries import keep
-from spamfilter.verdict import Policy
-from spamfilter.voices import view
+from spamfilter.system.ids import new_id
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 MESSAGES, WORDS, TURNS, STARTS = 40, 400, 15, 3

@@ -23,15 +23,15 @@ from statistics import median
 from corpora import unpacked
 from results import write_result
 
-from spamfilter.config import Settings
-from spamfilter.filter import Filter
-from spamfilter.judging import Judge
-from spamfilter.line_ends import has_bare_newlines, normalised
-from spamfilter.mailboxes import find_indexed
-from spamfilter.marking import mark
-from spamfilter.message import parse
+from spamfilter.bayes.verdict import Policy
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.header_fields import mark
+from spamfilter.mail.line_ends import has_bare_newlines, normalised
+from spamfilter.mail.mailboxes import find_indexed
+from spamfilter.mail.message import parse
+from spamfilter.relay.judging import Judge
 from spamfilter.stores import open_store
-from spamfilter.verdict import Policy
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the bombs are those of the tests
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from spamfilter.next_hops.smtp import KEPT_CONNECTIONS
+from spamfilter.relay.next_hops.smtp import KEPT_CONNECTIONS
 from tests.load.beside import look
 from tests.load.idle import AT_ONCE, Idle
 from tests.load.installation import trained

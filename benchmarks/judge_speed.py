@@ -37,18 +37,19 @@ from typing import Any
 from corpora import unpacked
 from results import write_result
 
-from spamfilter import compression, model
-from spamfilter.config import Settings
-from spamfilter.counts import Counts, Label
-from spamfilter.features import Tokens
-from spamfilter.filter import Filter
-from spamfilter.judging import Judge
-from spamfilter.mailboxes import find_indexed
-from spamfilter.message import parse
-from spamfilter.seen import Seen
+from spamfilter.bayes import model
+from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.token_arrays import Seen
+from spamfilter.bayes.tokens import Tokens
+from spamfilter.bayes.verdict import EVIDENCE_SHOWN, Policy
+from spamfilter.bayes.voices import pack, pack_seen, view
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.mailboxes import find_indexed
+from spamfilter.mail.message import parse
+from spamfilter.relay.judging import Judge
 from spamfilter.stores import open_store
-from spamfilter.verdict import EVIDENCE_SHOWN, Policy
-from spamfilter.voices import pack, pack_seen, view
+from spamfilter.system import compression
 
 LEARNT, EVERY = 10_000, 10
 SPAMASSASSIN_LEARNT, SPAMASSASSIN_JUDGED = 300, 120

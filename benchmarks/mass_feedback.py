@@ -21,17 +21,17 @@ from pathlib import Path
 
 from corpora import unpacked
 
-from spamfilter.config import Settings
-from spamfilter.counts import LABELS, OTHER, Label
-from spamfilter.desk import Desk
+from spamfilter.bayes.counts import LABELS, OTHER, Label
+from spamfilter.bayes.model import Score
+from spamfilter.bayes.sources import BULK
+from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
-from spamfilter.evaluation import roc_area_above, split
-from spamfilter.feedback import Author
-from spamfilter.filter import Filter
-from spamfilter.mailboxes import find_indexed
-from spamfilter.message import parse
-from spamfilter.model import Score
-from spamfilter.sources import BULK
+from spamfilter.evaluation.metrics import roc_area_above, split
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.marks import Author
+from spamfilter.mail.mailboxes import find_indexed
+from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
 
 SHARE = Settings().feedback.marks_a_day

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from spamfilter.contenders import Examples
-from spamfilter.counts import Label
-from spamfilter.mailboxes import Mail
-from spamfilter.message import dropped, parse
-from spamfilter.model import Score
-from spamfilter.protocols import Example
-from spamfilter.voices import Voices, VoiceTokens, view
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.model import Score
+from spamfilter.bayes.voices import Voices, VoiceTokens, view
+from spamfilter.evaluation.contenders import Examples
+from spamfilter.evaluation.protocols import Example
+from spamfilter.mail.mailboxes import Mail
+from spamfilter.mail.message import dropped, parse
 
 MAIL = "mail"
 _FIELDS = re.compile(rb"\n(?![ \t])")

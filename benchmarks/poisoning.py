@@ -34,16 +34,17 @@ from corpora import unpacked
 from peers import MAIL, Bogofilter, stripped
 from results import write_result
 
-from spamfilter import message, model
-from spamfilter.counts import Label
-from spamfilter.evaluating import CONFIGURED, entrants
-from spamfilter.evaluation import roc_area_above, split
-from spamfilter.learning_rules import Learn
-from spamfilter.likelihoods.eddc import Eddc
-from spamfilter.mailboxes import find_indexed
-from spamfilter.message import parse
-from spamfilter.voices import Voice, view
-from spamfilter.words import Spelled
+from spamfilter.bayes import model
+from spamfilter.bayes.count_table import Spelled
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.likelihoods.eddc import Eddc
+from spamfilter.bayes.voices import Voice, view
+from spamfilter.config.likelihood_settings import Learn
+from spamfilter.evaluation.metrics import roc_area_above, split
+from spamfilter.evaluation.runs import CONFIGURED, entrants
+from spamfilter.mail import message
+from spamfilter.mail.mailboxes import find_indexed
+from spamfilter.mail.message import parse
 
 Mails = Sequence[tuple[Label, bytes]]
 CORPORA = {

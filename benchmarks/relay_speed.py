@@ -28,11 +28,11 @@ from pathlib import Path
 from corpora import unpacked
 from results import write_result
 
-from spamfilter.config import Settings
-from spamfilter.counts import Label
-from spamfilter.filter import Filter
-from spamfilter.mailboxes import Mail, find_indexed
-from spamfilter.message import parse
+from spamfilter.bayes.counts import Label
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.mailboxes import Mail, find_indexed
+from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
 from tests.integration.servers import free_port, toml
 

@@ -32,13 +32,13 @@ from results import write_result
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from spamfilter import summaries
-from spamfilter.filter import Filter, Reading
-from spamfilter.ids import new_id
-from spamfilter.labels import LABELS
+from spamfilter.bayes.labels import LABELS
+from spamfilter.bayes.verdict import ACTIONS, CLASSES
+from spamfilter.learning.filter import Filter, Reading
+from spamfilter.reports import daily_summaries
 from spamfilter.stores import JournalEntry, Store, open_store
-from spamfilter.verdict import ACTIONS, CLASSES
-from tests.made import VOICE, journal_entry
+from spamfilter.system.ids import new_id
+from tests.support.made import VOICE, journal_entry
 
 DAYS = 365
 MARKED = 0.01
@@ -157,13 +157,13 @@ def main() -> None:
         environment = {**os.environ, "STATE_DIRECTORY": folder, "SPAMFILTER_LEARN__VOICES": '["fields"]'}
         with closing(open_store(url)) as store:
             began = time.perf_counter()
-            kept = summaries.keep(store, now, now - timedelta(days=2 * DAYS))
+            kept = daily_summaries.keep(store, now, now - timedelta(days=2 * DAYS))
             keeping = time.perf_counter() - began
             size = store.size()
         whole, before = rows("the whole journal", environment, arguments.turns, now)
         with closing(open_store(url)) as store:
-            last = summaries.midnight((now - timedelta(days=KEPT_DAYS)).date())
-            summaries.keep(store, now, last)
+            last = daily_summaries.midnight((now - timedelta(days=KEPT_DAYS)).date())
+            daily_summaries.keep(store, now, last)
             store.expire(last, last)
         dropped, after = rows(f"{KEPT_DAYS} days of it", environment, arguments.turns, now)
     same = ("messages", "classes", "actions", "replies", "ham_rate", "spam_rate", "calibration")

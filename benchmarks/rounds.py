@@ -17,16 +17,16 @@ from pathlib import Path
 from corpora import unpacked
 from results import write_result
 
-from spamfilter import rounds as later
-from spamfilter import training
-from spamfilter.counts import Label
-from spamfilter.evaluation import Metrics, measure
-from spamfilter.filter import Filter
-from spamfilter.likelihoods.soft import Soft
-from spamfilter.mailboxes import Mail, find_indexed
-from spamfilter.message import parse
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.likelihoods.soft import Soft
+from spamfilter.bayes.voices import Voice
+from spamfilter.evaluation.metrics import Metrics, measure
+from spamfilter.learning import rounds as later
+from spamfilter.learning import training
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.mailboxes import Mail, find_indexed
+from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
-from spamfilter.voices import Voice
 
 Mails = Sequence[tuple[Label, Mail]]
 CORPORA = {

@@ -22,23 +22,23 @@ from corpora import unpacked
 from numpy.typing import NDArray
 from results import write_result
 
-from spamfilter.contenders import ONE_RULE, Learner
-from spamfilter.counts import Label
-from spamfilter.evaluating import CONFIGURED, Outcome, entrants, evaluate
-from spamfilter.features import Token, Tokens
-from spamfilter.learning_rules import Learn
-from spamfilter.likelihoods import LIKELIHOODS, Likelihood
-from spamfilter.likelihoods.bernoulli import Bernoulli
-from spamfilter.likelihoods.binomial import Binomial
-from spamfilter.likelihoods.gaussian import Gaussian
-from spamfilter.likelihoods.likelihood import Prior
-from spamfilter.likelihoods.multinomial import Multinomial
-from spamfilter.likelihoods.poisson import Poisson
-from spamfilter.mailboxes import Mail, interleaved
-from spamfilter.message import parse
-from spamfilter.plots import draw
-from spamfilter.protocols import Example, Trial
-from spamfilter.voices import Voice, Voices, VoiceTokens, view
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.likelihoods import LIKELIHOODS, Likelihood
+from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
+from spamfilter.bayes.likelihoods.binomial import Binomial
+from spamfilter.bayes.likelihoods.gaussian import Gaussian
+from spamfilter.bayes.likelihoods.likelihood import Prior
+from spamfilter.bayes.likelihoods.multinomial import Multinomial
+from spamfilter.bayes.likelihoods.poisson import Poisson
+from spamfilter.bayes.tokens import Token, Tokens
+from spamfilter.bayes.voices import Voice, Voices, VoiceTokens, view
+from spamfilter.config.likelihood_settings import Learn
+from spamfilter.evaluation.contenders import ONE_RULE, Learner
+from spamfilter.evaluation.plots import draw
+from spamfilter.evaluation.protocols import Example, Trial
+from spamfilter.evaluation.runs import CONFIGURED, Outcome, entrants, evaluate
+from spamfilter.mail.mailboxes import Mail, interleaved
+from spamfilter.mail.message import parse
 
 Texts = list[tuple[Label, bytes]]
 

@@ -23,16 +23,16 @@ from corpora import unpacked
 from results import write_result
 from textbook import REVIEWS, messages, newsgroups, paragraph, reviews
 
-from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, OTHER, Counts, Label
-from spamfilter.evaluating import CONFIGURED, entrants, evaluate, of_mails
-from spamfilter.evaluation import Metrics, measure
-from spamfilter.learning_rules import Learn
-from spamfilter.likelihoods.eddc import Eddc
-from spamfilter.likelihoods.likelihood import Floats, Likelihood, Matrix
-from spamfilter.likelihoods.robinson_fisher import RobinsonFisher
-from spamfilter.likelihoods.soft import Soft
-from spamfilter.mailboxes import find_indexed, mixed
+from spamfilter.bayes.calibration import Calibration
+from spamfilter.bayes.counts import LABELS, OTHER, Counts, Label
+from spamfilter.bayes.likelihoods.eddc import Eddc
+from spamfilter.bayes.likelihoods.likelihood import Floats, Likelihood, Matrix
+from spamfilter.bayes.likelihoods.robinson_fisher import RobinsonFisher
+from spamfilter.bayes.likelihoods.soft import Soft
+from spamfilter.config.likelihood_settings import Learn
+from spamfilter.evaluation.metrics import Metrics, measure
+from spamfilter.evaluation.runs import CONFIGURED, entrants, evaluate, of_mails
+from spamfilter.mail.mailboxes import find_indexed, mixed
 
 SPAMASSASSIN, TREC, INTERLEAVED = "spamassassin", "trec07p-first20000", "index.interleaved"
 CHRONOLOGICAL, MIXED, TREC_10000 = "SpamAssassin chronological", "interleaved", "trec07p 10,000"

@@ -37,10 +37,10 @@ from corpora import unpacked
 from full_database import make, some_mails
 from results import write_result
 
-from spamfilter.config import Settings
-from spamfilter.filter import Filter
-from spamfilter.mailboxes import find_indexed
-from spamfilter.message import parse
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.mailboxes import find_indexed
+from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
 
 if TYPE_CHECKING:

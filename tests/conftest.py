@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import real
+from tests.support import real
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from spamfilter.cycles import unsearched
+from spamfilter.system.garbage_collection import unsearched
 
 COMMANDS = {
     "serve": "serving.serve",

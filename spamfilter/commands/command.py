@@ -17,8 +17,8 @@ from spamfilter.errors import InputError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from spamfilter.config import Settings
-    from spamfilter.filter import Filter
+    from spamfilter.config.settings import Settings
+    from spamfilter.learning.filter import Filter
     from spamfilter.stores import Store
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -62,9 +62,9 @@ def standard_input() -> bytes:
 
 def settings_of(file: Path | None) -> "Settings":
     """The configuration, with its state directory made where that is the default's place."""
-    from spamfilter.config import load
-    from spamfilter.places import state_directory
-    from spamfilter.rights import make_folder
+    from spamfilter.config.settings import load
+    from spamfilter.system.file_access import make_folder
+    from spamfilter.system.paths import state_directory
 
     settings = load(file)
     if not settings.store.url:
@@ -92,7 +92,7 @@ def opened_store(settings: "Settings") -> "Iterator[Store]":
 @contextmanager
 def opened_filter(file: Path | None, whole: bool) -> "Iterator[tuple[Filter, Settings]]":
     """The filter of the configuration, on its store."""
-    from spamfilter.filter import Filter
+    from spamfilter.learning.filter import Filter
 
     settings = settings_of(file)
     with opened_store(settings) as store:

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from spamfilter import mailboxes, rendering
 from spamfilter.commands.command import as_json_option, opened_store, settings_of
 from spamfilter.errors import InputError
-from spamfilter.evaluating import (
+from spamfilter.evaluation.protocols import PROTOCOLS, Trial, steps
+from spamfilter.evaluation.runs import (
     CONFIGURED,
     at_thresholds,
     by_arrival,
@@ -20,8 +20,9 @@ from spamfilter.evaluating import (
     outcome,
     write_scores,
 )
-from spamfilter.evaluating import evaluate as run
-from spamfilter.protocols import PROTOCOLS, Trial, steps
+from spamfilter.evaluation.runs import evaluate as run
+from spamfilter.mail import mailboxes
+from spamfilter.reports import rendering
 
 _PATH = click.Path(path_type=Path)
 
@@ -131,7 +132,7 @@ def evaluate(
         if not target.parent.is_dir():
             raise InputError(f"{target}: there is no folder {target.parent}")
     if plot:
-        from spamfilter.plots import check, draw
+        from spamfilter.evaluation.plots import check, draw
 
         check(plot)
     settings = settings_of(file)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from spamfilter import config, rendering
 from spamfilter.commands.command import as_json_option
+from spamfilter.config import settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Examination, examine
-from spamfilter.terminal import harmless
+from spamfilter.reports import rendering
+from spamfilter.system.terminal import harmless
 
 WIDTH = max(map(len, CHECKS))
 
@@ -32,7 +33,7 @@ def doctor(context: click.Context, deep: bool, no_canary: bool, dovecot: Path | 
 
     Example: spamfilter doctor
     """
-    examined = Examination(config.load(context.obj), context.obj, deep, dovecot)
+    examined = Examination(settings.load(context.obj), context.obj, deep, dovecot)
     diagnosis = examine(examined, ("canary",) if no_canary else ())
     click.echo(rendering.to_json(asdict(diagnosis)) if as_json else _text(diagnosis))
     context.exit(diagnosis.exit_code)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from spamfilter import rendering
 from spamfilter.commands.command import as_json_option, names_argument, opened_filter
 from spamfilter.commands.subjects import named, subjects
-from spamfilter.explanation import judgement_json, judgement_text
-from spamfilter.provenance import provenance
+from spamfilter.learning.explanation import judgement_json, judgement_text
+from spamfilter.learning.provenance import provenance
+from spamfilter.reports import rendering
 
 
 @click.command()

@@ -13,12 +13,12 @@ import click
 
 from spamfilter.commands.command import as_json_option, names_argument, opened_filter, standard_input, user
 from spamfilter.errors import InputError, TryAgain
-from spamfilter.places import configured_socket
-from spamfilter.socket_client import NoRelay, SocketClient
+from spamfilter.service.control_socket.client import NoRelay, SocketClient
+from spamfilter.system.paths import configured_socket
 
 if TYPE_CHECKING:
-    from spamfilter.counts import Label
-    from spamfilter.undoing import Taught
+    from spamfilter.bayes.counts import Label
+    from spamfilter.learning.undoing import Taught
 
 _by = click.option("--by", help="Whom this mark is of, where a mail server asks for its user; [feedback] proxies.")
 _source = click.option("--source", type=click.Choice(["cli", "imap"]), default="cli", help="The way it came.")
@@ -59,14 +59,14 @@ def _of_relay(
             if name == "-":
                 yield client.ask({**request, "name": "standard input"}, standard_input())
             elif os.path.lexists(name):
-                from spamfilter import mailboxes
+                from spamfilter.mail import mailboxes
 
                 for found in mailboxes.find(Path(name)):
                     yield client.ask({**request, "name": found.name}, found.read())
             elif not name:
                 raise InputError("an empty name: name an id, a file or a folder, or - for standard input")
             else:
-                from spamfilter.ids import id_in
+                from spamfilter.system.ids import id_in
 
                 id = id_in(name)
                 if not id:
@@ -78,13 +78,14 @@ def _of_database(
     label: "Label | None", file: Path | None, names: tuple[str, ...], by: str | None, source: str
 ) -> Iterator[dict[str, Any]]:
     """The same without a relay: whoever can open the database owns it, and may change what others have taught."""
-    from spamfilter import feedback, rendering
     from spamfilter.commands.subjects import named, subjects
+    from spamfilter.learning import marks
+    from spamfilter.reports import rendering
 
-    author = feedback.Author(user() if by is None else by, source, master=by is None)
+    author = marks.Author(user() if by is None else by, source, master=by is None)
     with opened_filter(file, whole=False) as (filter, settings):
         for subject in subjects(filter, names):
-            change = feedback.mark(filter, subject, label, author, settings.feedback.marks_a_day)
+            change = marks.mark(filter, subject, label, author, settings.feedback.marks_a_day)
             yield {
                 **rendering.change_json(named(subject), change),
                 "text": rendering.change_text(subject.name, label, change),
@@ -157,11 +158,11 @@ def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_jso
     """All that an author has taught."""
     from datetime import UTC, datetime
 
-    from spamfilter import rendering
     from spamfilter.commands.command import moment, opened_store, settings_of
     from spamfilter.errors import StoreError
-    from spamfilter.filter import Filter
-    from spamfilter.undoing import MANY, taught_by, undo
+    from spamfilter.learning.filter import Filter
+    from spamfilter.learning.undoing import MANY, taught_by, undo
+    from spamfilter.reports import rendering
 
     begin = None if since is None else moment("--since", since, datetime.now(UTC))
     settings = settings_of(file)
@@ -192,7 +193,7 @@ def _taught_text(by: str, taught: "Sequence[Taught]") -> str:
     """How much an author has taught: when, and by which ways as what."""
     from collections import Counter
 
-    from spamfilter.terminal import harmless
+    from spamfilter.system.terminal import harmless
 
     name = harmless(by) or "nobody"
     if not taught:

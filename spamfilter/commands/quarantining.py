@@ -9,11 +9,11 @@ import click
 
 from spamfilter.commands.command import as_json_option, opened_filter, settings_of, user
 from spamfilter.errors import InputError, SpamfilterError
-from spamfilter.ids import id_in
-from spamfilter.terminal import harmless
+from spamfilter.system.ids import id_in
+from spamfilter.system.terminal import harmless
 
 if TYPE_CHECKING:
-    from spamfilter.quarantine import Quarantine, Quarantined, Released
+    from spamfilter.relay.quarantine import Quarantine, Quarantined, Released
 
 _ids = click.argument("names", nargs=-1, required=True, metavar="ID...")
 
@@ -36,7 +36,7 @@ def list_(file: Path | None, as_json: bool) -> None:
 
     Example: spamfilter quarantine list --json
     """
-    from spamfilter import rendering
+    from spamfilter.reports import rendering
 
     kept = _quarantine(file)
     mails = kept.mails()
@@ -77,7 +77,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool) -> None:
     """
     import asyncio
 
-    from spamfilter.running import next_hop_of
+    from spamfilter.service.worker import next_hop_of
 
     settings = settings_of(file)
     kept = _quarantine(file)
@@ -129,7 +129,7 @@ def expire(file: Path | None) -> None:
 
 
 def _quarantine(file: Path | None) -> "Quarantine":
-    from spamfilter.quarantine import Quarantine
+    from spamfilter.relay.quarantine import Quarantine
 
     return Quarantine(settings_of(file).quarantine_path())
 
@@ -155,13 +155,14 @@ def _each(names: Iterable[str], one: Callable[[str], None]) -> None:
 
 def _learn(file: Path | None, id: str, released: "Released") -> None:
     """Learn it as ham; it is delivered, whatever becomes of this."""
-    from spamfilter import feedback, rendering
+    from spamfilter.learning import marks
+    from spamfilter.reports import rendering
 
-    author = feedback.Author(user(), "release", master=True)
+    author = marks.Author(user(), "release", master=True)
     try:
         with opened_filter(file, whole=False) as (filter, settings):
-            subject = feedback.by_mail(filter, id, released.mail)
-            change = feedback.mark(filter, subject, "ham", author, settings.feedback.marks_a_day)
+            subject = marks.by_mail(filter, id, released.mail)
+            change = marks.mark(filter, subject, "ham", author, settings.feedback.marks_a_day)
     except SpamfilterError as error:
         sentence = f"{id}: delivered, but not learnt: {error}; `spamfilter mark-ham {id}` learns it"
         raise type(error)(sentence) from error

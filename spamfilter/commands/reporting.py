@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spamfilter import rendering
 from spamfilter.commands.command import moment, opened_store, settings_of
+from spamfilter.reports import rendering
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from spamfilter.config import Settings
-    from spamfilter.report import Report
+    from spamfilter.config.settings import Settings
+    from spamfilter.reports.report import Report
 
 
 @click.command()
@@ -44,8 +44,8 @@ def stats(
     from datetime import UTC, datetime
 
     from spamfilter.errors import InputError
-    from spamfilter.report import build
-    from spamfilter.report_mail import address_of
+    from spamfilter.reports.mail import address_of
+    from spamfilter.reports.report import build
 
     now = datetime.now(UTC)
     end = moment("--until", until, now) if until else now
@@ -64,12 +64,12 @@ def stats(
     elif as_json or form == "json":
         click.echo(rendering.to_json(rendering.report_json(report)))
     elif form == "html":
-        from spamfilter.host import own_name
-        from spamfilter.report_html import report_html
+        from spamfilter.reports.html import report_html
+        from spamfilter.system.process import own_name
 
         click.echo(report_html(report, settings.relay.hostname or own_name()).encode())
     else:
-        from spamfilter.report_text import report_text
+        from spamfilter.reports.text import report_text
 
         click.echo(report_text(report, shutil.get_terminal_size((100, 24)).columns, sys.stdout.encoding))
 
@@ -77,9 +77,9 @@ def stats(
 def _send(settings: "Settings", report: "Report", recipients: list[str], now: "datetime") -> None:
     import asyncio
 
-    from spamfilter.host import own_name
-    from spamfilter.report_mail import address_of, report_mail, send
-    from spamfilter.running import next_hop_of
+    from spamfilter.reports.mail import address_of, report_mail, send
+    from spamfilter.service.worker import next_hop_of
+    from spamfilter.system.process import own_name
 
     host = settings.relay.hostname or own_name()
     sender = address_of("[report] mail_from", settings.report.mail_from or f"spamfilter@{host}")

@@ -10,19 +10,20 @@ from typing import Any
 
 import click
 
-from spamfilter import feedback, rendering
+from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.verdict import EVIDENCE_SHOWN
 from spamfilter.commands.command import as_json_option, moment, opened_filter, user
-from spamfilter.config import Settings
-from spamfilter.counts import LABELS, Label
+from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, SpamfilterError, StoreBusy, StoreDamaged, StoreError
-from spamfilter.explanation import judgement_text
-from spamfilter.feedback import Subject
-from spamfilter.filter import Filter, Reading
-from spamfilter.provenance import provenance
-from spamfilter.reviewing import Review, Waiting
-from spamfilter.socket_client import NoRelay, SocketClient
-from spamfilter.terminal import harmless, keys
-from spamfilter.verdict import EVIDENCE_SHOWN
+from spamfilter.learning import marks
+from spamfilter.learning.explanation import judgement_text
+from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.marks import Subject
+from spamfilter.learning.provenance import provenance
+from spamfilter.learning.review import Review, Waiting
+from spamfilter.reports import rendering
+from spamfilter.service.control_socket.client import NoRelay, SocketClient
+from spamfilter.system.terminal import harmless, keys
 
 SOURCE = "review"
 PROMPT = "s spam, h ham, n or space skip, u undo, w why, q quit > "
@@ -188,8 +189,8 @@ class _Session:
         try:
             client = SocketClient(self._settings.socket_path())
         except NoRelay:
-            author = feedback.Author(user(), SOURCE, master=True)
-            change = feedback.mark(self._filter, subject, label, author, self._settings.feedback.marks_a_day)
+            author = marks.Author(user(), SOURCE, master=True)
+            change = marks.mark(self._filter, subject, label, author, self._settings.feedback.marks_a_day)
             return rendering.change_text(subject.name, label, change)
         with closing(client):
             # A connection for each: the relay hangs up on who thinks for a minute.

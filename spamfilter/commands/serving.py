@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from spamfilter.commands.command import settings_of
-from spamfilter.places import config_file
+from spamfilter.system.paths import config_file
 
 
 @click.command()
@@ -18,6 +18,6 @@ def serve(file: Path | None) -> None:
 
     Example: spamfilter serve
     """
-    from spamfilter.daemon import serve as run
+    from spamfilter.service.daemon import serve as run
 
     run(settings_of(file), config_file(file))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from spamfilter.accounts import ROLES, Role, line_of
 from spamfilter.commands.command import settings_of
 from spamfilter.errors import InputError
+from spamfilter.web.accounts import ROLES, Role, line_of
 
 
 @click.command("web-password")

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from spamfilter import mailboxes
 from spamfilter.commands.command import standard_input
 from spamfilter.errors import InputError
-from spamfilter.feedback import Subject, by_id, by_mail
-from spamfilter.filter import Filter
-from spamfilter.ids import id_in
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.marks import Subject, by_id, by_mail
+from spamfilter.mail import mailboxes
+from spamfilter.system.ids import id_in
 
 
 def subjects(filter: Filter, names: Iterable[str]) -> Iterator[Subject]:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
-from spamfilter import compiled, mailboxes, rendering
+from spamfilter.bayes import compiled
 from spamfilter.commands.command import as_json_option, opened_filter, user
+from spamfilter.mail import mailboxes
+from spamfilter.reports import rendering
 
 
 @click.command()
@@ -25,10 +27,10 @@ def train(
 
     Example: spamfilter train --spam ~/Maildir/.Junk --ham ~/Maildir/.Archive
     """
-    from spamfilter.reader import readers
-    from spamfilter.rounds import ROUNDS
-    from spamfilter.training import STEPS, Outcome
-    from spamfilter.training import train as run
+    from spamfilter.learning.reader import readers
+    from spamfilter.learning.rounds import ROUNDS
+    from spamfilter.learning.training import STEPS, Outcome
+    from spamfilter.learning.training import train as run
 
     if not (spam or ham or index):
         raise click.UsageError("name some mail: --spam PATH and --ham PATH, or --index FILE")

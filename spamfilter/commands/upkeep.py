@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 
-from spamfilter import config, mailboxes, rendering
+from spamfilter.bayes.voices import view
 from spamfilter.commands.command import as_json_option, opened_store, settings_of
+from spamfilter.config import settings as config
 from spamfilter.errors import InputError
-from spamfilter.message import parse
-from spamfilter.places import config_file
-from spamfilter.shipped import samples, shipped
-from spamfilter.voices import view
+from spamfilter.mail import mailboxes
+from spamfilter.mail.message import parse
+from spamfilter.reports import rendering
+from spamfilter.system.packaged_files import samples, shipped
+from spamfilter.system.paths import config_file
 
 
 @click.command()
@@ -24,7 +26,7 @@ def migrate(file: Path | None, revision: str) -> None:
 
     Example: spamfilter migrate
     """
-    from spamfilter.stores.migrating import migrate as run
+    from spamfilter.stores.migration import migrate as run
 
     if not re.fullmatch(r"head|[0-9]{4}", revision):
         raise InputError(f"--revision {revision!r}: neither 'head' nor four digits")
@@ -51,8 +53,8 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
 
     Example: spamfilter retrain --mail ~/Maildir
     """
-    from spamfilter.retraining import retrain as run
-    from spamfilter.rounds import ROUNDS
+    from spamfilter.learning.retraining import retrain as run
+    from spamfilter.learning.rounds import ROUNDS
 
     settings = settings_of(file)
     voices = settings.voices()
@@ -104,7 +106,7 @@ def check_config(file: Path | None, systemd: bool) -> None:
     for warning in settings.warnings():
         click.echo(f"warning: {warning}", err=True)
     if systemd:
-        from spamfilter.drop_in import drop_in
+        from spamfilter.service.systemd_override import drop_in
 
         click.echo(drop_in(settings))
         return

@@ -17,7 +17,7 @@ from typing import Any
 
 from spamfilter.doctor.examination import Examination, Finding, NotTried, reachable
 from spamfilter.errors import InputError, SpamfilterError
-from spamfilter.socket_client import NoRelay, SocketClient
+from spamfilter.service.control_socket.client import NoRelay, SocketClient
 
 BUILT_ON = (
     "process",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.errors import SpamfilterError, StoreBusy
-from spamfilter.filter import RULES, Filter, rules
-from spamfilter.rights import ANYBODY, User, may, owner
+from spamfilter.learning.filter import RULES, Filter, rules
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql.connection import file_of
+from spamfilter.system.file_access import ANYBODY, User, may, owner
 
 SUFFIXES = ("", "-wal", "-shm")
 """The files of a database of SQLite."""

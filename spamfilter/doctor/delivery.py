@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from spamfilter.config import Settings
+from spamfilter.config.settings import Settings
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.errors import NextHopError, StoreError
-from spamfilter.rights import may, owner
-from spamfilter.running import next_hop_of
+from spamfilter.service.worker import next_hop_of
 from spamfilter.stores.sql.connection import file_of
+from spamfilter.system.file_access import may, owner
 
 MAILDIR = "maildir"
 FREE_WARNING = (0.10, 5 * 10**9)

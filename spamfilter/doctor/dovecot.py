@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spamfilter.doctor.examination import DOVECOT, FRAGMENT, Examination, Finding, NotTried
-from spamfilter.rights import ANYBODY, User, may, user_named
+from spamfilter.system.file_access import ANYBODY, User, may, user_named
 
 INSTALL = "install it anew: docs/dovecot.md"
 

@@ -12,15 +12,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from spamfilter.addresses import split_address
-from spamfilter.config import Settings
+from spamfilter.config.addresses import split_address
+from spamfilter.config.settings import Settings
 from spamfilter.errors import SpamfilterError, StoreError
-from spamfilter.places import config_file
-from spamfilter.rights import User, user_of
-from spamfilter.socket_client import NoRelay, SocketClient
+from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.sql.connection import file_of
+from spamfilter.system.file_access import User, user_of
+from spamfilter.system.paths import config_file
 
 Status = Literal["ok", "warning", "failed"]
 

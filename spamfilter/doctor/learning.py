@@ -6,11 +6,11 @@ from contextlib import closing
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from spamfilter.counts import LABELS
+from spamfilter.bayes.counts import LABELS
+from spamfilter.bayes.sources import AUTOMATIC, CANARY
+from spamfilter.config.sections import Feedback
 from spamfilter.doctor.examination import Examination, Finding, NotTried
-from spamfilter.sections import Feedback
-from spamfilter.socket_client import NoRelay, SocketClient
-from spamfilter.sources import AUTOMATIC, CANARY
+from spamfilter.service.control_socket.client import NoRelay, SocketClient
 
 SILENT = timedelta(days=14)
 """No mark of anybody in so long: either a tiny site, or a path that is broken."""

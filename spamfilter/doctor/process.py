@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from spamfilter import __version__
-from spamfilter.config import Settings
+from spamfilter.config.settings import Settings
 from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.errors import Refused, StoreError
-from spamfilter.places import LONGEST_SOCKET
-from spamfilter.rights import ANYBODY, may, user_named
 from spamfilter.stores.sql.connection import file_of
+from spamfilter.system.file_access import ANYBODY, may, user_named
+from spamfilter.system.paths import LONGEST_SOCKET
 
 BACKLOG_WARNING = 0.1
 """Share of [limits] journal_backlog that waits: a busy relay has some, a tenth is no moment's delay any more."""

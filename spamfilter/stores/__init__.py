@@ -39,7 +39,7 @@ def _sql(url: str, migrate: bool) -> Store:
         raise StoreError(f"{store.where}: made by a newer version (schema {revision}, this one knows {HEAD})")
     if revision is not None and not migrate:
         raise StoreError(f"{store.where}: schema {revision} is old; run `spamfilter migrate`, or restart the relay")
-    from spamfilter.stores.migrating import migrate as run
+    from spamfilter.stores.migration import migrate as run
 
     run(url)
     store.look()

@@ -12,11 +12,12 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Counts, Growth, Hashed, Label
+from spamfilter.bayes.calibration import Calibration
+from spamfilter.bayes.counts import LABELS, Counts, Growth, Hashed, Label
+from spamfilter.bayes.model import State
+from spamfilter.bayes.tokens import Token
+from spamfilter.bayes.voices import pack_seen
 from spamfilter.errors import StoreError
-from spamfilter.features import Token
-from spamfilter.model import State
 from spamfilter.stores.store import (
     ENTRIES,
     NAMED,
@@ -30,7 +31,6 @@ from spamfilter.stores.store import (
     Trainings,
     Wanted,
 )
-from spamfilter.voices import pack_seen
 
 
 class MemoryStore(Store):

@@ -25,7 +25,7 @@ from sqlalchemy import (
     text,
 )
 
-from spamfilter.voices import Packed, VoiceTokens, pack, pack_seen
+from spamfilter.bayes.voices import Packed, VoiceTokens, pack, pack_seen
 
 HEAD = "0004"
 """The newest revision under migrations/; kept here so that a command need not load Alembic to check."""

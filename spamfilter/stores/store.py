@@ -12,12 +12,12 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from spamfilter.calibration import Calibration, Step
-from spamfilter.counts import Growth, Label
-from spamfilter.features import Token
-from spamfilter.model import State
-from spamfilter.verdict import Action, Class
-from spamfilter.voices import VoiceTokens
+from spamfilter.bayes.calibration import Calibration, Step
+from spamfilter.bayes.counts import Growth, Label
+from spamfilter.bayes.model import State
+from spamfilter.bayes.tokens import Token
+from spamfilter.bayes.verdict import Action, Class
+from spamfilter.bayes.voices import VoiceTokens
 
 NAMED = 5
 """Entries of one Message-ID that are looked at: a mail is judged again for each delivery attempt and list."""

@@ -23,12 +23,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from spamfilter import logs
-from spamfilter.config import Settings
+from spamfilter.config.settings import Settings
 from spamfilter.errors import ConfigError, SpamfilterError
-from spamfilter.host import notify
-from spamfilter.listening import bound, name_of
+from spamfilter.service.listening import bound, name_of
 from spamfilter.stores import Store, open_store
+from spamfilter.system import logs
+from spamfilter.system.process import notify
 from spamfilter.web import api, examining, learning, messages, overview, review, signing_in
 from spamfilter.web.looking import status_of
 from spamfilter.web.site import Page, Site, Visit, new_token, redirected, shown
@@ -96,7 +96,7 @@ def application(settings: Settings, file: Path | None, store: Store, accounts: A
     """The pages, on a store."""
     visitors = Visitors(settings.web, accounts, Throttle())
     site = Site(settings, file, store, Sessions(settings.web.session_hours), visitors, Lock())
-    folder = Path(__file__).parent.parent / "templates" / "web"
+    folder = Path(__file__).parent / "templates"
     routes = [Route(page.path, _endpoint(site, page), methods=_methods(page)) for page in PAGES]
     routes += [Route(f"/{name}", _file((folder / name).read_bytes(), kind)) for name, kind in FILES.items()]
     routes += api.routes(site)

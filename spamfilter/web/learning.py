@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from starlette.responses import Response
 
 from spamfilter.errors import InputError
-from spamfilter.report import latest
+from spamfilter.reports.report import latest
 from spamfilter.web import teaching
 from spamfilter.web.site import Visit, redirected, shown
 

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spamfilter.config import Settings
+from spamfilter.bayes.labels import Label
+from spamfilter.bayes.verdict import ACTIONS, CLASSES
+from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, Refused, SpamfilterError, StoreError, TryAgain
-from spamfilter.explanation import judgement_json
-from spamfilter.feedback import by_id
-from spamfilter.filter import Filter
-from spamfilter.ids import is_id
-from spamfilter.labels import Label
-from spamfilter.provenance import provenance
-from spamfilter.quarantine import Quarantine, Quarantined
+from spamfilter.learning.explanation import judgement_json
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.marks import by_id
+from spamfilter.learning.provenance import provenance
+from spamfilter.relay.quarantine import Quarantine, Quarantined
 from spamfilter.stores import Entry, JournalEntry, Store, Wanted
-from spamfilter.verdict import ACTIONS, CLASSES
+from spamfilter.system.ids import is_id
 
 PAGE = 50
 """Messages of one page: what is scrolled through."""

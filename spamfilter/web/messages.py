@@ -4,10 +4,10 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from spamfilter.bayes.labels import LABELS, Label
+from spamfilter.bayes.verdict import ACTIONS, CLASSES
 from spamfilter.errors import InputError
-from spamfilter.labels import LABELS, Label
 from spamfilter.stores import JournalEntry
-from spamfilter.verdict import ACTIONS, CLASSES
 from spamfilter.web import looking, teaching
 from spamfilter.web.site import Visit, redirected, shown
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from starlette.responses import Response
 
-from spamfilter.host import own_name
-from spamfilter.report import Report, build
-from spamfilter.report_html import facts
+from spamfilter.reports.html import facts
+from spamfilter.reports.report import Report, build
+from spamfilter.system.process import own_name
 from spamfilter.web.site import Site, Visit, shown
 
 PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365}

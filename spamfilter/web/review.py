@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 from starlette.responses import Response
 
+from spamfilter.bayes.labels import LABELS
+from spamfilter.bayes.verdict import EVIDENCE_SHOWN
+from spamfilter.bayes.voices import Evidence
 from spamfilter.errors import InputError
-from spamfilter.labels import LABELS
-from spamfilter.reviewing import Review
+from spamfilter.learning.review import Review
 from spamfilter.stores import JournalEntry
-from spamfilter.verdict import EVIDENCE_SHOWN
-from spamfilter.voices import Evidence
 from spamfilter.web import looking, teaching
 from spamfilter.web.site import Site, Visit, redirected, shown
 

@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from spamfilter.accounts import LONGEST
+from spamfilter.web.accounts import LONGEST
 from spamfilter.web.site import Visit, redirected, shown
 from spamfilter.web.site.visitors import TooOften
 

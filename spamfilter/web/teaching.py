@@ -8,19 +8,20 @@ from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime
 
-from spamfilter import feedback, rendering
-from spamfilter.accounts import Account
-from spamfilter.config import Settings
+from spamfilter.bayes.labels import Label
+from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, SpamfilterError
-from spamfilter.feedback import Author
-from spamfilter.filter import Filter
-from spamfilter.labels import Label
-from spamfilter.quarantine import Quarantine
-from spamfilter.running import next_hop_of
-from spamfilter.socket_client import NoRelay, SocketClient
+from spamfilter.learning import marks
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.marks import Author
+from spamfilter.learning.undoing import Taught, taught_by, undo
+from spamfilter.relay.quarantine import Quarantine
+from spamfilter.reports import rendering
+from spamfilter.service.control_socket.client import NoRelay, SocketClient
+from spamfilter.service.worker import next_hop_of
 from spamfilter.stores import Store
-from spamfilter.terminal import harmless
-from spamfilter.undoing import Taught, taught_by, undo
+from spamfilter.system.terminal import harmless
+from spamfilter.web.accounts import Account
 
 SOURCE = "web"
 AT_ONCE = 200
@@ -36,11 +37,11 @@ def mark(filter: Filter, settings: Settings, id: str, label: Label | None, accou
     try:
         client = SocketClient(settings.socket_path())
     except NoRelay:
-        subject = feedback.by_id(filter.store, id, wait=False)
+        subject = marks.by_id(filter.store, id, wait=False)
         if not any(voice.name in subject.reading.tokens for voice in filter.voices):
             raise InputError(f"{id}: judged by other voices than today's; name its file to `mark-spam`") from None
         author = Author(account.name, SOURCE, master=master)
-        change = feedback.mark(filter, subject, label, author, settings.feedback.marks_a_day)
+        change = marks.mark(filter, subject, label, author, settings.feedback.marks_a_day)
         text = rendering.change_text(subject.name, label, change)
         return {**rendering.change_json({"id": id}, change), "text": text}
     with closing(client):

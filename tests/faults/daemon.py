@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spamfilter.config import Settings
-from spamfilter.filter import Filter
-from spamfilter.socket_client import SocketClient
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.service.control_socket.client import SocketClient
 from spamfilter.stores import open_store
 from tests.faults.case import case
 from tests.faults.hop import Hop

@@ -9,16 +9,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from spamfilter.config import Settings
-from spamfilter.filter import Filter
-from spamfilter.message import parse
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
 from tests.faults.account import Account
 from tests.faults.case import case
 from tests.faults.client import mail_of
 from tests.faults.daemon import Daemon
 from tests.integration.servers import wait_until
-from tests.real import missing, require, require_root
+from tests.support.real import missing, require, require_root
 
 LOCKER = """
 import sqlite3, sys, time

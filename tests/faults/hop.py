@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from spamfilter.next_hops.maildir import unwrapped
+from spamfilter.relay.next_hops.maildir import unwrapped
 from tests.faults.case import case
 from tests.faults.fault import Break, Cut, Drip, Fault, Hold, How, Say
 

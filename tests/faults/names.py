@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from tests.real import require, require_root
+from tests.support.real import require, require_root
 
 Mood = Literal["answers", "silent", "garbage", "foreign", "truncated", "failing"]
 """What it does with a question: answer it; nothing; send bytes that are no answer, or an answer to another question, or

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.stores.migrating import migrate
+from spamfilter.stores.migration import migrate
 from spamfilter.stores.schema import HEAD
 from tests.faults.account import Account
 from tests.faults.case import case
@@ -19,7 +19,7 @@ from tests.faults.daemon import Daemon, daemon
 from tests.faults.databases import ailing, await_journal, judged_with, teach
 from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
-from tests.limits.scraping import Scraper
+from tests.relay.limits.scraping import Scraper
 
 
 def test_a_database_that_is_deleted(hop: Hop, tmp_path: Path, account: Account) -> None:

@@ -12,8 +12,8 @@ from tests.faults.daemon import Daemon, daemon
 from tests.faults.databases import ailing, await_journal, disk, fill, judged_with, learnt_of, small_disk, teach
 from tests.faults.hop import Hop, MaildirHop
 from tests.integration.servers import wait_until, workshop
-from tests.limits.scraping import Scraper
-from tests.real import missing, require, require_root
+from tests.relay.limits.scraping import Scraper
+from tests.support.real import missing, require, require_root
 
 
 def await_complaint(relay: Daemon) -> None:

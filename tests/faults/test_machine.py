@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.message import SCANNED
+from spamfilter.mail.message import SCANNED
 from tests.faults.account import Account
 from tests.faults.case import case
 from tests.faults.client import Client, deliver, mail_of
 from tests.faults.daemon import ROOT, Daemon, daemon
 from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
-from tests.real import require
+from tests.support.real import require
 
 MEGABYTE = 2**20
 DESCRIPTORS = 48

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import server_context
 from tests.faults.account import Account
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.fault import Break, Fault, Say
 from tests.faults.hop import Hop
+from tests.support.certificates import server_context
 
 HANDSHAKES: dict[str, dict[str, Fault]] = {
     "refused": {"STARTTLS": Say(b"454 4.7.0 no\r\n")},

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.batches import BATCH
-from spamfilter.config import Settings
+from spamfilter.config.settings import Settings
 from spamfilter.errors import TryAgain
-from spamfilter.filter import Filter
-from spamfilter.message import parse
+from spamfilter.learning.batches import BATCH
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
-from spamfilter.stores.migrating import migrate
+from spamfilter.stores.migration import migrate
 from spamfilter.stores.schema import HEAD
 from tests.faults.account import Account
 from tests.faults.client import mail_of
@@ -25,7 +25,7 @@ from tests.faults.daemon import Daemon, daemon
 from tests.faults.databases import journalled
 from tests.faults.hop import Hop, MaildirHop
 from tests.integration.servers import wait_until
-from tests.real import require
+from tests.support.real import require
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spamfilter.config import PREFIX, Settings, load
+from spamfilter.config.settings import PREFIX, Settings, load
 from spamfilter.errors import ConfigError
 from tests.fuzzing.target import Run
 

@@ -12,20 +12,20 @@ from contextlib import contextmanager
 from ipaddress import ip_network
 from pathlib import Path
 
-from spamfilter.automatic import Automatic
-from spamfilter.config import Settings
-from spamfilter.desk import Desk
+from spamfilter.bayes.verdict import Policy
+from spamfilter.config.sections import Feedback, Limits
+from spamfilter.config.settings import Settings
 from spamfilter.errors import NextHopError
-from spamfilter.filter import Filter
-from spamfilter.front_ends import Relay
-from spamfilter.front_ends.smtp.limits import Crowd
-from spamfilter.front_ends.smtp.session import Session
-from spamfilter.journal import Journal
-from spamfilter.judging import Judge
-from spamfilter.next_hops import Conversation, Maildir, NextHop, Reply
-from spamfilter.sections import Feedback, Limits
+from spamfilter.learning.automatic_rules import Automatic
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.mark_queue import Desk
+from spamfilter.relay.front_ends import Relay
+from spamfilter.relay.journal import Journal
+from spamfilter.relay.judging import Judge
+from spamfilter.relay.limits.crowd import Crowd
+from spamfilter.relay.next_hops import Conversation, Maildir, NextHop, Reply
+from spamfilter.relay.smtp.session import Session
 from spamfilter.stores import open_store
-from spamfilter.verdict import Policy
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import Transport, feed, loop
 

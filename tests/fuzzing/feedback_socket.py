@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from spamfilter import feedback
-from spamfilter.config import Settings
-from spamfilter.desk import Desk
-from spamfilter.filter import Filter
-from spamfilter.sections import Feedback
-from spamfilter.socket_server import Answer, FeedbackSocket
+from spamfilter.config.sections import Feedback
+from spamfilter.config.settings import Settings
+from spamfilter.learning import marks
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.mark_queue import Desk
+from spamfilter.service.control_socket.server import Answer, FeedbackSocket
 from spamfilter.stores import open_store
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import loop
@@ -40,7 +40,7 @@ def _check(answers: bytes, sent: bytes) -> None:
 @contextmanager
 def target() -> Iterator[Run]:
     voices = Settings().voices()
-    waited, feedback.WRITTEN_WITHIN = feedback.WRITTEN_WITHIN, 0.0  # an id that nobody has written never comes
+    waited, marks.WRITTEN_WITHIN = marks.WRITTEN_WITHIN, 0.0  # an id that nobody has written never comes
 
     def empty() -> FeedbackSocket:
         filter = Filter(open_store("memory:"), voices)
@@ -81,4 +81,4 @@ def target() -> Iterator[Run]:
                 yield watched
         finally:
             end(untaught)
-            feedback.WRITTEN_WITHIN = waited
+            marks.WRITTEN_WITHIN = waited

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spamfilter.errors import InputError
-from spamfilter.mailboxes import find, find_indexed, interleaved
+from spamfilter.mail.mailboxes import find, find_indexed, interleaved
 from tests.fuzzing.target import Run
 
 KINDS = (b"m", b"d", b"i", b"e")

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from spamfilter.connection import Connection
 from spamfilter.errors import NextHopError
-from spamfilter.next_hops import Conversation, Reply
-from spamfilter.next_hops.smtp import SmtpNextHop, _SmtpConversation
+from spamfilter.relay.connection import Connection
+from spamfilter.relay.next_hops import Conversation, Reply
+from spamfilter.relay.next_hops.smtp import SmtpNextHop, _SmtpConversation
 from tests.fuzzing.dialogue import replies
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import Transport, loop

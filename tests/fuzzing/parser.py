@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from spamfilter.bayes.verdict import printable
 from spamfilter.errors import InputError
-from spamfilter.feedback import header_id
-from spamfilter.forwarded import mails_of
-from spamfilter.ids import is_id
-from spamfilter.marking import mark
-from spamfilter.message import MAX_HEAD, MAX_TEXT, MAX_VALUE, SCANNED, parse
-from spamfilter.verdict import printable
+from spamfilter.learning.marks import header_id
+from spamfilter.mail.attached_mails import mails_of
+from spamfilter.mail.header_fields import mark
+from spamfilter.mail.message import MAX_HEAD, MAX_TEXT, MAX_VALUE, SCANNED, parse
+from spamfilter.system.ids import is_id
 from tests.fuzzing.target import Run
 
 ID = "01JCZZZZZZZZZZZZZZZZZZZZZZ"

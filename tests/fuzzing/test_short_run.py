@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzzing.targets import TARGETS
-from tests.real import missing
+from tests.support.real import missing
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 2

@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spamfilter import model
-from spamfilter.config import Settings
-from spamfilter.features import FEATURES, MAX_RUN, MAX_WORD, tokenize
-from spamfilter.filter import Filter
-from spamfilter.judging import Judge
-from spamfilter.labels import Label
-from spamfilter.message import MAX_NAME, SCANNED, parse
+from spamfilter.bayes import model
+from spamfilter.bayes.labels import Label
+from spamfilter.bayes.tokens import FEATURES, MAX_RUN, MAX_WORD, tokenize
+from spamfilter.bayes.verdict import Policy
+from spamfilter.bayes.voices import pack, unpack, view
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.message import MAX_NAME, SCANNED, parse
+from spamfilter.relay.judging import Judge
 from spamfilter.stores import open_store
-from spamfilter.verdict import Policy
-from spamfilter.voices import pack, unpack, view
 from tests.fuzzing.target import Run, without_faults
-from tests.made import mail
+from tests.support.made import mail
 
 LEARN_EVERY = 4
 """Learning and unlearning take longer than all else, so one run in so many does, by the length of its input."""

@@ -12,22 +12,22 @@ from types import FrameType
 
 import pytest
 
-from spamfilter import model
-from spamfilter.config import Settings
-from spamfilter.filter import Filter
-from spamfilter.judging import Judge
-from spamfilter.marking import mark
-from spamfilter.message import ENCODED_WORD, MAX_FIELD_BYTES, MAX_FIELDS, MAX_VALUE, SCANNED, Message, parse
+from spamfilter.bayes import model
+from spamfilter.bayes.verdict import Policy
+from spamfilter.bayes.voices import pack, view
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.header_fields import mark
+from spamfilter.mail.message import ENCODED_WORD, MAX_FIELD_BYTES, MAX_FIELDS, MAX_VALUE, SCANNED, Message, parse
+from spamfilter.relay.judging import Judge
 from spamfilter.stores import open_store
-from spamfilter.verdict import Policy
-from spamfilter.voices import pack, view
 from tests.faults.client import Client, deliver
 from tests.faults.conftest import one_hop, one_relay  # noqa: F401  # the relay that all bombs go through
 from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop
 from tests.fuzzing.dialogue import same_but_for_ours
 from tests.hostile.bombs import BOMBS, HEAD
-from tests.made import mail
+from tests.support.made import mail
 
 SIZE = 1_000_000
 """Bytes of a bomb here: fifteen times what is looked at."""

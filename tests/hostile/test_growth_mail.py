@@ -17,15 +17,15 @@ import pytest
 from starlette.requests import Request
 
 import spamfilter
-from spamfilter import message
-from spamfilter.charsets import to_utf8
+from spamfilter.bayes.tokens import words
+from spamfilter.bayes.verdict import printable
 from spamfilter.errors import InputError
-from spamfilter.features import words
-from spamfilter.feedback import header_id
-from spamfilter.forwarded import mails_of
-from spamfilter.line_ends import has_bare_newlines, normalised
-from spamfilter.marking import mark
-from spamfilter.verdict import printable
+from spamfilter.learning.marks import header_id
+from spamfilter.mail import message
+from spamfilter.mail.attached_mails import mails_of
+from spamfilter.mail.charsets import to_utf8
+from spamfilter.mail.header_fields import mark
+from spamfilter.mail.line_ends import has_bare_newlines, normalised
 from spamfilter.web import _sent
 
 QUADRATIC, LINEAR = 16, 4

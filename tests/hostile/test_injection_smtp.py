@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.front_ends.smtp.xforward import ATTRIBUTES, MAX_COMMAND
-from spamfilter.front_ends.smtp.xforward import commands as xforward_lines
-from tests.certificates import client_context, server_context
-from tests.parts import KEYWORDS, Hop, relaying
+from spamfilter.relay.smtp.xforward import ATTRIBUTES, MAX_COMMAND
+from spamfilter.relay.smtp.xforward import commands as xforward_lines
+from tests.support.certificates import client_context, server_context
+from tests.support.parts import KEYWORDS, Hop, relaying
 
 WANTED = (*KEYWORDS, "XFORWARD NAME ADDR PORT PROTO HELO IDENT SOURCE")
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"

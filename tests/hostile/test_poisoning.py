@@ -18,29 +18,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter import feedback
-from spamfilter.calibration import Calibration
-from spamfilter.config import Settings
-from spamfilter.counts import LABELS, Counts
+from spamfilter.bayes.calibration import Calibration
+from spamfilter.bayes.counts import LABELS, Counts
+from spamfilter.bayes.labels import OTHER, Label
+from spamfilter.bayes.likelihoods.eddc import REPEATS, Eddc
+from spamfilter.bayes.likelihoods.soft import Soft
+from spamfilter.bayes.sources import AUTOMATIC, BULK
+from spamfilter.bayes.voices import view
+from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
-from spamfilter.feedback import Author, Subject
-from spamfilter.filter import Filter, Reading
-from spamfilter.labels import OTHER, Label
-from spamfilter.likelihoods.eddc import REPEATS, Eddc
-from spamfilter.likelihoods.soft import Soft
-from spamfilter.mailboxes import find_indexed
-from spamfilter.message import parse
-from spamfilter.retraining import retrain
-from spamfilter.sources import AUTOMATIC, BULK
+from spamfilter.learning import marks as feedback
+from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.marks import Author, Subject
+from spamfilter.learning.retraining import retrain
+from spamfilter.learning.undoing import taught_by, undo
+from spamfilter.mail.mailboxes import find_indexed
+from spamfilter.mail.message import parse
 from spamfilter.stores import STORES, Store, open_store
 from spamfilter.stores.memory import MemoryStore
-from spamfilter.undoing import taught_by, undo
-from spamfilter.voices import view
 from tests.integration.dovecot import connect, dovecot
 from tests.integration.servers import free_port, postfix, relay, wait_until, workshop
-from tests.made import VOICE, mail, reading, some
-from tests.test_forwarded import PLAIN, multipart
-from tests.users import NOBODY, connected_as
+from tests.mail.test_attached_mails import PLAIN, multipart
+from tests.support.made import VOICE, mail, reading, some
+from tests.support.users import NOBODY, connected_as
 
 VOICES = Settings().voices()
 SHARE = Settings().feedback.marks_a_day

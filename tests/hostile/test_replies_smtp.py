@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from spamfilter.connection import Connection
-from spamfilter.next_hops import Timeouts
-from spamfilter.next_hops.smtp import SmtpNextHop
-from spamfilter.rendering import to_json
-from spamfilter.terminal import harmless
-from tests.certificates import client_context, server_context
+from spamfilter.relay.connection import Connection
+from spamfilter.relay.next_hops import Timeouts
+from spamfilter.relay.next_hops.smtp import SmtpNextHop
+from spamfilter.reports.rendering import to_json
+from spamfilter.system.terminal import harmless
 from tests.hostile.chain_smtp import replies_in
-from tests.parts import KEYWORDS, Hop, Running, relaying
+from tests.support.certificates import client_context, server_context
+from tests.support.parts import KEYWORDS, Hop, Running, relaying
 
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
 VERBATIM = {

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.marking import mark
+from spamfilter.mail.header_fields import mark
 from tests.faults.client import Answer, Client, stuffed
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.fault import Say
 from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import wait_until
-from tests.made import some
+from tests.support.made import some
 
 OURS = ("X-Spam-Flag", "X-Spam-Status", "X-Spamfilter-Id", "X-Spamfilter-Evidence", "X-Spamfilter-Sender")
 FORGED_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -233,5 +233,5 @@ def test_a_header_in_pieces_is_marked_as_one(head: bytes, piece: int, prefix: st
     mail, fields = b"Z: z\r\n" + head + b"\r\nbody\r\n", [("X-Spamfilter-Id", "1")]
     whole = mark(mail, fields, prefix)[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spamfilter.marking.PIECE", piece)
+        patch.setattr("spamfilter.mail.header_fields.PIECE", piece)
         assert mark(mail, fields, prefix)[0] == whole

@@ -23,7 +23,7 @@ import click
 
 import spamfilter
 from tests.integration.servers import Relay, await_start, end, free_port, greets, wait_until
-from tests.real import missing, require, require_root
+from tests.support.real import missing, require, require_root
 
 PACKAGES = "dovecot-imapd dovecot-lmtpd dovecot-sieve"
 DEFAULTS = Path("/usr/share/dovecot")

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spamfilter.shipped import shipped
-from tests.real import require, require_root
+from spamfilter.system.packaged_files import shipped
+from tests.support.real import require, require_root
 
 START_SECONDS = 30.0
 """A server that has not answered by then will not: Postfix takes 1 s on an idle machine, the relay about as long."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.config import load
+from spamfilter.config.settings import load
 from tests.integration.servers import Relay, relay, sink, wait_until
 
 SPAM = "From: shop@example.org\r\nSubject: cheap pills\r\n\r\nbuy cheap pills now, limited offer {}\r\n"

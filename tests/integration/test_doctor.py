@@ -23,10 +23,10 @@ import pytest
 
 from spamfilter import __version__
 from spamfilter.doctor import CHECKS
-from spamfilter.shipped import shipped
+from spamfilter.system.packaged_files import shipped
 from tests.integration.installed import copy_checkout
 from tests.integration.servers import Relay, Sink, free_port, relay, sink, wait_until, workshop
-from tests.real import missing, require, require_root
+from tests.support.real import missing, require, require_root
 
 USER = "mail"
 """A user of every Debian, as which the relay runs."""

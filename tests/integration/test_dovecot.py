@@ -22,15 +22,15 @@ from typing import Any
 
 import pytest
 
-from spamfilter.config import Settings
-from spamfilter.feedback import header_id
-from spamfilter.filter import Filter, Reading
-from spamfilter.socket_client import SocketClient
-from spamfilter.sources import BULK
+from spamfilter.bayes.sources import BULK
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.marks import header_id
+from spamfilter.service.control_socket.client import SocketClient
 from spamfilter.stores import open_store
-from tests.alterations import ALTERATIONS
 from tests.integration.dovecot import SYSTEM, Dovecot, Mailboxes, connect, dovecot
 from tests.integration.servers import Postfix, Relay, free_port, postfix, relay, wait_until, workshop
+from tests.support.alterations import ALTERATIONS
 
 ALICE, BOB = "alice@example.test", "bob@example.test"
 SPAM = "Win a golden watch tonight, cheap replica watches, order now and save ninety percent.\n"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from spamfilter.event_loop import loop_factory
-from tests.certificates import client_context, server_context
+from spamfilter.system.event_loop import loop_factory
 from tests.faults.client import Client, deliver, mail_of
 from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import wait_until
+from tests.support.certificates import client_context, server_context
 
 
 @pytest.fixture(params=["uvloop", "asyncio"])

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.config import load
-from spamfilter.shipped import shipped
+from spamfilter.config.settings import load
+from spamfilter.system.packaged_files import shipped
 from tests.integration.servers import await_start, end, free_port, greets, relay, sink, wait_until, workshop
-from tests.real import missing, require, require_root
+from tests.support.real import missing, require, require_root
 
 MAIN = """
 exim_path = {program}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from spamfilter.shipped import shipped
+from spamfilter.system.packaged_files import shipped
 from tests.integration.servers import Postfix, Relay, Sink, free_port, postfix, relay, sink, wait_until, workshop
 
 USER = "alice@example.test"

@@ -19,14 +19,14 @@ from typing import Any
 
 import pytest
 
-from spamfilter.config import Settings
-from spamfilter.filter import Filter
-from spamfilter.sections import Limits
-from spamfilter.socket_client import LOOKED_AT
+from spamfilter.config.sections import Limits
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.service.control_socket.client import LOOKED_AT
 from spamfilter.stores import open_store
 from tests.integration.servers import Relay, relay, wait_until, workshop
-from tests.made import mail
-from tests.users import NOBODY, command_as, connected_as, script_as
+from tests.support.made import mail
+from tests.support.users import NOBODY, command_as, connected_as, script_as
 
 MARK = {"command": "mark", "label": "spam"}
 LIMIT = 4
@@ -450,7 +450,15 @@ def test_where_the_relay_is_gone_another_user_hears_why(tmp_path: Path) -> None:
 # Speed
 
 
-HEAVY = ("numpy", "sqlalchemy", "pydantic", "alembic", "asyncio", "spamfilter.config", "spamfilter.filter")
+HEAVY = (
+    "numpy",
+    "sqlalchemy",
+    "pydantic",
+    "alembic",
+    "asyncio",
+    "spamfilter.config.settings",
+    "spamfilter.learning.filter",
+)
 LIGHT = """
 import sys
 from spamfilter.cli import main

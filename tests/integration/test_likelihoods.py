@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from spamfilter.learning_rules import DEFAULT_VOICES
-from spamfilter.likelihoods import LIKELIHOODS
+from spamfilter.bayes.likelihoods import LIKELIHOODS
+from spamfilter.config.likelihood_settings import DEFAULT_VOICES
 from tests.integration.servers import Relay, relay, wait_until
 
 CHOICES: dict[str, Mapping[str, Any]] = {

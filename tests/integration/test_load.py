@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.next_hops.smtp import KEPT_CONNECTIONS
+from spamfilter.relay.next_hops.smtp import KEPT_CONNECTIONS
 from tests.faults.daemon import Daemon
 from tests.integration.servers import wait_until
 from tests.load.beside import Look, Reports, Users, look

@@ -5,11 +5,11 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
-from spamfilter.labels import Label
+from spamfilter.bayes.labels import Label
 from tests.faults.daemon import Daemon
 from tests.faults.hop import next_hop
 from tests.load.mails import made
-from tests.month import DAYS, START, Calendar, counted, differences, replay
+from tests.support.month import DAYS, START, Calendar, counted, differences, replay
 from tests.web.month import PERIODS, list_differences, overview_differences
 from tests.web.pages import served, web_settings
 

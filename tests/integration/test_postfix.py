@@ -22,7 +22,7 @@ from tests.integration.servers import (
     wait_until,
     workshop,
 )
-from tests.real import require, require_root
+from tests.support.real import require, require_root
 
 MAILS = 10_000
 """Enough that every process of Postfix is replaced several times (max_use is 100); some 45 s on two processors."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.manual import pages
-from spamfilter.shipped import samples
+from spamfilter.commands.manual import pages
 from spamfilter.stores.schema import HEAD
+from spamfilter.system.packaged_files import samples
 from tests.integration.installed import clean_environment, install_wheel
 from tests.integration.servers import wait_until
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from spamfilter.errors import TryAgain
-from spamfilter.socket_client import NoRelay
+from spamfilter.service.control_socket.client import NoRelay
 from tests.faults.account import Account
 from tests.faults.client import Client, deliver, mail_of
 from tests.faults.daemon import Daemon

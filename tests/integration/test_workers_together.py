@@ -13,9 +13,9 @@ from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop
 from tests.integration.processes import accepts, at_each_worker, hop, kill_one, relay
 from tests.integration.servers import wait_until
-from tests.limits.scraping import Scraper
 from tests.load.process import family
 from tests.load.serving import shares
+from tests.relay.limits.scraping import Scraper
 
 __all__ = ["hop", "relay"]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from spamfilter.bayes.labels import Label
 from spamfilter.errors import TryAgain
-from spamfilter.labels import Label
 from tests.faults.daemon import Daemon
 from tests.load.mails import made
 from tests.load.probe import mail_of

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from spamfilter.sections import Limits
+from spamfilter.config.sections import Limits
 from tests.faults.daemon import Daemon
 from tests.load.mails import made
 from tests.load.sink import Sink

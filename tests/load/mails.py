@@ -7,7 +7,7 @@ grow to a size that is known.
 import random
 from functools import cache
 
-from spamfilter.labels import Label
+from spamfilter.bayes.labels import Label
 
 VOCABULARY = 20_000
 MEAN, LARGEST = 4_000, 60_000

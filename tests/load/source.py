@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.load.mails import made
-from tests.real import require
+from tests.support.real import require
 
 DOMAIN = "load.test"
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from spamfilter.counts import Growth, Label
+from spamfilter.bayes.counts import Growth, Label
 from spamfilter.stores import Entry, Learning, Store
-from tests.made import NOON
+from tests.support.made import NOON
 
 URLS: dict[str, Callable[[Path], str]] = {
     "memory": lambda folder: "memory:",

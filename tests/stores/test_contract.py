@@ -5,16 +5,16 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from spamfilter.calibration import Calibration
-from spamfilter.counts import Counts, Growth, Label
+from spamfilter.bayes.calibration import Calibration
+from spamfilter.bayes.counts import Counts, Growth, Label
+from spamfilter.bayes.model import State
 from spamfilter.errors import CountError, StoreError
-from spamfilter.model import State
 from spamfilter.stores import STORES, Entry, Store, open_store
 from spamfilter.stores import memory as memory_module
 from spamfilter.stores.sql import SqlStore, queries
 from spamfilter.stores.store import ENTRIES
-from tests.made import NOON, journal_entry, spelled
 from tests.stores.made import GREEN, STEP, URLS, entry, learn, write
+from tests.support.made import NOON, journal_entry, spelled
 
 
 def test_every_row_of_the_table_is_held_to_this_contract() -> None:

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from spamfilter.bayes.voices import pack
 from spamfilter.stores import Store, Wanted
 from spamfilter.stores import sql as sql_module
 from spamfilter.stores.store import NAMED
-from spamfilter.voices import pack
-from tests.made import NOON, journal_entry
+from tests.support.made import NOON, journal_entry
 
 
 def test_the_journal_keeps_entries_as_they_were_written(store: Store) -> None:

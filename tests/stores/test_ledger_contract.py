@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from spamfilter.filter import Filter
+from spamfilter.learning.filter import Filter
 from spamfilter.stores import Entry, Store
 from spamfilter.stores import memory as memory_module
-from tests.made import NOON, VOICE, reading
 from tests.stores.made import entry, learn, write
+from tests.support.made import NOON, VOICE, reading
 
 # Who has taught
 

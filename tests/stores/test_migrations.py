@@ -15,12 +15,12 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from spamfilter.errors import StoreError
-from spamfilter.filter import Filter
-from spamfilter.shipped import shipped
-from spamfilter.stores import migrating, open_store
+from spamfilter.learning.filter import Filter
+from spamfilter.stores import migration, open_store
 from spamfilter.stores.schema import HEAD, metadata
 from spamfilter.stores.sql import SqlStore
-from tests.made import VOICE, journal_entry, reading
+from spamfilter.system.packaged_files import shipped
+from tests.support.made import VOICE, journal_entry, reading
 
 SCRIPTS = ScriptDirectory(str(shipped("migrations")))
 REVISIONS = [script.revision for script in reversed(list(SCRIPTS.walk_revisions()))]
@@ -70,14 +70,14 @@ def test_the_scripts_are_numbered_without_a_gap() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_a_migration_goes_up_down_and_up_to_the_same_tables(url: str, revision: str) -> None:
-    migrating.migrate(url, revision)
+    migration.migrate(url, revision)
     first = schema(url)
     assert first
     before = SCRIPTS.get_revision(revision).down_revision
     down(url, str(before or "base"))
     below = schema(url)
     assert (below == []) is (before is None)
-    assert migrating.migrate(url, revision) == (before, revision)
+    assert migration.migrate(url, revision) == (before, revision)
     assert schema(url) == first
 
 
@@ -101,7 +101,7 @@ def test_the_index_of_message_ids_comes_and_goes_and_the_data_stay(url: str) -> 
         finally:
             store.close()
 
-    migrating.migrate(url, "0002")
+    migration.migrate(url, "0002")
     assert "journal_message_id" not in indexed(url)
     old = SqlStore(url)
     old.write_journal([journal_entry(id=f"{number:02}", message_id="<a@x>") for number in range(9)])
@@ -109,23 +109,23 @@ def test_the_index_of_message_ids_comes_and_goes_and_the_data_stay(url: str) -> 
     old.close()
     before = held()
     for _ in range(2):
-        assert migrating.migrate(url, "0003") == ("0002", "0003")
+        assert migration.migrate(url, "0003") == ("0002", "0003")
         assert indexed(url)["journal_message_id"] == ["message_id", "id"]
         assert held() == before
-        assert migrating.migrate(url, "0002") == ("0003", "0002")
+        assert migration.migrate(url, "0002") == ("0003", "0002")
         assert "journal_message_id" not in indexed(url)
         assert held() == before
 
 
 def test_the_newest_tables_equal_the_metadata(url: str) -> None:
-    migrating.migrate(url)
+    migration.migrate(url)
     with writing(url) as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, metadata) == []
 
 
 def test_the_checks_of_the_tables_equal_those_of_the_metadata(url: str, tmp_path: Path) -> None:
-    migrating.migrate(url)
+    migration.migrate(url)
     other = f"sqlite:///{tmp_path}/other.db"
     with writing(other) as connection:
         metadata.create_all(connection)
@@ -137,7 +137,7 @@ def test_the_checks_of_the_tables_equal_those_of_the_metadata(url: str, tmp_path
 
 
 def test_a_new_database_has_the_tables_that_the_migrations_make(url: str, tmp_path: Path) -> None:
-    migrating.migrate(url)
+    migration.migrate(url)
     made = tmp_path / "made.db"
     open_store(f"sqlite:///{made}").close()
     found = []
@@ -150,23 +150,23 @@ def test_a_new_database_has_the_tables_that_the_migrations_make(url: str, tmp_pa
 
 
 def test_a_database_that_was_taken_back_to_its_base_is_migrated(url: str) -> None:
-    migrating.migrate(url)
-    migrating.migrate(url, "base")
+    migration.migrate(url)
+    migration.migrate(url, "base")
     with closing(open_store(url)) as store:
         assert store.verify() == []
-    assert migrating.migrate(url) == (HEAD, HEAD)
+    assert migration.migrate(url) == (HEAD, HEAD)
 
 
 def test_migrating_again_changes_nothing(url: str) -> None:
-    assert migrating.migrate(url) == (None, HEAD)
+    assert migration.migrate(url) == (None, HEAD)
     before = schema(url)
-    assert migrating.migrate(url) == (HEAD, HEAD)
+    assert migration.migrate(url) == (HEAD, HEAD)
     assert schema(url) == before
 
 
 def test_back_to_the_base_leaves_no_tables(url: str) -> None:
-    migrating.migrate(url)
-    assert migrating.migrate(url, "base") == (HEAD, None)
+    migration.migrate(url)
+    assert migration.migrate(url, "base") == (HEAD, None)
     assert schema(url) == []
 
 
@@ -183,10 +183,10 @@ def test_a_database_of_another_program_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("revision", ["9999", "no-such"])
 def test_a_revision_that_is_not_known_is_an_error_that_names_the_database(url: str, revision: str) -> None:
-    migrating.migrate(url)
+    migration.migrate(url)
     before = schema(url)
     with pytest.raises(StoreError, match=rf"store\.db: cannot migrate from {HEAD} to"):
-        migrating.migrate(url, revision)
+        migration.migrate(url, revision)
     assert schema(url) == before
 
 
@@ -224,9 +224,9 @@ def test_a_failing_migration_leaves_the_database_as_it_was(
     shutil.copytree(shipped("migrations"), scripts, ignore=shutil.ignore_patterns("__pycache__"))
     newer = f"{int(HEAD) + 1:04}"
     (scripts / "versions" / f"{newer}_failing.py").write_text(FAILING % (newer, HEAD))
-    monkeypatch.setattr(migrating, "shipped", lambda name: scripts)
+    monkeypatch.setattr(migration, "shipped", lambda name: scripts)
     with pytest.raises(StoreError, match=rf"store\.db: cannot migrate from {HEAD} to head: .*syntax error"):
-        migrating.migrate(url)
+        migration.migrate(url)
     store = open_store(url)
     assert (schema(url), store.load(["fields"]), store.find_journal("01A")) == before
     assert Filter(store, VOICE).verify() == []

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Counts, Growth, Label
-from spamfilter.filter import Filter, Reading
-from spamfilter.likelihoods.bernoulli import Bernoulli
-from spamfilter.likelihoods.soft import Soft
-from spamfilter.model import State
-from spamfilter.retraining import retrain
+from spamfilter.bayes.calibration import Calibration
+from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
+from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
+from spamfilter.bayes.likelihoods.soft import Soft
+from spamfilter.bayes.model import State
+from spamfilter.bayes.voices import Voice, Voices
+from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.retraining import retrain
 from spamfilter.stores import STORES, Entry, Learning, Relearnt, Store, open_store
 from spamfilter.stores.sql import learning as sql_learning
-from spamfilter.voices import Voice, Voices
-from tests.made import NOON, VOICE, reading, some
+from tests.support.made import NOON, VOICE, reading, some
 
 Opened = Callable[[], Store]
 GREEN = "grün".encode()

@@ -6,10 +6,10 @@ from datetime import date, timedelta
 
 import pytest
 
-from spamfilter.filter import Filter, Reading
-from spamfilter.labels import LABELS, Label
+from spamfilter.bayes.labels import LABELS, Label
+from spamfilter.learning.filter import Filter, Reading
 from spamfilter.stores import Store
-from tests.made import NOON, VOICE, journal_entry
+from tests.support.made import NOON, VOICE, journal_entry
 
 MESSAGES = 60
 

@@ -16,13 +16,13 @@ import pytest
 from sqlalchemy import event
 
 from spamfilter.errors import CountError, StoreBusy, StoreError
-from spamfilter.filter import Filter
+from spamfilter.learning.filter import Filter
 from spamfilter.stores import open_store
 from spamfilter.stores import sql as sql_module
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.sql import connection as sql_connection
-from tests.made import NOON, VOICE, journal_entry, reading
+from tests.support.made import NOON, VOICE, journal_entry, reading
 
 HOLDER = """
 import sqlite3, sys
@@ -121,7 +121,7 @@ def test_a_writer_that_waits_too_long_hears_that_the_store_is_busy(path: Path, m
 
 
 def test_migrating_a_locked_database_is_busy_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spamfilter.stores.migrating import migrate
+    from spamfilter.stores.migration import migrate
 
     monkeypatch.setattr(sql_connection, "BUSY_SECONDS", 0.05)
     with opened(path):

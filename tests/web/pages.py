@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from spamfilter.accounts import Role, line_of
+from spamfilter.web.accounts import Role, line_of
 from tests.faults.client import Client, deliver
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.hop import Hop, next_hop

@@ -15,7 +15,7 @@ from spamfilter.web.api.description import description
 from spamfilter.web.api.operations import ID, OPERATIONS
 from spamfilter.web.site.throttle import OF_ADDRESS
 from tests.integration.servers import workshop
-from tests.real import missing
+from tests.support.real import missing
 from tests.web.pages import ACCOUNTS, PASSWORD, Answer, Browser, Site, mail_of, site
 
 BODIES: dict[str, dict[str, object]] = {

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import client_context, write_certificate
 from tests.integration.servers import await_start, free_port, workshop
-from tests.real import require
+from tests.support.certificates import client_context, write_certificate
+from tests.support.real import require
 from tests.web.pages import Browser, Site, mail_of, site
 
 PAGE = (Path(__file__).parents[2] / "docs" / "web.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.integration.servers import workshop
-from tests.real import require
+from tests.support.real import require
 from tests.web.pages import PASSWORD, Site, mail_of, site
 
 MILLISECONDS = 60_000.0

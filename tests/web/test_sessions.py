@@ -1,6 +1,6 @@
 """Sessions and the throttle, by a clock of their own."""
 
-from spamfilter.accounts import Account
+from spamfilter.web.accounts import Account
 from spamfilter.web.site.sessions import MOST, Sessions
 from spamfilter.web.site.throttle import MOST as MOST_KEYS
 from spamfilter.web.site.throttle import OF_ADDRESS, OF_NAME, SECONDS, Throttle

@@ -6,9 +6,9 @@ import smtplib
 import subprocess
 import sys
 
-from spamfilter.accounts import line_of
+from spamfilter.web.accounts import line_of
 from tests.integration.servers import await_start, free_port, relay, wait_until, workshop
-from tests.sandbox import sandbox
+from tests.support.sandbox import sandbox
 from tests.web.pages import PASSWORD, Browser, mail_of
 
 USER = 61_235

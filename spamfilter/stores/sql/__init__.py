@@ -31,9 +31,9 @@ from sqlalchemy import (
     update,
 )
 
+from spamfilter.bayes.model import State
+from spamfilter.bayes.tokens import Token
 from spamfilter.errors import StoreError
-from spamfilter.features import Token
-from spamfilter.model import State
 from spamfilter.stores.schema import HEAD, journal, ledger, metadata
 from spamfilter.stores.sql import reporting, searching
 from spamfilter.stores.sql.connection import connect, file_of, store_errors

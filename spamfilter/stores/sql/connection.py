@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.pool import QueuePool
 
 from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError
-from spamfilter.rights import is_trap, make_file, owner
+from spamfilter.system.file_access import is_trap, make_file, owner
 
 BUSY_SECONDS = 10.0
 """Longer than any batch of `train` holds the lock, shorter than a user's patience."""

@@ -20,11 +20,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Counts, Growth, Label, move
+from spamfilter.bayes.calibration import Calibration
+from spamfilter.bayes.counts import LABELS, Counts, Growth, Label, move
+from spamfilter.bayes.model import State
+from spamfilter.bayes.tokens import Token
 from spamfilter.errors import CountError
-from spamfilter.features import Token
-from spamfilter.model import State
 from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql.queries import (
     REBUILT,

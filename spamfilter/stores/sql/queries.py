@@ -26,15 +26,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from spamfilter.calibration import Calibration
-from spamfilter.counts import LABELS, Counts, Hashed, Label, Tallies
+from spamfilter.bayes.calibration import Calibration
+from spamfilter.bayes.counts import LABELS, Counts, Hashed, Label, Tallies
+from spamfilter.bayes.model import State
+from spamfilter.bayes.tokens import Token
+from spamfilter.bayes.voices import VoiceTokens, pack, unpack_with
 from spamfilter.errors import StoreError
-from spamfilter.features import Token
-from spamfilter.model import State
 from spamfilter.stores import schema
 from spamfilter.stores.schema import classes, journal, ledger, settings, tallies, vocabularies, words
 from spamfilter.stores.store import ENTRIES, Entry, Holders, JournalEntry
-from spamfilter.voices import VoiceTokens, pack, unpack_with
 
 LOOK_UP = 500
 """Words of one SELECT: well below SQLite's bound on variables, and few round trips for a mail."""

@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from spamfilter import rendering
-from spamfilter.accounts import Account
 from spamfilter.errors import SpamfilterError
+from spamfilter.reports import rendering
+from spamfilter.web.accounts import Account
 from spamfilter.web.api.description import description
 from spamfilter.web.api.operations import OPERATIONS, Call, Operation, Schema
 from spamfilter.web.looking import status_of

@@ -5,17 +5,17 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from spamfilter.accounts import Account, Role
+from spamfilter.bayes.labels import LABELS, Label
+from spamfilter.bayes.verdict import ACTIONS, CLASSES
 from spamfilter.doctor import Examination, examine
 from spamfilter.errors import InputError
-from spamfilter.ids import ID_LENGTH
-from spamfilter.labels import LABELS, Label
-from spamfilter.rendering import report_json
-from spamfilter.report import build, latest
-from spamfilter.reviewing import Review
+from spamfilter.learning.review import Review
+from spamfilter.reports.rendering import report_json
+from spamfilter.reports.report import build, latest
 from spamfilter.stores import Entry, JournalEntry
-from spamfilter.verdict import ACTIONS, CLASSES
+from spamfilter.system.ids import ID_LENGTH
 from spamfilter.web import looking, teaching
+from spamfilter.web.accounts import Account, Role
 from spamfilter.web.site import Site
 
 Schema = Mapping[str, Any]

@@ -13,11 +13,11 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from spamfilter.accounts import Account, Role
-from spamfilter.config import Settings
-from spamfilter.filter import Filter
-from spamfilter.report_html import environment
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.reports.html import environment
 from spamfilter.stores import Store
+from spamfilter.web.accounts import Account, Role
 from spamfilter.web.site.sessions import Session, Sessions
 from spamfilter.web.site.visitors import Origin, Visitors
 
@@ -81,12 +81,12 @@ class Page:
 
 @functools.cache
 def _environment() -> Any:
-    return environment()
+    return environment("spamfilter.web")
 
 
 def shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Response:
     """A page."""
-    page = _environment().get_template(f"web/{template}.html")
+    page = _environment().get_template(f"{template}.html")
     text = page.render(
         visit=visit,
         account=visit.account,

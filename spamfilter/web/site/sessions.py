@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from spamfilter.accounts import Account
-from spamfilter.labels import Label
+from spamfilter.bayes.labels import Label
+from spamfilter.web.accounts import Account
 
 MOST = 20
 """Sessions of one account: more browsers than anybody uses at a time."""

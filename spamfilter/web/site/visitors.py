@@ -20,9 +20,9 @@ from pathlib import Path
 
 from starlette.datastructures import Headers
 
-from spamfilter.accounts import Account, is_right, read_accounts
+from spamfilter.config.sections import Web
 from spamfilter.errors import ConfigError
-from spamfilter.sections import Web
+from spamfilter.web.accounts import Account, is_right, read_accounts
 from spamfilter.web.site.throttle import Throttle
 
 log = logging.getLogger("spamfilter.web")

@@ -1,0 +1,53 @@
+"""Numbers of a message, for Gaussians: ATTRIBUTES is the table.
+
+Guarantee: whole numbers of at least 0, or None where the message has none of its kind, so that nothing is
+concluded from what is missing. Sizes are on a scale of logarithms, shares in thousandths: what is bell-shaped
+there is not on a plain one.
+
+These four, of thirteen that were tried, are better with a classical likelihood than without on both corpora; beside
+the default voices none gains anything (benchmarks/attributes.py).
+"""
+
+import math
+import re
+from collections.abc import Callable
+
+from spamfilter.mail.message import Message
+
+_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+
+
+def scaled(number: int) -> int:
+    """100 times the binary logarithm of 1 + number: steps of 0.7 %."""
+    return round(100 * math.log2(1 + number))
+
+
+def text_size(message: Message) -> int:
+    return scaled(len(message.text))
+
+
+def markup(message: Message) -> int | None:
+    """How much of the text is the beginning of a tag, in thousandths."""
+    return round(1000 * message.text.count(b"<") / len(message.text)) if message.text else None
+
+
+def subject_size(message: Message) -> int | None:
+    subject = message.field(b"subject")
+    return len(subject) if subject else None
+
+
+def hour(message: Message) -> int | None:
+    """Minutes since midnight where the sender is."""
+    clock = _CLOCK.search(message.field(b"date"))
+    return 60 * int(clock[1]) + int(clock[2]) if clock else None
+
+
+ATTRIBUTES: dict[str, Callable[[Message], int | None]] = {
+    function.__name__: function for function in (text_size, markup, subject_size, hour)
+}
+
+
+def attributes(message: Message) -> dict[bytes, int]:
+    """Attribute -> value, for those that the message has."""
+    found = ((name.encode(), function(message)) for name, function in ATTRIBUTES.items())
+    return {name: value for name, value in found if value is not None}

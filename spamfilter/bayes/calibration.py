@@ -1,0 +1,62 @@
+"""Log-odds to a probability that means what it says: online Platt scaling.
+
+P(spam) = sigmoid(slope * S + offset). Each learnt message moves slope and offset by one AdaGrad
+step on the log-loss (John C. Platt 1999; Duchi, Hazan, Singer 2011). Never fed back into learning.
+
+Invariant: the state is the sum of its steps in whole numbers, so a step taken back is exactly gone.
+"""
+
+import math
+from dataclasses import dataclass
+
+from spamfilter.bayes.counts import Label
+
+UNIT = 2**40
+"""The state counts in 2^-40: steps below that are noise, and sums of integers do not drift."""
+RATE = 0.05
+MIN_SLOPE = 0.05
+"""A slope of zero or less would forget, or invert, what the counts say."""
+ENERGY = 0.1
+"""The start of AdaGrad's sums of squares: the first steps are not larger than RATE / sqrt(ENERGY)."""
+
+Step = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """slope, offset and their sums of squared gradients, each in units of 2^-40."""
+
+    slope: int = UNIT
+    offset: int = 0
+    slope_energy: int = round(ENERGY * UNIT)
+    offset_energy: int = round(ENERGY * UNIT)
+
+    def posterior(self, log_odds: float) -> float:
+        """P(spam), between 0 and 1, of a message with these log-odds."""
+        z = max(self.slope / UNIT, MIN_SLOPE) * log_odds + self.offset / UNIT
+        # Beyond 36 the sum 1 + exp(-z) is 1 in double precision; exp itself overflows at 709.
+        return 1 / (1 + math.exp(-max(-700.0, min(700.0, z))))
+
+    def log_odds(self, posterior: float) -> float:
+        """The log-odds of a message with this P(spam), which must lie between 0 and 1, both excluded."""
+        return (math.log(posterior / (1 - posterior)) - self.offset / UNIT) / max(self.slope / UNIT, MIN_SLOPE)
+
+    def step(self, log_odds: float, label: Label) -> Step:
+        """How learning a message with these log-odds moves the state."""
+        error = self.posterior(log_odds) - (label == "spam")
+        slope_energy = round((error * log_odds) ** 2 * UNIT)
+        offset_energy = round(error**2 * UNIT)
+        slope = -RATE * error * log_odds / math.sqrt((self.slope_energy + slope_energy) / UNIT)
+        offset = -RATE * error / math.sqrt((self.offset_energy + offset_energy) / UNIT)
+        floor = round(MIN_SLOPE * UNIT) - self.slope
+        return max(round(slope * UNIT), floor), round(offset * UNIT), slope_energy, offset_energy
+
+    def plus(self, step: Step, sign: int = 1) -> "Calibration":
+        """The state after a step, or with sign -1 after the step was taken back."""
+        slope, offset, slope_energy, offset_energy = step
+        return Calibration(
+            self.slope + sign * slope,
+            self.offset + sign * offset,
+            self.slope_energy + sign * slope_energy,
+            self.offset_energy + sign * offset_energy,
+        )

@@ -1,0 +1,303 @@
+"""Where the counts of words are kept in memory: under the words themselves, or in a table by their hashes.
+
+`Spelled` can list its words, for whatever writes them elsewhere. `Hashed` is made for judging: a message finds its
+words in one step over all of them, in a time that grows little with the words that are known, and in a third of the
+memory (benchmarks/growth.py).
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spamfilter.bayes.compiled import token_helper
+from spamfilter.bayes.labels import LABELS, Label
+from spamfilter.bayes.token_arrays import Floats, Integers, hashed
+from spamfilter.bayes.tokens import Token
+
+BUCKET = 4
+"""Slots of a bucket: keys and counts that fill a cache line, so that a word is found, with its counts, in one step."""
+LINE = 64
+"""Bytes of a cache line."""
+FULL = 0.75
+"""Share of used slots above which the table grows; above it words stray into the next bucket too often."""
+GROWTH = 1.5
+"""New tables are so much larger than they need be: doubling would be felt in the memory of a relay that learns."""
+FEWEST = 256
+"""Buckets of an empty table."""
+NARROW = 2**31 - 1
+"""The largest count of 32 bits, in which a table begins; one that gets a larger count takes 64 for all."""
+
+
+class Words(ABC):
+    """Word -> its count in each class, 0 where it has none. Counts are whole numbers below 2**63."""
+
+    @abstractmethod
+    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
+        """The counts of these words in a class, shape (tokens,)."""
+
+    @abstractmethod
+    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
+        """The counts of these words in ham and in spam, each of shape (tokens,)."""
+
+    def numbers(self, tokens: Sequence[Token]) -> Floats:
+        """As `columns`, as the numbers that scores are computed from, of shape (2, tokens)."""
+        return np.array(self.columns(tokens), np.float64)
+
+    @abstractmethod
+    def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
+        """Set the counts of these words, each named once, in a class."""
+
+    @property
+    def table(self) -> Integers | None:
+        """That of `Hashed`, where compiled helpers look words up; None where there is none."""
+        return None
+
+    @abstractmethod
+    def all_of(self, label: Label) -> Integers:
+        """The counts above zero of all words in a class, in no order."""
+
+    @abstractmethod
+    def hashes(self) -> tuple[Integers, Integers, Integers]:
+        """The hashes of all words with any count, ascending, and their counts in ham and spam."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Words):
+            return NotImplemented
+        return all(map(np.array_equal, self.hashes(), other.hashes()))
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, as a dict is
+
+
+class Spelled(Words):
+    """A dict for each class: class -> word -> count above zero."""
+
+    __slots__ = ("spelled",)
+
+    def __init__(self) -> None:
+        self.spelled: dict[Label, dict[Token, int]] = {label: {} for label in LABELS}
+
+    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
+        return _integers(map(self.spelled[label].get, tokens, repeat(0)), len(tokens))
+
+    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
+        return self.column(tokens, "ham"), self.column(tokens, "spam")
+
+    def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
+        mine = self.spelled[label]
+        for token, count in zip(tokens, counts.tolist(), strict=True):
+            if count:
+                mine[token] = count
+            else:
+                mine.pop(token, None)
+
+    def all_of(self, label: Label) -> Integers:
+        return _integers(self.spelled[label].values(), len(self.spelled[label]))
+
+    def hashes(self) -> tuple[Integers, Integers, Integers]:
+        tokens = [*{**self.spelled["ham"], **self.spelled["spam"]}]
+        return _in_order(hashed(tokens), *self.columns(tokens))
+
+    def __eq__(self, other: object) -> bool:
+        return self.spelled == other.spelled if isinstance(other, Spelled) else super().__eq__(other)
+
+    __hash__ = None
+
+
+class Hashed(Words):
+    """A table of buckets, shape (buckets, BUCKET, 2 or 3). A word has the first free slot from the bucket on that its
+    hash names. A slot is its hash or 0, and its counts: two of 32 bits that share a number, or two numbers.
+
+    The hash is Python's own of 64 bits, keyed anew in each process, so that nobody can choose words that meet: of ten
+    million words any two share one with a chance of 3 in a million, and would be counted as one word.
+    Invariant: slots of a bucket are used from the left and never given back, so that a search ends at a free one. A
+    word that counts nothing any more keeps its slot until the table grows.
+    Costs 21 to 32 bytes a word.
+    """
+
+    __slots__ = ("_table", "_used")
+
+    def __init__(self, expected: int = 0) -> None:
+        """expected: words that will be put, to make room for at once, and for some more."""
+        buckets = max(FEWEST, math.ceil(GROWTH * expected / (FULL * BUCKET)))
+        self._table = _empty(buckets, 2)
+        self._used = 0
+
+    def __deepcopy__(self, memo: object) -> "Hashed":
+        other = Hashed()
+        other._table, other._used = _empty(len(self._table), self._table.shape[2]), self._used
+        other._table[:] = self._table
+        return other
+
+    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
+        return self.columns(tokens)[LABELS.index(label)]
+
+    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
+        slots = self._find(hashed(tokens))
+        ham, spam = np.where(slots < 0, 0, self._counts[_at(slots)].T).astype(np.int64, order="C")
+        return ham, spam
+
+    def numbers(self, tokens: Sequence[Token]) -> Floats:
+        if token_helper is None:
+            return super().numbers(tokens)
+        return np.frombuffer(token_helper.counts(self._table, hashed(tokens))).reshape(2, -1)
+
+    def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
+        keys = hashed(tokens)
+        slots = self._find(keys)
+        new = (slots < 0) & (counts > 0)
+        if new.any():
+            if not self._has_room(int(np.count_nonzero(new))):
+                self._grow(len(keys))  # which drops those of these words that counted nothing until now
+                new = (self._find(keys) < 0) & (counts > 0)
+            self._insert(keys[new])
+            slots = self._find(keys)
+        found = slots >= 0
+        self._widen(counts)
+        self._counts[*_at(slots[found]), LABELS.index(label)] = counts[found]
+
+    @property
+    def table(self) -> Integers:
+        return self._table
+
+    @property
+    def _keys(self) -> Integers:
+        """Of each slot, shape (buckets, BUCKET)."""
+        return self._table[:, :, 0]
+
+    @property
+    def _counts(self) -> NDArray[np.integer[Any]]:
+        """Of each slot in ham and spam, shape (buckets, BUCKET, 2)."""
+        return self._table[:, :, 1:] if self._is_wide else self._table.view(np.int32)[:, :, 2:]
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether counts have 64 bits."""
+        return bool(self._table.shape[2] > 2)
+
+    def fill(self, lines: bytes, ham: Integers, spam: Integers) -> None:
+        """Put words that are not here yet, each named once, on a line of its own, with their counts, some above zero.
+
+        Raises ValueError where there are not as many counts as lines.
+        """
+        keys = _hashed_lines(lines)
+        if not len(keys) == len(ham) == len(spam):
+            raise ValueError(f"{len(keys)} words, and counts of {len(ham)} and {len(spam)}")
+        if not self._has_room(len(keys)):
+            self._grow(len(keys))
+        self._insert(keys)
+        self._set(keys, ham, spam)
+
+    def all_of(self, label: Label) -> Integers:
+        counts = self._counts[:, :, LABELS.index(label)]
+        return counts[counts > 0].astype(np.int64)
+
+    def hashes(self) -> tuple[Integers, Integers, Integers]:
+        return _in_order(*self._live())
+
+    def _live(self) -> tuple[Integers, Integers, Integers]:
+        """As `hashes`, in no order."""
+        live = (self._counts[:, :, 0] | self._counts[:, :, 1]) != 0
+        ham, spam = self._counts[live].T.astype(np.int64, order="C")
+        return self._keys[live], ham, spam
+
+    def _set(self, keys: Integers, ham: Integers, spam: Integers) -> None:
+        """The counts of words that have slots."""
+        self._widen(ham)
+        self._widen(spam)
+        slots = self._find(keys)
+        self._counts[*_at(slots), LABELS.index("ham")] = ham
+        self._counts[*_at(slots), LABELS.index("spam")] = spam
+
+    def _widen(self, counts: Integers) -> None:
+        """Make room for these counts."""
+        if not self._is_wide and counts.max(initial=0) > NARROW:
+            wide = _empty(len(self._table), 3)
+            wide[:, :, 0], wide[:, :, 1:] = self._keys, self._counts
+            self._table = wide
+
+    def _find(self, keys: Integers) -> Integers:
+        """The slot of each key, -1 where it has none."""
+        if token_helper is not None:
+            return np.frombuffer(token_helper.slots(self._table, keys), np.int64)
+        bucket = self._bucket(keys)
+        there = self._keys[bucket]
+        same = there == keys[:, None]
+        slots = bucket * BUCKET + same.argmax(axis=1)
+        found = same.any(axis=1)
+        astray = np.flatnonzero(~found & (there[:, -1] != 0))
+        while len(astray):
+            bucket[astray] = self._next(bucket[astray])
+            there = self._keys[bucket[astray]]
+            same = there == keys[astray, None]
+            slots[astray] = bucket[astray] * BUCKET + same.argmax(axis=1)
+            found[astray] = same.any(axis=1)
+            astray = astray[~found[astray] & (there[:, -1] != 0)]
+        return np.where(found, slots, -1)
+
+    def _insert(self, keys: Integers) -> None:
+        """Give slots to keys that have none, and for which there is room."""
+        self._used += len(keys)
+        if token_helper is not None:
+            token_helper.insert(self._table, keys)
+            return
+        bucket = self._bucket(keys)
+        while len(keys):
+            order = np.argsort(bucket, kind="stable")
+            keys, bucket = keys[order], bucket[order]
+            taken = np.count_nonzero(self._keys[bucket], axis=1)
+            place = taken + np.arange(len(bucket)) - np.searchsorted(bucket, bucket)
+            fits = place < BUCKET
+            self._keys[bucket[fits], place[fits]] = keys[fits]
+            keys, bucket = keys[~fits], self._next(bucket[~fits])
+
+    def _has_room(self, more: int) -> bool:
+        return self._used + more <= FULL * self._keys.size
+
+    def _grow(self, more: int) -> None:
+        """Make a new table of the words that count anything, with room for so many more."""
+        keys, ham, spam = self._live()
+        larger = Hashed(len(keys) + more)
+        larger._insert(keys)
+        larger._set(keys, ham, spam)
+        self._table, self._used = larger._table, larger._used
+
+    def _bucket(self, keys: Integers) -> Integers:
+        """The upper half of the hash as a fraction of the table."""
+        return np.asarray(((keys >> 32) & 0xFFFFFFFF) * len(self._table) >> 32)
+
+    def _next(self, bucket: Integers) -> Integers:
+        return np.asarray((bucket + 1) % len(self._table))
+
+
+def _empty(buckets: int, width: int) -> Integers:
+    """A table whose slots have so many numbers; where that is two, each bucket is a cache line."""
+    size = buckets * BUCKET * width
+    room = np.zeros(size + LINE // 8, np.int64)
+    start = -room.ctypes.data % LINE // 8
+    return room[start : start + size].reshape(buckets, BUCKET, width)
+
+
+def _at(slots: Integers) -> tuple[Integers, Integers]:
+    """The buckets of slots, and the places in them."""
+    return np.divmod(slots, BUCKET)
+
+
+def _integers(values: Iterable[int], size: int) -> Integers:
+    return np.fromiter(values, np.int64, size)
+
+
+def _hashed_lines(lines: bytes) -> Integers:
+    """As `hashed`, of words that stand on a line each."""
+    if token_helper is not None:
+        return np.frombuffer(token_helper.hashes(lines), np.int64)
+    return hashed(lines.split(b"\n"))
+
+
+def _in_order(keys: Integers, ham: Integers, spam: Integers) -> tuple[Integers, Integers, Integers]:
+    order = np.argsort(keys, kind="stable")
+    return keys[order], ham[order], spam[order]

@@ -1,0 +1,175 @@
+"""Counts of one voice: what it has learnt, and the arithmetic that keeps it exact.
+
+Invariant: `add` then `subtract` of the same deltas leaves equal Counts.
+Guarantee: a count below zero or above MAX_COUNT raises CountError before anything is changed.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from spamfilter.bayes.count_table import Hashed, Spelled, Words
+from spamfilter.bayes.labels import LABELS, OTHER, Label
+from spamfilter.bayes.token_arrays import Floats, Integers, Seen
+from spamfilter.bayes.tokens import Token
+from spamfilter.errors import CountError
+
+__all__ = ["LABELS", "MAX_COUNT", "OTHER", "Counts", "Growth", "Hashed", "Label", "Spelled", "Tallies", "move"]
+
+Tallies = dict[Label, dict[int, int]]
+"""Class -> count -> how many words have it in this class; counts above zero only."""
+
+MAX_COUNT = 2**62 - 1
+"""Below the signed 64 bits of every store, with room to add two of them."""
+
+Derived = TypeVar("Derived")
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a change did to the totals over all words: words more than before, and moves of the tallies of its class."""
+
+    vocabulary: int
+    tallies: Mapping[int, int] = field(default_factory=dict)
+
+
+class Counts:
+    """Counts per word and class, and totals per class, of one voice.
+
+    kept: word -> count in each class; a word that is missing counts 0. The unit is the likelihood's: whole messages,
+        occurrences, or eighths of a message.
+    messages: class -> messages that added anything. occurrences: class -> the sum of its words' counts.
+    vocabulary: words with any count. A Counts may hold only the words of one message (what a
+        command reads from the store); its totals are those of the whole voice all the same.
+    tallies: kept for a likelihood that speaks of absent words, and None for the others.
+    """
+
+    __slots__ = ("_derived", "kept", "messages", "occurrences", "tallies", "vocabulary")
+
+    def __init__(self, kept: Words | None = None) -> None:
+        """kept: where; without it, words are kept by their spelling."""
+        self.kept = Spelled() if kept is None else kept
+        self.messages: dict[Label, int] = dict.fromkeys(LABELS, 0)
+        self.occurrences: dict[Label, int] = dict.fromkeys(LABELS, 0)
+        self.vocabulary = 0
+        self.tallies: Tallies | None = None
+        self._derived: dict[Hashable, object] = {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Counts):
+            return NotImplemented
+        if None not in (self.tallies, other.tallies) and self.tallies != other.tallies:
+            return False  # they follow from the words, so that one may lack them
+        compared = ("kept", "messages", "occurrences", "vocabulary")
+        return all(getattr(self, name) == getattr(other, name) for name in compared)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, as a dict is
+
+    def __repr__(self) -> str:
+        return f"Counts(messages={self.messages}, vocabulary={self.vocabulary})"
+
+    @property
+    def words(self) -> dict[Label, dict[Token, int]]:
+        """Class -> word -> count above zero. Raises TypeError where words are not kept by their spelling."""
+        if not isinstance(self.kept, Spelled):
+            raise TypeError("these counts know their words by hash only, and cannot list them")
+        return self.kept.spelled
+
+    def get(self, word: Token, label: Label) -> int:
+        """How often the class has this word, 0 if never."""
+        return int(self.kept.column([word], label)[0])
+
+    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
+        """The counts of these words in ham and in spam, each of shape (tokens,)."""
+        return self.kept.columns(tokens)
+
+    def numbers(self, tokens: Sequence[Token]) -> Floats:
+        """As `columns`, as the numbers that scores are computed from, of shape (2, tokens)."""
+        return self.kept.numbers(tokens)
+
+    def tally(self) -> None:
+        """Keep tallies from now on; counts them once if all words are here."""
+        if self.tallies is None:
+            self.tallies = {label: _tallied(self.kept.all_of(label)) for label in LABELS}
+
+    def derived(self, key: Hashable, compute: Callable[[], Derived]) -> Derived:
+        """What `compute` makes of these counts, kept under this key until they change."""
+        if key not in self._derived:
+            self._derived[key] = compute()
+        return self._derived[key]  # type: ignore[return-value]  # what compute gave for this key
+
+    def add(self, label: Label, deltas: Mapping[Token, int], messages: int = 1) -> Growth:
+        """Learn: add `deltas` (word -> count above zero) and `messages` to the class."""
+        return self._apply(label, deltas, messages, 1)
+
+    def subtract(self, label: Label, deltas: Mapping[Token, int], messages: int = 1) -> Growth:
+        """Unlearn: take away what `add` with the same arguments has added."""
+        return self._apply(label, deltas, messages, -1)
+
+    def _apply(self, label: Label, deltas: Mapping[Token, int], messages: int, sign: int) -> Growth:
+        total = self.messages[label] + sign * messages
+        tokens, changes, added, largest = _listed(deltas)
+        occurrences = self.occurrences[label] + sign * added
+        if max(total, occurrences, largest) > MAX_COUNT:
+            raise CountError("a count would grow past what the store can hold")
+        ham, spam = self.kept.columns(tokens)
+        before, elsewhere = (ham, spam) if label == "ham" else (spam, ham)
+        after = before + sign * changes
+        if total < 0 or (after < 0).any():
+            raise CountError("a count would fall below zero: this was not learnt, or the counts are damaged")
+        if (after > MAX_COUNT).any():
+            raise CountError("a count would grow past what the store can hold")
+        moved: dict[int, int] = {}
+        if self.tallies is not None:
+            moved = _moves(before, after)
+            move(self.tallies[label], moved)
+        self.kept.put(tokens, label, after)
+        alone = elsewhere == 0
+        growth = int(np.count_nonzero(alone & (before == 0) & (after > 0)))
+        growth -= int(np.count_nonzero(alone & (before > 0) & (after == 0)))
+        return self._changed(label, total, occurrences, Growth(growth, moved))
+
+    def _changed(self, label: Label, messages: int, occurrences: int, growth: Growth) -> Growth:
+        self.vocabulary += growth.vocabulary
+        self.messages[label] = messages
+        self.occurrences[label] = occurrences
+        self._derived.clear()
+        return growth
+
+
+def _listed(deltas: Mapping[Token, int]) -> tuple[Sequence[Token], Integers, int, int]:
+    """The words, what each is to count more, the sum of that, and the largest."""
+    if isinstance(deltas, Seen):
+        changes = deltas.times.astype(np.int64, copy=False)
+        return deltas.spellings, changes, int(changes.sum()), int(changes.max(initial=0))
+    largest = max(deltas.values(), default=0)
+    changes = np.fromiter(deltas.values(), np.int64, len(deltas)) if largest <= MAX_COUNT else np.zeros(0, np.int64)
+    return list(deltas), changes, sum(deltas.values()), largest
+
+
+def _tallied(counts: Integers) -> dict[int, int]:
+    """Count above zero -> how many of these counts it is."""
+    values, having = np.unique(counts[counts > 0], return_counts=True)
+    return dict(zip(values.tolist(), having.tolist(), strict=True))
+
+
+def _moves(before: Integers, after: Integers) -> dict[int, int]:
+    """Count above zero -> how many words more have it, when words with these counts get those.
+
+    >>> _moves(np.array([1, 0, 1]), np.array([2, 1, 1]))  # one word leaves the ones, another joins them
+    {2: 1}
+    """
+    moved = _tallied(after)
+    for count, having in _tallied(before).items():
+        moved[count] = moved.get(count, 0) - having
+    return {count: words for count, words in moved.items() if words}
+
+
+def move(tally: dict[int, int], moved: Mapping[int, int]) -> None:
+    """Apply the moves of a `Growth` to a tally; counts that no word has any more go."""
+    for count, words in moved.items():
+        tally[count] = tally.get(count, 0) + words
+        if not tally[count]:
+            del tally[count]

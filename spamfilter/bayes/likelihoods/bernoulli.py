@@ -1,0 +1,51 @@
+"""The Bernoulli model: each known word is in a message or is not ("type 2")."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.likelihoods.likelihood import (
+    Floats,
+    Matrix,
+    NotBelow,
+    OfPresence,
+    Prior,
+    log,
+    over_vocabulary,
+    ratio,
+)
+
+
+@dataclass(frozen=True)
+class Bernoulli(OfPresence):
+    """prior + sum over present words of ln p + sum over absent words of ln(1 - p), p = (n_wc + m) / (N_c + 2 m).
+
+    n_wc: messages of the class with the word; N_c: messages of the class; m: smoothing. The absent part is the sum
+    over the whole vocabulary less that of the present words. Unknown words are skipped.
+
+    >>> import math
+    >>> counts, model = Counts(), Bernoulli()
+    >>> counts.tally()
+    >>> _ = counts.add("spam", {b"money": 1})
+    >>> _ = counts.add("ham", {b"water": 1})
+    >>> round(math.exp(model.log_odds({b"money": 1}, counts)), 6)  # (2/3 * 2/3) / (1/3 * 1/3)
+    4.0
+    """
+
+    smoothing: NotBelow = 1.0
+    prior: Prior = "map"
+    name: ClassVar[str] = "bernoulli"
+    needs_tallies: ClassVar[bool] = True
+
+    def _chance(self, number: Floats, label: Label, counts: Counts) -> Floats | float:
+        return ratio(number + self.smoothing, counts.messages[label] + 2 * self.smoothing)
+
+    def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
+        chance = self._chance(matrix.of_class(label), label, counts)
+        return log(chance) - log(1 - chance)
+
+    def rest(self, label: Label, matrix: Matrix, counts: Counts) -> float:
+        def absent() -> float:
+            return over_vocabulary(label, counts, lambda number: log(1 - self._chance(number, label, counts)))
+
+        return counts.derived((self, label), absent)

@@ -1,0 +1,54 @@
+"""The complement model: a class is where the words of the other classes are missed most."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spamfilter.bayes.counts import OTHER, Counts, Label
+from spamfilter.bayes.likelihoods.likelihood import (
+    Floats,
+    Matrix,
+    NotBelow,
+    OfOccurrences,
+    Prior,
+    log,
+    over_vocabulary,
+    ratio,
+)
+
+
+@dataclass(frozen=True)
+class Complement(OfOccurrences):
+    """Sum of x_w (ln q_w(spam) - ln q_w(ham)), where -ln q_w(c) is ln((f + m) / (F + m V)) of the other class.
+
+    x_w: occurrences in the message; f: in the other class; F their sum; V words known; m: smoothing. With `normalise`
+    the logarithms of a class are divided by their sum over the vocabulary, so that a class whose words depend on each
+    other more does not shout. Unknown words are skipped. Of two classes, and without `normalise`, it is the multinomial
+    model with equal priors. Source: Rennie, Shih, Teevan, Karger, ICML 2003.
+
+    >>> import math
+    >>> counts, model = Counts(), Complement()
+    >>> counts.tally()
+    >>> _ = counts.add("spam", {b"money": 2, b"now": 1})
+    >>> _ = counts.add("ham", {b"water": 1})
+    >>> round(math.exp(model.log_odds({b"money": 1, b"new": 1}, counts)), 6)  # (3/6) / (1/4)
+    2.0
+    """
+
+    smoothing: NotBelow = 1.0
+    normalise: bool = False
+    prior: Prior = "equal"
+    name: ClassVar[str] = "complement"
+    needs_tallies: ClassVar[bool] = True
+
+    def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
+        other = OTHER[label]
+        m, sum_of_all = self.smoothing, counts.occurrences[other] + self.smoothing * counts.vocabulary
+
+        def logarithms(number: Floats) -> Floats:
+            return log(ratio(number + m, sum_of_all))
+
+        each = matrix.times * logarithms(matrix.of_class(other))
+        if not self.normalise:
+            return -each
+        whole = counts.derived((self, label), lambda: over_vocabulary(other, counts, logarithms))
+        return each / whole if whole else each

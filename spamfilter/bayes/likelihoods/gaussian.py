@@ -1,0 +1,82 @@
+"""The Gaussian model: numeric attributes, each with a mean and a variance in each class."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from annotated_types import Ge
+
+from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Generative, Matrix, Prior
+from spamfilter.bayes.tokens import Token, Tokens
+
+SUM, SQUARES = b" sum", b" squares"
+QUANTISED = 1 / 12
+"""The least variance: that of a uniform variable which was rounded to a whole number."""
+
+
+@dataclass(frozen=True)
+class Gaussian(Generative):
+    """prior + sum over attributes of ln N(x; mean, variance of the class), for the attributes that a message has.
+
+    Attributes are whole numbers. Three counts are kept of each: how many messages had it, the sum of its values, and
+    the sum of their squares; so the moments are exact, and what was learnt can be taken away. variance: divided by n,
+    at least `floor`. An attribute that a message lacks, or that fewer than `least` messages of a class have had, leaves
+    its factor out. The filter hears no attribute say more than `most`: real tails are thicker than a Gaussian's, and
+    few messages give narrow ones; without the bounds a mail far out would settle a verdict (benchmarks/attributes.py).
+
+    >>> counts, model = Counts(), Gaussian(least=1)
+    >>> for label, values in (("spam", (9, 11)), ("ham", (1, 3))):
+    ...     for value in values:
+    ...         _ = counts.add(label, model.deltas({b"links": value}, 1))
+    >>> model.log_odds({b"links": 7}, counts)  # ((7 - 2)^2 - (7 - 10)^2) / 2
+    8.0
+    """
+
+    floor: Above = QUANTISED
+    least: Annotated[int, Ge(1)] = 30
+    most: Above = 5.0
+    prior: Prior = "equal"
+    name: ClassVar[str] = "gaussian"
+
+    def moments(self, attribute: Token, label: Label, counts: Counts) -> tuple[float, float] | None:
+        """Mean and variance of an attribute in a class, from whole numbers; None if the class never had it."""
+        n = counts.get(attribute, label)
+        if not n:
+            return None
+        total, squares = counts.get(attribute + SUM, label), counts.get(attribute + SQUARES, label)
+        return total / n, max((n * squares - total * total) / (n * n), self.floor)
+
+    def heard(self, matrix: Matrix, shares: Floats) -> Floats:
+        return np.clip(shares, -self.most, self.most)
+
+    def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
+        both = {
+            attribute: self.moments(attribute, label, counts)
+            for attribute in set(matrix.tokens)
+            if min(counts.get(attribute, "ham"), counts.get(attribute, "spam")) >= self.least
+        }
+        return np.fromiter(self._logarithms(matrix, both), np.float64, len(matrix.tokens))
+
+    def _logarithms(self, matrix: Matrix, moments: Mapping[Token, tuple[float, float] | None]) -> Iterator[float]:
+        for attribute, value in zip(matrix.tokens, matrix.times.tolist(), strict=True):
+            found = moments.get(attribute)
+            if found is None:
+                yield 0.0
+            else:
+                mean, variance = found
+                yield -0.5 * (math.log(2 * math.pi * variance) + (value - mean) ** 2 / variance)
+
+    def words(self, tokens: Tokens) -> set[Token]:
+        return {word for token in tokens for word in (token, token + SUM, token + SQUARES)}
+
+    def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
+        found: dict[Token, int] = {}
+        for attribute, value in tokens.items():
+            found[attribute] = 1
+            if value:
+                found[attribute + SUM] = value
+                found[attribute + SQUARES] = value * value
+        return found

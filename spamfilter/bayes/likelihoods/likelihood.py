@@ -1,0 +1,339 @@
+"""What a likelihood must supply: a share of the log-odds for each word, and an update rule.
+
+A row of the table writes its formula once, over a Matrix: many messages in an evaluation, one in the
+relay. What is streamed and what is computed in bulk is therefore the same number.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from math import fsum
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
+from numpy.typing import NDArray
+
+from spamfilter.bayes.compiled import score_helper
+from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
+from spamfilter.bayes.token_arrays import Floats as Floats
+from spamfilter.bayes.token_arrays import Integers, Seen
+from spamfilter.bayes.tokens import Token, Tokens
+
+Above = Annotated[float, Gt(0), Le(1e6)]
+NotBelow = Annotated[float, Ge(0), Le(1e6)]
+Prior = Literal["map", "equal"] | Annotated[float, Gt(0), Lt(1)]
+"""P(spam) before a word is read: "map" is (N_c + 1) / (N + 2), "equal" one half; or a number."""
+
+FEW = 2**31
+"""Amounts up to which the sum over all words of a message stays far below 2**63."""
+IMPOSSIBLE = float(np.finfo(np.float64).tiny)
+"""Stands for a probability of 0, so that without smoothing logarithms stay finite: among classes that all are
+impossible the one with the fewest impossible words wins, as it would for a smoothing that goes to 0."""
+
+
+class Matrix(NamedTuple):
+    """Messages x words with their counts, sparse: an element for each distinct word of each message.
+
+    tokens, times, rows: the word, its occurrences, and the number of the message, each of shape (elements,). counts:
+    of the word in ham and in spam, shape (2, elements). messages: how many rows there are, empty ones too.
+    """
+
+    tokens: Sequence[Token]
+    times: Floats
+    counts: Floats
+    rows: NDArray[np.intp]
+    messages: int
+
+    @classmethod
+    def of(cls, messages: Sequence[Tokens], counts: Counts) -> "Matrix":
+        if len(messages) == 1 and isinstance(messages[0], Seen):
+            return cls.of_seen(messages[0], counts)
+        tokens = list(messages[0]) if len(messages) == 1 else list(chain.from_iterable(messages))
+        times = chain.from_iterable(message.values() for message in messages)
+        return cls(
+            tokens=tokens,
+            times=np.fromiter(times, np.float64, len(tokens)),
+            counts=counts.numbers(tokens),
+            rows=np.repeat(np.arange(len(messages)), np.array([len(message) for message in messages], np.intp)),
+            messages=len(messages),
+        )
+
+    @classmethod
+    def of_seen(cls, seen: Seen, counts: Counts) -> "Matrix":
+        """The same of one message, whose tokens stay in their arrays."""
+        return cls(
+            tokens=seen.spellings,
+            times=seen.times.astype(np.float64),
+            counts=counts.numbers(seen.spellings),
+            rows=np.zeros(len(seen), np.intp),
+            messages=1,
+        )
+
+    @property
+    def ham(self) -> Floats:
+        return np.asarray(self.counts[0])
+
+    @property
+    def spam(self) -> Floats:
+        return np.asarray(self.counts[1])
+
+    def of_class(self, label: Label) -> Floats:
+        """The counts of each word in this class."""
+        return self.spam if label == "spam" else self.ham
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which words have any count."""
+        return (self.ham + self.spam) > 0
+
+    @property
+    def distinct(self) -> Floats:
+        """Distinct words of each message, unknown ones too; shape (messages,)."""
+        if self.messages == 1:
+            return np.array([len(self.times)], np.float64)
+        return np.bincount(self.rows, minlength=self.messages).astype(np.float64)
+
+    @property
+    def length(self) -> Floats:
+        """All words of each message, unknown ones too; shape (messages,)."""
+        return self._summed(self.times)
+
+    def sums(self, values: Floats) -> Floats:
+        """The sum of an element-wise quantity for each message; exact for a single one, in whatever order."""
+        if self.messages == 1:
+            return np.array([exact_sum(values)])
+        return self._summed(values)
+
+    def _summed(self, values: Floats) -> Floats:
+        return np.asarray(np.bincount(self.rows, values, minlength=self.messages), dtype=np.float64)
+
+
+class Opinion(NamedTuple):
+    """Log-odds of spam. own: what the voice itself learns from; heard: what the filter makes of it."""
+
+    own: float
+    heard: float
+
+
+class Heard(NamedTuple):
+    """What is heard of a message's words: the tokens, their counts in ham and in spam, shape (2, tokens), and the share
+    of each in the log-odds, shape (tokens,); both doubles, in C order, as the compiled helper wants them."""
+
+    tokens: Sequence[Token]
+    counts: Floats
+    shares: Floats
+
+
+class Learnt(NamedTuple):
+    """What was said of a message before it was learnt, what it added, and what that did to the totals."""
+
+    opinion: Opinion
+    amount: int
+    growth: Growth
+
+
+class Likelihood(ABC):
+    """One way from counts to the log-odds of spam, and from a label to counts.
+
+    name: of its row and its section in the configuration. unit: what a count of 1 means, in parts of a message or
+    occurrence; for people to read. needs_tallies: needs the tallies of Counts.
+    Invariant: the order of the tokens changes nothing, not even the last bit (sums are exact).
+    Invariant: `deltas` depends on nothing but its arguments, so what was learnt can be unlearnt.
+    Invariant: no score looks at words one by one that the message does not have.
+    """
+
+    name: ClassVar[str]
+    unit: ClassVar[int] = 1
+    needs_tallies: ClassVar[bool] = False
+
+    @abstractmethod
+    def shares(self, matrix: Matrix, counts: Counts) -> Floats:
+        """What each element says: its share of the log-odds of its message, natural logarithm; 0 if unknown."""
+
+    def constants(self, matrix: Matrix, counts: Counts) -> Floats | float:
+        """The part of each message's log-odds that no word of it owns: prior, absent words."""
+        return 0.0
+
+    def total(self, matrix: Matrix, shares: Floats, counts: Counts) -> Floats:
+        """The log-odds of each message, from the shares of its words."""
+        return matrix.sums(shares) + self.constants(matrix, counts)
+
+    def heard(self, matrix: Matrix, shares: Floats) -> Floats:
+        """The shares as the filter hears them, where it trusts a voice less than the voice trusts itself."""
+        return shares
+
+    def log_odds_of(self, messages: Sequence[Tokens], counts: Counts) -> Floats:
+        """ln(P(spam) / P(ham)) of many messages at once; shape (messages,)."""
+        matrix = Matrix.of(messages, counts)
+        return self.total(matrix, self.shares(matrix, counts), counts)
+
+    def log_odds(self, tokens: Tokens, counts: Counts) -> float:
+        """ln(P(spam) / P(ham)) of a message."""
+        return self.judge(tokens, counts)[0].own
+
+    def weights(self, tokens: Tokens, counts: Counts) -> dict[Token, float]:
+        """Token -> its share of the log-odds that are heard, for tokens that say anything."""
+        _, heard = self.judge(tokens, counts)
+        return {token: share for token, share in zip(heard.tokens, heard.shares.tolist(), strict=True) if share}
+
+    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
+        """The opinion, and what is heard of the words."""
+        matrix = Matrix.of([tokens], counts)
+        shares = self.shares(matrix, counts)
+        own = self.total(matrix, shares, counts).item()
+        heard = self.heard(matrix, shares)
+        all_heard = own if heard is shares else self.total(matrix, heard, counts).item()
+        return Opinion(own, all_heard), Heard(matrix.tokens, matrix.counts, heard)
+
+    def words(self, tokens: Tokens) -> set[Token]:
+        """The words whose counts a message needs."""
+        return set(tokens)
+
+    @abstractmethod
+    def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
+        """What learning this message now would add; written to the ledger. 0: nothing to learn.
+
+        log_odds: what these counts say of the message, where that is known already.
+        """
+
+    def learn(self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts) -> list[Learnt]:
+        """Learn these messages, one after the other."""
+        found = []
+        for tokens, label in zip(messages, labels, strict=True):
+            opinion, _ = self.judge(tokens, counts)
+            amount = self.amount(tokens, label, counts, opinion.own)
+            growth = counts.add(label, self.deltas(tokens, amount)) if amount else Growth(0)
+            found.append(Learnt(opinion, amount, growth))
+        return found
+
+    def more(self, tokens: Tokens, label: Label, counts: Counts, amount: int) -> int:
+        """What another look in bulk training would add to a message that has added `amount` before.
+
+        Whoever adds anything has deltas that add up: those of two amounts are those of their sum.
+        """
+        return 0
+
+    def reinforce(
+        self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts, amounts: Integers, places: Integers
+    ) -> None:
+        """Another look at these messages, one after the other.
+
+        amounts: what they have added before, and then in all. places: where in it each message has its own. Whoever
+        does not look at the totals in `counts` may leave them as they are.
+        """
+        for tokens, label, place in zip(messages, labels, places.tolist(), strict=True):
+            more = self.more(tokens, label, counts, amounts.item(place))
+            if more:
+                counts.add(label, self.deltas(tokens, more), 0 if amounts[place] else 1)
+                amounts[place] += more
+
+    @classmethod
+    def reinforces(cls) -> bool:
+        """Whether another look can add anything at all."""
+        return cls.more is not Likelihood.more
+
+    @abstractmethod
+    def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
+        """What learning with this `amount` adds to each word's count of the class."""
+
+
+class Generative(Likelihood):
+    """A likelihood that gives each class a probability of the message; the posterior follows by Bayes' theorem.
+
+    Every message is learnt whole, once. `prior` is a field of each row.
+    """
+
+    prior: Prior
+    skips_unknown: ClassVar[bool] = True
+
+    @abstractmethod
+    def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
+        """What each element adds to ln P(message | class), without factors that are the same in every class."""
+
+    def rest(self, label: Label, matrix: Matrix, counts: Counts) -> Floats | float:
+        """What no word of the message adds to it: the words that are absent."""
+        return 0.0
+
+    def log_prior(self, label: Label, counts: Counts) -> float:
+        """ln P(class)."""
+        if self.prior == "map":
+            return float(np.log((counts.messages[label] + 1) / (sum(counts.messages.values()) + 2)))
+        spam = 0.5 if self.prior == "equal" else float(self.prior)
+        return float(np.log(spam if label == "spam" else 1 - spam))
+
+    def shares(self, matrix: Matrix, counts: Counts) -> Floats:
+        difference = self.given("spam", matrix, counts) - self.given("ham", matrix, counts)
+        return np.where(matrix.known, difference, 0.0) if self.skips_unknown else difference
+
+    def constants(self, matrix: Matrix, counts: Counts) -> Floats | float:
+        rest = self.rest("spam", matrix, counts) - self.rest("ham", matrix, counts)
+        return rest + self.log_prior("spam", counts) - self.log_prior("ham", counts)
+
+    def joint(self, tokens: Tokens, counts: Counts) -> dict[Label, float]:
+        """Class -> ln P(class) + ln P(message | class), without factors that are the same in every class."""
+        matrix = Matrix.of([tokens], counts)
+        found: dict[Label, float] = {}
+        for label in LABELS:
+            each = self.given(label, matrix, counts)
+            each = np.where(matrix.known, each, 0.0) if self.skips_unknown else each
+            rest = np.asarray(self.rest(label, matrix, counts)).item()
+            found[label] = matrix.sums(each).item() + rest + self.log_prior(label, counts)
+        return found
+
+    def posterior(self, tokens: Tokens, counts: Counts) -> dict[Label, float]:
+        """Class -> P(class | message), by normalising `joint` in log space."""
+        joint = self.joint(tokens, counts)
+        highest = max(joint.values())
+        shares = {label: np.exp(value - highest) for label, value in joint.items()}
+        return {label: float(share / sum(shares.values())) for label, share in shares.items()}
+
+    def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
+        return 1
+
+
+class OfOccurrences(Generative):
+    """A message adds each word as often as it has it."""
+
+    def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
+        if isinstance(tokens, Seen):
+            return tokens
+        return {token: times for token, times in tokens.items() if times}
+
+
+class OfPresence(Generative):
+    """A message adds each of its words once."""
+
+    def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
+        return each(tokens, 1)
+
+
+def each(tokens: Tokens, amount: int) -> Mapping[Token, int]:
+    """So much for each of these tokens; nothing for 0."""
+    if isinstance(tokens, Seen) and 0 < amount <= FEW:
+        return tokens.with_times(np.full(len(tokens), amount, np.int64))
+    return dict.fromkeys(tokens, amount) if amount else {}
+
+
+def exact_sum(values: Floats) -> float:
+    """The sum of finite numbers, rounded once, so that their order changes nothing."""
+    return float(score_helper.total(values)) if score_helper is not None else fsum(values.tolist())
+
+
+def ratio(above: Floats | float, below: float) -> Floats | float:
+    """above / below, and 0 where nothing was learnt to divide by."""
+    return above / below if below else above * 0.0
+
+
+def log(probability: Floats | float) -> Floats:
+    """The natural logarithm of probabilities, finite for 0 (see IMPOSSIBLE)."""
+    return np.log(np.maximum(probability, IMPOSSIBLE))
+
+
+def over_vocabulary(label: Label, counts: Counts, value: Callable[[Floats], Floats]) -> float:
+    """The sum of value(count) over all known words, by how many words have each count: no scan of the words."""
+    assert counts.tallies is not None, "a likelihood that speaks of absent words is given tallies"
+    tally = counts.tallies[label]
+    size = len(tally) + 1
+    having = np.fromiter(chain(tally.values(), (counts.vocabulary - sum(tally.values()),)), np.float64, size)
+    return fsum((having * value(np.fromiter(chain(tally, (0,)), np.float64, size))).tolist())

@@ -1,0 +1,104 @@
+"""A probability to a verdict: class, action, and the header fields that say so.
+
+Guarantee: no byte of the mail enters a header field unescaped; values are printable ASCII.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.voices import Evidence
+
+Class = Literal["ham", "unsure", "spam"]
+CLASSES: tuple[Class, ...] = get_args(Class)
+Action = Literal["pass", "tag", "reject", "quarantine", "defer"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+
+"".encode("unicode_escape")  # loads the codec, while there still are descriptors to load it by
+
+EVIDENCE_SHOWN = 5
+"""Tokens in the evidence header and the journal: what fits into one line of a mail client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Thresholds on the posterior, and what is done with each class.
+
+    reject: spam that would be tagged is refused from this posterior on; 0 never.
+    reject_after: messages of each class that must be learnt before anything is refused.
+    may_reject: False where a refusal would become a bounce to a forged sender (after the queue).
+    """
+
+    spam: float = 0.9
+    unsure: float = 0.5
+    reject: float = 0.999
+    reject_after: int = 200
+    actions: Mapping[Class, Action] = field(default_factory=lambda: {"ham": "pass", "unsure": "pass", "spam": "tag"})
+    may_reject: bool = True
+    subject_prefix: str = ""
+    evidence_header: bool = False
+
+    def classify(self, posterior: float, learnt: Mapping[Label, int]) -> Class:
+        """The class of a posterior; nothing is spam before a ham is learnt, since all mail looks like what is known."""
+        if posterior >= self.spam:
+            return "spam" if learnt["ham"] else "unsure"
+        return "unsure" if posterior >= self.unsure else "ham"
+
+    def decide(self, posterior: float, learnt: Mapping[Label, int]) -> tuple[Class, Action]:
+        """The class of a posterior, and the action; a refusal that is not allowed becomes a tag."""
+        class_ = self.classify(posterior, learnt)
+        action = self.actions[class_]
+        if class_ == "spam" and action == "tag" and self.reject and posterior >= self.reject:
+            action = "reject"
+        if action == "reject" and not (self.may_reject and min(learnt.values()) >= self.reject_after):
+            action = "tag"
+        return class_, action
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was decided about one message, and why.
+
+    fault: empty, or what kept the filter from judging; the class is then unsure.
+    """
+
+    posterior: float
+    log_odds: float
+    class_: Class
+    action: Action
+    threshold: float
+    learnt: Mapping[Label, int]
+    evidence: Sequence[Evidence] = ()
+    size: int = 0
+    scanned: int = 0
+    fault: str = ""
+
+    def fields(self, id: str, with_evidence: bool = False) -> list[tuple[str, str]]:
+        """The header fields for the mail; the id is the last, where a stray folded line does no harm."""
+        flag = "Yes" if self.class_ == "spam" else "No"
+        status = (
+            f"{flag}, score={self.posterior:.3f} class={self.class_} threshold={self.threshold:.3f}"
+            f" learnt={self.learnt['ham']}/{self.learnt['spam']}"
+        )
+        if self.scanned < self.size:
+            status += f" scanned={self.scanned}/{self.size}"
+        if self.fault:
+            status += f" fault={printable(self.fault)}"
+        fields = [("X-Spam-Flag", "YES")] if self.class_ == "spam" else []
+        fields.append(("X-Spam-Status", status))
+        if with_evidence and self.evidence:
+            shown = "; ".join(f"{printable(item.token)} {item.weight:+.2f}" for item in self.evidence)
+            fields.append(("X-Spamfilter-Evidence", shown))
+        fields.append(("X-Spamfilter-Id", id))
+        return fields
+
+
+def printable(text: str, most: int = 120) -> str:
+    """Text as printable ASCII without line breaks, for headers, replies and logs; at most `most` characters.
+
+    >>> printable("subject:gr\u00fcn\\r\\nBcc: x")
+    'subject:gr\\\\xfcn\\\\r\\\\nBcc: x'
+    """
+    escaped = text[:most].encode("unicode_escape").decode("ascii")
+    return escaped[:most]

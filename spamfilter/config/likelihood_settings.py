@@ -1,0 +1,111 @@
+"""The section [learn] of the configuration: which voices vote, by which likelihood, with which parameters.
+
+The keys of a likelihood are the fields of its class, with their bounds and defaults: a new row of the table needs
+no line here.
+"""
+
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
+
+from spamfilter.bayes.likelihoods import LIKELIHOODS, Likelihood
+from spamfilter.bayes.likelihoods.gaussian import Gaussian
+from spamfilter.bayes.voices import VOICES, Voice, Voices
+
+DEFAULT_VOICES = ("fields", "phrases", "body")
+ATTRIBUTES = "attributes"
+"""The voice whose tokens are numbers."""
+
+Positive = Annotated[float, Field(gt=0, le=1e6)]
+
+
+class Section(BaseModel):
+    """A table of the file: an unknown key is an error, a number is finite, nothing is converted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def _known(likelihood: str) -> str:
+    if likelihood not in LIKELIHOODS:
+        raise ValueError(f"not a likelihood; known: {', '.join(LIKELIHOODS)}")
+    return likelihood
+
+
+Kind = Annotated[str, AfterValidator(_known)]
+
+
+class _Voice(Section):
+    likelihood: Kind
+    weight: Positive
+
+
+def _parameters(row: type[Likelihood]) -> type[Section]:
+    keys: dict[str, Any] = {}
+    for field in fields(row):  # type: ignore[arg-type]  # every row of the table is a dataclass
+        made = field.default_factory
+        keys[field.name] = (field.type, Field(default_factory=made) if made is not MISSING else field.default)
+    return create_model(row.name, __base__=Section, **keys)
+
+
+def _voice(likelihood: str, weight: float) -> type[Section]:
+    return create_model("voice", __base__=_Voice, likelihood=(Kind, likelihood), weight=(Positive, weight))
+
+
+class _Choice(Section):
+    voices: list[str] = []
+    likelihood: Annotated[str, AfterValidator(lambda name: name and _known(name))] = ""
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        for name in self.voices:
+            if name not in VOICES:
+                raise ValueError(f"voice {name!r} is not known; known: {', '.join(VOICES)}")
+        if len(set(self.voices)) != len(self.voices):
+            raise ValueError("voices must name each voice once")
+        if self.likelihood not in ("", Gaussian.name) and self.voices == [ATTRIBUTES]:
+            raise ValueError(f"likelihood {self.likelihood!r} is for words, and no voice of words is named")
+        every = {name: getattr(self, name).likelihood for name in VOICES}
+        for name, kind in (*every.items(), *self.kinds().items()):
+            if (name == ATTRIBUTES) != (kind == Gaussian.name):
+                raise ValueError(f"likelihood {kind!r} is not for voice {name!r}: gaussian is for numbers, and only it")
+        return self
+
+    def kinds(self) -> dict[str, str]:
+        """The voices that vote, each with its likelihood."""
+        names = self.voices or list(DEFAULT_VOICES)
+        if self.likelihood and not self.voices:
+            names = [ATTRIBUTES if self.likelihood == Gaussian.name else "fields"]
+        return {
+            name: self.likelihood if self.likelihood and name != ATTRIBUTES else getattr(self, name).likelihood
+            for name in names
+        }
+
+    def chosen(self) -> Voices:
+        """The voices at work. One alone has no weight: its log-odds are the filter's."""
+        kinds = self.kinds()
+        return tuple(
+            Voice(name, self.parametrised(kind), getattr(self, name).weight if len(kinds) > 1 else 1.0)
+            for name, kind in kinds.items()
+        )
+
+    def parametrised(self, kind: str) -> Likelihood:
+        """A row of LIKELIHOODS with the parameters set for it."""
+        section = getattr(self, kind)
+        return LIKELIHOODS[kind](**{key: getattr(section, key) for key in type(section).model_fields})
+
+
+_SECTIONS: dict[str, type[Section]] = {
+    "fields": _voice("soft", 0.54),
+    "phrases": _voice("eddc", 0.35),
+    "body": _voice("soft", 0.54),
+    "grams": _voice("soft", 1.0),
+    "attributes": _voice("gaussian", 1.0),
+    **{name: _parameters(row) for name, row in LIKELIHOODS.items()},
+}
+
+
+if TYPE_CHECKING:
+    Learn = _Choice
+else:
+    Learn = create_model("Learn", __base__=_Choice, **{name: (row, row()) for name, row in _SECTIONS.items()})

@@ -1,0 +1,211 @@
+"""The sections of the configuration file: each key with its type, its bounds and its default.
+
+Guarantee: no section holds a value outside its bounds, or values that contradict each other.
+"""
+
+import ipaddress
+import os
+import re
+from itertools import combinations
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from spamfilter.bayes.verdict import Action
+from spamfilter.config import addresses
+from spamfilter.config.addresses import Network
+from spamfilter.config.likelihood_settings import Section
+from spamfilter.stores import STORES
+from spamfilter.system.paths import LONGEST_SOCKET
+
+COMMANDS_BESIDE = 10
+"""Commands of a message beside its recipients: EHLO twice, STARTTLS, XFORWARD, MAIL, DATA, and some RSET or NOOP."""
+
+MOST_WORKERS = 256
+"""Processes of a relay: more than any next hop has use for, and a typing error in the number is found."""
+
+
+def _store_url(text: str) -> str:
+    if text and text.partition(":")[0] not in STORES:
+        raise ValueError(f"not a store; known kinds: {', '.join(STORES)}")
+    if text.startswith("sqlite") and not re.fullmatch(r"sqlite:////[^?]+", text):
+        raise ValueError("name an absolute path, as in sqlite:////var/lib/spamfilter/spamfilter.db")
+    return text
+
+
+def _socket(text: str) -> str:
+    if len(os.fsencode(text)) > LONGEST_SOCKET:
+        raise ValueError(f"longer than the {LONGEST_SOCKET} bytes of a socket's path")
+    return text
+
+
+def _address_or_none(text: str) -> str:
+    return addresses.address(text) if text else ""
+
+
+Address = Annotated[str, AfterValidator(addresses.address)]
+NetworkText = Annotated[str, AfterValidator(addresses.network)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Days = Annotated[float, Field(gt=0, le=36_500)]
+Count = Annotated[int, Field(ge=1)]
+Login = Annotated[str, Field(min_length=1), AfterValidator(addresses.one_line)]
+
+
+class Relay(Section):
+    listen: Annotated[list[Address], Field(min_length=1)] = ["127.0.0.1:10025"]
+    submission: list[Address] = []
+    workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 0
+    next_hop: Annotated[str, AfterValidator(addresses.next_hop)] = ""
+    next_hop_tls: Literal["none", "starttls"] = "none"
+    next_hop_ca: str = ""
+    mode: Literal["before-queue", "after-queue"] = "before-queue"
+    trusted: list[NetworkText] = ["127.0.0.0/8", "::1/128"]
+    domains: list[Annotated[str, AfterValidator(addresses.domain)]] = []
+    hostname: Annotated[str, AfterValidator(addresses.host_name)] = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    bare_newlines: Literal["reject", "normalise"] = "reject"
+
+    def networks(self) -> tuple[Network, ...]:
+        return tuple(ipaddress.ip_network(text) for text in self.trusted)
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Self:
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            raise ValueError(
+                f"tls_certificate = {self.tls_certificate!r} and tls_key = {self.tls_key!r} go together:"
+                " set both or none"
+            )
+        if self.next_hop_tls == "starttls" and not self.next_hop.startswith("smtp:"):
+            raise ValueError(f'next_hop_tls = "starttls" needs an smtp:// next_hop, not {self.next_hop!r}')
+        return self
+
+
+class Verdict(Section):
+    spam: Share = 0.9
+    unsure: Share = 0.5
+    reject: Share = 0.999
+    reject_after: Annotated[int, Field(ge=0)] = 200
+    on_ham: Action = "pass"
+    on_unsure: Action = "pass"
+    on_spam: Action = "tag"
+    subject_prefix: Annotated[str, AfterValidator(addresses.one_line)] = ""
+    evidence_header: bool = False
+    quarantine: Annotated[str, AfterValidator(addresses.absolute)] = ""
+    quarantine_days: Days = 30.0
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.unsure > self.spam or (self.reject and self.reject < self.spam):
+            raise ValueError(
+                f"unsure = {self.unsure}, spam = {self.spam}, reject = {self.reject}: thresholds must rise, unsure <="
+                " spam <= reject (reject = 0 never refuses)"
+            )
+        return self
+
+
+class Store(Section):
+    url: Annotated[str, AfterValidator(_store_url)] = ""
+
+
+class Feedback(Section):
+    window_days: Days = 14.0
+    window_megabytes: Count = 1000
+    socket: Annotated[str, AfterValidator(addresses.absolute), AfterValidator(_socket)] = ""
+    users: list[Login] = []
+    proxies: list[Login] = []
+    marks_a_day: Count = 200
+    spam_addresses: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
+    ham_addresses: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
+    answer: bool = False
+    automatic: list[Literal["answered", "trap"]] = []
+    traps: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
+
+    @model_validator(mode="after")
+    def _each_address_means_one_thing(self) -> Self:
+        lists = {name: set(getattr(self, name)) for name in ("spam_addresses", "ham_addresses", "traps")}
+        for one, other in combinations(lists, 2):
+            if both := sorted(lists[one] & lists[other]):
+                raise ValueError(f"{one} and {other} both have {both[0]!r}")
+        return self
+
+
+class Limits(Section):
+    connections: Count = 1000
+    connections_per_client: Count = 50
+    message_size: Annotated[int, Field(ge=65536)] = 52_428_800
+    recipients: Count = 1000
+    commands: Count = 2000
+    errors: Count = 20
+    memory_megabytes: Count = 256
+    idle_seconds: Seconds = 300.0
+    data_seconds: Seconds = 180.0
+    tls_seconds: Seconds = 30.0
+    transaction_seconds: Seconds = 3600.0
+    session_seconds: Seconds = 14_400.0
+    connect_seconds: Seconds = 15.0
+    command_seconds: Seconds = 60.0
+    final_seconds: Seconds = 80.0
+    drain_seconds: Seconds = 30.0
+    journal_backlog: Count = 10_000
+    feedback_connections: Count = 100
+    feedback_connections_per_user: Count = 10
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.memory_megabytes * 10**6
+
+    @model_validator(mode="after")
+    def _one_message_fits(self) -> Self:
+        if self.message_size > self.memory_bytes:
+            raise ValueError(
+                f"message_size = {self.message_size} is more than memory_megabytes = {self.memory_megabytes} holds:"
+                " a message of that size would never be taken"
+            )
+        if self.recipients + COMMANDS_BESIDE > self.commands:
+            raise ValueError(
+                f"commands = {self.commands} do not do for a message to recipients = {self.recipients}:"
+                f" it needs one for each, and {COMMANDS_BESIDE} for the rest"
+            )
+        return self
+
+
+class Metrics(Section):
+    listen: Annotated[str, AfterValidator(_address_or_none)] = ""
+
+
+class Report(Section):
+    journal_days: Days = 30.0
+    mail_to: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
+    mail_from: Annotated[str, AfterValidator(addresses.mailbox_or_none)] = ""
+
+
+class Web(Section):
+    listen: Annotated[str, AfterValidator(_address_or_none)] = ""
+    accounts: Annotated[str, AfterValidator(addresses.absolute)] = ""
+    proxy_header: Annotated[str, AfterValidator(addresses.header_name_or_none)] = ""
+    proxy_addresses: list[NetworkText] = []
+    session_hours: Annotated[float, Field(gt=0, le=720)] = 12.0
+
+    def proxies(self) -> tuple[Network, ...]:
+        return tuple(ipaddress.ip_network(text) for text in self.proxy_addresses)
+
+    @model_validator(mode="after")
+    def _somebody_may_use_it(self) -> Self:
+        if self.listen and not self.accounts:
+            raise ValueError(
+                f"listen = {self.listen!r} needs accounts = a file with a line for each user, which"
+                " `spamfilter web-password NAME` prints"
+            )
+        if self.proxy_header and not self.proxy_addresses:
+            raise ValueError(
+                f"proxy_header = {self.proxy_header!r} needs proxy_addresses, or anybody could send it: name the"
+                " networks of your reverse proxy"
+            )
+        return self
+
+
+class Log(Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"

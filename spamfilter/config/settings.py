@@ -1,0 +1,235 @@
+"""One TOML file, and the environment, to frozen settings.
+
+Guarantee: what is wrong is an error that names file, key and value; an unknown key is wrong too.
+config/spamfilter.toml is the reference: every key with its default and reason; a test holds both together.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from spamfilter.bayes.verdict import CLASSES, Policy, printable
+from spamfilter.bayes.voices import Voices
+from spamfilter.config.likelihood_settings import Learn, Section
+from spamfilter.config.redaction import redacted
+from spamfilter.config.sections import MOST_WORKERS, Feedback, Limits, Log, Metrics, Relay, Report, Store, Verdict, Web
+from spamfilter.errors import ConfigError
+from spamfilter.system import tls
+from spamfilter.system.file_access import ANYBODY, by_mode
+from spamfilter.system.paths import config_file, socket_path, state_directory, values_of
+
+PREFIX = "SPAMFILTER_"
+LIVE: dict[str, frozenset[str]] = {
+    "relay": frozenset(("trusted", "domains", "bare_newlines")),
+    "verdict": frozenset((
+        "spam", "unsure", "reject", "reject_after", "on_ham", "on_unsure", "on_spam", "subject_prefix",
+        "evidence_header", "quarantine_days",
+    )),
+    "feedback": frozenset((
+        "users", "proxies", "marks_a_day", "spam_addresses", "ham_addresses", "answer", "automatic", "traps",
+    )),
+    "limits": frozenset((
+        "connections", "connections_per_client", "commands", "errors", "message_size", "recipients", "memory_megabytes",
+        "idle_seconds", "data_seconds", "tls_seconds", "transaction_seconds", "session_seconds", "drain_seconds",
+        "feedback_connections", "feedback_connections_per_user",
+    )),
+    "log": frozenset(("level",)),
+}  # fmt: skip
+"""Keys that a running relay takes over at SIGHUP; the others want a restart."""
+
+
+class Settings(Section):
+    """All settings."""
+
+    relay: Relay = Relay()
+    verdict: Verdict = Verdict()
+    learn: Learn = Learn()
+    store: Store = Store()
+    feedback: Feedback = Feedback()
+    limits: Limits = Limits()
+    metrics: Metrics = Metrics()
+    report: Report = Report()
+    web: Web = Web()
+    log: Log = Log()
+
+    def store_url(self) -> str:
+        return self.store.url or f"sqlite:///{state_directory() / 'spamfilter.db'}"
+
+    def workers(self) -> int:
+        """How many processes take mail in; a store in memory is one process' own."""
+        if self.store.url.startswith("memory:"):
+            return 1
+        return self.relay.workers or min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+
+    def normalises(self) -> bool:
+        """Whether lone CRs and LFs are mended; after the queue a refusal would bounce to forged senders."""
+        return self.relay.bare_newlines == "normalise" or self.relay.mode == "after-queue"
+
+    def next_hop_url(self) -> str:
+        return self.relay.next_hop or f"maildir:{state_directory() / 'mail'}"
+
+    def quarantine_path(self) -> Path:
+        return Path(self.verdict.quarantine or state_directory() / "quarantine")
+
+    def socket_path(self) -> Path:
+        return socket_path(self.feedback.socket)
+
+    def policy(self) -> Policy:
+        verdict = self.verdict
+        return Policy(
+            spam=verdict.spam,
+            unsure=verdict.unsure,
+            reject=verdict.reject,
+            reject_after=verdict.reject_after,
+            actions={name: getattr(verdict, f"on_{name}") for name in CLASSES},
+            may_reject=self.relay.mode == "before-queue",
+            subject_prefix=verdict.subject_prefix,
+            evidence_header=verdict.evidence_header,
+        )
+
+    def voices(self) -> Voices:
+        return self.learn.chosen()
+
+    def reloaded(self, new: "Settings") -> tuple["Settings", list[str]]:
+        """These settings with what of `new` may change while running, and the keys that want a restart."""
+        sections: dict[str, BaseModel] = {}
+        waiting: list[str] = []
+        for name in Settings.model_fields:
+            old, fresh = getattr(self, name), getattr(new, name)
+            live = LIVE.get(name, frozenset())
+            sections[name] = old.model_copy(update={key: getattr(fresh, key) for key in live})
+            keys = type(old).model_fields
+            waiting += [f"{name}.{key}" for key in keys if key not in live and getattr(old, key) != getattr(fresh, key)]
+        return self.model_copy(update=sections), waiting
+
+    def warnings(self) -> list[str]:
+        """What is allowed, but will surprise."""
+        found = []
+        if self.relay.mode == "after-queue":
+            rejecting = [f"verdict.on_{name}" for name in CLASSES if getattr(self.verdict, f"on_{name}") == "reject"]
+            found += [
+                f'{key} = "reject" in mode after-queue would bounce to forged senders; such mail is tagged instead'
+                for key in rejecting
+            ]
+        if self.verdict.on_ham in ("reject", "quarantine", "defer"):
+            found.append(f'verdict.on_ham = "{self.verdict.on_ham}" keeps good mail from its readers')
+        if "trap" in self.feedback.automatic and not self.feedback.traps:
+            found.append('feedback.automatic has "trap", but feedback.traps names no address')
+        if self.relay.next_hop.removeprefix("smtp://") in (*self.relay.listen, *self.relay.submission):
+            found.append(f"relay.next_hop = {self.relay.next_hop!r} is where the relay itself listens: mail would loop")
+        if self.relay.tls_key and by_mode(ANYBODY, Path(self.relay.tls_key), os.R_OK):
+            found.append(f"relay.tls_key = {self.relay.tls_key!r} can be read by every user of this host; chmod go= it")
+        if self.web.accounts and by_mode(ANYBODY, Path(self.web.accounts), os.R_OK):
+            found.append(f"web.accounts = {self.web.accounts!r} can be read by every user of this host; chmod o= it")
+        if self.web.proxy_header and any(network.is_loopback for network in self.web.proxies()):
+            found.append(
+                f"web.proxy_addresses has the loopback: every user of this host can send {self.web.proxy_header}"
+                " and be anybody on the web page"
+            )
+        if self.limits.final_seconds > 95:
+            found.append("limits.final_seconds above 95: Postfix gives a proxy filter 100 seconds by default")
+        return found
+
+
+def load(named: Path | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of a file, overridden by the environment. Raises ConfigError, which quotes no secret."""
+    try:
+        return _loaded(named, environ)
+    except ConfigError as error:
+        raise ConfigError(redacted(str(error))) from None
+
+
+def _loaded(named: Path | None, environ: Mapping[str, str]) -> Settings:
+    file = config_file(named)
+    values: dict[str, Any] = values_of(file)
+    origins: dict[tuple[str, ...], str] = {}
+    for name, text in sorted(environ.items()):
+        if name.startswith(PREFIX) and "__" in name:
+            path = tuple(name.removeprefix(PREFIX).lower().split("__"))
+            _put(values, path, text, name)
+            origins[path] = name
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(_sentences(error, str(file or "environment"), origins)) from None
+    _check_files(settings, str(file or "environment"))
+    return settings
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str) -> None:
+    """Write one variable of the environment into the tree of values: TOML, or plain text for a string."""
+    kind: Any = Settings
+    for key in path:
+        fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
+        if key not in fields:
+            unknown = printable(".".join(path))
+            raise ConfigError(f"{printable(variable)}: unknown key {unknown} = {text!r}; see the sample configuration")
+        kind = fields[key].annotation
+    origin = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    quoted = text[:1] in ("'", '"')
+    value: Any = text
+    if quoted or not (origin is str or get_origin(origin) is Literal):
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except (ValueError, RecursionError):  # not TOML, or beyond all bounds
+            value = text
+    for key in path[:-1]:
+        values = values.setdefault(key, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"{variable}: {key} = {values!r} in the file is a value, and no section to put this in")
+    values[path[-1]] = value
+
+
+def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ...], str]) -> str:
+    found: dict[str, list[str]] = {}
+    for item in error.errors(include_url=False):
+        keys = _keys(item["loc"])
+        where = next((origins[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in origins), file)
+        key = printable(".".join(keys))
+        name = f"{where}: {key}"
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "list_type":
+            message = 'must be a list, as in ["..."]'
+        if item["type"] == "extra_forbidden":
+            title = f"{where}: unknown key {key} = {item['input']!r}; see the sample configuration"
+            found[title] = []
+        elif isinstance(item["input"], dict):
+            found.setdefault(name, []).append(message)
+        else:
+            found.setdefault(f"{name} = {item['input']!r}", []).append(message)
+    return "\n".join(": ".join([title, "; or ".join(said)]) if said else title for title, said in found.items())
+
+
+def _keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
+    """The keys of the file in pydantic's path to an error, without places in lists and the name of an alternative."""
+    keys = [part for part in path if isinstance(part, str)]
+    if keys and (keys[-1] == "constrained-float" or keys[-1].startswith("literal[")):
+        keys.pop()
+    return tuple(keys)
+
+
+def _check_files(settings: Settings, file: str) -> None:
+    """Files that are named must be there and be what they should."""
+    relay = settings.relay
+    kind, _, maildir = settings.next_hop_url().partition(":")
+    if kind == "maildir" and os.path.realpath(maildir) == os.path.realpath(settings.quarantine_path()):
+        raise ConfigError(
+            f"{file}: verdict.quarantine = {settings.verdict.quarantine!r} and relay.next_hop = {relay.next_hop!r}"
+            " are one Maildir: delivered mail would expire; name two folders"
+        )
+    if relay.next_hop_ca:
+        try:
+            tls.client_context(relay.next_hop_ca)
+        except OSError as error:
+            raise ConfigError(f"{file}: relay.next_hop_ca = {relay.next_hop_ca!r}: {error}") from error
+    if relay.tls_certificate:
+        try:
+            tls.server_context(relay.tls_certificate, relay.tls_key)
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"{file}: relay.tls_certificate = {relay.tls_certificate!r}, relay.tls_key = {relay.tls_key!r}: {error}"
+            ) from error

@@ -1,0 +1,130 @@
+"""Who is evaluated: filters of any voices, and the one-rule baseline. Each is judged and taught in memory.
+
+A contender sees the same tokens as every other, and no labels but those it is taught.
+"""
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+from spamfilter.bayes import model
+from spamfilter.bayes.counts import LABELS, OTHER, Label
+from spamfilter.bayes.model import Score, Taught
+from spamfilter.bayes.tokens import Token
+from spamfilter.bayes.voices import Voices, VoiceTokens
+
+ONE_RULE = "one_rule"
+
+Examples = Iterable[tuple[VoiceTokens, Label]]
+
+
+class Contender(Protocol):
+    """Something that judges and learns."""
+
+    @property
+    def name(self) -> str: ...
+    def score(self, tokens: VoiceTokens) -> Score: ...
+    def learn(self, tokens: VoiceTokens, label: Label) -> None: ...
+    def train(self, examples: Callable[[], Examples], rounds: int) -> None: ...
+
+
+class Learner:
+    """A filter of these voices, as the relay runs it."""
+
+    def __init__(self, name: str, voices: Voices) -> None:
+        self.name = name
+        self._voices = voices
+        self.state = model.empty(voices)
+        self._last: tuple[VoiceTokens, Score] | None = None
+
+    def score(self, tokens: VoiceTokens) -> Score:
+        score = model.score(self._voices, tokens, self.state)
+        self._last = tokens, score
+        return score
+
+    def learn(self, tokens: VoiceTokens, label: Label) -> None:
+        score = self._last[1] if self._last is not None and self._last[0] is tokens else self.score(tokens)
+        self._last = None
+        model.taught(self._voices, tokens, label, self.state, score)
+
+    def train(self, examples: Callable[[], Examples], rounds: int) -> None:
+        """Learn a pile of mail as `train` does: again what is still judged badly, in so many rounds."""
+        lessons: list[Taught] = []
+        for tokens, label in examples():
+            lesson = model.taught(self._voices, tokens, label, self.state, self.score(tokens))
+            lessons.append(_bare(lesson))
+        for _ in range(1, rounds):
+            grown = 0
+            for at, (tokens, _label) in enumerate(examples()):
+                before = Taught(lessons[at].label, lessons[at].added, lessons[at].calibrated, tokens)
+                after = model.reinforced(self._voices, before, self.state)
+                grown += after is not before
+                lessons[at] = _bare(after)
+            if not grown:
+                return
+
+
+def _bare(lesson: Taught) -> Taught:
+    """Without its tokens, which are many; they are read again."""
+    return Taught(lesson.label, lesson.added, lesson.calibrated, {})
+
+
+class OneRule:
+    """The single word that makes the fewest errors, alone (R. Holte, Machine Learning 11, 1993).
+
+    A word that is present says one class and absent the other; among all words and both directions the one with the
+    fewest errors so far judges, by Laplace's rule of succession. If presence says spam the errors are
+    S - (s - h), with S spam learnt and s, h messages with the word; so each direction needs its largest difference,
+    and keeps words in a heap by it: no look goes over all of them.
+    """
+
+    name = ONE_RULE
+
+    def __init__(self, voices: Collection[str] | None = None) -> None:
+        """voices: whose words it looks at; None for all."""
+        self._voices = voices
+        self._learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
+        self._present: dict[Label, Counter[Token]] = {label: Counter() for label in LABELS}
+        self._heaps: dict[Label, list[tuple[int, Token]]] = {label: [] for label in LABELS}
+
+    def _against(self, word: Token, label: Label) -> int:
+        """How many more messages of the other class have the word: the lowest makes the fewest errors."""
+        return self._present[OTHER[label]][word] - self._present[label][word]
+
+    def best(self) -> Token | None:
+        """The word that judges now; None before anything is learnt."""
+        found: list[tuple[int, Token]] = []
+        for label, heap in self._heaps.items():
+            while heap and heap[0][0] != self._against(heap[0][1], label):
+                heapq.heappop(heap)  # it has changed since, and stands elsewhere with what it is now
+            if heap:
+                against, word = heap[0]
+                found.append((self._learnt[label] + against, word))
+        return min(found)[1] if found else None
+
+    def score(self, tokens: VoiceTokens) -> Score:
+        word = self.best()
+        present = word in self._words(tokens)
+        odds = math.log(self._agreeing("spam", word, present) / self._agreeing("ham", word, present))
+        return Score(odds, 1 / (1 + math.exp(-odds)))
+
+    def _words(self, tokens: VoiceTokens) -> set[Token]:
+        return set().union(*(some for name, some in tokens.items() if self._voices is None or name in self._voices))
+
+    def _agreeing(self, label: Label, word: Token | None, present: bool) -> int:
+        with_it = self._present[label][word] if word is not None else 0
+        return 1 + (with_it if present else self._learnt[label] - with_it)
+
+    def learn(self, tokens: VoiceTokens, label: Label) -> None:
+        self._learnt[label] += 1
+        for word in self._words(tokens):
+            self._present[label][word] += 1
+            for direction, heap in self._heaps.items():
+                heapq.heappush(heap, (self._against(word, direction), word))
+
+    def train(self, examples: Callable[[], Examples], rounds: int) -> None:
+        """Learn a pile of mail; a second look would count it twice."""
+        for tokens, label in examples():
+            self.learn(tokens, label)

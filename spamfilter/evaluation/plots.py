@@ -1,0 +1,139 @@
+"""Curves of an evaluation as one picture: ROC on logit axes, reliability, and accuracy over training sizes.
+
+Needs the extra `plots`. The format follows the file's name: SVG or PNG.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spamfilter.bayes.intervals import wilson
+from spamfilter.errors import InputError
+from spamfilter.evaluation.runs import Outcome
+
+FORMATS = (".svg", ".png")
+BINS = 10
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
+"""Okabe and Ito's, which readers with any colour vision can tell apart."""
+_STYLES = ("-", "--", "-.", ":")
+
+
+def check(file: Path) -> None:
+    """Raise InputError where `draw` could not: for an unknown format, or without the library."""
+    if file.suffix.lower() not in FORMATS:
+        raise InputError(f"{file}: a plot ends in {' or '.join(FORMATS)}")
+    try:
+        import matplotlib  # noqa: F401 - only whether it is there
+    except ImportError as error:
+        raise InputError("plots need matplotlib: in the checkout, .venv/bin/pip install '.[plots]'") from error
+
+
+def draw(file: Path, outcomes: Sequence[Outcome], title: str) -> None:
+    """Write the picture. Raises InputError for an unknown format, a missing library, a file that cannot be written."""
+    check(file)
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    curve = any(outcome.run.part for outcome in outcomes)
+    with rc_context({"svg.hashsalt": "spamfilter", "font.size": 9}):
+        figure = Figure(figsize=(6.4, 4.4) if curve else (11, 5), layout="constrained")
+        if curve:
+            _curve(figure.subplots(), outcomes)
+        else:
+            left, right = figure.subplots(1, 2)
+            _roc(left, outcomes)
+            _reliability(right, outcomes)
+        figure.suptitle(title)
+        try:
+            figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix.lower() == ".svg" else None)
+        except OSError as error:
+            raise InputError(f"{file}: {error.strerror}") from error
+
+
+def _line(number: int) -> dict[str, Any]:
+    return {
+        "color": _COLOURS[number % len(_COLOURS)],
+        "linestyle": _STYLES[number // len(_COLOURS) % len(_STYLES)],
+        "linewidth": 1.4,
+    }
+
+
+def roc(outcome: Outcome) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Shares of ham lost and of spam missed at each threshold, the strictest first, clipped to half a message."""
+    odds = np.array(outcome.run.log_odds)
+    spam = np.array([label == "spam" for label in outcome.run.labels])
+    order = np.argsort(-odds, kind="stable")
+    last_of_ties = np.append(np.diff(odds[order]) != 0, True)
+    lost = np.cumsum(~spam[order])[last_of_ties] / max((~spam).sum(), 1)
+    missed = 1 - np.cumsum(spam[order])[last_of_ties] / max(spam.sum(), 1)
+    half_ham, half_spam = 0.5 / max((~spam).sum(), 1), 0.5 / max(spam.sum(), 1)
+    return np.clip(lost, half_ham, 1 - half_ham), np.clip(missed, half_spam, 1 - half_spam)
+
+
+def _roc(axes: Any, outcomes: Sequence[Outcome]) -> None:
+    for number, outcome in enumerate(outcomes):
+        lost, missed = roc(outcome)
+        name = f"{outcome.likelihood} ({outcome.metrics.roca:.4f})"
+        axes.plot(100 * lost, 100 * missed, drawstyle="steps-post", label=name, **_line(number))
+    for scale in (axes.set_xscale, axes.set_yscale):
+        scale("function", functions=(_logit, _share))
+    ticks = [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 70]
+    for set_ticks in (axes.set_xticks, axes.set_yticks):
+        set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set(xlim=(0.01, 70), ylim=(70, 0.01), xlabel="ham lost, %", ylabel="spam missed, %", title="ROC, logit axes")
+    axes.grid(alpha=0.25)
+    axes.legend(title="1-ROCA%", fontsize=8)
+
+
+def _logit(percent: NDArray[np.float64]) -> NDArray[np.float64]:
+    share = np.clip(np.asarray(percent) / 100, 1e-9, 1 - 1e-9)
+    return np.asarray(np.log(share / (1 - share)))
+
+
+def _share(logit: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(100 / (1 + np.exp(-np.asarray(logit))))
+
+
+def _reliability(axes: Any, outcomes: Sequence[Outcome]) -> None:
+    axes.plot([0, 1], [0, 1], color="#aaaaaa", linewidth=0.8)
+    for number, outcome in enumerate(outcomes):
+        p = np.array(outcome.run.posteriors)
+        spam = np.array([label == "spam" for label in outcome.run.labels])
+        place = np.minimum((p * BINS).astype(int), BINS - 1)
+        full = [at for at in range(BINS) if (place == at).any()]
+        said = np.array([p[place == at].mean() for at in full])
+        counted = [(int(spam[place == at].sum()), int((place == at).sum())) for at in full]
+        true = np.array([some / of for some, of in counted])
+        bounds = np.array([wilson(some, of) for some, of in counted])
+        name = f"{outcome.likelihood} ({outcome.metrics.ece:.4f})"
+        colour = _line(number)["color"]
+        beside = said + 0.006 * (number - len(outcomes) / 2)  # so that bars do not hide each other
+        around = np.maximum(np.abs(bounds.T - true), 0)
+        axes.errorbar(beside, true, yerr=around, fmt="o", markersize=4, label=name, color=colour, elinewidth=0.9)
+    axes.set(
+        xlabel="probability of spam, as said",
+        ylabel="share of spam, as it was",
+        title="Reliability, with 95 % intervals",
+    )
+    axes.grid(alpha=0.25)
+    axes.legend(title="ECE", fontsize=8)
+
+
+def _curve(axes: Any, outcomes: Sequence[Outcome]) -> None:
+    outcomes = [outcome for outcome in outcomes if outcome.run.part]  # the journal's verdicts have no size
+    names = list(dict.fromkeys(outcome.likelihood for outcome in outcomes))
+    for number, name in enumerate(names):
+        mine = [outcome for outcome in outcomes if outcome.likelihood == name]
+        sizes = [int(outcome.run.part) for outcome in mine]
+        axes.plot(
+            sizes, [outcome.metrics.accuracy for outcome in mine], marker="o", markersize=4, label=name, **_line(number)
+        )
+        bounds = [outcome.intervals["accuracy"] for outcome in mine if "accuracy" in outcome.intervals]
+        if len(bounds) == len(sizes):
+            axes.fill_between(sizes, *zip(*bounds, strict=True), color=_line(number)["color"], alpha=0.12, linewidth=0)
+    axes.set(xlabel="messages trained on", ylabel="accuracy, %", title="Learning curve")
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=8)

@@ -1,0 +1,221 @@
+"""Labelled mail and contenders to figures: what `spamfilter evaluate` does, and what benchmarks call.
+
+Guarantee: nothing of the user's is read but the messages, and nothing is changed; all learning is in memory.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.likelihoods import LIKELIHOODS
+from spamfilter.bayes.likelihoods.gaussian import Gaussian
+from spamfilter.bayes.verdict import Policy
+from spamfilter.bayes.voices import VOICES, Voice, Voices, VoiceTokens, pack, unpack, view
+from spamfilter.config.likelihood_settings import ATTRIBUTES, Learn
+from spamfilter.errors import InputError
+from spamfilter.evaluation.contenders import ONE_RULE, Contender, Learner, OneRule
+from spamfilter.evaluation.metrics import Metrics, contradicted, intervals, measure
+from spamfilter.evaluation.protocols import PROTOCOLS, Example, Progress, Run, Trial
+from spamfilter.mail.mailboxes import Mail
+from spamfilter.mail.message import parse
+from spamfilter.stores import Store
+
+CONFIGURED = "configured"
+"""The contender that is the filter of the configuration."""
+JOURNAL = "journal"
+"""The scores that the relay gave when the messages came, as if they were a contender's."""
+
+
+PLAIN = Trial()
+"""The trial with nothing varied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One contender's figures.
+
+    intervals: measure -> its 95 % interval. microseconds: of the processor for one look at a message, to judge it, to
+    learn it, or both; 0 if unknown.
+
+    suspects: name, label and posterior of messages whose label the verdict contradicts, the surest first.
+    """
+
+    likelihood: str
+    protocol: str
+    run: Run
+    metrics: Metrics
+    intervals: dict[str, tuple[float, float]]
+    microseconds: float
+    suspects: list[tuple[str, Label, float]]
+
+
+def evaluate(
+    examples: Sequence[Example],
+    entrants: Callable[[], Sequence[Contender]],
+    protocol: str = "prequential",
+    trial: Trial = PLAIN,
+    progress: Progress = lambda _: None,
+    resamples: int = 500,
+) -> list[Outcome]:
+    """Run every contender under a row of PROTOCOLS. Raises InputError where a class is missing among those judged."""
+    both_classes(examples)
+    runs = PROTOCOLS[protocol](examples, entrants, trial, progress)
+    return [outcome(run, protocol, resamples) for run in runs]
+
+
+def both_classes(examples: Sequence[Example]) -> None:
+    """Raise InputError unless there are messages of both classes."""
+    for label in LABELS:
+        if not any(example.label == label for example in examples):
+            raise InputError(
+                f"no {label} among {len(examples)} messages to judge: a filter is measured by both classes"
+            )
+
+
+def outcome(run: Run, protocol: str, resamples: int) -> Outcome:
+    """The figures of one run."""
+    both_classes(run.examples)
+    labels = run.labels
+    suspects = contradicted(run.log_odds, run.posteriors, labels)
+    return Outcome(
+        likelihood=run.contender,
+        protocol=protocol,
+        run=run,
+        metrics=measure(run.log_odds, run.posteriors, labels),
+        intervals=intervals(run.log_odds, run.posteriors, labels, resamples) if resamples else {},
+        microseconds=1e6 * run.seconds / (len(labels) + run.looks),
+        suspects=[(run.examples[at].name, labels[at], run.posteriors[at]) for at in suspects],
+    )
+
+
+def entrants(names: Sequence[str], learn: Learn) -> tuple[Voices, Callable[[], Sequence[Contender]]]:
+    """Contenders by name, and the voices whose tokens they need between them.
+
+    A name is 'configured', 'one_rule', a likelihood (of the voice `fields`, or `attributes` for numbers), or
+    likelihoods by voice, as in 'fields=bernoulli,body=soft'. Raises InputError for any other.
+    """
+    chosen: dict[str, Voices] = {}
+    for name in names:
+        chosen[name] = _voices(name, learn)
+    seen = {voice.name: voice for voices in chosen.values() for voice in voices}
+
+    def enter() -> list[Contender]:
+        return [
+            OneRule({voice.name for voice in voices}) if name == ONE_RULE else Learner(name, voices)
+            for name, voices in chosen.items()
+        ]
+
+    return tuple(seen.values()), enter
+
+
+def _voices(name: str, learn: Learn) -> Voices:
+    if name == CONFIGURED:
+        return learn.chosen()
+    if name == ONE_RULE:
+        return _voices("multinomial", learn)
+    if name in LIKELIHOODS:
+        return learn.model_copy(update={"voices": [], "likelihood": name}).chosen()
+    pairs = dict(pair.partition("=")[::2] for pair in name.split(","))
+    for voice, likelihood in pairs.items():
+        fits = (voice == ATTRIBUTES) == (likelihood == Gaussian.name)
+        if voice not in VOICES or likelihood not in LIKELIHOODS or not fits:
+            raise InputError(
+                f"{name!r}: not a contender; name {CONFIGURED}, {ONE_RULE}, a likelihood ({', '.join(LIKELIHOODS)}),"
+                f" or likelihoods by voice ({', '.join(VOICES)}), as in fields=soft,phrases=eddc; gaussian is for"
+                f" {ATTRIBUTES}, and only it"
+            )
+    weights = {voice: getattr(learn, voice).weight if len(pairs) > 1 else 1.0 for voice in pairs}
+    return tuple(Voice(voice, learn.parametrised(kind), weights[voice]) for voice, kind in pairs.items())
+
+
+def of_mails(mails: Iterable[tuple[Label, Mail]], voices: Voices) -> list[Example]:
+    """Labelled mails as examples, read anew each time they are needed."""
+
+    def tokens(mail: Mail) -> VoiceTokens:
+        return view(voices, parse(mail.read()))
+
+    return [Example(mail.name, label, lambda mail=mail: tokens(mail)) for label, mail in mails]  # type: ignore[misc]
+
+
+def by_arrival(mails: Sequence[tuple[Label, Mail]]) -> list[tuple[Label, Mail]]:
+    """Mails in the order they came: by the date that the last server noted, which a sender cannot forge.
+
+    Without a Received field by Date; one that has no date at all stands behind the one before it.
+    """
+    last, places = 0.0, []
+    for number, (_, mail) in enumerate(mails):
+        last = _arrived(mail) or last
+        places.append((last, number))
+    return [mails[number] for _, number in sorted(places)]
+
+
+def _arrived(mail: Mail) -> float:
+    message = parse(mail.read())
+    for text in (message.field(b"received").rpartition(";")[2], message.field(b"date")):
+        try:
+            moment = parsedate_to_datetime(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            continue
+    return 0.0
+
+
+def of_ledger(store: Store, voices: Voices) -> list[Example]:
+    """What an installation has learnt and not taken back, in that order, with the tokens that its voices saw.
+
+    Bulk mail that was learnt again in a later round stands where that happened. A voice that an entry has no tokens of
+    is silent there. Raises InputError where the ledger has no tokens of a voice at all.
+    """
+    active = {entry.id for entry in store.learnings()}
+    found: list[Example] = []
+    known: set[str] = set()
+    last = 0
+    while entries := store.entries_after(last):
+        last = entries[-1].id
+        for entry in entries:
+            if entry.id in active:
+                known |= entry.tokens.keys()
+                packed = pack(entry.tokens)
+                found.append(Example(entry.digest.hex(), entry.label, lambda packed=packed: unpack(packed)))  # type: ignore[misc]
+    lacking = [voice.name for voice in voices if voice.name not in known]
+    if found and lacking:
+        raise InputError(f"{store.where}: the ledger has no tokens of {', '.join(lacking)}; evaluate mail")
+    return found
+
+
+def of_journal(store: Store) -> Run | None:
+    """The verdicts that the relay gave to messages which were labelled since; None if there are not both classes.
+
+    Users label what was wrong before they label what was right, so this run looks worse than the filter is.
+    """
+    learnings = {entry.digest: entry for entry in store.learnings()}
+    digests = list(learnings)
+    run = Run(JOURNAL)
+    for start in range(0, len(digests), 500):
+        for digest, entry in store.journal_of(digests[start : start + 500]).items():
+            if entry.at > learnings[digest].at:
+                continue  # it was judged with what it had taught itself
+            run.examples.append(Example(entry.id, learnings[digest].label, dict))
+            run.log_odds.append(entry.log_odds)
+            run.posteriors.append(entry.score)
+    return run if len(set(run.labels)) == len(LABELS) else None
+
+
+def at_thresholds(trial: Trial, policy: Policy) -> Trial:
+    """A trial that asks users about what this policy calls unsure."""
+    return replace(trial, unsure=policy.unsure, spam=policy.spam)
+
+
+def write_scores(file: Path, run: Run) -> None:
+    """Lines 'label, log-odds, class by probability 1/2' with tabs, in the order of the messages."""
+    lines = (
+        f"{label}\t{odds:.6f}\t{'spam' if p >= 0.5 else 'ham'}\n"
+        for label, odds, p in zip(run.labels, run.log_odds, run.posteriors, strict=True)
+    )
+    try:
+        file.write_text("".join(lines), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}") from error

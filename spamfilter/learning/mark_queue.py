@@ -1,0 +1,117 @@
+"""The feedback desk: marks that reach a running relay, one after the other, beside its event loop.
+
+Guarantee: each mark is one transaction of the store; what was learnt is told to the relay at once. A mark that has
+begun is learnt to its end, also when the relay stops.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.verdict import printable
+from spamfilter.errors import InputError, ShareUsed, StoreBusy
+from spamfilter.learning import marks
+from spamfilter.learning.filter import Change, Filter
+from spamfilter.learning.marks import Author, Subject
+from spamfilter.relay.limits.limit_log import Excess
+from spamfilter.system.ids import is_id
+
+Result = TypeVar("Result")
+
+PATIENCE = 30.0
+"""Seconds that a mark waits for those before it: with the database's busy timeout less than clients wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """What became of a mark: the message, and what changed."""
+
+    subject: Subject
+    change: Change
+
+
+class Desk:
+    """Learns what others say. learnt: called in the event loop after each change. marks_a_day: of each author."""
+
+    def __init__(
+        self, relaying: Filter, marks_a_day: int, learnt: Callable[[], object], excess: Excess | None = None
+    ) -> None:
+        self.marks_a_day = marks_a_day
+        self._relaying = relaying
+        self._learnt = learnt
+        self._excess = excess or Excess()
+        self._thread = ThreadPoolExecutor(1, "feedback")
+
+    async def mark_mail(self, mail: bytes, name: str, label: Label | None, author: Author) -> Marked:
+        """Learn a mail, as it was judged if it passed the relay; label None forgets it.
+
+        Raises Refused, StoreBusy, StoreError; then nothing has changed.
+        """
+        return await self._mark(lambda own: marks.by_mail(own, name, mail), label, author)
+
+    async def mark_id(self, id: str, label: Label | None, author: Author) -> Marked:
+        """Learn a mail by the id of its verdict. Raises as `mark_mail`, and InputError where the id means nothing."""
+        await self._awaited(id)
+        return await self._mark(lambda own: marks.by_id(own.store, id, wait=False), label, author)
+
+    async def mark_read(self, subject: Subject, label: Label | None, author: Author) -> Marked:
+        """Learn a mail that was found already. Raises as `mark_mail`."""
+        return await self._mark(lambda own: subject, label, author)
+
+    async def _awaited(self, id: str) -> None:
+        """Wait for an id that is just being written; here, so that nobody's mark waits behind one of nothing."""
+        for _ in range(round(marks.WRITTEN_WITHIN / marks.LOOK_EVERY)):
+            if await self._run(lambda: self._is_written(id)):
+                return
+            await asyncio.sleep(marks.LOOK_EVERY)
+
+    def _is_written(self, id: str) -> bool:
+        return not is_id(id) or self._relaying.store.find_journal(id.upper()) is not None
+
+    async def _mark(self, find: Callable[[Filter], Subject], label: Label | None, author: Author) -> Marked:
+        try:
+            marked = await self._run(lambda: self._marked(find, label, author))
+        except ShareUsed as error:
+            self._excess.noted("marks_a_day", printable(str(error), 300))
+            raise
+        if marked.change.changed:
+            self._learnt()
+        return marked
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        """The result of some work, done when what was asked before is done. Raises StoreBusy where that takes long."""
+        asked = time.monotonic()
+
+        def in_time() -> Result:
+            if time.monotonic() - asked > PATIENCE:
+                raise StoreBusy("marks wait for the database; try again")
+            return work()
+
+        stopping = StoreBusy("the relay is stopping; try again")
+        try:
+            future = self._thread.submit(in_time)
+        except RuntimeError:
+            raise stopping from None
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if future.cancelled() and not (task and task.cancelling()):
+                raise stopping from None  # by `close`
+            raise
+
+    def _marked(self, find: Callable[[Filter], Subject], label: Label | None, author: Author) -> Marked:
+        # A filter of its own, without counts in memory: the relay's belongs to the event loop.
+        filter = Filter(self._relaying.store, self._relaying.voices, whole=False)
+        subject = find(filter)
+        if not any(voice.name in subject.reading.tokens for voice in filter.voices):
+            raise InputError(f"{subject.name}: judged by other voices than today's; name its file instead")
+        return Marked(subject, marks.mark(filter, subject, label, author, self.marks_a_day))
+
+    def close(self) -> None:
+        """Wait for the mark that is being learnt; what waits behind it is given up, and told so."""
+        self._thread.shutdown(cancel_futures=True)

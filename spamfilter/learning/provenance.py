@@ -1,0 +1,241 @@
+"""Where a verdict comes from: the learnings behind each token, and what would change the class.
+
+Guarantee: nothing is written, and nobody is kept from learning meanwhile.
+The learnings of a token are found by its counts, which are the sum of what each learning has added: the ledger is read
+from its end until they are accounted for. That is bounded; where the bound was reached it says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.model import Score, State
+from spamfilter.bayes.tokens import Token
+from spamfilter.bayes.verdict import Policy
+from spamfilter.bayes.voices import Evidence, Voice
+from spamfilter.learning.counterfactuals import Distance, Outcome, Trial, Without, counts_of
+from spamfilter.learning.filter import Filter, Reading
+from spamfilter.stores import Entry, JournalEntry, Store
+
+SHOWN = 25
+"""Tokens of which the learnings are looked for: what is shown on a screen."""
+SILENT = 0.0005
+"""A share of the log-odds that would be shown as nothing, and is passed over."""
+TOLD = 3
+"""Learnings named of one token."""
+LOOKED_AT = 20_000
+"""Learnings that are looked at, at most: three seconds."""
+CHUNK = 500
+"""Learnings looked at in one transaction: a tenth of a second."""
+BLAMED = 3
+"""Learnings of which is said what the verdict would be without them."""
+MOST = 0.5
+"""Share of what the shown tokens say, both ways, that one learning must hold to be such a one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The learnings that gave a token its counts: ledger ids, the latest first; more: whether there are others."""
+
+    trainings: Sequence[int]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A learnt message, by the id of its ledger entry. id, subject: '' where the journal does not know it any more."""
+
+    training: int
+    at: datetime
+    label: Label
+    source: str
+    by: str
+    id: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A learning, and the outcome if it were taken back.
+
+    itself: whether it is of the judged message. tokens: how many of the shown tokens it has added to.
+    """
+
+    training: int
+    itself: bool
+    tokens: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What made a verdict, and what would change it.
+
+    traces: of the first pieces of evidence, in their order. origins: what they and `forgotten` name, the latest first.
+    looked_at: learnings read for it; cut_short: whether older ones might have told more. learnt: as what this message
+    itself is learnt. without: for each class next to the verdict the tokens whose absence leads there, if any does.
+    marked: label -> the outcome after a mark.
+    """
+
+    traces: Sequence[Trace]
+    origins: Sequence[Origin]
+    looked_at: int
+    cut_short: bool
+    learnt: Label | None
+    distances: Sequence[Distance]
+    without: Sequence[Without]
+    marked: Mapping[Label, Outcome]
+    forgotten: Sequence[Forgotten]
+
+
+def shown(evidence: Sequence[Evidence]) -> Sequence[Evidence]:
+    """The pieces of evidence, of all of them with the loudest first, whose learnings are looked for."""
+    return [item for item in evidence[:SHOWN] if abs(item.weight) >= SILENT]
+
+
+def provenance(
+    filter: Filter, policy: Policy, reading: Reading, score: Score, evidence: Sequence[Evidence]
+) -> Provenance:
+    """Look into the ledger for what made this score of a message, and try what would change its class.
+
+    score, evidence: what `filter.explained` says, of all tokens.
+    """
+    active, state = _known(filter, reading)
+    trial = Trial(filter, policy, state, policy.classify(score.posterior, state.learnt))
+    search = _Search(filter.store, [_Sought.of(item, filter, state) for item in shown(evidence)])
+    search.run(state.last)
+    blamed = [entry for entry in search.blamed if entry.digest != reading.digest]
+    if active is not None and any(active.added.values()):
+        blamed.insert(0, active)
+    forgotten = []
+    for entry in blamed[:BLAMED]:
+        outcome = trial.forgotten(reading.tokens, entry)
+        if outcome is not None:
+            held = sum(bool(sought.gift(entry)) for sought in search.sought)
+            forgotten.append(Forgotten(entry.id, entry.digest == reading.digest, held, outcome))
+    named = search.named | {entry.id: entry for entry in blamed}
+    traces = [sought.trace() for sought in search.sought]
+    wanted = {id for trace in traces for id in trace.trainings} | {item.training for item in forgotten}
+    return Provenance(
+        traces=traces,
+        origins=_origins(filter.store, [named[id] for id in sorted(wanted, reverse=True)]),
+        looked_at=search.looked_at,
+        cut_short=search.cut_short,
+        learnt=active.label if active else None,
+        distances=trial.distances(score),
+        without=trial.without(reading.tokens, evidence),
+        marked={label: trial.marked(reading.tokens, active, label) for label in LABELS},
+        forgotten=forgotten,
+    )
+
+
+def _known(filter: Filter, reading: Reading) -> tuple[Entry | None, State]:
+    """The learning of a message, and counts that it is in, whoever learns or forgets meanwhile."""
+    active = filter.store.active(reading.digest)
+    while True:
+        state = counts_of(filter, reading.tokens, active.tokens if active else {})
+        before, active = active, filter.store.active(reading.digest)
+        if active == before:
+            return active, state
+
+
+def _origins(store: Store, entries: Sequence[Entry]) -> list[Origin]:
+    kept: Mapping[bytes, JournalEntry] = store.journal_of([entry.digest for entry in entries])
+    found = []
+    for entry in entries:
+        mail = kept.get(entry.digest)
+        id, subject = (mail.id, mail.subject) if mail else ("", "")
+        found.append(Origin(entry.id, entry.at, entry.label, entry.source, entry.by, id, subject))
+    return found
+
+
+@dataclass(slots=True)
+class _Sought:
+    """A token whose learnings are looked for. left: what is in its counts and not found yet, by class."""
+
+    token: Token
+    voice: Voice
+    weight: float
+    left: dict[Label, int]
+    found: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, item: Evidence, filter: Filter, state: State) -> "_Sought":
+        voice = next(voice for voice in filter.voices if voice.name == item.voice)
+        token, counts = item.token.encode(), state.counts[item.voice]
+        return cls(token, voice, item.weight, {label: counts.get(token, label) for label in LABELS})
+
+    @property
+    def open(self) -> bool:
+        return len(self.found) < TOLD and any(count > 0 for count in self.left.values())
+
+    def gift(self, entry: Entry) -> int:
+        """What a learning has added to the counts of this token."""
+        times = entry.tokens.get(self.voice.name, {}).get(self.token)
+        amount = entry.added.get(self.voice.name, 0)
+        if times is None or not amount:
+            return 0
+        return self.voice.likelihood.deltas({self.token: times}, amount).get(self.token, 0)
+
+    def take(self, entry: Entry) -> bool:
+        """Count a learning in; True if it has given anything."""
+        gift = self.gift(entry)
+        if gift:
+            self.left[entry.label] -= gift
+            self.found.append(entry.id)
+        return gift > 0
+
+    def trace(self) -> Trace:
+        more = len(self.found) > TOLD or any(count > 0 for count in self.left.values())
+        return Trace(tuple(self.found[:TOLD]), more)
+
+
+class _Search:
+    """The learnings behind some tokens, looked for from the latest back.
+
+    It ends where each token has its few, or its counts are all accounted for, or after LOOKED_AT learnings.
+    named: id -> entry without tokens, of all that a trace may name. blamed: those that hold most of what is said, with
+    their tokens.
+    """
+
+    def __init__(self, store: Store, sought: Sequence[_Sought]) -> None:
+        self._store = store
+        self.sought = sought
+        self.named: dict[int, Entry] = {}
+        self.looked_at = 0
+        self.cut_short = False
+        self._pulls: list[tuple[float, int, Entry]] = []
+        self._enough = MOST * sum(abs(item.weight) for item in sought)
+
+    @property
+    def blamed(self) -> list[Entry]:
+        return [entry for _, _, entry in self._pulls]
+
+    def run(self, last: int) -> None:
+        """Look at the learnings up to the ledger entry `last`."""
+        before = last + 1
+        while before and (wanted := self._wanted()):
+            if self.looked_at >= LOOKED_AT:
+                self.cut_short = True
+                return
+            found = self._store.holders(wanted, before, min(CHUNK, LOOKED_AT - self.looked_at))
+            self.looked_at += found.looked_at
+            before = found.last
+            for entry in found.entries:
+                self._take(entry)
+
+    def _wanted(self) -> dict[str, set[Token]]:
+        wanted: dict[str, set[Token]] = {}
+        for item in self.sought:
+            if item.open:
+                wanted.setdefault(item.voice.name, set()).add(item.token)
+        return wanted
+
+    def _take(self, entry: Entry) -> None:
+        given = [item for item in self.sought if item.take(entry)]
+        if any(len(item.found) <= TOLD for item in given):
+            self.named[entry.id] = replace(entry, tokens={})
+        pull = sum(abs(item.weight) for item in given if (item.weight > 0) == (entry.label == "spam"))
+        if given and pull >= self._enough:
+            self._pulls = sorted([*self._pulls, (pull, entry.id, entry)], reverse=True)[:BLAMED]

@@ -1,0 +1,146 @@
+"""Rebuild all counts from the ledger, under other voices, likelihoods or rules of the tokenizer.
+
+Guarantee: nothing is written but in one transaction at the end, which takes in what was learnt meanwhile; a relay
+goes on with the old counts until then, and with the new ones a moment later. Who learnt what, when and why stays.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from spamfilter.bayes import model
+from spamfilter.bayes.count_table import Spelled
+from spamfilter.bayes.model import State, Taught
+from spamfilter.bayes.sources import BULK
+from spamfilter.bayes.voices import Voices, VoiceTokens, pack, unpack
+from spamfilter.errors import InputError, StoreBusy
+from spamfilter.learning.filter import RULES, rules
+from spamfilter.learning.rounds import ROUNDS
+from spamfilter.learning.training import UNFINISHED, undecided
+from spamfilter.stores import Entry, Relearnt, Store
+
+EntriesAfter = Callable[[int], list[Entry]]
+Mails = Mapping[bytes, Callable[[], VoiceTokens]]
+"""Digest -> how its mail is read by the new voices."""
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """What a rebuilding did. messages: learnings that count; reread: of them, those whose mail was at hand again.
+
+    silent: voice -> messages that it learnt nothing of, since the ledger has no tokens for it. problems: sentences
+    about mails that could not be read.
+    """
+
+    messages: int = 0
+    reread: int = 0
+    silent: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int], None]) -> Rebuilt:
+    """Learn everything in the ledger anew, in its order; sorted mail in rounds, as `train` does.
+
+    mails: for tokens that the ledger does not have. `progress` is told of ledger entries, ROUNDS times each.
+    Raises StoreBusy where somebody else has rebuilt the counts meanwhile.
+    """
+    with store.learning():
+        generation = store.generation  # as of now: a transaction notices what others have rebuilt
+    known = store.state({}).last
+    rebuilding = _Rebuilding(voices, mails, {entry.id for entry in store.learnings()}, known)
+    rebuilding.take_in(store.entries_after, progress)
+    for later in range(1, ROUNDS):
+        if not rebuilding.reinforce(store.entries_after, progress):
+            progress((ROUNDS - 1 - later) * rebuilding.state.last)
+            break
+    with store.learning() as learning:
+        if store.generation != generation:
+            raise StoreBusy(f"{store.where}: its counts were rebuilt meanwhile; try again")
+        rebuilding.take_in(learning.entries_after, progress)
+        learning.rebuild(rebuilding.state, rebuilding.relearnt())
+        learning.put_setting(RULES, rules(voices))
+        learning.put_setting(UNFINISHED, undecided(store))
+    return rebuilding.rebuilt()
+
+
+class _Rebuilding:
+    """active: entries up to `known` that count; later ones do until another takes them back."""
+
+    def __init__(self, voices: Voices, mails: Mails, active: set[int], known: int) -> None:
+        self.state: State = model.empty(voices, Spelled)  # whose words are written at the end
+        self._active, self._known = active, known
+        self._voices = voices
+        self._mails = mails
+        self._lessons: dict[int, Taught] = {}
+        self._silent: dict[int, list[str]] = {}
+        self._reread: dict[int, bytes] = {}
+        self._problems: list[str] = []
+
+    def take_in(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> None:
+        """Learn the entries after the last one, and take back what they take back."""
+        for entry in _all(entries_after, self.state.last):
+            self.state.last = entry.id
+            if entry.undoes:
+                lesson = self._lessons.pop(entry.undoes, None)
+                if lesson is not None:
+                    model.apply(
+                        self._voices, self._with_tokens(lesson, replace(entry, id=entry.undoes)), self.state, -1
+                    )
+            elif entry.id > self._known or entry.id in self._active:
+                self._learn(entry)
+            progress(1)
+
+    def _learn(self, entry: Entry) -> None:
+        tokens = self._tokens(entry, first=True)
+        score = model.score(self._voices, tokens, self.state)
+        lesson = model.taught(self._voices, tokens, entry.label, self.state, score)
+        self._lessons[entry.id] = Taught(lesson.label, lesson.added, lesson.calibrated, {})
+        self._silent[entry.id] = [voice.name for voice in self._voices if voice.name not in tokens]
+
+    def reinforce(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> bool:
+        """One more round over sorted mail; whether that taught anything."""
+        grown = False
+        for entry in _all(entries_after, 0, self.state.last):
+            lesson = self._lessons.get(entry.id)
+            if lesson is not None and entry.source == BULK:
+                before = self._with_tokens(lesson, entry)
+                after = model.reinforced(self._voices, before, self.state)
+                grown = grown or after is not before
+                self._lessons[entry.id] = Taught(after.label, after.added, after.calibrated, {})
+            progress(1)
+        return grown
+
+    def relearnt(self) -> Iterator[Relearnt]:
+        """What each entry that counts adds now."""
+        for id, lesson in self._lessons.items():
+            packed = self._reread.get(id)
+            yield Relearnt(id, lesson.added, lesson.calibrated, unpack(packed) if packed else None)
+
+    def rebuilt(self) -> Rebuilt:
+        silent = Counter(name for id in self._lessons for name in self._silent[id])
+        reread = sum(id in self._reread for id in self._lessons)
+        return Rebuilt(len(self._lessons), reread, dict(silent), self._problems)
+
+    def _tokens(self, entry: Entry, first: bool = False) -> VoiceTokens:
+        """What the voices saw, and for voices that the ledger does not know what they see of the mail now."""
+        tokens = unpack(self._reread[entry.id]) if entry.id in self._reread else entry.tokens
+        if first and entry.digest in self._mails and any(voice.name not in tokens for voice in self._voices):
+            try:
+                tokens = {**self._mails[entry.digest](), **entry.tokens}
+                self._reread[entry.id] = pack(tokens)
+            except InputError as error:
+                self._problems.append(str(error))
+        return {voice.name: tokens[voice.name] for voice in self._voices if voice.name in tokens}
+
+    def _with_tokens(self, lesson: Taught, entry: Entry) -> Taught:
+        return Taught(lesson.label, lesson.added, lesson.calibrated, self._tokens(entry))
+
+
+def _all(entries_after: EntriesAfter, last: int, until: int | None = None) -> Iterator[Entry]:
+    """The entries with a greater id, up to and with `until`."""
+    while entries := entries_after(last):
+        for entry in entries:
+            if until is not None and entry.id > until:
+                return
+            yield entry
+        last = entries[-1].id

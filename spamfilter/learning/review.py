@@ -1,0 +1,100 @@
+"""Which messages to label next: those whose label would teach most, and those that were put off.
+
+Guarantee: none that anybody has taught, one entry of each mail, and no more held in memory than a day's journal and
+the best few thousand. The order: unsure mail, then the rest, each by its distance from the spam threshold on the scale
+of log-odds, the nearest and then the newest first; what was skipped comes behind all others.
+"""
+
+import heapq
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.marks import Subject
+from spamfilter.stores import JournalEntry, Store
+
+SKIPPED = "review_skipped"
+"""The setting with the digests that were skipped, in hexadecimal, and when."""
+MOST_SKIPPED = 1000
+BEST = 5000
+"""Messages that are put off at a time, and that are offered: more than anybody labels before some have expired."""
+DAY = timedelta(days=1)
+_NEARLY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A message that wants a label."""
+
+    entry: JournalEntry
+    skipped: bool
+
+
+class Review:
+    """A look at the journal for messages to label. threshold: the probability from which a mail is spam."""
+
+    def __init__(self, filter: Filter, threshold: float) -> None:
+        self._filter = filter
+        self._store: Store = filter.store
+        self._threshold = _log_odds(threshold)
+
+    def waiting(self, since: datetime, until: datetime) -> list[Waiting]:
+        """Messages of this time to label, in the order in which to do it. They may lack tokens; see `subject`."""
+        skipped = self._skipped()
+        put_off: dict[bytes, JournalEntry] = {}
+        best: list[JournalEntry] = []
+        for day in self._days(since, until):
+            put_off |= {entry.digest: entry for entry in day if entry.digest.hex() in skipped}
+            best = heapq.nsmallest(BEST, [*best, *(entry for entry in day if entry.digest not in put_off)], self._rank)
+        last = sorted(put_off.values(), key=lambda entry: skipped[entry.digest.hex()])
+        return [*(Waiting(entry, False) for entry in best), *(Waiting(entry, True) for entry in last)]
+
+    def _days(self, since: datetime, until: datetime) -> Iterator[list[JournalEntry]]:
+        """The latest entry of each message that nobody has taught, from the last day to the first."""
+        seen = {entry.digest for entry in self._store.learnings()}
+        while until > since:
+            begin = max(since, until - DAY)
+            day = []
+            for entry in reversed(self._store.journal(begin, until)):
+                if entry.digest not in seen:
+                    seen.add(entry.digest)
+                    day.append(entry)
+            yield day
+            until = begin
+
+    def _rank(self, entry: JournalEntry) -> tuple[bool, float, float]:
+        distance = abs(_log_odds(entry.score) - self._threshold)
+        return entry.class_ != "unsure", round(distance, 6), -entry.at.timestamp()
+
+    def subject(self, entry: JournalEntry) -> Subject | None:
+        """The message as it was judged; None where it was taught meanwhile, or its tokens are not kept any more."""
+        found = self._store.find_journal(entry.id)
+        if found is None or found.tokens is None or self._store.active(entry.digest) is not None:
+            return None
+        if not any(voice.name in found.tokens for voice in self._filter.voices):
+            return None  # judged by other voices than today's
+        return Subject(entry.id, entry.id, Reading(entry.digest, found.tokens))
+
+    def skip(self, digest: bytes) -> None:
+        """Put a message behind all others."""
+        skipped = {**self._skipped(), digest.hex(): datetime.now(UTC).isoformat()}
+        latest = heapq.nlargest(MOST_SKIPPED, skipped.items(), key=lambda item: item[1])
+        self._store.put_setting(SKIPPED, dict(latest))
+
+    def unskip(self, digest: bytes) -> None:
+        """Take that back."""
+        skipped = self._skipped()
+        if skipped.pop(digest.hex(), None) is not None:
+            self._store.put_setting(SKIPPED, skipped)
+
+    def _skipped(self) -> dict[str, str]:
+        """Digest -> when it was skipped."""
+        kept = self._store.get_setting(SKIPPED)
+        return dict(kept) if isinstance(kept, dict) else {}
+
+
+def _log_odds(probability: float) -> float:
+    probability = min(max(probability, _NEARLY), 1 - _NEARLY)
+    return math.log(probability / (1 - probability))

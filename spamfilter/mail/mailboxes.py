@@ -1,0 +1,148 @@
+"""Mail on disk: Maildir, mbox, single files, folders of these, and TREC index files.
+
+Guarantee: nothing is changed, not even a file's flags. Mails come in a fixed order, and each is
+read only when its turn comes, so that a mailbox may be larger than memory.
+"""
+
+import mmap
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from spamfilter.bayes.labels import LABELS, Label
+from spamfilter.errors import InputError
+
+# The separator as mail programs write it. A bare "From " would cut texts that begin so.
+_SEPARATOR = re.compile(
+    rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\r\n]{0,300}?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? +"
+    rb"[^\r\n]{0,40}?[0-9]{2}:[0-9]{2}[^\r\n]*\r?\n"
+)
+_QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """A mail that can be read: `name` says where it lies."""
+
+    name: str
+    read: Callable[[], bytes]
+
+
+def find(path: Path) -> list[Mail]:
+    """The mails under a path, by what is there. Raises InputError where there is nothing to read."""
+    try:
+        if path.is_dir():
+            mails = [mail for file in _files(path, set()) for mail in _file(file)]
+        elif path.is_file():
+            mails = list(_file(path))
+        else:
+            raise InputError(f"{path}: no such file or folder")
+    except OSError as error:
+        raise InputError(f"{error.filename or path}: {error.strerror}") from error
+    if not mails:
+        raise InputError(f"{path}: no mail in it")
+    return mails
+
+
+def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
+    """The mails of a TREC index: lines 'spam PATH' or 'ham PATH', relative to the index."""
+    found: list[tuple[Label, Mail]] = []
+    try:
+        lines = index.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{index}: cannot be read as an index: {error}") from error
+    folder = str(index.parent)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        word, _, name = line.strip().partition(" ")
+        label = next((label for label in LABELS if label == word.lower()), None)
+        if label is None or not name.strip() or "\0" in name:
+            raise InputError(f"{index}: line {number}: {line[:60]!r} is not 'spam PATH' or 'ham PATH'")
+        found.append((label, _whole(os.path.join(folder, name.strip()))))
+    return found
+
+
+Labelled = TypeVar("Labelled")
+
+
+def interleaved(spam: Sequence[Mail], ham: Sequence[Mail]) -> list[tuple[Label, Mail]]:
+    """Both classes, evenly mixed."""
+    mails: list[tuple[Label, Mail]] = [("ham", mail) for mail in ham]
+    return mixed([*mails, *(("spam", mail) for mail in spam)], lambda item: item[0])
+
+
+def mixed(items: Sequence[Labelled], label: Callable[[Labelled], Label]) -> list[Labelled]:
+    """The same items with both classes evenly mixed, each class in its order.
+
+    A filter that learns from its errors must not see one class first: a sorted pile of two newsgroups, trained class
+    by class, was divided with 54 % accuracy, evenly mixed with 95 %.
+    """
+    places: list[tuple[float, int]] = []
+    for name in LABELS:
+        mine = [number for number, item in enumerate(items) if label(item) == name]
+        places += [((place + 0.5) / len(mine), number) for place, number in enumerate(mine)]
+    return [items[number] for _, number in sorted(places)]
+
+
+def _files(folder: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
+    """The files of mail below a folder; in a Maildir those of new, cur and its subfolders.
+
+    seen: the folders that need no second visit. Links that lead back up would multiply them without end.
+    """
+    found = folder.stat()
+    if (identity := (found.st_dev, found.st_ino)) in seen:
+        return
+    seen.add(identity)
+    maildir = (folder / "cur").is_dir() and (folder / "new").is_dir()
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            if not (maildir and path.name == "tmp"):  # what is there is not delivered yet
+                yield from _files(path, seen)
+        elif path.is_file() and not maildir and not path.name.startswith("."):
+            yield path
+
+
+def _file(path: Path) -> Iterator[Mail]:
+    """The mails of one file; of one that cannot be opened a single mail, whose reading says why."""
+    try:
+        starts, end = _starts(path)
+    except OSError:
+        starts, end = [0], -1
+    if len(starts) == 1:
+        yield _whole(str(path))
+        return
+    for number, start in enumerate(starts):
+        stop = starts[number + 1] if number + 1 < len(starts) else end
+        yield Mail(f"{path}:{number + 1}", lambda start=start, stop=stop: _slice(path, start, stop))  # type: ignore[misc]
+
+
+def _starts(path: Path) -> tuple[list[int], int]:
+    """Where the mails of a file begin (nowhere in an empty file), and where it ends."""
+    with path.open("rb") as file:
+        first = file.read(5)
+        if first != b"From ":
+            return [0] if first else [], -1
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            starts = [match.start() for match in _SEPARATOR.finditer(content)]
+            # What stands before the first whole separator is a mail, too, whatever its own lacks.
+            return starts if starts[:1] == [0] else [0, *starts], len(content)
+
+
+def _whole(path: str) -> Mail:
+    return Mail(path, lambda: _slice(path, 0, -1))
+
+
+def _slice(path: str | Path, start: int, stop: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            file.seek(start)
+            mail = file.read(stop - start if stop >= 0 else -1)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    if mail.startswith(b"From ") and stop >= 0:
+        return _QUOTED_FROM.sub(rb"\1", mail)
+    return mail

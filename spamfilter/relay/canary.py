@@ -1,0 +1,180 @@
+"""The relay's half of `doctor`'s probe: an address for one mail, which is taught and taken back under its name.
+
+Guarantee: no mail but the one that came to an address issued here is taught or removed. A `doctor` that was killed
+leaves nothing: an address that nobody withdraws is withdrawn after KEPT_SECONDS or when the relay stops, and its mail
+is removed. What a relay has left that was killed, or had no database for so long, is removed at its next start: what
+was learnt always, an entry of the journal if it is not older than LEFT_WITHIN.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from spamfilter.bayes.labels import LABELS
+from spamfilter.bayes.sources import CANARY
+from spamfilter.bayes.voices import VoiceTokens
+from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
+from spamfilter.learning.filter import Reading
+from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.marks import Author, Subject
+from spamfilter.relay.front_ends import Relay
+from spamfilter.relay.journal import WRITE_EVERY
+from spamfilter.stores import JournalEntry, Store
+
+log = logging.getLogger(__name__)
+
+AUTHOR = Author("doctor", CANARY, master=True)
+KEPT_SECONDS = 300.0
+"""For one probe, of which each step has some seconds; and for a database that is away to take back what it left."""
+REMOVED_WITHIN = 5.0
+"""Seconds that `doctor`, or the end of the relay, waits for traces to go; after `doctor` the relay goes on alone."""
+LEFT_WITHIN = timedelta(hours=1)
+"""How far back the journal is looked through at the start: a relay that was killed is soon started again."""
+MOST = 20
+"""Addresses at a time: as many administrators and monitors as may look at once."""
+
+Answer = dict[str, Any]
+
+
+class Canaries:
+    """Addresses that take one mail which goes nowhere. To be used in the relay's event loop."""
+
+    def __init__(self, relay: Relay, desk: Desk, store: Store) -> None:
+        self._relay = relay
+        self._desk = desk
+        self._store = store
+        self._issued: dict[str, asyncio.TimerHandle] = {}
+        self._removing: set[asyncio.Task[bool]] = set()
+        self._turn = asyncio.Lock()
+        self._closing = False
+
+    def start(self) -> None:
+        """Begin to remove what was left by a relay that was killed."""
+        self._begin(self._remove_left())
+
+    async def close(self) -> None:
+        """Withdraw all addresses; what cannot be removed in time is left to the next start."""
+        self._closing = True
+        for address in list(self._issued):
+            self._withdraw(address)
+        if self._removing:
+            await asyncio.wait(self._removing, timeout=REMOVED_WITHIN)
+        for task in self._removing:
+            task.cancel()
+        await asyncio.gather(*self._removing, return_exceptions=True)
+
+    async def issue(self, request: Answer) -> Answer:
+        """A new address; the probe's Message-ID must be it, between angle brackets. Raises Refused for too many."""
+        if self._closing:
+            raise StoreBusy("the relay is stopping; try again")
+        if len(self._issued) >= MOST:
+            raise Refused(f"{MOST} probes at a time are the limit; try again in {KEPT_SECONDS:.0f} s")
+        address = f"spamfilter-canary-{secrets.token_hex(12)}@{self._relay.hostname}".lower()
+        self._issued[address] = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._withdraw, address)
+        self._relay.canaries.add(address)
+        return {"address": address}
+
+    async def mark(self, request: Answer) -> Answer:
+        """Teach the mail to an address, or with the label null take that back; its score by the database after that.
+
+        Raises InputError where there is no such mail.
+        """
+        label = request.get("label")
+        if label is not None and label not in LABELS:
+            raise InputError("label: neither 'ham' nor 'spam' nor null")
+        async with self._turn:  # not while the mail is being removed
+            entry = await self._mail_to(self._named(request))
+            if entry is None:
+                raise InputError("the probe is not in the journal")
+            marked = await self._desk.mark_id(entry.id, label, AUTHOR)
+        return {"id": entry.id, "log_odds": marked.change.after.log_odds}
+
+    async def end(self, request: Answer) -> Answer:
+        """Withdraw an address; what its mail has taught is taken back, and it leaves the journal.
+
+        removed: whether that is done; where the database is away, it is done when that is back.
+        """
+        task = self._withdraw(self._named(request))
+        if task is None:
+            return {"removed": True}
+        await asyncio.wait([task], timeout=REMOVED_WITHIN)
+        return {"removed": task.done() and not task.cancelled() and task.result()}
+
+    def _named(self, request: Answer) -> str:
+        address = str(request.get("address", ""))
+        if address not in self._issued:
+            raise InputError("address: was not issued, or too long ago")
+        return address
+
+    async def _mail_to(self, address: str) -> JournalEntry | None:
+        """The journal's entry of the mail to this address and nobody else."""
+        named = await asyncio.to_thread(self._store.journal_named, f"<{address}>")
+        return next((entry for entry in named if [to.lower() for to in entry.recipients] == [address]), None)
+
+    def _withdraw(self, address: str) -> asyncio.Task[bool] | None:
+        """Withdraw an address; the removal of its mail, or None where none has come."""
+        self._issued.pop(address).cancel()
+        if address in self._relay.canaries:
+            self._relay.canaries.discard(address)
+            return None
+        return self._begin(self._remove(address))
+
+    def _begin(self, removal: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
+        task = asyncio.create_task(removal)
+        self._removing.add(task)
+        task.add_done_callback(self._removing.discard)
+        return task
+
+    async def _remove(self, address: str) -> bool:
+        """Remove the mail to this address, which may be on its way to the journal; whether that is done."""
+        give_up = time.monotonic() + KEPT_SECONDS
+        while time.monotonic() < give_up:
+            try:
+                async with self._turn:
+                    entry = await self._mail_to(address)
+                    if entry is not None:
+                        await self._forget(entry.id, entry.digest, entry.tokens)
+                        await asyncio.to_thread(self._store.remove_journal, entry.id)
+                        return True
+            except StoreError as error:
+                log.warning("a probe of doctor cannot be removed yet: %s", error)
+            except Exception:
+                log.exception("a probe of doctor cannot be removed")
+                return False
+            await asyncio.sleep(WRITE_EVERY)
+        log.warning("a probe of doctor is not in the journal, and cannot be removed")
+        return False
+
+    async def _forget(self, name: str, digest: bytes, tokens: VoiceTokens | None) -> None:
+        """Take back what this mail has taught, if anything."""
+        if tokens is None:  # not kept any more, unless it is learnt
+            active = await asyncio.to_thread(self._store.active, digest)
+            tokens = active.tokens if active else None
+        if tokens is not None:
+            await self._desk.mark_read(Subject(name, name, Reading(digest, tokens)), None, AUTHOR)
+
+    async def _remove_left(self) -> bool:
+        """Remove what another process of this relay has left; whether that is done."""
+        try:
+            learnt = await asyncio.to_thread(self._store.learnings, None, AUTHOR.name)
+            digests = [entry.digest for entry in learnt if entry.source == CANARY]
+            found = await asyncio.to_thread(self._store.journal_of, digests)
+            now = datetime.now(UTC)
+            recent = await asyncio.to_thread(self._store.journal, now - LEFT_WITHIN, now)
+            for digest in digests:
+                await self._forget("a probe of doctor", digest, None)
+            for entry in (*found.values(), *recent):
+                # The relay's own reply, and not the next hop's, to a mail that goes nowhere.
+                if entry.reply == f"250 2.0.0 Ok: canary {entry.id}":
+                    await asyncio.to_thread(self._store.remove_journal, entry.id)
+        except StoreError as error:
+            log.warning("probes of doctor that were left cannot be removed before the next start: %s", error)
+        except Exception:
+            log.exception("probes of doctor that were left cannot be removed before the next start")
+        else:
+            return True
+        return False

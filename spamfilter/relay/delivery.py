@@ -1,0 +1,187 @@
+"""A received message to its reply: judge, mark, hand on, write the journal.
+
+Guarantee: the reply is positive only after the next hop's was, or after the message is synced to
+the quarantine. A fault is a 4xx, and the client keeps the mail.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from spamfilter.bayes.verdict import printable
+from spamfilter.errors import NextHopError
+from spamfilter.learning.automatic_rules import Seen
+from spamfilter.mail.header_fields import header_end, mark
+from spamfilter.relay.front_ends.front_end import Relay
+from spamfilter.relay.judging import Judgement
+from spamfilter.relay.next_hops import Conversation, Reply
+from spamfilter.relay.paths import mailbox_of
+from spamfilter.relay.transaction import Transaction
+from spamfilter.stores import JournalEntry
+from spamfilter.system.ids import new_id
+from spamfilter.system.logs import Event
+
+log = logging.getLogger(__name__)
+
+LARGE_HEADER = 262_144
+"""Bytes of a header from which on it is marked beside the loop: one of 50 MB may hold millions of forged fields."""
+
+
+async def hand_over(
+    relay: Relay, conversation: Conversation, transaction: Transaction, mail: bytes, gone: Callable[[], bool]
+) -> Reply:
+    """Judge a message and do what the verdict says; returns what the client shall hear.
+
+    gone: tells whether the client has hung up, in which case nothing is handed on any more.
+    Raises nothing but cancellation.
+    """
+    began = time.perf_counter()
+    id = new_id()
+    judgement = relay.judge.judge(mail, id)
+    if transaction.authenticated:
+        judgement = judgement.passed()  # our users' own mail: what the world thinks of it is not ours to say
+    judged = time.perf_counter()
+    try:
+        reply = await _act(relay, conversation, transaction, mail, judgement, id, gone)
+    except NextHopError as error:
+        log.warning("%s: %s", id, printable(str(error), 300))
+        relay.failed(error)
+        conversation.abort()
+        reply = Reply.of(f"451 4.4.2 The next hop does not answer; try again later ({id})")
+    except Exception:
+        log.exception("%s: the hand-over failed", id)
+        relay.metrics.count("faults", "hand_over")
+        conversation.abort()
+        reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
+    ended = time.perf_counter()
+    try:
+        record(relay, transaction, mail, judgement, id, reply, int((judged - began) * 1e6), int((ended - began) * 1e6))
+        _teach(relay, transaction, judgement, id)
+    except Exception:
+        log.exception("%s: not journalled", id)  # the client must hear what became of its mail all the same
+    return reply
+
+
+async def _act(
+    relay: Relay,
+    conversation: Conversation,
+    transaction: Transaction,
+    mail: bytes,
+    judgement: Judgement,
+    id: str,
+    gone: Callable[[], bool],
+) -> Reply:
+    verdict, policy = judgement.verdict, relay.judge.policy
+    if verdict.action == "reject":
+        await conversation.forget()
+        return Reply.of(f"550 5.7.1 Refused as spam; if it is not, tell the postmaster this id: {id}")
+    if verdict.action == "defer":
+        await conversation.forget()
+        return Reply.of(f"451 4.7.1 Deferred; try again later ({id})")
+    fields = verdict.fields(id, policy.evidence_header)
+    if transaction.authenticated:
+        fields = fields[-1:]  # the id alone
+    prefix = policy.subject_prefix if verdict.action == "tag" else ""
+    if header_end(mail) > LARGE_HEADER:
+        parts = await asyncio.to_thread(mark, mail, fields, prefix)
+    else:
+        parts = mark(mail, fields, prefix)
+    if gone():
+        # The client will send it again; handing it on now would make two of it.
+        raise NextHopError("the client hung up before the hand-over", kind="")
+    if verdict.action == "quarantine":
+        await asyncio.to_thread(relay.quarantine.write, parts, transaction.sender, transaction.recipients, id)
+        await conversation.forget()
+        return Reply.of(f"250 2.0.0 Ok: {id}")
+    began = time.perf_counter()
+    reply = await conversation.data(parts)
+    relay.metrics.observe("stage_seconds", time.perf_counter() - began, "next_hop")
+    if reply.code >= 400:
+        relay.metrics.count("next_hop_failures", f"{reply.code // 100}xx")
+    return reply
+
+
+def _teach(relay: Relay, transaction: Transaction, judgement: Judgement, id: str) -> None:
+    """Show the mail to the rules that learn by themselves, if there are any."""
+    if relay.feedback.automatic and judgement.message and judgement.reading:
+        seen = Seen(
+            id,
+            judgement.message,
+            judgement.reading,
+            transaction.sender.decode("utf-8", "replace"),
+            [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients],
+            transaction.authenticated or (transaction.own and transaction.named),
+            transaction.authenticated,
+        )
+        relay.automatic.saw(seen, relay.feedback)
+
+
+def record(
+    relay: Relay,
+    transaction: Transaction,
+    mail: bytes,
+    judgement: Judgement,
+    id: str,
+    reply: Reply,
+    judge_us: int,
+    total_us: int,
+) -> None:
+    """Write a mail to log, journal and metrics."""
+    verdict, message = judgement.verdict, judgement.message
+    sender = transaction.sender.decode("utf-8", "replace")
+    text = reply.text
+    recipients = [recipient.decode("utf-8", "replace") for recipient in transaction.recipients]
+    log.info(
+        Event(
+            id,
+            {
+                "client": transaction.client,
+                "from": sender,
+                "to": recipients[0] if recipients else "",
+                "recipients": len(recipients),
+                "size": len(mail),
+                "class": verdict.class_,
+                "score": verdict.posterior,
+                "action": verdict.action,
+                "judge_us": judge_us,
+                "total_us": total_us,
+                "defects": ",".join(message.defects) if message else "-",
+                "reply": text,
+            },
+        )
+    )
+    relay.journal.add(
+        JournalEntry(
+            id=id,
+            at=datetime.now(UTC),
+            digest=judgement.digest,
+            message_id=message.field(b"message-id") if message else "",
+            sender=sender,
+            recipients=recipients,
+            subject=message.field(b"subject") if message else "",
+            size=len(mail),
+            client=transaction.client,
+            log_odds=verdict.log_odds,
+            score=verdict.posterior,
+            class_=verdict.class_,
+            action=verdict.action,
+            reply=text,
+            judge_us=judge_us,
+            total_us=total_us,
+            evidence=[(item.token, item.weight) for item in verdict.evidence],
+            tokens=judgement.reading.tokens if judgement.reading else None,
+        )
+    )
+    metrics = relay.metrics
+    metrics.count("messages", verdict.class_, verdict.action)
+    metrics.count("message_bytes", by=len(mail))
+    metrics.observe("score", verdict.posterior)
+    for stage, seconds in judgement.stages.items():
+        metrics.observe("stage_seconds", seconds, stage)
+    metrics.observe("judge_seconds", judge_us / 1e6)
+    metrics.observe("hand_over_seconds", total_us / 1e6)
+    metrics.observe("transaction_seconds", asyncio.get_running_loop().time() - transaction.began)
+    if verdict.fault:
+        metrics.count("faults", "judge")

@@ -1,0 +1,122 @@
+"""Feedback by address: what a mail to a feedback address teaches.
+
+Guarantee: the mails that are attached to it are learnt, or it itself if it was resent or is a redirected copy of a mail
+that was judged here; never what the sender wrote themselves. 250 only after all that can be learnt is in the store.
+"""
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Callable
+
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.verdict import printable
+from spamfilter.errors import InputError, Refused
+from spamfilter.learning.marks import WRITTEN_WITHIN, Author, by_mail, header_id
+from spamfilter.mail.attached_mails import addresses_in, is_mail, mails_of
+from spamfilter.mail.message import parse
+from spamfilter.relay.feedback_answers import Lesson, send
+from spamfilter.relay.front_ends.front_end import Relay
+from spamfilter.relay.next_hops import Reply
+from spamfilter.relay.paths import folded
+from spamfilter.relay.transaction import Transaction
+
+log = logging.getLogger(__name__)
+
+MAX_REPLY = 400
+"""Characters of what a reply says: RFC 5321 section 4.5.3.1.5 gives its line 512."""
+MAX_NAME = 2000
+"""Characters of an author's name: more than any address has, escaped, so that no two authors share one."""
+INLINE = Reply.of(
+    "550-5.6.0 No mail is attached to this one, so nothing was learnt.",
+    "550-5.6.0 Use 'forward as attachment' of your mail program (one or several mails),",
+    "550 5.6.0 or 'redirect' (also called 'bounce' or 'resend'); a quoted mail is not the mail that came.",
+)
+
+
+async def learn(relay: Relay, transaction: Transaction, mail: bytes, gone: Callable[[], bool]) -> Reply:
+    """Learn what a mail is sent for. Raises StoreError, TimeoutError; what was learnt until then stays."""
+    label: Label = "ham" if transaction.purpose == "ham" else "spam"
+    sender = transaction.sender.decode("utf-8", "backslashreplace").lower()
+    author = Author(_author(transaction), "address")
+    async with asyncio.timeout(relay.limits.final_seconds):
+        try:
+            mails = await asyncio.to_thread(mails_of, mail, sender, _addresses(relay))
+        except InputError as error:
+            return Reply.of(f"550 5.6.0 {error}")
+        if not mails and await _is_redirected(relay, transaction, mail, sender):
+            mails = [mail]
+        if not mails:
+            return INLINE
+        itself = mails == [mail]
+        lessons = [
+            await _learnt(relay, one, "this mail" if itself else f"attached mail {number}", label, author)
+            for number, one in enumerate(mails, 1)
+        ]
+    text = _summary(lessons, label)
+    log.info(
+        "feedback: %s by %s (address) from=<%s>: %s",
+        label, printable(author.name), printable(sender), printable(text, MAX_REPLY),
+    )  # fmt: skip
+    if not any(lesson.marked for lesson in lessons):
+        return Reply.of(f"550 5.7.1 {printable(lessons[0].refused, MAX_REPLY)}")
+    if relay.feedback.answer and not gone():  # a client that is gone sends it again, and has its answer then
+        relay.started(send(relay, transaction, mail, label, text, lessons))
+    return Reply.of(f"250 2.0.0 {printable(text, MAX_REPLY)}")
+
+
+def _author(transaction: Transaction) -> str:
+    """Whose marks these are: the sender's whom the mail server in front has authenticated, else the client's.
+
+    A reverse-path is only a claim: by another's address one would change their marks, by new ones evade the day's
+    share. The client's name is none of an address or a login: it has blanks and no '@'.
+    """
+    if transaction.authenticated:
+        return printable(folded(transaction.sender.decode("utf-8", "backslashreplace")), MAX_NAME)
+    # A zone may be any text; on the loopback everybody may choose among millions of addresses.
+    client = ipaddress.ip_address(transaction.client.partition("%")[0])
+    return f"by mail from {'localhost' if client.is_loopback else client}"
+
+
+def _addresses(relay: Relay) -> frozenset[str]:
+    return frozenset((*relay.feedback.spam_addresses, *relay.feedback.ham_addresses))
+
+
+async def _learnt(relay: Relay, mail: bytes, name: str, label: Label, author: Author) -> Lesson:
+    if not is_mail(mail):
+        return Lesson(mail, None, f"{name}: no mail, it has no header")
+    try:
+        return Lesson(mail, await relay.desk.mark_mail(mail, name, label, author))
+    except (Refused, InputError) as error:
+        return Lesson(mail, None, str(error))
+
+
+async def _is_redirected(relay: Relay, transaction: Transaction, mail: bytes, sender: str) -> bool:
+    """Whether this is a mail that was judged here, sent on without a trace of it in the header.
+
+    A sender's own mail is none, even if it was judged on its way to its other recipients.
+    """
+    if not addresses_in(parse(mail).fields, b"to", b"cc").isdisjoint(_addresses(relay)):
+        return False
+    filter = relay.judge.filter
+    id = (await asyncio.to_thread(by_mail, filter, "", mail)).id
+    if not id and header_id(mail):
+        await asyncio.sleep(WRITTEN_WITHIN)  # a rule of the mailbox may be as quick as the journal
+        id = (await asyncio.to_thread(by_mail, filter, "", mail)).id
+    entry = await asyncio.to_thread(filter.store.find_journal, id) if id else None
+    if entry is None:
+        return False
+    return entry.sender.lower() != sender or not (transaction.authenticated or relay.trusts(entry.client))
+
+
+def _summary(lessons: list[Lesson], label: Label) -> str:
+    """As in: learnt 2 as spam, 1 known before."""
+    marked = [lesson.marked for lesson in lessons if lesson.marked]
+    learnt = sum(one.change.changed for one in marked)
+    refused = [lesson.refused for lesson in lessons if lesson.refused]
+    text = f"learnt {learnt} as {label}"
+    if learnt < len(marked):
+        text += f", {len(marked) - learnt} known before"
+    if refused:
+        text += f", {len(refused)} refused: {refused[0]}"
+    return text

@@ -1,0 +1,112 @@
+"""The answer to a feedback mail: what each mail has taught, to its sender, through the next hop.
+
+Guarantee: a failure is logged and changes nothing. Nothing answers it in turn: its reverse-path is empty, and it says
+that a machine wrote it (RFC 3834).
+"""
+
+import asyncio
+import logging
+import quopri
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import format_datetime, make_msgid
+
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.verdict import printable
+from spamfilter.errors import NextHopError
+from spamfilter.learning.mark_queue import Marked
+from spamfilter.mail.message import parse
+from spamfilter.relay.front_ends.front_end import Relay
+from spamfilter.relay.next_hops import Conversation, Reply
+from spamfilter.relay.paths import mailbox_of
+from spamfilter.relay.transaction import Transaction
+
+log = logging.getLogger(__name__)
+
+MAX_SUBJECT = 80
+"""Characters shown of a subject: enough to know the mail by."""
+_MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,300}>")
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What became of one mail of a feedback mail: what was learnt, or why nothing was."""
+
+    mail: bytes
+    marked: Marked | None
+    refused: str = ""
+
+
+async def send(
+    relay: Relay, transaction: Transaction, mail: bytes, label: Label, summary: str, lessons: Sequence[Lesson]
+) -> None:
+    """Tell the sender of a feedback mail what was learnt. Raises nothing but cancellation."""
+    try:
+        content = await asyncio.to_thread(_mail, relay.hostname, transaction, mail, label, summary, lessons)
+        await _deliver(relay, transaction.sender, content)
+    except NextHopError as error:
+        log.warning("the answer to %s was not sent: %s", printable(repr(transaction.sender)), printable(str(error)))
+    except Exception:
+        log.exception("the answer to a feedback mail failed")
+
+
+async def _deliver(relay: Relay, recipient: bytes, content: bytes) -> None:
+    conversation = await relay.next_hop.open()
+    try:
+        reply = await _offered(conversation, recipient, content)
+    except BaseException:
+        conversation.abort()
+        raise
+    if not reply.positive:
+        conversation.abort()
+        raise NextHopError(f"the next hop says {reply.text}", kind=f"{reply.code // 100}xx")
+    conversation.release()
+
+
+async def _offered(conversation: Conversation, recipient: bytes, content: bytes) -> Reply:
+    """The reply to a mail from nobody to this recipient, or the one that refuses it before."""
+    parameters = b"" if recipient.isascii() else b" SMTPUTF8"
+    for line in (b"MAIL FROM:<>" + parameters, b"RCPT TO:<%s>" % recipient):
+        reply = await conversation.command(line)
+        if not reply.positive:
+            return reply
+    return await conversation.data([content])
+
+
+def _mail(
+    hostname: str, transaction: Transaction, mail: bytes, label: Label, summary: str, lessons: Sequence[Lesson]
+) -> bytes:
+    message_id = _MESSAGE_ID.fullmatch(parse(mail).field(b"message-id"))
+    fields = [
+        f"From: <{mailbox_of(transaction.recipients[0].decode('utf-8', 'replace'))}>",
+        f"To: <{transaction.sender.decode('utf-8', 'replace')}>",
+        f"Subject: Spam filter: {printable(summary.partition(': ')[0])}",
+        f"Date: {format_datetime(datetime.now(UTC))}",
+        f"Message-ID: {make_msgid(domain=hostname)}",
+        *([f"In-Reply-To: {message_id.group()}", f"References: {message_id.group()}"] if message_id else []),
+        "Auto-Submitted: auto-replied",
+        "MIME-Version: 1.0",
+        "Content-Type: text/plain; charset=utf-8",
+        "Content-Transfer-Encoding: quoted-printable",
+    ]
+    paragraphs = ["\n".join(_paragraph(number, label, lesson)) for number, lesson in enumerate(lessons, 1)]
+    text = "\n\n".join([f"Your mail to the spam filter: {summary.partition(': ')[0]}.", *paragraphs]) + "\n"
+    body = quopri.encodestring(text.encode("utf-8", "replace")).replace(b"\n", b"\r\n")
+    return "\r\n".join(fields).encode("utf-8", "replace") + b"\r\n\r\n" + body
+
+
+def _paragraph(number: int, label: Label, lesson: Lesson) -> list[str]:
+    subject = parse(lesson.mail).field(b"subject")[:MAX_SUBJECT]
+    lines = [f"{number}. {''.join(sign if sign.isprintable() else ' ' for sign in subject) or '(no subject)'}"]
+    if lesson.marked is None:
+        return [*lines, f"   not learnt: {printable(lesson.refused, 400)}"]
+    change, id = lesson.marked.change, lesson.marked.subject.id
+    if id:
+        lines.append(f"   id {id}")
+    if not change.changed:
+        return [*lines, f"   already learnt as {label}; score {change.after.posterior:.3f}"]
+    was = f" (was {change.was}, which is taken back)" if change.was else ""
+    score = f"score {change.before.posterior:.3f} -> {change.after.posterior:.3f}"
+    return [*lines, f"   learnt as {label}{was}; {score}"]

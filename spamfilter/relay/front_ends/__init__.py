@@ -1,0 +1,10 @@
+"""FRONT_ENDS: the protocols that mail comes in by."""
+
+from collections.abc import Callable
+
+from spamfilter.relay.front_ends.front_end import FrontEnd, Relay
+from spamfilter.relay.smtp import SmtpFrontEnd
+
+FRONT_ENDS: dict[str, Callable[[Relay], FrontEnd]] = {"smtp": SmtpFrontEnd}
+
+__all__ = ["FRONT_ENDS", "FrontEnd", "Relay"]

@@ -1,0 +1,102 @@
+"""OVER: what a client hears that has gone over a limit."""
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from spamfilter.config.sections import Limits
+from spamfilter.relay.limits.shared_counters import Shared
+from spamfilter.relay.next_hops import Reply
+
+OVER: Mapping[str, Reply] = {
+    "connections": Reply.of("421 4.7.0 Too many connections; try again later"),
+    "connections_per_client": Reply.of("421 4.7.0 Too many connections from your address; try again later"),
+    "commands": Reply.of("421 4.7.0 Too many commands; closing connection"),
+    "errors": Reply.of("421 4.7.0 Too many errors"),
+    "message_size": Reply.of("552 5.3.4 Message is larger than this relay takes"),
+    "recipients": Reply.of("452 4.5.3 Too many recipients"),
+    "memory_megabytes": Reply.of("452 4.3.1 No room for this message now; try again later"),
+    "idle_seconds": Reply.of("421 4.4.2 Timeout; closing connection"),
+    "data_seconds": Reply.of("421 4.4.2 Timeout in DATA; closing connection"),
+    "transaction_seconds": Reply.of("421 4.4.2 This message takes too long; closing connection"),
+    "session_seconds": Reply.of("421 4.4.2 This session takes too long; closing connection"),
+}
+"""Key of [limits] -> reply. A TLS handshake that takes too long has nobody who could read one."""
+
+IPV6_CLIENT = 64
+"""Bits of the network that one client has: the least that providers give, so that nobody has millions of shares."""
+
+
+class Guest(Protocol):
+    """Somebody who is connected."""
+
+    def leave_if_idle(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class Crowd:
+    """Those who are connected to this process; the limits are over those of all processes.
+
+    coming: connections that were accepted, and are not looked at yet.
+    """
+
+    def __init__(self, shared: Shared | None = None) -> None:
+        self._shared = shared or Shared()
+        self._clients: dict[Guest, int] = {}
+        self._places = self._shared.origins[self._shared.own]
+        self._free: list[int] = []
+        self.coming = 0
+
+    def enter(self, client: Guest, address: str, limits: Limits, *, trusted: bool) -> str:
+        """Take a client in; the limit that forbids it, '' if none does. Trusted ones bring the mail of many."""
+        origin = hash(origin_of(address)) or 1  # keyed, so that nobody can choose to be taken for another; 0 is nobody
+        place = self._free.pop() if self._free else len(self._clients)
+        if place >= len(self._places):
+            return "connections"
+        self._clients[client] = place
+        self._places[place] = origin
+        self.tell()
+        over = ""
+        if sum(self._shared.open) > limits.connections:
+            over = "connections"
+        elif not trusted and self._shared.of_client(origin) > limits.connections_per_client:
+            over = "connections_per_client"
+        if over:
+            self.leave(client)
+        return over
+
+    def leave(self, client: Guest) -> None:
+        """Let a client go, if it is here."""
+        place = self._clients.pop(client, None)
+        if place is not None:
+            self._places[place] = 0
+            self._free.append(place)
+            self.tell()
+
+    def tell(self) -> None:
+        """Let the other processes know how many there are."""
+        self._shared.open[self._shared.own] = len(self._clients)
+        self._shared.used[self._shared.own] = len(self._clients) + len(self._free)
+
+    def is_larger(self) -> bool:
+        """Whether another worker has fewer connections than this one, by more than one and a tenth."""
+        least = min(self._shared.open[1:])
+        return len(self._clients) + self.coming > least + 1 + least // 10
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def __iter__(self) -> Iterator[Guest]:
+        """All of them, as they are now."""
+        return iter(list(self._clients))
+
+
+def origin_of(address: str) -> str:
+    """The client that an IP address belongs to.
+
+    >>> origin_of("192.0.2.7"), origin_of("2001:db8::1:2:3:4%eth0")
+    ('192.0.2.7', '2001:db8::/64')
+    """
+    if ":" not in address:
+        return address
+    return str(ipaddress.ip_network((address.partition("%")[0], IPV6_CLIENT), strict=False))

@@ -1,0 +1,183 @@
+"""METRICS: what the relay counts and measures, each with its help and its labels.
+
+Guarantee: a metric or a label that is not in the table raises at once, so that neither a typing error nor anything
+that came by mail makes a new series. Bumping costs a look-up and an addition; nothing else happens until somebody asks.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Literal
+
+from spamfilter.bayes.labels import LABELS
+from spamfilter.bayes.verdict import ACTIONS, CLASSES
+
+Kind = Literal["counter", "gauge", "histogram"]
+Labels = tuple[str, ...]
+Snapshot = dict[str, dict[Labels, list[float]]]
+"""Metric -> values of its labels -> the number; of a histogram the numbers of its buckets, and the sum at the end."""
+
+SECONDS = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 100.0, 600.0, 3600.0,
+)  # fmt: skip
+"""From the verdict on a small mail, a millisecond, to the hour of a slow client; Postfix waits 100 s for a filter."""
+STAGE_SECONDS = (0.0001, 0.00025, 0.0005, *SECONDS[:-2])
+"""A small mail is parsed in a tenth of a millisecond."""
+SCORES = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+"""The default thresholds are among them: 0.5, 0.9, 0.999."""
+
+LIMITS = (
+    "connections", "connections_per_client", "commands", "errors", "message_size", "recipients", "memory_megabytes",
+    "idle_seconds", "data_seconds", "tls_seconds", "transaction_seconds", "session_seconds",
+    "connect_seconds", "command_seconds", "final_seconds", "drain_seconds", "journal_backlog",
+    "feedback_connections", "feedback_connections_per_user", "marks_a_day",
+)  # fmt: skip
+"""The keys of [limits], and marks_a_day of [feedback]."""
+FAILURES = ("unreachable", "timeout", "closed", "protocol", "tls", "disk", "4xx", "5xx")
+"""The last two are replies of a next hop that refuses a message, for now or for good."""
+SOURCES = ("train", "cli", "imap", "review", "address", "automatic", "canary", "release", "web", "other")
+"""Sources of the ledger's entries; what is none of the others is "other"."""
+STAGES = ("receive", "parse", "tokens", "score", "next_hop")
+"""Of a message, in this order."""
+FAULTS = ("journal", "ledger", "feedback", "judge", "hand_over", "session")
+"""The parts of the relay that a fault can befall; of the first three it is the database's as a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A row of the table.
+
+    labels: name -> every value it may have. bounds: upper ones of a histogram's buckets. merged: how the values of
+    several processes become one.
+    """
+
+    kind: Kind
+    help: str
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    bounds: Sequence[float] = ()
+    merged: Literal["sum", "max"] = "sum"
+
+    def series(self) -> Iterable[Labels]:
+        """All that there can be of it."""
+        return product(*self.labels.values())
+
+
+METRICS: dict[str, Metric] = {
+    "messages": Metric(
+        "counter", "Messages judged, as many as entries of the journal.", {"class": CLASSES, "action": ACTIONS}
+    ),
+    "message_bytes": Metric("counter", "Bytes of the messages judged."),
+    "sessions": Metric("counter", "Connections of SMTP clients that were greeted."),
+    "replies": Metric("counter", "SMTP replies to clients.", {"code": ("2xx", "3xx", "4xx", "5xx")}),
+    "limits_hit": Metric("counter", "Times that a limit of the configuration was hit.", {"limit": LIMITS}),
+    "next_hop_failures": Metric(
+        "counter",
+        "Failures of the next hop: it is away, slow, breaks off, talks nonsense, or refuses a message.",
+        {"kind": FAILURES},
+    ),
+    "marks": Metric(
+        "counter",
+        "Entries of the ledger that the relay has taken in while it ran: what was learnt, or taken back.",
+        {"label": (*LABELS, "forget"), "source": SOURCES},
+        merged="max",
+    ),
+    "journal_written": Metric("counter", "Entries of the journal written to the database."),
+    "journal_dropped": Metric("counter", "Entries of the journal that were lost for want of a database."),
+    "faults": Metric("counter", "Faults of the relay and of its database, by the part they befell.", {"part": FAULTS}),
+    "judge_seconds": Metric("histogram", "Seconds to judge a message.", bounds=SECONDS),
+    "hand_over_seconds": Metric(
+        "histogram", "Seconds from the end of a message to its reply, the verdict included.", bounds=SECONDS
+    ),
+    "stage_seconds": Metric("histogram", "Seconds of a stage of a message.", {"stage": STAGES}, bounds=STAGE_SECONDS),
+    "transaction_seconds": Metric("histogram", "Seconds from MAIL to the reply to the message.", bounds=SECONDS),
+    "score": Metric("histogram", "Probabilities of spam of the messages judged.", bounds=SCORES),
+    "connections": Metric("gauge", "Connections of SMTP clients."),
+    "feedback_connections": Metric("gauge", "Connections to the feedback socket."),
+    "memory_bytes": Metric("gauge", "Bytes of mail in flight: being received, or on their way to the next hop."),
+    "handovers": Metric("gauge", "Messages on their way to the next hop."),
+    "journal_waiting": Metric("gauge", "Entries of the journal that wait to be written."),
+    "ledger_lag_seconds": Metric("gauge", "Seconds since the relay last knew all that was learnt.", merged="max"),
+    "words": Metric("gauge", "Words that the relay judges by, of all voices.", merged="max"),
+    "learnt": Metric("gauge", "Messages learnt that the relay judges by.", {"label": LABELS}, merged="max"),
+    "resident_bytes": Metric("gauge", "Memory of the relay."),
+}
+
+
+def _numbers(metric: Metric) -> int:
+    """How many numbers a series of this metric is."""
+    return len(metric.bounds) + 2 if metric.bounds else 1
+
+
+FIGURES = sum(_numbers(metric) for metric in METRICS.values() for _ in metric.series())
+"""How many numbers all metrics are."""
+
+
+class Metrics:
+    """The figures of one process.
+
+    memory: FIGURES numbers where it counts, for other processes to read. Counters go on from what they are there.
+    """
+
+    def __init__(self, memory: "memoryview[float] | None" = None) -> None:
+        figures = memoryview(bytearray(8 * FIGURES)).cast("d") if memory is None else memory
+        self._values: dict[str, dict[Labels, memoryview[float]]] = {}
+        start = 0
+        for name, metric in METRICS.items():
+            rows, size = self._values.setdefault(name, {}), _numbers(metric)
+            for labels in metric.series():
+                rows[labels] = figures[start : start + size]
+                start += size
+        self._read: dict[tuple[str, Labels], Callable[[], float]] = {}
+
+    def count(self, name: str, *labels: str, by: float = 1) -> None:
+        """Add to a counter. Not to be called for the same series by two threads at once."""
+        self._values[name][labels][0] += by
+
+    def observe(self, name: str, value: float, *labels: str) -> None:
+        """Put a value into a histogram."""
+        row = self._values[name][labels]
+        row[bisect_left(METRICS[name].bounds, value)] += 1
+        row[-1] += value
+
+    def read_by(self, name: str, read: Callable[[], float], *labels: str) -> None:
+        """Let a gauge, or a counter that is kept elsewhere, be read by this whenever somebody asks."""
+        row = self._values[name][labels]
+        before = row[0] if METRICS[name].kind == "counter" else 0
+        self._read[name, labels] = (lambda: before + read()) if before else read
+
+    def value(self, name: str, *labels: str) -> float:
+        """What a counter or gauge says now."""
+        read = self._read.get((name, labels))
+        return read() if read else self._values[name][labels][0]
+
+    def publish(self) -> None:
+        """Write into the memory what is read elsewhere."""
+        for (name, labels), read in self._read.items():
+            self._values[name][labels][0] = read()
+
+    def clear_gauges(self) -> None:
+        """Of a process that has ended: what it counted stays, what it had is gone."""
+        for name, rows in self._values.items():
+            if METRICS[name].kind == "gauge":
+                for row in rows.values():
+                    row[0] = 0
+
+    def snapshot(self) -> Snapshot:
+        """All figures as they are now, for `merged` and for whoever shows them."""
+        self.publish()
+        return {name: {labels: list(row) for labels, row in rows.items()} for name, rows in self._values.items()}
+
+
+def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
+    """The figures of several processes as those of one."""
+    found: Snapshot = {}
+    for snapshot in snapshots:
+        for name, rows in snapshot.items():
+            together = max if METRICS[name].merged == "max" else sum
+            for labels, row in rows.items():
+                known = found.setdefault(name, {}).get(labels)
+                found[name][labels] = (
+                    list(row) if known is None else [together(pair) for pair in zip(known, row, strict=True)]
+                )
+    return found

@@ -1,0 +1,36 @@
+"""NEXT_HOPS: where judged mail goes; a URL names one."""
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+from spamfilter.config.addresses import split_address
+from spamfilter.errors import ConfigError
+from spamfilter.relay.next_hops.maildir import Maildir, MaildirNextHop
+from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
+from spamfilter.relay.next_hops.smtp import SmtpNextHop, Timeouts
+
+__all__ = ["NEXT_HOPS", "Conversation", "Maildir", "NextHop", "Reply", "Timeouts", "open_next_hop"]
+
+
+def _smtp(address: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:
+    host, port = split_address(address.removeprefix("//"))
+    return SmtpNextHop(host, port, hostname, tls, timeouts)
+
+
+def _maildir(address: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:
+    return MaildirNextHop(Path(address))
+
+
+NEXT_HOPS: dict[str, Callable[[str, str, ssl.SSLContext | None, Timeouts], NextHop]] = {
+    "smtp": _smtp,
+    "maildir": _maildir,
+}
+
+
+def open_next_hop(url: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:
+    """The next hop of a URL, as in smtp://127.0.0.1:10026 or maildir:/var/mail/judged."""
+    kind, _, address = url.partition(":")
+    if kind not in NEXT_HOPS:
+        raise ConfigError(f"{url}: unknown kind of next hop; known: {', '.join(NEXT_HOPS)}")
+    return NEXT_HOPS[kind](address, hostname, tls, timeouts)

@@ -1,0 +1,174 @@
+"""A Maildir as next hop: the built-in default, and the quarantine.
+
+Guarantee: a message that was said to be stored is on the disk under its final name, file and
+folder synced; a crash leaves nothing but a file under tmp/. Lines end with LF there, as in every
+Maildir. The envelope is kept in X-Spamfilter-Sender and X-Spamfilter-Recipients, and `unwrapped` is the
+exact inverse: what was written is what comes out, since no CR or LF stands alone in a mail that was taken.
+Format: D. J. Bernstein, https://cr.yp.to/proto/maildir.html
+"""
+
+import asyncio
+import itertools
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from spamfilter.errors import NextHopError, StoreError
+from spamfilter.mail.header_fields import MBOX_LINE
+from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
+from spamfilter.system.file_access import make_folder
+
+_ENVELOPE = re.compile(rb"X-Spamfilter-Sender: <([^\n]*)>\nX-Spamfilter-Recipients: (<[^\n]*>(?:,\n <[^\n]*>)*)\n")
+_PATH = re.compile(rb'(?:MAIL FROM|RCPT TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))', re.IGNORECASE)
+
+
+class Maildir:
+    """A folder with tmp, new and cur, made where it is missing. Raises StoreError if that fails."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            for name in ("tmp", "new", "cur"):
+                make_folder(path / name)
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be made a Maildir: {error.strerror}") from error
+
+    def write(
+        self, parts: Sequence[bytes | memoryview], sender: bytes, recipients: Sequence[bytes], id: str = ""
+    ) -> Path:
+        """Store one message, lines ended by CR LF; returns its file. Raises OSError; then nothing is stored.
+
+        id: to stand in the file's name, where it is found again without a look into every file.
+        """
+        now = time.time_ns()
+        host = socket.gethostname().replace("/", "\\057").replace(":", "\\072")
+        number = f"M{now % 10**9 // 1000}P{os.getpid()}Q{next(self._numbers)}"
+        final = self.path / "new" / f"{now // 10**9}.{number}{'_' if id else ''}{id}.{host}"
+        try:
+            self.put(wrapped(b"".join(parts), sender, recipients), final)
+        except OSError:
+            # The client will hear 451 and send it again; what is here must not be found then.
+            final.unlink(missing_ok=True)
+            raise
+        return final
+
+    def put(self, content: bytes, final: Path) -> None:
+        """Make this the content of a file in new or cur, by way of tmp. Raises OSError; then tmp is clean.
+
+        A file that is there keeps its owner, a new one has its folder's: root may be dealing with another user's mail.
+        """
+        temporary = self.path / "tmp" / final.name
+        folder = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with open(temporary, "xb", opener=_private) as file:
+                if os.geteuid() == 0:
+                    owner = os.fstat(folder)
+                    with suppress(FileNotFoundError):
+                        owner = final.lstat()
+                    os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(final)
+            os.fsync(folder)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(folder)
+
+
+def wrapped(mail: bytes, sender: bytes, recipients: Sequence[bytes]) -> bytes:
+    """A mail, lines ended by CR LF, as the content of a file with its envelope."""
+    envelope = b"X-Spamfilter-Sender: <%s>\nX-Spamfilter-Recipients: %s\n" % (
+        sender,
+        b",\n ".join(b"<%s>" % recipient for recipient in recipients),
+    )
+    mail = mail.replace(b"\r\n", b"\n")
+    # Mail systems take such a line for a separator: fields above it would not be in the header.
+    start = match.end() if (match := MBOX_LINE.match(mail)) else 0
+    return mail[:start] + envelope + mail[start:]
+
+
+def unwrapped(content: bytes) -> tuple[bytes, bytes, list[bytes]]:
+    """The mail in a file, lines ended by CR LF, its sender and its recipients; without an envelope there are none."""
+    start = match.end() if (match := MBOX_LINE.match(content)) else 0
+    envelope = _ENVELOPE.match(content, start)
+    if envelope is None:
+        return content.replace(b"\n", b"\r\n"), b"", []
+    sender, recipients = envelope.groups()
+    mail = content[:start] + content[envelope.end() :]
+    return mail.replace(b"\n", b"\r\n"), sender, [path[1:-1] for path in recipients.split(b",\n ")]
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+class MaildirNextHop(NextHop):
+    """Takes every recipient; one file a message."""
+
+    def __init__(self, path: Path) -> None:
+        self._maildir = Maildir(path)
+
+    @property
+    def where(self) -> str:
+        return f"maildir:{self._maildir.path}"
+
+    async def open(self) -> Conversation:
+        return _MaildirConversation(self._maildir)
+
+    def close(self) -> None:
+        return
+
+
+class _MaildirConversation(Conversation):
+    keywords: Mapping[str, str] = {"8BITMIME": "", "SMTPUTF8": "", "ENHANCEDSTATUSCODES": "", "SIZE": ""}
+
+    def __init__(self, maildir: Maildir) -> None:
+        self._maildir = maildir
+        self._sender = b""
+        self._recipients: list[bytes] = []
+
+    async def command(self, line: bytes) -> Reply:
+        verb = line[:4].upper()
+        if verb == b"RSET":
+            self._recipients = []
+        if verb == b"VRFY":
+            return Reply.of("252 2.0.0 Every recipient is taken")
+        if verb not in (b"MAIL", b"RCPT"):
+            return Reply.of("250 2.0.0 Ok")
+        match = _PATH.match(line)
+        if not match:
+            return Reply.of("501 5.5.4 Syntax: MAIL FROM:<address> or RCPT TO:<address>")
+        if verb == b"MAIL":
+            self._sender, self._recipients = match.group(match.lastindex or 0), []
+            return Reply.of("250 2.1.0 Ok")
+        self._recipients.append(match.group(match.lastindex or 0))
+        return Reply.of("250 2.1.5 Ok")
+
+    async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
+        try:
+            path = await asyncio.to_thread(self._maildir.write, parts, self._sender, self._recipients)
+        except OSError as error:
+            raise NextHopError(f"maildir:{self._maildir.path}: {error.strerror}", "disk") from error
+        return Reply.of(f"250 2.0.0 Ok: stored as {path.name}")
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+    async def forget(self) -> None:
+        self._recipients = []
+
+    def release(self) -> None:
+        return
+
+    def abort(self) -> None:
+        return

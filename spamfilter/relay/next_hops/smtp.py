@@ -1,0 +1,388 @@
+"""The next hop over SMTP: a client that passes on what it is told and returns what it hears.
+
+Guarantee: replies come back byte for byte; a message is sent as it is, dots doubled. No library
+does: aiosmtplib strips the text of replies and rewrites line ends. It never sends a message again on its
+own, only the first command of a transaction where the connection was gone before that was answered.
+Connections are kept for the next client, and checked with RSET unless they took a message a moment ago.
+"""
+
+import asyncio
+import math
+import re
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from spamfilter.errors import NextHopError
+from spamfilter.relay.connection import Connection, TooLate
+from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
+from spamfilter.relay.next_hops.stuffing import stuffed
+from spamfilter.relay.resolver import Resolver
+
+MAX_REPLY_LINE = 4096
+MAX_REPLY_LINES = 200
+"""RFC 5321 allows 512 bytes a line; eight times that is not a mail server any more."""
+KEPT_SECONDS = 60.0
+KEPT_CONNECTIONS = 20
+"""Idle connections that wait for the next client: Postfix hangs up after 300 s and counts clients."""
+CHECK_SECONDS = 5.0
+"""For a kept connection to answer RSET: a healthy one takes milliseconds, and EHLO waits for it."""
+FRESH_SECONDS = 1.0
+"""A kept connection on which the next hop took a message since then needs no such check: behind Postfix each message
+comes by a connection of its own, and RSET was a fourteenth of what the relay spends on one."""
+
+_LINE = re.compile(rb"([2-5][0-9][0-9])([ -])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds for a connection with greeting, for a command, and for the reply after the dot."""
+
+    connect: float = 15.0
+    command: float = 60.0
+    final: float = 80.0
+
+
+class SmtpNextHop(NextHop):
+    """host, port: where to connect. hostname: what to say in EHLO. tls: context for STARTTLS, None without."""
+
+    def __init__(
+        self, host: str, port: int, hostname: str, tls: ssl.SSLContext | None = None, timeouts: Timeouts | None = None
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.hostname = hostname
+        self.tls = tls
+        self.timeouts = timeouts or Timeouts()
+        self._kept: list[_SmtpConversation] = []
+        self._closed = False
+        self._resolver = Resolver()
+
+    @property
+    def where(self) -> str:
+        return f"smtp://{self.host}:{self.port}"
+
+    async def open(self) -> Conversation:
+        while self._kept:
+            conversation = self._kept.pop()
+            conversation.stop_waiting()
+            if conversation.fresh:
+                conversation.unasked = True
+                return conversation
+            try:
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await conversation.forget()
+            except TimeoutError:
+                # If one hangs they all may, and the client must not wait for each of them in turn.
+                conversation.abort()
+                self._abort_kept()
+            except BaseException:
+                conversation.abort()
+                raise
+            if not conversation.closed:
+                return conversation
+        return await self.connect()
+
+    def close(self) -> None:
+        self._closed = True
+        self._abort_kept()
+
+    def _abort_kept(self) -> None:
+        for conversation in self._kept:
+            conversation.abort()
+        self._kept.clear()
+
+    async def connect(self) -> "_SmtpConversation":
+        """A conversation that has only been greeted. Raises NextHopError."""
+        try:
+            async with asyncio.timeout(self.timeouts.connect):
+                conversation = _SmtpConversation(self, await self._connected())
+                try:
+                    await conversation.greet()
+                except BaseException:
+                    conversation.abort()
+                    raise
+                return conversation
+        except TimeoutError as error:
+            raise NextHopError(
+                f"{self.where}: no greeting within {self.timeouts.connect:g} s", "timeout", "connect_seconds"
+            ) from error
+        except OSError as error:
+            raise NextHopError(f"{self.where}: {error}", _kind_of(error, "unreachable")) from error
+
+    async def _connected(self) -> Connection:
+        """A connection to the first address of the host that takes it. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        *others, last = await self._resolver.addresses(self.host)
+        for address in others:
+            with suppress(OSError):
+                return (await loop.create_connection(Connection, address, self.port))[1]
+        return (await loop.create_connection(Connection, last, self.port))[1]
+
+    def keep(self, conversation: "_SmtpConversation") -> None:
+        if self._closed or len(self._kept) >= KEPT_CONNECTIONS:
+            conversation.abort()
+            return
+        self._kept.append(conversation)
+        conversation.wait_at_most(KEPT_SECONDS, lambda: self._kept.remove(conversation))
+
+
+class _SmtpConversation(Conversation):
+    def __init__(self, hop: SmtpNextHop, connection: Connection) -> None:
+        self._hop = hop
+        self._connection = connection
+        self._end = math.inf  # of the time for the message, while it is handed over
+        self._foreseen: deque[bytes] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._taken = -math.inf  # when the next hop took a message, if that is the last that was said
+        self.unasked = False  # used again without RSET: the next hop may be gone
+        self.keywords: Mapping[str, str] = {}
+
+    async def greet(self) -> None:
+        greeting = await self._reply()
+        if greeting.code != 220:
+            raise NextHopError(f"{self._hop.where}: greeted with {greeting.text}", _kind_by(greeting))
+        await self._hello()
+        if self._hop.tls is not None:
+            if "STARTTLS" not in self.keywords:
+                raise NextHopError(
+                    f"{self._hop.where}: does not offer STARTTLS, which the configuration demands", "tls"
+                )
+            reply = await self._exchange(b"STARTTLS")
+            if reply.code != 220:
+                raise NextHopError(f"{self._hop.where}: STARTTLS was answered with {reply.text}", "tls")
+            # What came in the clear behind the reply may be anybody's: RFC 3207 section 6. `_exchange` asks once more.
+            if self._connection.buffer:
+                raise NextHopError(f"{self._hop.where}: sent more than its reply to STARTTLS", "tls")
+            await self._connection.secure(self._hop.tls, server_hostname=self._hop.host)
+            await self._hello()  # what was announced in the clear counts no more
+
+    async def _hello(self) -> None:
+        name = self._hop.hostname.encode()
+        reply = await self._exchange(b"EHLO " + name)
+        self.keywords = {}
+        if reply.positive:
+            for line in reply.raw.decode("ascii", "replace").splitlines()[1:]:
+                keyword, _, parameters = line[4:].strip().partition(" ")
+                self.keywords[keyword.upper()] = parameters
+            return
+        if reply.code < 500:  # it says that it cannot now, not that it knows no EHLO
+            raise NextHopError(f"{self._hop.where}: EHLO was answered with {reply.text}", _kind_by(reply))
+        reply = await self._exchange(b"HELO " + name)
+        if not reply.positive:
+            raise NextHopError(f"{self._hop.where}: HELO was answered with {reply.text}", _kind_by(reply))
+
+    async def command(self, line: bytes) -> Reply:
+        reply = await self._command(line)
+        if 300 <= reply.code < 400:
+            raise NextHopError(f"{self._hop.where}: answered {reply.text} where nothing is to follow")
+        return reply
+
+    async def forget(self) -> None:
+        """RSET; where that does not help, the connection goes and the envelope with it."""
+        try:
+            if (await self._command(b"RSET")).code == 250:
+                return
+        except NextHopError:
+            pass
+        self.abort()
+
+    def foresee(self, lines: Iterable[bytes]) -> None:
+        if "PIPELINING" in self.keywords and not self._foreseen and not self._connection.buffer:
+            self._foreseen.extend(lines)
+            self._taken = -math.inf
+            self._connection.write(b"\r\n".join([*self._foreseen, b""]))
+
+    async def _command(self, line: bytes) -> Reply:
+        if not self.unasked:
+            return await self._said(line)
+        self.unasked = False
+        try:
+            reply = await self._said(line)
+            if reply.code != 421:
+                return reply
+        except NextHopError as error:
+            if error.kind != "closed":
+                raise
+        # It hung up before it heard this, the first command of a transaction, and so it has done nothing of it.
+        lines = [line, *self._foreseen]
+        self._connection.abort()
+        self._foreseen.clear()
+        other = await self._hop.connect()
+        self._connection, self.keywords = other._connection, other.keywords
+        self.foresee(lines)
+        return await self._said(line)
+
+    async def _said(self, line: bytes) -> Reply:
+        """The reply to a command, in its time."""
+        seconds = self._hop.timeouts.command
+        self._connection.due(min(self._connection.loop.time() + seconds, self._end))
+        try:
+            return await self._exchange(line)
+        except TooLate as error:
+            raise NextHopError(
+                f"{self._hop.where}: no reply to {line[:4].decode('ascii', 'replace')} within {seconds:g} s",
+                "timeout",
+                "command_seconds",
+            ) from error
+        finally:
+            self._connection.due(self._end)
+
+    async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
+        limit = self._hop.timeouts.final
+        # One limit for all of it: whoever waits for us has one, too.
+        self._end = self._connection.loop.time() + limit
+        self._connection.due(self._end)
+        try:
+            reply = await self._exchange(b"DATA")
+            if reply.code == 354:
+                reply = await self._send(parts)
+                if reply.positive:
+                    self._taken = self._connection.loop.time()
+                if reply.code >= 400 or reply.positive:
+                    return reply
+            elif reply.code >= 400:
+                # For the client the transaction ends with this reply, so it must end there, too.
+                await self.forget()
+                return reply
+        except TooLate as error:
+            raise NextHopError(
+                f"{self._hop.where}: no reply to the message within {limit:g} s", "timeout", "final_seconds"
+            ) from error
+        finally:
+            self._end = math.inf
+            self._connection.due(self._end)
+        raise NextHopError(f"{self._hop.where}: answered the message with {reply.text}")
+
+    async def _send(self, parts: Sequence[bytes | memoryview]) -> Reply:
+        """The message, dots doubled, and the reply to its end."""
+        connection = self._connection
+        last = b""
+        try:
+            for block in stuffed(parts):
+                if last:
+                    connection.write(last)
+                    await connection.drain()
+                last = block
+            # A reply that is there before the end of the message is not the reply to it.
+            if connection.buffer:
+                reply = await self._reply()
+                if reply.code >= 400:
+                    self.abort()
+                    return reply
+                raise NextHopError(f"{self._hop.where}: said {reply.text} before it had the message")
+            connection.write(last + b".\r\n")
+            await connection.drain()
+        except TooLate:
+            raise
+        except OSError as error:
+            # A server that has heard enough says why before it hangs up; a 2xx here would be a lie.
+            reply = await self._reply()
+            if reply.positive:
+                raise NextHopError(f"{self._hop.where}: broke off and said {reply.text}") from error
+            return reply
+        return await self._reply()
+
+    async def _exchange(self, line: bytes) -> Reply:
+        if self._foreseen and self._foreseen[0] == line:
+            self._foreseen.popleft()
+            return await self._reply()
+        while self._foreseen:
+            await self._skip(self._foreseen.popleft())
+        # Nobody asked for it, so it must not answer what is asked now.
+        if self._connection.buffer:
+            raise NextHopError(f"{self._hop.where}: said more than its reply to the command before")
+        self._taken = -math.inf
+        try:
+            self._connection.write(line + b"\r\n")
+            await self._connection.drain()
+        except TooLate:
+            raise
+        except OSError as error:
+            raise NextHopError(f"{self._hop.where}: {error}", _kind_of(error, "closed")) from error
+        return await self._reply()
+
+    async def _skip(self, line: bytes) -> None:
+        """The reply to a command that was foreseen, and then not given: it must have done nothing."""
+        reply = await self._reply()
+        if reply.code < 400:
+            verb = line[:4].decode("ascii", "replace")
+            raise NextHopError(f"{self._hop.where}: answered {verb}, which is not to be, with {reply.text}")
+
+    async def _reply(self) -> Reply:
+        """The next reply."""
+        buffer = self._connection.buffer
+        lines: list[bytes] = []
+        start = 0
+        while len(lines) < MAX_REPLY_LINES:
+            while (end := buffer.find(b"\n", start)) < 0 and len(buffer) - start <= MAX_REPLY_LINE:
+                await self._more()
+            if end < 0 or end - start > MAX_REPLY_LINE:
+                raise NextHopError(f"{self._hop.where}: a line of its reply is too long")
+            line = bytes(buffer[start:end]).removesuffix(b"\r")
+            start = end + 1
+            match = _LINE.match(line)
+            if not match or not (match.group(2) or len(line) == 3):
+                raise NextHopError(f"{self._hop.where}: answered {line[:80]!r}, which is not SMTP")
+            if lines and lines[0][:3] != line[:3]:
+                raise NextHopError(f"{self._hop.where}: gave two codes in one reply, {lines[0][:3]!r} and {line[:3]!r}")
+            lines.append(line)
+            if match.group(2) != b"-":
+                del buffer[:start]
+                return Reply.of(*lines)
+        raise NextHopError(f"{self._hop.where}: its reply has no end")
+
+    async def _more(self) -> None:
+        try:
+            await self._connection.more()
+        except TooLate:
+            raise
+        except EOFError as error:
+            raise NextHopError(f"{self._hop.where}: closed the connection", "closed") from error
+        except OSError as error:
+            raise NextHopError(f"{self._hop.where}: {error}", _kind_of(error, "closed")) from error
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the next hop has taken a message a moment ago, and nothing was said since: no envelope is open."""
+        now = self._connection.loop.time()
+        return not self.closed and not self._connection.buffer and now - self._taken < FRESH_SECONDS
+
+    @property
+    def closed(self) -> bool:
+        return self._connection.closing or self._connection.ended
+
+    def release(self) -> None:
+        if self.closed:
+            self.abort()
+        else:
+            self._hop.keep(self)
+
+    def abort(self) -> None:
+        self.stop_waiting()
+        # Not close(), which would first send what is still to be sent, to a next hop that may wake up.
+        self._connection.abort()
+
+    def wait_at_most(self, seconds: float, then: Callable[[], None]) -> None:
+        """Close after this long unless `stop_waiting` comes first."""
+
+        def expire() -> None:
+            then()
+            self.abort()
+
+        self._timer = asyncio.get_running_loop().call_later(seconds, expire)
+
+    def stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _kind_of(error: OSError, otherwise: str) -> str:
+    return "tls" if isinstance(error, ssl.SSLError) else otherwise
+
+
+def _kind_by(reply: Reply) -> str:
+    return f"{reply.code // 100}xx" if reply.code >= 400 else "protocol"

@@ -1,0 +1,54 @@
+"""A mail on its way in: the next hop is kept waiting, and the memory of all mails is bounded.
+
+Guarantee: what does not fit is not held; the mail that is alone always fits.
+"""
+
+import asyncio
+import logging
+
+from spamfilter.bayes.verdict import printable
+from spamfilter.errors import NextHopError
+from spamfilter.relay.next_hops import Conversation
+
+log = logging.getLogger(__name__)
+
+KEEP_ALIVE_SECONDS = 60.0
+"""Between NOOPs to a next hop that waits while a client sends slowly; Postfix hangs up after 300 s."""
+
+
+class kept_alive:  # noqa: N801 - a context, as those of contextlib
+    """NOOP to the next hop now and then meanwhile, so that it does not hang up.
+
+    peer: for the log. If the next hop is gone, the hand-over will find out.
+    """
+
+    def __init__(self, conversation: Conversation, peer: str) -> None:
+        self._conversation = conversation
+        self._peer = peer
+        self._received = False
+        self._asking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._wait()
+
+    async def __aexit__(self, *error: object) -> None:
+        self._received = True
+        self._timer.cancel()
+        if self._asking is not None:
+            await self._asking
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._ask)
+
+    def _ask(self) -> None:
+        self._asking = asyncio.ensure_future(self._asked())
+
+    async def _asked(self) -> None:
+        try:
+            await self._conversation.command(b"NOOP")
+        except NextHopError as error:
+            log.warning("%s: %s", self._peer, printable(str(error), 300))
+            self._conversation.abort()
+        else:
+            if not self._received:
+                self._wait()

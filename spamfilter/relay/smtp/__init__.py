@@ -1,0 +1,49 @@
+"""Mail over SMTP: a transparent proxy in front of the next hop."""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from functools import partial
+
+from spamfilter.relay.front_ends.front_end import FrontEnd, Relay
+from spamfilter.relay.limits.crowd import Crowd
+from spamfilter.relay.smtp.accepting import Acceptor
+from spamfilter.relay.smtp.session import Session
+
+__all__ = ["SmtpFrontEnd"]
+
+
+class SmtpFrontEnd(FrontEnd):
+    """Sessions on any number of sockets."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._servers: list[asyncio.Server | Acceptor] = []
+        self._crowd = Crowd(relay.shared)
+        relay.metrics.read_by("connections", lambda: len(self._crowd))
+
+    async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
+        loop = asyncio.get_running_loop()
+        for sock in (*sockets, *submission):
+            session = partial(Session, self._relay, self._crowd, submission=sock in submission)
+            if self._relay.shared.has_others:
+                acceptor = Acceptor(sock, session, self._crowd)
+                acceptor.start()
+                self._servers.append(acceptor)
+            else:
+                self._servers.append(await loop.create_server(session, sock=sock, backlog=1024))
+
+    async def drain(self) -> None:
+        self._relay.draining = True
+        for server in self._servers:
+            server.close()
+        while self._crowd or self._relay.handovers:
+            for session in self._crowd:
+                session.leave_if_idle()
+            await asyncio.sleep(0.05)
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for session in self._crowd:
+            session.abort()

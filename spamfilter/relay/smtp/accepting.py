@@ -1,0 +1,79 @@
+"""Taking connections of a socket that several processes listen on, so that each has about as many as the others.
+
+The kernel wakes all of them for a connection, and the first that asks has it: one alone may get all that come together.
+So a process takes one connection at a time, and leaves it to the others for a moment while it has more than one of
+them. Nobody waits for a process that hangs: after that moment whoever still sees the connection takes it.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+
+from spamfilter.relay.limits.crowd import Crowd
+
+MOMENT = 0.005
+"""Seconds that a process with fewer connections has for itself: an idle one needs a fiftieth, a busy one some mails."""
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+EXHAUSTED_SECONDS = 1.0
+"""Before the next try when the system has no descriptor or memory to give: as asyncio waits."""
+
+
+class Acceptor:
+    """Accepts on one socket from `start` to `close`."""
+
+    def __init__(self, sock: socket.socket, made: Callable[[], asyncio.BaseProtocol], crowd: Crowd) -> None:
+        self._sock = sock
+        self._made = made
+        self._crowd = crowd
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_waited = False
+        self._beginning: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._loop.add_reader(self._sock, self._ready)
+
+    def close(self) -> None:
+        """Take no more connections."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+            self._sock.close()
+
+    def _ready(self) -> None:
+        if self._crowd.is_larger() and not self._has_waited:
+            self._has_waited = True
+            self._pause(MOMENT)
+            return
+        self._has_waited = False
+        try:
+            sock, _ = self._sock.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            if error.errno not in EXHAUSTED:
+                raise
+            message = "socket.accept() out of system resource"
+            self._loop.call_exception_handler({"message": message, "exception": error, "socket": self._sock})
+            self._pause(EXHAUSTED_SECONDS)
+            return
+        sock.setblocking(False)
+        self._crowd.coming += 1
+        task = self._loop.create_task(self._begin(sock))
+        self._beginning.add(task)
+        task.add_done_callback(self._beginning.discard)
+
+    def _pause(self, seconds: float) -> None:
+        self._loop.remove_reader(self._sock)
+        self._timer = self._loop.call_later(seconds, self.start)
+
+    async def _begin(self, sock: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._made, sock)
+            await asyncio.sleep(0)  # in which it joins the crowd
+        except OSError:
+            sock.close()  # gone already
+        finally:
+            self._crowd.coming -= 1

@@ -1,0 +1,28 @@
+"""What we announce in reply to EHLO."""
+
+from collections.abc import Mapping
+
+from spamfilter.relay.smtp import xforward
+
+OWN_KEYWORDS = ("8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
+"""Announced where the next hop announces them; PIPELINING, SIZE, STARTTLS, XFORWARD have rules of their own."""
+
+
+def announced(theirs: Mapping[str, str], message_size: int, *, tls: bool, trusted: bool) -> list[str]:
+    """Our keywords cut with the next hop's.
+
+    message_size: bytes of our own limit. tls: whether STARTTLS is offered. trusted: whether XFORWARD is.
+
+    >>> announced({"SIZE": "1000", "DSN": ""}, 2000, tls=False, trusted=False)
+    ['DSN', 'PIPELINING', 'SIZE 1000']
+    """
+    found = [keyword for keyword in OWN_KEYWORDS if keyword in theirs]
+    size = message_size
+    if theirs.get("SIZE", "").isdigit():
+        size = min(size, int(theirs["SIZE"]) or size)
+    found += ["PIPELINING", f"SIZE {size}"]
+    if tls:
+        found.append("STARTTLS")
+    if trusted:
+        found.append("XFORWARD " + " ".join(xforward.ATTRIBUTES))
+    return found

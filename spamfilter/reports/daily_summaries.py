@@ -1,0 +1,242 @@
+"""What a day of the journal comes to, in figures that can be added up and kept when its entries are gone.
+
+Guarantee: but for the database's size, a summary is a function of the entries of its day and of their labels,
+whichever way it was made, so that a report is the same before and after it was kept. Of names and words it holds the
+KEPT most frequent of each day, and keeps no more than COUNTED from one PIECE to the next: on a day with more of them
+those that come rarely may be counted short.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from math import ceil, exp, log
+from typing import Any
+
+from spamfilter.bayes.sources import NOBODYS
+from spamfilter.stores import JournalEntry, Store
+
+KEPT = 50
+"""Names and words of a day: enough that those which lead a month lead its days, and a year of them is a few MB."""
+COUNTED = 100_000
+"""Names of a kind, or words: some 30 MB each. Mail to a thousand recipients would fill the memory of a relay."""
+BINS = 20
+"""Of the probability."""
+STEP = 1.05
+"""Width of a bucket of durations: quantiles are at most so much too large."""
+LATE = timedelta(hours=1)
+"""After a day's end, until its entries have come out of the relay's memory as a rule."""
+PIECE = timedelta(minutes=10)
+"""Entries of so long are in memory at a time."""
+DAY = timedelta(days=1)
+REPLIES = {"2": "accepted", "4": "put_off", "5": "refused"}
+TROUBLE = 100
+"""Characters of a reply of the next hop, or of ours, that is told apart."""
+
+
+def bucket(microseconds: int) -> int:
+    """The bucket of a duration: 0 holds 0 and 1.
+
+    >>> bucket(0), bucket(1), duration(bucket(1000))
+    (0, 0, 1021)
+    """
+    return ceil(log(microseconds) / log(STEP) - 1e-9) if microseconds > 1 else 0
+
+
+def duration(number: int) -> int:
+    """The longest duration of a bucket, in microseconds."""
+    return round(exp(number * log(STEP)))
+
+
+def bin_of(score: float) -> int:
+    """Which of the BINS parts of the probability this lies in."""
+    return min(int(score * BINS), BINS - 1)
+
+
+@dataclass(slots=True)
+class Summary:
+    """Figures of some entries. Counted are messages; `Counter` keys are as their comments say.
+
+    senders, recipients, clients: name -> messages, and those of them that were spam. words: token -> in how many
+    verdicts it was among the loudest, and its shares of the log-odds, summed. marked: messages that people have
+    labelled, empty where that is still asked of the ledger. store_bytes: of the database when it was kept, else 0.
+    """
+
+    bytes: int = 0
+    store_bytes: int = 0
+    hours: Counter[tuple[int, str, str]] = field(default_factory=Counter)  # hour of the day, class, action
+    replies: Counter[str] = field(default_factory=Counter)  # accepted, put_off, refused
+    troubles: Counter[str] = field(default_factory=Counter)  # replies that were not accepted, by their text
+    scores: Counter[tuple[str, int]] = field(default_factory=Counter)  # class, bin of the probability
+    judging: Counter[int] = field(default_factory=Counter)  # bucket of the microseconds
+    relaying: Counter[int] = field(default_factory=Counter)
+    senders: dict[str, tuple[int, int]] = field(default_factory=dict)
+    recipients: dict[str, tuple[int, int]] = field(default_factory=dict)
+    clients: dict[str, tuple[int, int]] = field(default_factory=dict)
+    words: dict[str, tuple[int, float]] = field(default_factory=dict)
+    marked: Counter[tuple[str, int, str]] = field(default_factory=Counter)  # class, bin, label
+
+    @property
+    def messages(self) -> int:
+        return self.hours.total()
+
+    def add(self, entry: JournalEntry) -> None:
+        """Count an entry."""
+        spam = entry.class_ == "spam"
+        self.bytes += entry.size
+        self.hours[entry.at.hour, entry.class_, entry.action] += 1
+        self.replies[REPLIES.get(entry.reply[:1], "")] += 1
+        if not entry.reply.startswith("2"):
+            self.troubles[entry.reply[:TROUBLE]] += 1
+        self.scores[entry.class_, bin_of(entry.score)] += 1
+        self.judging[bucket(entry.judge_us)] += 1
+        self.relaying[bucket(entry.total_us)] += 1
+        for names, kept in (
+            ((entry.sender.rpartition("@")[2].lower(),), self.senders),
+            (entry.recipients, self.recipients),
+            ((entry.client,), self.clients),
+        ):
+            for name in names:
+                messages, of_spam = kept.get(name, (0, 0))
+                kept[name] = messages + 1, of_spam + spam
+        said: dict[str, float] = defaultdict(float)
+        for token, weight in entry.evidence:  # two voices may have heard a word: that is one verdict
+            said[token] += weight
+        for token, weight in said.items():
+            verdicts, shares = self.words.get(token, (0, 0.0))
+            self.words[token] = verdicts + 1, shares + weight
+
+    def trim(self, most: int = KEPT) -> None:
+        """Forget what is not among the most frequent."""
+        self.troubles = Counter(dict(sorted(self.troubles.items(), key=lambda item: (-item[1], item[0]))[:most]))
+        for name in _NAMED:
+            items = sorted(getattr(self, name).items(), key=lambda item: (-item[1][0], -abs(item[1][1]), item[0]))
+            setattr(self, name, dict(items[:most]))
+
+    def merge(self, other: "Summary") -> None:
+        """Add the figures of other entries."""
+        self.bytes += other.bytes
+        for name in _COUNTED:
+            getattr(self, name).update(getattr(other, name))
+        for name in _NAMED:
+            mine = getattr(self, name)
+            for key, (number, more) in getattr(other, name).items():
+                before = mine.get(key, (0, 0))
+                mine[key] = before[0] + number, before[1] + more
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON can hold it: keys of several parts as lists, the count behind them."""
+        return {
+            "bytes": self.bytes,
+            "store_bytes": self.store_bytes,
+            **{
+                name: sorted([*(key if isinstance(key, tuple) else (key,)), number] for key, number in counts.items())
+                for name in _COUNTED
+                for counts in (getattr(self, name),)
+            },
+            **{name: {key: list(both) for key, both in getattr(self, name).items()} for name in _NAMED},
+        }
+
+    @classmethod
+    def of_json(cls, body: Mapping[str, Any]) -> "Summary":
+        made = cls(bytes=body["bytes"], store_bytes=body["store_bytes"])
+        for name in _COUNTED:
+            counts = Counter({tuple(key) if len(key) > 1 else key[0]: number for *key, number in body[name]})
+            setattr(made, name, counts)
+        for name in _NAMED:
+            setattr(made, name, {key: (first, second) for key, (first, second) in body[name].items()})
+        return made
+
+
+_COUNTED = ("hours", "replies", "troubles", "scores", "judging", "relaying", "marked")
+_NAMED = ("senders", "recipients", "clients", "words")
+
+
+def midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
+
+
+def of_period(store: Store, since: datetime, until: datetime) -> Summary:
+    """The figures of the journal's entries of a period within one day, without marks."""
+    made = Summary()
+    while since < until:
+        end = min(until, since + PIECE)
+        for entry in store.journal(since, end):
+            made.add(entry)
+        if max(len(getattr(made, name)) for name in (*_NAMED, "troubles")) > COUNTED:
+            made.trim(COUNTED)
+        since = end
+    made.trim()
+    return made
+
+
+def marks(store: Store, since: datetime, until: datetime) -> dict[date, Counter[tuple[str, int, str]]]:
+    """Day -> class, bin and label of the messages of a period that people have labelled."""
+    found: dict[date, Counter[tuple[str, int, str]]] = {}
+    for mail in store.labelled(since, until, NOBODYS):
+        found.setdefault(mail.at.date(), Counter())[mail.class_, bin_of(mail.score), mail.label] += 1
+    return found
+
+
+def begin(store: Store, since: datetime) -> datetime:
+    """Where a period may begin: at a midnight where the journal has not all entries of that day any more."""
+    day = since.date()
+    body = store.summaries(day, day).get(day)
+    whole = body is None or Summary.of_json(body).messages <= store.journal_days(day, day).get(day, 0)
+    return since if whole else midnight(day)
+
+
+def by_day(store: Store, since: datetime, until: datetime) -> dict[date, Summary]:
+    """Day -> its figures, of the part of it that lies in the period, a whole day where the journal has no parts of it.
+
+    Days without any mail are left out.
+    """
+    first, last = since.date(), (until - timedelta(microseconds=1)).date()
+    entries = store.journal_days(first, last)
+    kept = {day: Summary.of_json(body) for day, body in store.summaries(first, last).items()}
+    marked = marks(store, since, until)
+    found: dict[date, Summary] = {}
+    for day in sorted(entries.keys() | kept.keys()):
+        begin, end = max(since, midnight(day)), min(until, midnight(day) + DAY)
+        whole = kept.get(day)
+        gone = whole is not None and whole.messages > entries.get(day, 0)
+        right = whole is not None and whole.messages == entries.get(day, 0) and end - begin == DAY
+        made = whole if whole is not None and (gone or right) else of_period(store, begin, end)
+        if not gone:
+            made.marked = marked.get(day, Counter())
+        if made.messages:
+            found[day] = made
+    return found
+
+
+def keep(store: Store, now: datetime, entries_before: datetime) -> int:
+    """Keep the summaries of days that are over, and the marks of those whose entries go; returns how many.
+
+    To be called before the entries from before `entries_before`, a midnight, are dropped.
+    """
+    last = (now - LATE).date() - DAY
+    entries = store.journal_days(date.min, last)
+    if not entries:
+        return 0
+    kept = {day: Summary.of_json(body) for day, body in store.summaries(min(entries), last).items()}
+    changed = 0
+    for day, number in entries.items():
+        going = midnight(day) < entries_before
+        if day in kept and kept[day].messages >= number and not going:
+            continue
+        begin, end = midnight(day), midnight(day) + DAY
+        made = kept[day] if day in kept and kept[day].messages >= number else of_period(store, begin, end)
+        if going:
+            made.marked = marks(store, begin, end).get(day, Counter())
+        made.store_bytes = made.store_bytes or store.size()
+        store.put_summary(day, made.to_json())
+        changed += 1
+    return changed
+
+
+def total(summaries: Iterable[Summary]) -> Summary:
+    """All figures of several days."""
+    made = Summary()
+    for summary in summaries:
+        made.merge(summary)
+    return made

@@ -1,0 +1,110 @@
+"""The report as one page of HTML: for browsers, and for mail programs, light or dark.
+
+Guarantee: no script, nothing from elsewhere; whatever a mail said is text and no markup.
+"""
+
+from collections.abc import Callable
+from datetime import date, timedelta
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from spamfilter.reports.report import Report
+from spamfilter.reports.report_figures import Slot
+from spamfilter.reports.text import DRIFTS, TRAININGS, change_text, moment, size_text
+from spamfilter.system.terminal import harmless
+
+HEIGHT = 88
+"""Pixels of the highest bar."""
+LABELS = 8
+"""Days that are named below their bars: more could not be read on a telephone."""
+MANY = 100
+"""Days of which only the months are named."""
+
+
+def report_html(report: Report, host: str = "") -> str:
+    """The page. host: whose report it is."""
+    return environment("spamfilter.reports").get_template("report.html").render(facts(report, host))
+
+
+def environment(room: str) -> Environment:
+    """The templates of a room, in which whatever a mail said is text."""
+    made = Environment(loader=PackageLoader(room), autoescape=True, undefined=StrictUndefined, finalize=_finalized)
+    made.filters |= {
+        "capital": _capital,
+        "milliseconds": _milliseconds,
+        "moment": moment,
+        "number": _number,
+        "percent": _percent,
+        "size": size_text,
+    }
+    return made
+
+
+def facts(report: Report, host: str = "") -> dict[str, Any]:
+    """What a template says of a report."""
+    return {
+        "report": report,
+        "now": report.figures,
+        "before": report.before,
+        "host": host,
+        "change": change_text(report.figures.messages, report.before.messages),
+        "drifts": DRIFTS,
+        "trainings": TRAININGS,
+        "share": _share,
+        "height": _height,
+        "most_a_day": _most(report.days),
+        "most_an_hour": _most(report.hours),
+        "day_label": _day_label(len(report.days)),
+        "hour_label": lambda number, slot: slot.at if not number % 3 else "",
+    }
+
+
+def _finalized(value: object) -> object:
+    """Text without what would reorder or hide letters."""
+    return harmless(value, keep="\n") if type(value) is str else value
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _milliseconds(microseconds: int) -> str:
+    return f"{microseconds / 1000:.2f} ms"
+
+
+def _number(number: float) -> str:
+    return f"{number:,}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _share(count: int, total: int) -> str:
+    return _percent(count / total) if total else "-"
+
+
+def _most(slots: list[Slot]) -> int:
+    return max((sum(slot.classes.values()) for slot in slots), default=0)
+
+
+def _height(count: int, most: int) -> int:
+    """Pixels of a part of a bar; what is there at all is seen."""
+    return max(round(HEIGHT * count / most), 1) if count else 0
+
+
+def _day_label(days: int) -> Callable[[int, Slot], str]:
+    """The day of the month, with the month where it is another, of as many as can be read; of many days the months."""
+    every = -(-days // LABELS)
+
+    def label(number: int, slot: Slot) -> str:
+        day = date.fromisoformat(slot.at)
+        if days > MANY:
+            return day.strftime("%b") if day.day == 1 else ""
+        if number % every:
+            return ""
+        last = day - timedelta(days=every)
+        return day.strftime("%-d" if number and last.month == day.month else "%-d %b")
+
+    return label

@@ -1,0 +1,66 @@
+"""The report as a mail, handed to the next hop by ourselves: no relay judges it, and no journal has it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime, make_msgid
+
+from spamfilter.bayes.verdict import printable
+from spamfilter.config.addresses import mailbox
+from spamfilter.errors import InputError, NextHopError, Refused, TryAgain
+from spamfilter.relay.next_hops import NextHop, Reply
+from spamfilter.reports.html import report_html
+from spamfilter.reports.report import Report
+from spamfilter.reports.text import report_text
+
+WIDTH = 76
+"""Columns of the text: what no mail program folds."""
+
+
+def address_of(option: str, text: str) -> str:
+    """An address of mail. Raises InputError, naming the option, where it is none."""
+    try:
+        return mailbox(text)
+    except ValueError as error:
+        raise InputError(f"{option} {printable(text, 80)!r}: {error}") from None
+
+
+def report_mail(report: Report, sender: str, recipients: Sequence[str], host: str, now: datetime) -> bytes:
+    """Text and HTML beside each other, in ASCII with line ends of the wire, which every server takes."""
+    mail = EmailMessage(policy=SMTP)
+    mail["From"] = Address("spamfilter", addr_spec=sender)
+    mail["To"] = ", ".join(recipients)
+    mail["Subject"] = f"spamfilter report of {host}, {report.since:%Y-%m-%d} to {report.until:%Y-%m-%d}"
+    mail["Date"] = format_datetime(now)
+    mail["Message-ID"] = make_msgid(domain=sender.partition("@")[2])
+    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no holiday notes, please
+    mail.set_content(report_text(report, WIDTH), cte="quoted-printable")
+    mail.add_alternative(report_html(report, host), subtype="html", cte="quoted-printable")
+    return mail.as_bytes()
+
+
+async def send(next_hop: NextHop, mail: bytes, sender: str, recipients: Sequence[str]) -> None:
+    """Hand it to the next hop. Raises TryAgain or Refused where it is not taken for all, with what was said."""
+    try:
+        conversation = await next_hop.open()
+    except NextHopError as error:
+        raise TryAgain(f"the report was not sent: {error}") from error
+    reply: Reply
+    try:
+        commands = [f"MAIL FROM:<{sender}>", *(f"RCPT TO:<{name}>" for name in recipients)]
+        for command in commands:
+            reply = await conversation.command(command.encode("ascii"))
+            if not reply.positive:
+                break
+        else:
+            reply = await conversation.data([mail])
+    except NextHopError as error:
+        raise TryAgain(f"the report was not sent: {error}") from error
+    finally:
+        conversation.abort()
+        next_hop.close()
+    if not reply.positive:
+        kind = TryAgain if reply.code < 500 else Refused
+        raise kind(f"the report was not sent: {next_hop.where} says {printable(reply.text, 300)}")

@@ -1,0 +1,117 @@
+"""A report, a change or an evaluation as text for a terminal, and as JSON.
+
+JSON is a stable interface, documented in docs/json.md; the text is for people and may change.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.verdict import printable
+from spamfilter.learning.filter import Change
+from spamfilter.system.terminal import harmless
+
+if TYPE_CHECKING:  # a relay renders neither, and starts a twentieth faster
+    from spamfilter.evaluation.runs import Outcome
+    from spamfilter.reports.report import Report
+
+
+def to_json(value: dict[str, Any]) -> str:
+    """One line of ASCII, so that no text of a stranger harms a terminal; moments as ISO 8601 in UTC."""
+    return json.dumps(value, default=_plain)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds")
+    raise TypeError(f"{type(value).__name__} has no place in JSON")
+
+
+def change_text(name: str, label: Label | None, change: Change) -> str:
+    """What a mark (label) or a forget (None) did to one message."""
+    name = harmless(name)
+    scores = f"score {change.before.posterior:.3f} -> {change.after.posterior:.3f}"
+    if label is None:
+        return (
+            f"{name}: forgotten as {change.was}; {scores}" if change.changed else f"{name}: not learnt; nothing changed"
+        )
+    if not change.changed:
+        return f"{name}: already learnt as {label}; nothing changed"
+    if change.was == label:
+        return f"{name}: learnt as {label} before, by nobody's mark; now it is yours"
+    was = f" (was {change.was}, which is taken back)" if change.was else ""
+    return f"{name}: learnt as {label}{was}; {scores}"
+
+
+def change_json(named: dict[str, str], change: Change) -> dict[str, Any]:
+    return {
+        **named,
+        "changed": change.changed,
+        "was": change.was,
+        "before": change.before.posterior,
+        "after": change.after.posterior,
+    }
+
+
+def report_json(report: "Report") -> dict[str, Any]:
+    """Of the figures, those of the period itself stand beside its bounds."""
+    body = asdict(report)
+    return {"since": body.pop("since"), "until": body.pop("until"), **body.pop("figures"), **body}
+
+
+def outcome_json(outcome: "Outcome", suspects: int) -> dict[str, Any]:
+    """One run of an evaluation; `suspects` of the suspected wrong labels."""
+    return {
+        "likelihood": outcome.likelihood,
+        "protocol": outcome.protocol,
+        "part": outcome.run.part,
+        "taught": outcome.run.taught,
+        **asdict(outcome.metrics),
+        "intervals": outcome.intervals,
+        "microseconds": round(outcome.microseconds, 1),
+        "suspects": [
+            {"name": name, "label": label, "posterior": posterior}
+            for name, label, posterior in outcome.suspects[:suspects]
+        ],
+    }
+
+
+_COLUMNS = (
+    ("1-ROCA%", "roca", 4), ("sm@.1", "sm_at_hm_01", 2), ("LAM%", "lam", 3), ("hm%", "hm", 2), ("sm%", "sm", 2),
+    ("Brier", "brier", 4), ("ECE", "ece", 4),
+)  # fmt: skip
+
+
+def outcomes_text(outcomes: "Sequence[Outcome]", suspects: int) -> str:
+    """A table of runs, each with its 95 % intervals below it, and the suspected wrong labels."""
+    width = max(len("contender"), *(len(_title(outcome)) for outcome in outcomes))
+    head = "".join(f"{title:>15}" for title, _, _ in _COLUMNS)
+    lines = [f"{'contender':<{width}}{head}{'us':>8}"]
+    for outcome in outcomes:
+        figures = "".join(f"{getattr(outcome.metrics, name):>15.{digits}f}" for _, name, digits in _COLUMNS)
+        lines.append(f"{_title(outcome):<{width}}{figures}{outcome.microseconds:>8.0f}")
+        if outcome.intervals:
+            bounds = "".join(f"{_interval(outcome.intervals[name], digits):>15}" for _, name, digits in _COLUMNS)
+            lines.append(f"{'':<{width}}{bounds}")
+    judged = {(outcome.metrics.ham, outcome.metrics.spam): outcome for outcome in reversed(outcomes)}
+    for (ham, spam), outcome in reversed(judged.items()):
+        whose = f" by {_title(outcome)}" if len(judged) > 1 else ""
+        lines += ["", f"{ham + spam:,} messages judged{whose}: {ham:,} ham, {spam:,} spam"]
+    for outcome in outcomes if suspects else ():
+        lines += ["", f"labels that {_title(outcome)} doubts:"]
+        lines += [
+            f"  {printable(name, 100)}: labelled {label}, probability of spam {posterior:.4f}"
+            for name, label, posterior in outcome.suspects[:suspects]
+        ] or ["  none"]
+    return "\n".join(lines)
+
+
+def _title(outcome: "Outcome") -> str:
+    return f"{outcome.likelihood} {outcome.run.part}".rstrip()
+
+
+def _interval(bounds: tuple[float, float], digits: int) -> str:
+    return f"{bounds[0]:.{digits}f}-{bounds[1]:.{digits}f}"

@@ -1,0 +1,300 @@
+"""Journal and ledger to a report: how much mail, what was done with it, how good the filter is, compared with before.
+
+The latest, the loudest and the most frequent are lists of what fits on a screen.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from itertools import pairwise
+
+from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.reports import daily_summaries
+from spamfilter.reports.daily_summaries import Summary
+from spamfilter.reports.drift import Drift, drift
+from spamfilter.reports.report_figures import Calibrated, Figures, Slot, calibration_of, figures_of, slot_of
+from spamfilter.stores import Store, Trainings
+
+LATEST = 10
+WORDS = 15
+NAMES = 10
+MOVED = 10
+"""Rows of the lists: what fits on a screen beside the figures."""
+LOOKED_AT = 500
+"""The latest learnings of a period, whose tokens say what has changed most."""
+WEEKS = 4
+"""Periods before this one that a drift is measured against."""
+SOON = 60
+"""Days until the disk is full in which somebody should hear of it."""
+LOST = 0.01
+"""Share of ham taken for spam that nobody should bear."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A domain, a recipient or a client, its messages, and those of them judged spam."""
+
+    name: str
+    messages: int
+    spam: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A reply that was no acceptance, and how many messages had it."""
+
+    reply: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class LearntMessage:
+    """A learning: when, as what, from where, by whom; subject and id if the journal still has them."""
+
+    at: datetime
+    label: Label
+    source: str
+    by: str
+    id: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingMessage:
+    """An unsure message that nobody has labelled: what to name it by, and what it is."""
+
+    id: str
+    at: datetime
+    score: float
+    sender: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class MatteringWord:
+    """A token, in how many verdicts it was among the loudest, and its mean share of the log-odds.
+
+    before: in how many of a period of the same length before.
+    """
+
+    token: str
+    verdicts: int
+    weight: float
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class LearntWord:
+    """A token that learnings of the period have added to, and in how many messages of each class."""
+
+    token: str
+    ham: int
+    spam: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of the database: bytes, bytes a day at which it grows, and days until the disk is full; None: not to be said."""
+
+    bytes: int
+    growth: float | None
+    days_left: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One period. before: the period of the same length before it.
+
+    waiting: the latest of the unsure that nobody has labelled; waiting_in_all: how many there are.
+    troubles: what was not accepted, the most frequent replies; fallen: words that were loud before and are no more.
+    """
+
+    since: datetime
+    until: datetime
+    figures: Figures
+    before: Figures
+    days: list[Slot]
+    hours: list[Slot]
+    drifts: list[Drift]
+    calibration: list[Calibrated]
+    waiting: list[WaitingMessage]
+    waiting_in_all: int
+    troubles: list[Trouble]
+    senders: list[Named]
+    recipients: list[Named]
+    clients: list[Named]
+    words: list[MatteringWord]
+    risen: list[MatteringWord]
+    fallen: list[MatteringWord]
+    store: str
+    size: Size
+    vocabulary: dict[str, int]
+    learnt: dict[str, int]
+    learnings: int
+    trainings: list[Trainings]
+    latest: list[LearntMessage]
+    moved: list[LearntWord]
+    advice: list[str]
+
+
+def build(store: Store, voices: Sequence[str], since: datetime, until: datetime, free: int | None = None) -> Report:
+    """The report of a period; moments in UTC, `until` not included. free: bytes left on the disk of the store.
+
+    A period begins with a whole day where the journal has not all entries of that day any more.
+    """
+    since = daily_summaries.begin(store, since)
+    span = until - since
+    days = daily_summaries.by_day(store, since, until)
+    ends = [since, *(daily_summaries.begin(store, since - number * span) for number in range(1, WEEKS + 1))]
+    before = [daily_summaries.by_day(store, first, last) for last, first in pairwise(ends)]
+    mail, previous = daily_summaries.total(days.values()), daily_summaries.total(before[0].values())
+    earlier = daily_summaries.total(one for period in before for one in period.values())
+    state = store.state({voice: {} for voice in voices})
+    learnt: dict[str, int] = {label: state.learnt[label] for label in LABELS}
+    waiting, waiting_in_all = store.unlabelled(since, until, LATEST)
+    trainings = store.trainings(since, until)
+    figures = figures_of(mail)
+    size = _size(store.size(), (*reversed(before), days), free)
+    drifts = _drifts(figures, figures_of(earlier))
+    return Report(
+        since=since,
+        until=until,
+        figures=figures,
+        before=figures_of(previous),
+        days=[slot_of(day.isoformat(), days.get(day)) for day in _each_day(since, until)],
+        hours=[slot_of(f"{hour:02}", mail, hour) for hour in range(24)],
+        drifts=drifts,
+        calibration=calibration_of(mail),
+        waiting=[WaitingMessage(one.id, one.at, one.score, one.sender, one.subject) for one in waiting],
+        waiting_in_all=waiting_in_all,
+        troubles=[Trouble(*item) for item in _first(mail.troubles.items(), NAMES)],
+        senders=_named(mail.senders),
+        recipients=_named(mail.recipients),
+        clients=_named(mail.clients),
+        words=_words(mail, previous)[:WORDS],
+        risen=_moving(mail, previous),
+        fallen=_moving(previous, mail),
+        store=store.where,
+        size=size,
+        vocabulary={voice: counts.vocabulary for voice, counts in state.counts.items()},
+        learnt=learnt,
+        learnings=sum(training.number for training in trainings),
+        trainings=trainings,
+        latest=latest(store, since, until, LATEST),
+        moved=_moved(store, since, until),
+        advice=_advice(figures, learnt, waiting_in_all, drifts, size),
+    )
+
+
+def _each_day(since: datetime, until: datetime) -> list[date]:
+    first, last = since.date(), (until - timedelta(microseconds=1)).date()
+    return [first + timedelta(number) for number in range((last - first).days + 1)]
+
+
+def _first(items: Iterable[tuple[str, int]], number: int) -> list[tuple[str, int]]:
+    return sorted(items, key=lambda item: (-item[1], item[0]))[:number]
+
+
+def _named(names: dict[str, tuple[int, int]]) -> list[Named]:
+    ordered = sorted(names.items(), key=lambda item: (-item[1][0], item[0]))
+    return [Named(name, messages, spam) for name, (messages, spam) in ordered[:NAMES]]
+
+
+def _words(mail: Summary, previous: Summary) -> list[MatteringWord]:
+    """The loudest first."""
+    loudest = sorted(mail.words.items(), key=lambda item: (-abs(item[1][1]), item[0]))
+    return [
+        MatteringWord(token, verdicts, shares / verdicts, previous.words.get(token, (0, 0.0))[0])
+        for token, (verdicts, shares) in loudest
+    ]
+
+
+def _moving(mail: Summary, previous: Summary) -> list[MatteringWord]:
+    """Words whose share of the verdicts is larger in `mail`, the most first, and by more than chance."""
+    now, before = max(mail.messages, 1), max(previous.messages, 1)
+    risen = [
+        word
+        for word in _words(mail, previous)
+        if word.verdicts / now > word.before / before and drift(word.token, (word.verdicts, now), (word.before, before))
+    ]
+    return (
+        sorted(risen, key=lambda word: word.before / before - word.verdicts / now)[:MOVED] if previous.messages else []
+    )
+
+
+def latest(store: Store, since: datetime, until: datetime, limit: int) -> list[LearntMessage]:
+    """The latest learnings, the latest first."""
+    learnings = store.latest_learnings(since, until, limit)
+    seen = store.journal_of([entry.digest for entry in learnings])
+    found = []
+    for entry in learnings:
+        mail = seen.get(entry.digest)
+        id, subject = (mail.id, mail.subject) if mail else ("", "")
+        found.append(LearntMessage(entry.at, entry.label, entry.source, entry.by, id, subject))
+    return found
+
+
+def _moved(store: Store, since: datetime, until: datetime) -> list[LearntWord]:
+    """The words that most of the latest learnings of one class had and those of the other had not."""
+    counts: dict[Label, Counter[str]] = {label: Counter() for label in LABELS}
+    for entry in store.latest_learnings(since, until, LOOKED_AT):
+        voice = next((voice for voice, amount in entry.added.items() if amount and entry.tokens.get(voice)), None)
+        if voice is not None:
+            counts[entry.label].update(token.decode() for token in entry.tokens[voice])
+    ham, spam = counts["ham"], counts["spam"]
+    ordered = sorted(ham.keys() | spam.keys(), key=lambda token: (-abs(spam[token] - ham[token]), token))
+    return [LearntWord(token, ham[token], spam[token]) for token in ordered[:MOVED]]
+
+
+def _drifts(now: Figures, before: Figures) -> list[Drift]:
+    shares = (
+        ("spam", now.classes["spam"], before.classes["spam"], now.messages, before.messages),
+        ("unsure", now.classes["unsure"], before.classes["unsure"], now.messages, before.messages),
+        (
+            "ham_judged_spam",
+            now.ham_rate.errors,
+            before.ham_rate.errors,
+            now.ham_rate.messages,
+            before.ham_rate.messages,
+        ),
+        (
+            "spam_judged_ham",
+            now.spam_rate.errors,
+            before.spam_rate.errors,
+            now.spam_rate.messages,
+            before.spam_rate.messages,
+        ),
+        ("put_off", now.replies["put_off"], before.replies["put_off"], now.messages, before.messages),
+    )
+    found = (drift(name, (events, trials), (others, of)) for name, events, others, trials, of in shares)
+    return [one for one in found if one is not None]
+
+
+def _size(taken: int, periods: Iterable[dict[date, Summary]], free: int | None) -> Size:
+    """How the database grows, by the days at which its size was kept; the earliest period first."""
+    known = [(day, one.store_bytes) for days in periods for day, one in days.items() if one.store_bytes]
+    if len(known) < 2 or known[0][0] == known[-1][0]:
+        return Size(taken, None, None)
+    growth = (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0]).days
+    return Size(taken, growth, free / growth if free is not None and growth > 0 else None)
+
+
+def _advice(figures: Figures, learnt: dict[str, int], waiting: int, drifts: list[Drift], size: Size) -> list[str]:
+    """What to do, the most important first; a sentence each."""
+    found = []
+    if not min(learnt.values()):
+        found.append("mark some ham and some spam: with one class alone nothing can be told apart")
+    if size.days_left is not None and size.days_left < SOON:
+        found.append(f"the disk is full in {size.days_left:.0f} days: lower [report] journal_days or give it more room")
+    if waiting:
+        found.append(
+            f"{waiting:,} unsure message{'s wait' if waiting > 1 else ' waits'} for a label: spamfilter review"
+        )
+    if any(one.what == "put_off" and one.share > one.before for one in drifts):
+        found.append("more mail than usual is put off: see what the next hop says, and spamfilter doctor")
+    if any(one.what.endswith(("judged_spam", "judged_ham")) and one.share > one.before for one in drifts):
+        found.append("more verdicts than usual were wrong: see whom the wrong ones have in common, and mark them")
+    if figures.ham_rate.errors and figures.ham_rate.low > LOST:
+        found.append("more than one ham in a hundred was taken for spam: raise [verdict] spam, or train more ham")
+    return found

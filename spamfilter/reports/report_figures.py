@@ -1,0 +1,160 @@
+"""The figures of a period, of what its summaries add up to.
+
+Error rates take a verdict that nobody corrected for right: ham_rate is the share of ham that was judged spam,
+spam_rate the share of spam that was judged ham, each with a 95 % Wilson interval. Only marks of people count as
+corrections, not bulk training, nor what rules have learnt.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from spamfilter.bayes.intervals import wilson
+from spamfilter.bayes.labels import LABELS
+from spamfilter.bayes.verdict import ACTIONS, CLASSES
+from spamfilter.reports.daily_summaries import BINS, REPLIES, Summary, duration
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """errors out of a number of messages; low and high are the 95 % interval of the share."""
+
+    errors: int
+    messages: int
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, errors: int, messages: int) -> "Rate":
+        return cls(errors, messages, *wilson(errors, messages))
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Median and 99th percentile of a duration, in microseconds, at most 5 % too large."""
+
+    median: int
+    p99: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a period comes to; a mail that was put off and came again counts each time.
+
+    replies: what clients heard, by the reply's class: accepted (2xx), put_off (4xx), refused (5xx).
+    lam: the mean of both error rates on the logit scale, in per cent; None where one of them has no messages.
+    unsure_settled: unsure messages that somebody has labelled since, by label.
+    """
+
+    messages: int
+    bytes: int
+    classes: dict[str, int]
+    actions: dict[str, int]
+    replies: dict[str, int]
+    ham_rate: Rate
+    spam_rate: Rate
+    lam: float | None
+    unsure_settled: dict[str, int]
+    judging: Delay
+    relaying: Delay
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A day, or an hour of the day over all days, with its messages by class and by action."""
+
+    at: str
+    classes: dict[str, int]
+    actions: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """Messages of one part of the probability: the least and the mean of it, how many there are, and spam of them.
+
+    Without the unsure that nobody has labelled, of which it is not known what they are.
+    """
+
+    least: float
+    said: float
+    messages: int
+    spam: int
+
+
+def figures_of(mail: Summary) -> Figures:
+    """The figures of a period's entries and marks."""
+    classes, actions = _classes(mail), _actions(mail)
+    marked: Counter[tuple[str, str]] = Counter()
+    for (class_, _, label), number in mail.marked.items():
+        marked[class_, label] += number
+    lost, missed = marked["spam", "ham"], marked["ham", "spam"]
+    ham_rate = Rate.of(lost, classes["ham"] - missed + lost + marked["unsure", "ham"])
+    spam_rate = Rate.of(missed, classes["spam"] - lost + missed + marked["unsure", "spam"])
+    return Figures(
+        messages=mail.messages,
+        bytes=mail.bytes,
+        classes=classes,
+        actions=actions,
+        replies={name: mail.replies[name] for name in REPLIES.values()},
+        ham_rate=ham_rate,
+        spam_rate=spam_rate,
+        lam=_lam(ham_rate, spam_rate),
+        unsure_settled={label: marked["unsure", label] for label in LABELS},
+        judging=_delay(mail.judging),
+        relaying=_delay(mail.relaying),
+    )
+
+
+def _classes(mail: Summary, hour: int | None = None) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for (at, class_, _), number in mail.hours.items():
+        found[class_] += number * (hour in (None, at))
+    return {name: found[name] for name in CLASSES}
+
+
+def _actions(mail: Summary, hour: int | None = None) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for (at, _, action), number in mail.hours.items():
+        found[action] += number * (hour in (None, at))
+    return {name: found[name] for name in ACTIONS}
+
+
+def slot_of(at: str, mail: Summary | None, hour: int | None = None) -> Slot:
+    mail = mail or Summary()
+    return Slot(at, _classes(mail, hour), _actions(mail, hour))
+
+
+def _lam(ham: Rate, spam: Rate) -> float | None:
+    """Logistic average misclassification, in per cent, each rate smoothed by half a message: TREC 2005."""
+    if not ham.messages or not spam.messages:
+        return None
+    odds = [math.log((rate.errors + 0.5) / (rate.messages - rate.errors + 0.5)) for rate in (ham, spam)]
+    return 100 / (1 + math.exp(-sum(odds) / 2))
+
+
+def _delay(buckets: Counter[int]) -> Delay:
+    ordered = sorted(buckets.items())
+
+    def quantile(share: float) -> int:
+        left = share * (buckets.total() - 1)
+        for bucket, number in ordered:
+            left -= number
+            if left < 0:
+                return duration(bucket)
+        return 0
+
+    return Delay(quantile(0.5), quantile(0.99))
+
+
+def calibration_of(mail: Summary) -> list[Calibrated]:
+    found = []
+    for at in range(BINS):
+        judged = {class_: mail.scores[class_, at] for class_ in CLASSES}
+        as_spam = sum(mail.marked[class_, at, "spam"] for class_ in CLASSES)
+        corrected = mail.marked["spam", at, "spam"] + mail.marked["spam", at, "ham"]
+        settled = mail.marked["unsure", at, "ham"] + mail.marked["unsure", at, "spam"]
+        messages = judged["ham"] + judged["spam"] + settled
+        if messages:
+            spam = as_spam + judged["spam"] - corrected
+            found.append(Calibrated(at / BINS, (at + 0.5) / BINS, messages, spam))
+    return found

@@ -1,0 +1,67 @@
+"""The relay as a daemon: its sockets, its database, and the processes that it is.
+
+Guarantee: what cannot be had is an error before the first connection, and before a second daemon on the same address
+has touched the database.
+"""
+
+import asyncio
+import gc
+import logging
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+
+from spamfilter.bayes import compiled
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.relay.limits.shared_counters import Shared
+from spamfilter.service.listening import Sockets, bound, inherited, raise_descriptor_limit
+from spamfilter.service.supervisor import Process, Supervisor
+from spamfilter.service.worker import Running, announce
+from spamfilter.stores import open_store
+from spamfilter.system import logs
+from spamfilter.system.event_loop import loop_factory
+from spamfilter.system.process import return_large_blocks
+
+log = logging.getLogger("spamfilter")
+
+
+def serve(settings: Settings, file: Path | None) -> None:
+    """Run until SIGTERM or SIGINT. Raises ConfigError or StoreError before the first connection."""
+    logs.set_up(settings.log.format, settings.log.level)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for warning in settings.warnings():
+        log.warning("configuration: %s", warning)
+    if compiled.REFUSED:
+        log.warning("judging %s", compiled.in_words())
+    raise_descriptor_limit(settings.limits)
+    return_large_blocks()
+    # Binding first: a second daemon on the same address must not get as far as the database.
+    sockets = inherited() or [sock for address in settings.relay.listen for sock in bound("relay.listen", address)]
+    with ExitStack() as stack:
+        for sock in sockets:
+            stack.enter_context(sock)
+        submission = [sock for address in settings.relay.submission for sock in bound("relay.submission", address)]
+        metrics = bound("metrics.listen", settings.metrics.listen) if settings.metrics.listen else []
+        for sock in (*submission, *metrics):
+            stack.enter_context(sock)
+        store = stack.enter_context(closing(open_store(settings.store_url(), migrate=True)))
+        filter = Filter(store, settings.voices())
+        places = Sockets(sockets, submission, metrics)
+        process: Process | None = Process(Shared())
+        make_loop = loop_factory()  # here, so that what it loads is in memory once
+        if (workers := settings.workers()) > 1:
+            filter.learnt  # noqa: B018 - loads the counts
+            store.close()  # no connection may cross a fork; the next is made by whoever needs one
+        # What is here stays. To look through it again and again for garbage would be a twentieth of the relay's time,
+        # and what is not looked at is not copied by a fork.
+        gc.collect()
+        gc.freeze()
+        if workers > 1:
+            ready = partial(announce, settings, places, filter)
+            supervisor = Supervisor(settings, file, workers, ready, places.close)
+            process = supervisor.run()
+            settings = supervisor.settings
+        if process is not None:
+            with asyncio.Runner(loop_factory=make_loop) as runner:
+                runner.run(Running(settings, file, filter, process).run(places))

@@ -1,0 +1,120 @@
+"""Following the ledger: a relay takes in what others learn, and says when it cannot.
+
+Guarantee: what was learnt is judged by within a second, while the database can be read; while it cannot, the counts
+stay as they are, and the first look that succeeds makes up for it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from spamfilter.config.likelihood_settings import Learn
+from spamfilter.config.settings import Settings
+from spamfilter.errors import CountError, SpamfilterError
+from spamfilter.learning.filter import Filter
+from spamfilter.relay.metrics import SOURCES, Metrics
+from spamfilter.stores import Entry
+
+log = logging.getLogger("spamfilter")
+
+FOLLOW_EVERY = 0.25
+"""Seconds between looks at the ledger: a training is seen within a second, an idle look costs 0.3 ms."""
+FOLLOW_CHUNK = 32
+"""Ledger entries taken in at a time: some milliseconds in which no mail moves."""
+
+
+class Following:
+    """A filter kept up to date. learn: the [learn] of the filter, until a rebuilding; reread: [learn] as it is now.
+
+    well: whether the last look succeeded; at: when one last did, by time.monotonic. quiet: another process says in the
+    log what this one meets, too.
+    """
+
+    def __init__(
+        self, filter: Filter, learn: Learn, reread: Callable[[], Learn], metrics: Metrics, *, quiet: bool = False
+    ) -> None:
+        self.learn = learn
+        self.well = True
+        self.at = time.monotonic()
+        self._filter = filter
+        self._reread = reread
+        self._metrics = metrics
+        self._trouble, self._remark = (logging.DEBUG,) * 2 if quiet else (logging.ERROR, logging.WARNING)
+        self._wake = asyncio.Event()
+        self._generation = filter.store.generation
+
+    def wake(self) -> None:
+        """Look at once. Called in the event loop."""
+        self._wake.set()
+
+    def at_work(self, settings: Settings) -> Settings:
+        """These settings as they are followed: a rebuilding may have brought another [learn]."""
+        return settings.model_copy(update={"learn": self.learn})
+
+    async def load(self) -> None:
+        """Take the counts as the store has them now; where it cannot be read, `run` makes up for it."""
+        try:
+            await self._load()
+        except Exception as error:
+            expected = isinstance(error, SpamfilterError)
+            log.warning("%s; judging with what was learnt before", error, exc_info=not expected)
+
+    async def run(self) -> None:
+        """Look, again and again."""
+        where = self._filter.store.where
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), FOLLOW_EVERY)
+            self._wake.clear()
+            try:
+                await self._look()
+            except Exception as error:
+                self._metrics.count("faults", "ledger")
+                # Once for each trouble, whatever it is: without this task nothing would be learnt any more.
+                if self.well:
+                    log.log(  # a sentence for what is expected, a traceback for what is not
+                        self._trouble,
+                        "%s; judging with what was learnt before",
+                        error,
+                        exc_info=not isinstance(error, SpamfilterError),
+                    )
+                self.well = False
+            else:
+                if not self.well:
+                    log.log(self._remark, "%s: can be read again", where)
+                self.well = True
+                self.at = time.monotonic()
+
+    async def _look(self) -> None:
+        """One look at the ledger."""
+        filter = self._filter
+        entries = await asyncio.to_thread(filter.store.entries_after, filter.last)
+        try:
+            if filter.store.generation != self._generation:
+                raise CountError(f"{filter.store.where}: was replaced or rebuilt")  # noqa: TRY301 - the same cure
+            for start in range(0, len(entries), FOLLOW_CHUNK):
+                filter.take_in(chunk := entries[start : start + FOLLOW_CHUNK])
+                self._count(chunk)
+                await asyncio.sleep(0)
+        except CountError as error:
+            if self.well:
+                log.log(self._remark, "%s; loading all counts anew", error)
+            await self._load()
+
+    async def _load(self) -> None:
+        filter = self._filter
+        generation = filter.store.generation
+        learn, voices = self.learn, filter.voices
+        if not await asyncio.to_thread(filter.fits):
+            learn = self._reread()  # a rebuilding follows a change of [learn]
+            voices = learn.chosen()
+        filter.adopt(await asyncio.to_thread(filter.loaded, voices), voices)
+        self.learn = learn
+        self._generation = generation
+
+    def _count(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            label = entry.label if entry.undoes is None else "forget"
+            self._metrics.count("marks", label, entry.source if entry.source in SOURCES else "other")

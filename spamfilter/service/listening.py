@@ -1,0 +1,139 @@
+"""The sockets that mail comes in by, and the descriptors that they need.
+
+Guarantee: an address that cannot be had is an error that names its key before anything else is begun; a process that
+runs out of descriptors says so once a while, and goes on.
+"""
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from spamfilter.config.addresses import split_address
+from spamfilter.config.sections import Limits
+from spamfilter.errors import ConfigError
+
+log = logging.getLogger("spamfilter")
+
+ACCEPT_FAULTS_EVERY = 10.0
+"""Seconds between two complaints that no connection can be accepted."""
+SPARE_FDS = 150
+"""Descriptors beside connections: database, log, Maildir, threads, metrics, and those that are being turned away."""
+FIRST_FD = 3
+"""Where systemd's sockets begin: sd_listen_fds(3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """Those that a relay listens on: for mail, for mail of authenticated senders, for whoever reads the metrics.
+
+    None of those that were closed: a process that begins after that finds none.
+    """
+
+    mail: list[socket.socket]
+    submission: list[socket.socket]
+    metrics: list[socket.socket]
+
+    def close(self) -> None:
+        self.close_mail()
+        self.close_metrics()
+
+    def close_mail(self) -> None:
+        _close(self.mail)
+        _close(self.submission)
+
+    def close_metrics(self) -> None:
+        _close(self.metrics)
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    while sockets:
+        sockets.pop().close()
+
+
+def bound(key: str, address: str) -> list[socket.socket]:
+    host, port = split_address(address)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return [_socket(family, where) for family, _, _, _, where in found]
+    except OSError as error:
+        raise ConfigError(
+            f"{key} = {address!r}: cannot listen there: {error.strerror}; is another spamfilter running?"
+        ) from error
+
+
+def _socket(family: socket.AddressFamily, where: object) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(where)  # type: ignore[arg-type]  # an address as getaddrinfo gave it
+        sock.listen(1024)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def inherited() -> list[socket.socket]:
+    """The sockets of a systemd socket unit, if there are any: sd_listen_fds(3)."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return []
+    sockets = [socket.socket(fileno=FIRST_FD + number) for number in range(int(os.environ.get("LISTEN_FDS", "0")))]
+    for sock in sockets:
+        sock.setblocking(False)
+    return sockets
+
+
+def name_of(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def descriptors(limits: Limits) -> int:
+    """How many the relay may need: each client one, and one for its next hop."""
+    return 2 * limits.connections + _beside(limits)
+
+
+def raise_descriptor_limit(limits: Limits) -> None:
+    """Take what the system allows: each client needs a descriptor, and one for its next hop."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * limits.connections + _beside(limits)
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft < wanted:
+        log.warning(
+            "limits.connections = %d may need %d descriptors, but only %d are allowed; what does not fit hears 421",
+            limits.connections, wanted, soft,
+        )  # fmt: skip
+
+
+def _beside(limits: Limits) -> int:
+    return SPARE_FDS + limits.feedback_connections
+
+
+def within_descriptors(limits: Limits) -> Limits:
+    """The limits, with no more connections than the descriptors of this process serve."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    allowed = max((soft - _beside(limits)) // 2, soft // 4, 1)
+    return limits.model_copy(update={"connections": min(limits.connections, allowed)})
+
+
+class AcceptFaults:
+    """Says once a while, and not for each of the backlog at each try, that no connection can be accepted."""
+
+    def __init__(self) -> None:
+        self._silent_until = 0.0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not str(context.get("message", "")).startswith("socket.accept() out of system resource"):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._silent_until:
+            self._silent_until = loop.time() + ACCEPT_FAULTS_EVERY
+            log.error("no connection can be accepted: %s", context.get("exception"))

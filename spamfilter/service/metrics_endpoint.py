@@ -1,0 +1,126 @@
+"""The metrics over HTTP, as Prometheus reads them: GET /metrics.
+
+Guarantee: a client has a bounded share of bytes and time, and when all places are taken a new one gets that of the
+oldest: whoever asks and reads at once is always served, however many others dawdle. No mail waits for any of them.
+Format: https://prometheus.io/docs/instrumenting/exposition_formats/, by the library prometheus-client.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from spamfilter.relay.metrics import METRICS, Snapshot
+
+log = logging.getLogger(__name__)
+
+PREFIX = "spamfilter_"
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+"""The format that every Prometheus reads."""
+MAX_REQUEST = 8192
+"""Bytes of a request with its header: what web servers allow."""
+SECONDS = 5.0
+"""For a request to come, and for its answer to be read: half of the time that Prometheus waits."""
+PLACES = 20
+"""Connections at a time; a scraper needs one for some milliseconds."""
+
+
+class MetricsFrontEnd:
+    """Serves what `snapshot` returns on any number of sockets."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Snapshots(snapshot))
+        self._servers: list[asyncio.Server] = []
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+
+    async def start(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve on these sockets, bound already."""
+        for sock in sockets:
+            self._servers.append(await asyncio.start_server(self._serve, sock=sock, limit=MAX_REQUEST))
+
+    def close(self) -> None:
+        """End every connection at once."""
+        for server in self._servers:
+            server.close()
+        for writer in self._open.values():
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._open) >= PLACES:
+            oldest = next(iter(self._open))
+            self._open.pop(oldest).transport.abort()
+        self._open[task] = writer
+        writer.transport.set_write_buffer_limits(0)  # so that drain waits until all is sent
+        try:
+            async with asyncio.timeout(SECONDS):
+                writer.write(self._answer(await _request(reader)))
+                await writer.drain()
+            writer.close()
+        except (ConnectionError, TimeoutError, EOFError):
+            writer.transport.abort()
+        except Exception:
+            log.exception("metrics: a request failed")
+            writer.transport.abort()
+        finally:
+            self._open.pop(task, None)
+
+    def _answer(self, request: bytes) -> bytes:
+        """The whole answer to a request's first line."""
+        method, _, rest = request.partition(b" ")
+        path, _, version = rest.partition(b" ")
+        if not version.startswith(b"HTTP/1."):
+            return _response("400 Bad Request", b"not HTTP\n")
+        if method not in (b"GET", b"HEAD"):
+            return _response("405 Method Not Allowed", b"GET alone\n", "Allow: GET, HEAD\r\n")
+        if path.partition(b"?")[0] != b"/metrics":
+            return _response("404 Not Found", b"see /metrics\n")
+        return _response("200 OK", generate_latest(self._registry), whole=method == b"GET")
+
+
+async def _request(reader: asyncio.StreamReader) -> bytes:
+    """The first line of a request, once its header is here. Raises EOFError; what is too long is no request."""
+    try:
+        header = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        return b""
+    return header.partition(b"\r\n")[0]
+
+
+def _response(status: str, body: bytes, fields: str = "", *, whole: bool = True) -> bytes:
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len(body)}\r\n{fields}"
+        "Connection: close\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n\r\n"
+    )
+    return head.encode("ascii") + (body if whole else b"")
+
+
+class _Snapshots(Collector):
+    """The metrics of the table as the library's."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        for name, rows in self._snapshot().items():
+            metric = METRICS[name]
+            if metric.kind == "histogram":
+                bounds = [*map(str, metric.bounds), "+Inf"]
+                histogram = HistogramMetricFamily(PREFIX + name, metric.help, labels=list(metric.labels))
+                for labels, (*buckets, total) in rows.items():
+                    histogram.add_metric(list(labels), list(zip(bounds, accumulate(buckets), strict=True)), total)
+                yield histogram
+                continue
+            family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            plain = family(PREFIX + name, metric.help, labels=list(metric.labels))
+            for labels, (value,) in rows.items():
+                plain.add_metric(list(labels), value)
+            yield plain

@@ -1,0 +1,77 @@
+"""The drop-in of systemd that a configuration wants: where its relay writes, whom it talks to, how many files it opens.
+
+Guarantee: it never takes away what the configuration needs. Where that is not known in numbers, as with the name of a
+host, the network stays open, and a comment says why.
+"""
+
+import ipaddress
+from pathlib import Path
+
+from spamfilter.config.addresses import split_address
+from spamfilter.config.settings import Settings
+from spamfilter.service.listening import descriptors
+from spamfilter.system.paths import SYSTEM_RUN, SYSTEM_STATE
+
+HOMES = (Path("/home"), Path("/root"), Path("/run/user"))
+"""What ProtectHome= hides."""
+
+
+def drop_in(settings: Settings) -> str:
+    """For `systemctl edit spamfilter`."""
+    lines = ["[Service]", f"LimitNOFILE={descriptors(settings.limits)}"]
+    folders = _folders(settings)
+    lines += [f"ReadWritePaths={_escaped(folder)}" for folder in folders]
+    if any(folder.is_relative_to(home) for folder in folders for home in HOMES):
+        lines.append("ProtectHome=no")
+    try:
+        lines += ["IPAddressDeny=any", f"IPAddressAllow={' '.join(_addresses(settings))}"]
+    except ValueError as error:
+        lines.append(f"# The network stays open: {error}")
+    return "\n".join(lines)
+
+
+def _folders(settings: Settings) -> list[Path]:
+    """Where the relay writes besides its state directory. They must be there: systemd says so at the start."""
+    kind, _, address = settings.relay.next_hop.partition(":")
+    url = settings.store.url
+    named = [
+        Path(url.removeprefix("sqlite:///")).parent if url.startswith("sqlite:") else None,
+        Path(settings.feedback.socket).parent if settings.feedback.socket else None,
+        Path(settings.verdict.quarantine) if settings.verdict.quarantine else None,
+        Path(address) if kind == "maildir" else None,
+    ]
+    beside = {path for path in named if path and not path.is_relative_to(SYSTEM_STATE) and path != SYSTEM_RUN}
+    return sorted(beside)
+
+
+def _addresses(settings: Settings) -> list[str]:
+    """Whom the relay talks to. Raises ValueError, with the reason, where that is not known."""
+    relay = settings.relay
+    found = {"localhost"}
+    ours = [split_address(text)[0] for text in (*relay.listen, *relay.submission, settings.metrics.listen) if text]
+    if not all(map(_is_loopback, ours)):
+        if relay.domains:
+            raise ValueError("mail for [relay] domains comes from everywhere")
+        if settings.metrics.listen and not _is_loopback(split_address(settings.metrics.listen)[0]):
+            raise ValueError("[metrics] listen is for other hosts")
+        found |= set(relay.trusted)  # all others may send nothing anyway
+    if relay.next_hop.startswith("smtp:"):
+        host = split_address(relay.next_hop.removeprefix("smtp://"))[0]
+        if not _is_loopback(host):
+            try:
+                found.add(str(ipaddress.ip_address(host)))
+            except ValueError:
+                raise ValueError(f"the addresses of {host} may change; next_hop may name one") from None
+    return sorted(found)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _escaped(path: Path) -> str:
+    """As a value of a unit: systemd.syntax(7)."""
+    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'

@@ -1,0 +1,81 @@
+"""How a relay's log is written: one line for each thing that happens, for people or for programs.
+
+Guarantee: what comes by mail or over the network is escaped, so that it makes no second line and no other field.
+"""
+
+import json
+import logging
+import os
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from spamfilter.bayes.verdict import printable
+
+PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (logging.DEBUG, 7))
+"""Level -> that of syslog, which systemd's journal takes from the beginning of a line: sd-daemon(3)."""
+LONGEST = 200
+"""Characters of a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a mail; the message of a record. fields: name -> what is said of it."""
+
+    id: str
+    fields: Mapping[str, str | int | float]
+
+    def __str__(self) -> str:
+        """As key=value, addresses in angle brackets."""
+        return f"{self.id}: " + " ".join(f"{name}={_value(name, value)}" for name, value in self.fields.items())
+
+
+def _value(name: str, value: str | float) -> str:
+    if isinstance(value, str):
+        text = printable(value, LONGEST)
+        return f"<{text}>" if name in ("from", "to") else text
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+class _Text(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__("%(levelname)s %(message)s")
+
+
+class _Json(logging.Formatter):
+    """An object a line: `at`, `level`, and `message`, or `id` and the fields of an event; `traceback` of a fault."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        event = record.msg
+        said = {"id": event.id, **event.fields} if isinstance(event, Event) else {"message": record.getMessage()}
+        body = {"at": at, "level": record.levelname.lower(), **said}
+        if record.exc_info and record.exc_info[1]:
+            body["traceback"] = "".join(traceback.format_exception(record.exc_info[1]))
+        return json.dumps(body)
+
+
+class _Journald(logging.Formatter):
+    """Another's lines, with their priority before each."""
+
+    def __init__(self, inner: logging.Formatter) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def format(self, record: logging.LogRecord) -> str:
+        priority = next((number for level, number in PRIORITIES if record.levelno >= level), 7)
+        return "\n".join(f"<{priority}>{line}" for line in self._inner.format(record).split("\n"))
+
+
+FORMATS = {"text": _Text, "json": _Json}
+
+
+def set_up(form: str, level: str) -> None:
+    """Write the log to standard error in one of FORMATS, for systemd's journal where that is what reads it."""
+    formatter: logging.Formatter = FORMATS[form]()
+    if os.environ.get("JOURNAL_STREAM"):
+        formatter = _Journald(formatter)
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,0 +1,24 @@
+"""Files that travel with the package: migrations, the sample configuration, units.
+
+In a wheel they lie inside the package, in a checkout beside it.
+"""
+
+from pathlib import Path
+
+_INSIDE = Path(__file__).parents[1] / "packaged_files"
+_BESIDE = Path(__file__).parents[2]
+
+
+def shipped(name: str) -> Path:
+    """The path of a shipped folder, or of a file in one, as in 'config/spamfilter.toml'."""
+    inside = _INSIDE / name
+    return inside if inside.exists() else _BESIDE / name
+
+
+def samples() -> list[str]:
+    """Names of the samples for an administrator: configuration files and units."""
+    found = []
+    for folder in ("config", "systemd"):
+        root = shipped(folder)
+        found += [f"{folder}/{path.relative_to(root)}" for path in root.rglob("*") if path.is_file()]
+    return sorted(found)

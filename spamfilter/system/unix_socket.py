@@ -1,0 +1,63 @@
+"""A place of the file system as a socket: what is left behind is replaced, what is somebody else's is left alone."""
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+from spamfilter.errors import ConfigError
+from spamfilter.system.paths import LONGEST_SOCKET
+
+
+def bound(path: Path) -> socket.socket:
+    """A socket at this path that everybody may connect to.
+
+    Raises ConfigError where somebody listens there already, or the path is no place for a socket.
+    """
+    if len(os.fsencode(path)) > LONGEST_SOCKET:
+        raise ConfigError(f"longer than the {LONGEST_SOCKET} bytes of a socket's path")
+    try:
+        if identity(path) is not None:
+            if _answers(path):
+                raise ConfigError("another relay listens there")
+            path.unlink()
+        if os.path.lexists(path):
+            raise ConfigError("something is there that is no socket; remove it")
+        return _at(path)
+    except OSError as error:
+        raise ConfigError(f"{error.strerror}; its folder must be there, and ours to write in") from error
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode of the socket there; None where there is none, or a link to one."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISSOCK(found.st_mode) else None
+
+
+def _at(path: Path) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o111)  # instead of a chmod, which would follow a link that took the socket's place
+    try:
+        sock.bind(str(path))
+    except OSError:
+        sock.close()
+        raise
+    finally:
+        os.umask(before)
+    return sock
+
+
+def _answers(path: Path) -> bool:
+    """Whether anybody listens; who is too busy to answer does, too."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
+        trial.settimeout(1)
+        try:
+            trial.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True
+        return True

@@ -1,0 +1,102 @@
+"""Calibration: a probability for any log-odds, and steps that can be taken back exactly."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spamfilter.bayes.calibration import MIN_SLOPE, UNIT, Calibration, Step
+from spamfilter.bayes.counts import LABELS, Label
+from tests.support.made import some
+
+LEARNT = st.tuples(st.floats(-60, 60), st.sampled_from(LABELS))
+
+
+def after(learnt: list[tuple[float, Label]]) -> tuple[Calibration, list[Step]]:
+    state, steps = Calibration(), []
+    for log_odds, label in learnt:
+        steps.append(state.step(log_odds, label))
+        state = state.plus(steps[-1])
+    return state, steps
+
+
+@some(150)
+@given(st.lists(LEARNT, max_size=20), st.randoms(use_true_random=False))
+def test_steps_taken_back_in_any_order_are_exactly_gone(
+    learnt: list[tuple[float, Label]], order: random.Random
+) -> None:
+    state, steps = after(learnt)
+    order.shuffle(steps)
+    for step in steps:
+        state = state.plus(step, -1)
+    assert state == Calibration()
+
+
+@some(150)
+@given(st.lists(LEARNT, max_size=20), LEARNT)
+def test_the_last_step_taken_back_is_the_state_before(
+    learnt: list[tuple[float, Label]], last: tuple[float, Label]
+) -> None:
+    state, _ = after(learnt)
+    step = state.step(*last)
+    assert state.plus(step).plus(step, -1) == state
+
+
+@some(150)
+@given(
+    st.lists(LEARNT, max_size=20),
+    st.floats(allow_nan=False),
+    st.floats(allow_nan=False),
+)
+def test_the_posterior_is_a_probability_that_rises_with_the_log_odds(
+    learnt: list[tuple[float, Label]], one: float, two: float
+) -> None:
+    state, _ = after(learnt)
+    low, high = sorted((one, two))
+    assert 0 <= state.posterior(low) <= state.posterior(high) <= 1
+
+
+@some(100)
+@given(st.lists(LEARNT, max_size=60))
+def test_learning_never_turns_the_meaning_of_the_score(learnt: list[tuple[float, Label]]) -> None:
+    assert after(learnt)[0].slope >= round(MIN_SLOPE * UNIT)
+
+
+def test_wrong_labels_alone_stop_at_the_smallest_slope() -> None:
+    state, _ = after([(4.0, "ham"), (-4.0, "spam")] * 500)
+    assert state.slope == round(MIN_SLOPE * UNIT)
+    assert state.posterior(5) > state.posterior(-5)
+
+
+def test_a_slope_that_taking_back_brought_below_zero_still_rises() -> None:
+    state = Calibration(slope=-UNIT)
+    assert state.posterior(1) > 0.5 > state.posterior(-1)
+    assert state.plus(state.step(1.0, "spam")).slope >= round(MIN_SLOPE * UNIT)
+
+
+def test_the_start_is_the_plain_sigmoid() -> None:
+    for log_odds in (-3.0, 0.0, 0.5, 12.0):
+        assert Calibration().posterior(log_odds) == pytest.approx(1 / (1 + math.exp(-log_odds)))
+
+
+def test_the_first_steps_are_those_of_adagrad_on_the_log_loss() -> None:
+    a, b, energy_a, energy_b = 1.0, 0.0, 0.1, 0.1
+    learnt: list[tuple[float, Label]] = [(2.0, "ham"), (-1.0, "spam"), (3.0, "spam"), (0.5, "ham")]
+    for log_odds, label in learnt:
+        error = 1 / (1 + math.exp(-(a * log_odds + b))) - (label == "spam")
+        energy_a += (error * log_odds) ** 2
+        energy_b += error**2
+        a -= 0.05 * error * log_odds / math.sqrt(energy_a)
+        b -= 0.05 * error / math.sqrt(energy_b)
+    state, _ = after(learnt)
+    assert (state.slope / UNIT, state.offset / UNIT) == pytest.approx((a, b), abs=1e-9)
+    assert (state.slope_energy / UNIT, state.offset_energy / UNIT) == pytest.approx((energy_a, energy_b), abs=1e-9)
+
+
+@pytest.mark.parametrize("log_odds", [1e6, -1e6, 1e-12])
+@pytest.mark.parametrize("label", LABELS)
+def test_a_step_of_an_extreme_score_stays_finite(log_odds: float, label: Label) -> None:
+    state = Calibration().plus(Calibration().step(log_odds, label))
+    assert 0 <= state.posterior(log_odds) <= 1

@@ -1,0 +1,278 @@
+"""What the compiled helper finds is what Python finds, to the last bit."""
+
+import platform
+import random
+import subprocess
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spamfilter.bayes import count_table
+from spamfilter.bayes import tokens as features
+from spamfilter.bayes.compiled import score_helper, token_helper
+from spamfilter.bayes.counts import LABELS, Counts, Hashed, Label
+from spamfilter.bayes.token_arrays import Integers, Seen, hashed
+from spamfilter.bayes.tokens import tokenize
+from spamfilter.bayes.voices import VOICES, View, pack, unpack
+from spamfilter.config.likelihood_settings import Learn
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.message import Message, parse
+from spamfilter.stores.memory import MemoryStore
+from tests.mail.test_message import MAILS
+from tests.support.made import mail, some
+from tests.support.real import missing, require
+from tests.support.without_helpers import without_helpers
+
+FAMILIES = [families for families in VOICES.values() if set(families) <= features.COMPILED.keys()]
+TEXTS = st.lists(
+    st.sampled_from(
+        ["word", "Wörter", "漢字", "か", "가", "!", " ", "\n", "\0", "^", "x" * 25, "é" * 70, "y" * 130, ":"]
+    )
+    | st.text(max_size=5),
+    max_size=40,
+).map("".join)
+
+
+@pytest.fixture(autouse=True)
+def built() -> None:
+    """Without the helper there is nothing to compare; where everything must be there, it must."""
+    if token_helper is None:
+        missing("the compiled helper is missing: install a C compiler and Python's headers, then the package again")
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """For tests that undo it: from now on Python does it all."""
+    without_helpers(monkeypatch)
+    return monkeypatch
+
+
+def both(message: Message, families: tuple[str, ...]) -> tuple[Seen, dict[bytes, int]]:
+    """Tokens found by the helper, and by Python."""
+    quick = tokenize(message, families)
+    assert isinstance(quick, Seen)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(features, "token_helper", None)
+        return quick, dict(tokenize(message, families))
+
+
+@pytest.mark.parametrize("families", FAMILIES, ids="+".join)
+@some(300)
+@given(MAILS)
+def test_the_helper_finds_what_python_finds(families: tuple[str, ...], data: bytes) -> None:
+    quick, slow = both(parse(data), families)
+    assert quick == slow
+    assert len(quick) == len(slow) == len(quick.spellings)
+    assert quick.spellings.hashes.tolist() == [hash(token) or 1 for token in quick.spellings]
+    assert [quick.spellings[at] for at in range(len(quick))] == list(quick.spellings) == quick.spellings[:]
+    assert quick.spellings.beginning_with(b"^").tolist() == [token[:1] == b"^" for token in quick.spellings]
+
+
+@pytest.mark.parametrize("families", FAMILIES, ids="+".join)
+@some(300)
+@given(st.lists(st.tuples(st.sampled_from([b"subject", b"x-name", b"n" * 76]), TEXTS), max_size=6), TEXTS, TEXTS)
+def test_the_helper_finds_what_python_finds_in_any_text(
+    families: tuple[str, ...], fields: list[tuple[bytes, str]], head: str, text: str
+) -> None:
+    read = tuple((name, value.encode("utf-8", "replace")) for name, value in fields)
+    message = Message(read[::2], read[1::2], head.encode("utf-8", "replace"), text.encode("utf-8", "replace"), 0, 0, ())
+    quick, slow = both(message, families)
+    assert quick == slow
+
+
+def test_more_words_than_there_is_room_for_at_first() -> None:
+    text = b" ".join(b"%d" % number for number in range(50_000))
+    quick, slow = both(Message((), (), b"", text, 0, 0, ()), ("body",))
+    assert quick == slow
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        *(None, [], (1,), ((1,),)),
+        *(((0, b""),), ((0, (b"name",)),), ((0, (("a", "b"),)),)),
+        *(((1, "text"),), (("x", b""),), ((4, b""),)),
+    ],
+)
+def test_what_is_no_message_is_a_type_error(parts: object) -> None:
+    assert token_helper is not None
+    with pytest.raises(TypeError):
+        token_helper.find(parts)
+
+
+@some(100)
+@given(MAILS | TEXTS.map(lambda text: b"a: one\n\n" + text.encode()))
+def test_what_is_known_is_found_again(data: bytes) -> None:
+    """In the place of looking for it: `fields` takes the words of the text from `body`."""
+    both, message = View(("fields", "body"), parse(data)), parse(data)
+    alone = {name: tokenize(message, VOICES[name]) for name in both}
+    for name, tokens in both.items():
+        assert isinstance(tokens, Seen)
+        assert tokens.parts() == alone[name].parts()  # type: ignore[attr-defined]  # the helper makes Seen
+
+
+def test_a_voice_that_has_the_name_of_a_family_need_not_be_known() -> None:
+    """As one that the ledger still has."""
+    message = parse(mail())
+    assert View(("fields", "header"), message)["fields"] == tokenize(message, VOICES["fields"])
+
+
+KNOWN = b"ab", np.array([1, 2], np.uint32), np.array([5, 6]), np.array([1, 1], np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("place", "part"),
+    [
+        (0, b"a"),
+        (1, np.array([2, 1], np.uint32)),
+        (1, np.array([1], np.uint32)),
+        (2, np.array([5])),
+        (3, np.array([1], np.uint32)),
+        (3, np.array([1, 1])),
+    ],
+)
+def test_words_that_do_not_fit_together_are_not_known(place: int, part: object) -> None:
+    assert token_helper is not None
+    assert Seen(*token_helper.find(((4, KNOWN),))) == {b"a": 1, b"b": 1}
+    with pytest.raises(ValueError, match=r"each word has|no text"):
+        token_helper.find(((4, (*KNOWN[:place], part, *KNOWN[place + 1 :])),))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        b"x" * 64,
+        np.zeros((0, 4, 2), np.int64),
+        np.zeros((1, 3, 2), np.int64),
+        np.zeros((1, 4, 1), np.int64),
+        np.zeros((1, 4, 4), np.int64),
+        np.zeros((1, 4, 2), np.int32),
+        np.zeros((1, 1, 4, 2), np.int64),
+    ],
+)
+def test_a_table_of_the_wrong_shape_is_refused(table: object) -> None:
+    assert token_helper is not None
+    for found in (token_helper.slots, token_helper.counts, token_helper.insert):
+        with pytest.raises((ValueError, BufferError), match=r"whole buckets|not writable"):
+            found(table, b"12345678")
+
+
+def full_table() -> Integers:
+    table = np.zeros((4, 4, 2), np.int64)
+    table[:, :, 0] = np.arange(1, 17).reshape(4, 4)
+    return table
+
+
+def test_a_full_table_ends_the_search() -> None:
+    assert token_helper is not None
+    table = full_table()
+    assert np.frombuffer(token_helper.slots(table, np.array([99], np.int64)), np.int64).tolist() == [-1]
+
+
+def test_a_full_table_takes_no_more() -> None:
+    assert token_helper is not None
+    table = full_table()
+    token_helper.insert(table, np.array([16, 1], np.int64))
+    with pytest.raises(ValueError, match="full"):
+        token_helper.insert(table, np.array([99], np.int64))
+    assert np.array_equal(table, full_table())
+
+
+@pytest.mark.parametrize("lines", [b"", b"\n", b"one", b"one\ntwo", "grün\n\nlast\n".encode()])
+def test_lines_are_hashed_as_words_are(lines: bytes) -> None:
+    assert token_helper is not None
+    assert np.frombuffer(token_helper.hashes(lines), np.int64).tolist() == hashed(lines.split(b"\n")).tolist()
+
+
+@some(100)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1).filter(bool), unique=True, max_size=2000))
+def test_the_helper_finds_the_slots_that_python_finds(keys: list[int]) -> None:
+    table = Hashed()
+    half = np.array(keys[::2], np.int64)
+    if not table._has_room(len(half)):
+        table._grow(len(half))
+    table._insert(half)
+    asked = np.array(keys, np.int64)
+    quick = table._find(asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(count_table, "token_helper", None)
+        slow = table._find(asked)
+    assert quick.tolist() == slow.tolist()
+    assert (quick >= 0).sum() == len(half)
+
+
+@some(100)
+@given(
+    st.lists(st.text("abc", max_size=4).map(str.encode), unique=True, max_size=60),
+    st.lists(st.integers(0, 40) | st.just(2**31), min_size=120, max_size=120),
+)
+def test_the_helper_finds_the_counts_that_python_finds(tokens: list[bytes], drawn: list[int]) -> None:
+    table, size = Hashed(), len(tokens) // 2
+    for label, counts in zip(LABELS, (drawn[:60], drawn[60:]), strict=True):
+        table.put(tokens[:size], label, np.array(counts[:size], np.int64))
+    assert table.numbers(tokens).tolist() == [column.tolist() for column in table.columns(tokens)]
+
+
+def scores(filter: Filter) -> list[float]:
+    found = []
+    chance = random.Random(1)
+    for number in range(200):
+        label: Label = chance.choice(LABELS)
+        said = " ".join(f"{label if chance.random() < 0.2 else 'any'}{chance.randrange(300)}" for _ in range(80))
+        reading = filter.read(parse(mail(said[:60], said, str(number))))
+        score, evidence = filter.explained(reading, 8)
+        found += [score.log_odds, score.posterior, *(item.weight for item in evidence)]
+        filter.learn(reading, label, "cli")
+    return found
+
+
+def test_scores_and_evidence_are_the_same_without_the_helper(plain: pytest.MonkeyPatch) -> None:
+    slow = scores(Filter(MemoryStore(), Learn().chosen()))
+    plain.undo()
+    assert scores(Filter(MemoryStore(), Learn().chosen())) == slow
+
+
+FETCHING = {
+    "tokens": ("compiled_slots", "compiled_counts", "compiled_insert"),
+    "scores": ("scores_soft",),
+}
+"""Helper -> its functions that look up keys one after the other."""
+
+
+@pytest.mark.parametrize(("helper", "function"), [(name, each) for name, some in FETCHING.items() for each in some])
+def test_a_helper_really_fetches_ahead(helper: str, function: str) -> None:
+    """For the first keys, and for the next. A compiler may leave it out, and nothing but time is lost."""
+    instruction = {"x86_64": "prefetch", "aarch64": "prfm"}.get(platform.machine())
+    if instruction is None:
+        missing(f"how {platform.machine()} fetches ahead is not written down here: add it")
+    file = {"tokens": token_helper, "scores": score_helper}[helper].__file__
+    command = [require("objdump", "binutils"), "--disassemble", "--section=.text", file]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (code,) = [part for part in done.stdout.split("\n\n") if f"<{function}>:" in part.split("\n", 1)[0]]
+    assert code.count(instruction) >= 2
+
+
+@some(100)
+@given(MAILS)
+def test_a_view_that_was_packed_shows_the_same(data: bytes) -> None:
+    view = View(VOICES, parse(data))
+    again = unpack(view.packed())
+    assert isinstance(again, View)
+    assert dict(again) == dict(view)
+
+
+def test_a_view_takes_less_room_than_its_tokens() -> None:
+    view = View(("fields", "phrases", "body"), parse(mail(body="A few words of a text.\r\n" * 20)))
+    assert len(view.packed()) < 0.6 * len(pack(view))
+
+
+def test_counts_are_found_by_spelling_and_by_seen_alike() -> None:
+    counts = Counts(Hashed())
+    seen = tokenize(parse(mail()), ("header", "body"))
+    counts.add("spam", dict.fromkeys(seen, 3))
+    assert isinstance(seen, Seen)
+    assert [column.tolist() for column in counts.columns(seen.spellings)] == [
+        column.tolist() for column in counts.columns(list(seen))
+    ]

@@ -1,0 +1,206 @@
+"""Voices: the weighted sum of their log-odds, and the evidence that adds up to it."""
+
+import json
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spamfilter.bayes.counts import LABELS, OTHER, Counts, Label
+from spamfilter.bayes.likelihoods.eddc import Eddc
+from spamfilter.bayes.likelihoods.gaussian import Gaussian
+from spamfilter.bayes.likelihoods.likelihood import Matrix
+from spamfilter.bayes.likelihoods.multinomial import Multinomial
+from spamfilter.bayes.likelihoods.soft import Soft
+from spamfilter.bayes.tokens import FEATURES, tokenize
+from spamfilter.bayes.voices import (
+    VOICES,
+    Evidence,
+    Packed,
+    Voice,
+    judged,
+    pack,
+    together,
+    unpack,
+    unpack_with,
+    view,
+    words,
+)
+from spamfilter.mail.message import parse
+from tests.support.made import mail, some
+
+TWO = (Voice("one", Soft(), 1.0), Voice("two", Multinomial(), 0.25))
+TOKENS = st.dictionaries(st.sampled_from([b"a", b"b", b"c"]), st.integers(1, 3))
+LEARNINGS = st.lists(st.tuples(st.sampled_from(LABELS), TOKENS), max_size=8)
+Learnings = list[tuple[Label, dict[bytes, int]]]
+
+
+def counts_of(learnings: Learnings) -> dict[str, Counts]:
+    found = {}
+    for voice in TWO:
+        counts = found[voice.name] = Counts()
+        for label, tokens in learnings:
+            counts.add(label, voice.likelihood.deltas(tokens, voice.likelihood.amount(tokens, label, counts)))
+    return found
+
+
+@some(80)
+@given(LEARNINGS, TOKENS, TOKENS)
+def test_log_odds_are_the_weighted_sum_of_the_voices(
+    learnings: Learnings, first: dict[bytes, int], second: dict[bytes, int]
+) -> None:
+    counts = counts_of(learnings)
+    opinions, _ = judged(TWO, {"one": first, "two": second}, counts)
+    one, two = Soft().log_odds(first, counts["one"]), Multinomial().log_odds(second, counts["two"])
+    assert opinions == {"one": (one, one), "two": (two, two)}
+    assert together(TWO, opinions) == pytest.approx(one + 0.25 * two, abs=1e-12)
+
+
+@pytest.mark.parametrize("class_", LABELS)
+@pytest.mark.parametrize(
+    ("limits", "heard_of"),
+    [
+        pytest.param({"limit": 0.25}, {b"^": 0.25}, id="header"),
+        pytest.param({"text_limit": 0.125}, {b"": 0.125}, id="text"),
+        pytest.param({"limit": 0.25, "text_limit": 0.125}, {b"^": 0.25, b"": 0.125}, id="each-for-itself"),
+        pytest.param({}, {}, id="neither-at-its-limit"),
+    ],
+)
+def test_the_filter_hears_less_of_header_and_text_than_the_voice_learns_from(
+    class_: Label, limits: dict[str, float], heard_of: dict[bytes, float]
+) -> None:
+    eddc, counts = Eddc(**limits), Counts()
+    counts.add(class_, {b"^cheap": 3, b"^pills": 2, b"now": 3, b"or": 2}, messages=4)
+    counts.add(OTHER[class_], {b"lunch": 1}, messages=4)
+    tokens = {"phrases": {b"^cheap": 1, b"^pills": 1, b"now": 1, b"or": 1}}
+    opinions, found = judged((Voice("phrases", eddc, 0.5),), tokens, {"phrases": counts}, None)
+    alone = Eddc().weights(tokens["phrases"], counts)
+    assert opinions["phrases"].own == pytest.approx(math.fsum(alone.values()))
+    shares, expected = {item.token.encode(): item.weight for item in found}, 0.0
+    for prefix, pair in ((b"^", (b"^cheap", b"^pills")), (b"", (b"now", b"or"))):
+        said = sum(alone[word] for word in pair)
+        part = math.copysign(heard_of[prefix], said) if prefix in heard_of else said
+        assert abs(part) <= abs(said)
+        assert sum(shares[word] for word in pair) == pytest.approx(0.5 * part)
+        assert shares[pair[0]] / shares[pair[1]] == pytest.approx(alone[pair[0]] / alone[pair[1]])
+        expected += part
+    assert opinions["phrases"].heard == pytest.approx(expected)
+    assert (opinions["phrases"].heard == opinions["phrases"].own) == (not heard_of)
+
+
+@some(80)
+@given(LEARNINGS, TOKENS, TOKENS)
+def test_evidence_adds_up_to_the_score_but_for_the_priors(
+    learnings: Learnings, first: dict[bytes, int], second: dict[bytes, int]
+) -> None:
+    counts = counts_of(learnings)
+    tokens = {"one": first, "two": second}
+    opinions, found = judged(TWO, tokens, counts, None)
+    priors = 0.25 * Multinomial().constants(Matrix.of([second], counts["two"]), counts["two"])
+    assert together(TWO, opinions) == pytest.approx(math.fsum(item.weight for item in found) + priors, abs=1e-9)
+    assert [abs(item.weight) for item in found] == sorted((abs(item.weight) for item in found), reverse=True)
+    assert judged(TWO, tokens, counts, 2) == (opinions, found[:2])
+    assert judged(TWO, tokens, counts, 0) == (opinions, [])
+
+
+def test_a_voice_without_tokens_for_a_message_is_silent() -> None:
+    counts = counts_of([("spam", {b"a": 1})])
+    opinions, found = judged(TWO, {"one": {b"a": 1}}, counts, None)
+    assert opinions["one"].own == Soft().log_odds({b"a": 1}, counts["one"])
+    assert (set(opinions), {item.voice for item in found}) == ({"one"}, {"one"})
+    assert (judged(TWO, {}, counts), together(TWO, {})) == (({}, []), 0)
+
+
+def test_evidence_tells_counts_in_messages_and_is_text() -> None:
+    soft = (Voice("one", Soft()),)
+    counts = Counts()
+    counts.add("spam", {"grün".encode(): 12})
+    counts.add("ham", {"grün".encode(): 4})
+    _, (item,) = judged(soft, {"one": {"grün".encode(): 1, b"unknown": 1}}, {"one": counts}, None)
+    assert item == Evidence("grün", "one", ham=0.5, spam=1.5, weight=item.weight)
+    purity = math.sqrt((12 - 4) / (12 + 4 + 6))
+    assert item.weight == pytest.approx(1.9 / math.sqrt(2) * math.log((12 + 24) / (4 + 24)) * purity)
+
+
+def test_equally_loud_evidence_comes_in_the_order_of_the_tokens() -> None:
+    soft = (Voice("one", Soft()),)
+    counts = Counts()
+    counts.add("spam", {b"b": 8, b"c": 8, b"a": 8})
+    _, found = judged(soft, {"one": {b"c": 1, b"b": 1, b"a": 1}}, {"one": counts}, None)
+    assert [item.token for item in found] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_which_of_equally_loud_evidence_is_left_out_depends_on_the_tokens_alone(most: int) -> None:
+    soft = (Voice("one", Soft()),)
+    counts = Counts()
+    counts.add("spam", {b"b": 8, b"c": 8, b"a": 8})
+    for order in permutations((b"a", b"b", b"c")):
+        _, found = judged(soft, {"one": dict.fromkeys(order, 1)}, {"one": counts}, most)
+        assert [item.token for item in found] == ["a", "b", "c"][:most]
+
+
+@pytest.mark.parametrize("name", VOICES)
+def test_every_voice_sees_something_of_a_mail(name: str) -> None:
+    message = parse(mail())
+    seen = view((Voice(name, Soft()),), message)
+    assert set(seen) == {name}
+    assert seen[name]
+
+
+@pytest.mark.parametrize("name", VOICES)
+def test_a_voice_sees_its_families_of_tokens_summed(name: str) -> None:
+    message = parse(mail("message-id", "message-id subject"))
+    expected: Counter[bytes] = Counter()
+    for family in VOICES[name]:
+        expected.update(tokenize(message, [family]))
+    assert view((Voice(name, Soft()),), message)[name] == expected
+    assert set(VOICES[name]) <= FEATURES.keys()
+
+
+def test_a_word_of_header_and_text_counts_in_both() -> None:
+    message = parse(mail(body="subject message-id subject"))
+    voices = tuple(Voice(name, Soft()) for name in ("fields", "body"))
+    seen = view(voices, message)
+    assert (seen["fields"][b"subject"], seen["body"][b"subject"]) == (3, 2)
+
+
+def test_each_voice_is_asked_which_words_it_needs() -> None:
+    voices = (Voice("fields", Soft()), Voice("attributes", Gaussian()), Voice("body", Soft()))
+    tokens = {"fields": {b"a": 2, b"b": 1}, "attributes": {b"size": 700}}
+    assert words(voices, tokens) == {
+        "fields": {b"a", b"b"},
+        "attributes": {b"size", b"size sum", b"size squares"},
+    }
+
+
+ANY_TOKENS = st.dictionaries(st.text(max_size=4).map(str.encode), st.integers(0, 9) | st.just(0.5), max_size=6)
+
+
+@some(200)
+@given(st.dictionaries(st.sampled_from([*VOICES]), ANY_TOKENS))
+def test_tokens_that_were_packed_are_the_same(tokens: dict[str, dict[bytes, int]]) -> None:
+    packed = pack(tokens)
+    assert unpack(packed) == tokens
+    assert Packed(packed) == tokens
+    assert pack(Packed(packed)) == packed
+
+
+def as_json(tokens: dict[str, dict[bytes, int]]) -> bytes:
+    """Tokens as databases have them since before they were packed in lines."""
+    readable = {voice: {token.decode(): n for token, n in some.items()} for voice, some in tokens.items()}
+    return zlib.compress(json.dumps(readable, ensure_ascii=False).encode())
+
+
+@pytest.mark.parametrize("packed", [pack, as_json])
+def test_only_what_holds_a_token_is_unpacked(packed: Callable[[dict[str, dict[bytes, int]]], bytes]) -> None:
+    tokens = {"fields": {b"one": 1, b'"quoted"': 2}, "body": {b"three": 1}}
+    assert unpack(packed(tokens)) == tokens
+    for word in (b"one", b'"quoted"', b"three"):
+        assert unpack_with(packed(tokens), [b"none", word]) == tokens
+    assert unpack_with(packed(tokens), [b"none", b"nor this"]) is None

@@ -1,0 +1,600 @@
+"""The commands as a user types them, on a real database."""
+
+import asyncio
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from spamfilter import __version__, commands
+from spamfilter.bayes.counts import Label
+from spamfilter.cli import main
+from spamfilter.config.settings import Settings
+from spamfilter.learning import batches, marks
+from spamfilter.learning.filter import Filter
+from spamfilter.mail import mailboxes
+from spamfilter.mail.message import parse
+from spamfilter.stores import Store, open_store
+from spamfilter.stores.schema import HEAD
+from spamfilter.stores.sql import connection as sql_connection
+from spamfilter.system import paths
+from spamfilter.system.packaged_files import samples, shipped
+from tests.support.made import NOON, journal_entry, mail
+from tests.support.parts import Hop
+
+ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
+COMMANDS = sorted(commands.COMMANDS)
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A user with a folder of their own, and a database in it."""
+
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.folder}/spamfilter.db"
+
+    def run(self, *words: object, stdin: bytes = b"") -> Result:
+        return CliRunner().invoke(main, [str(word) for word in words], input=stdin)
+
+    def done(self, *words: object, stdin: bytes = b"") -> str:
+        """Runs a command that must succeed; returns its output."""
+        result = self.run(*words, stdin=stdin)
+        assert (result.exit_code, result.stderr) == (0, result.stderr if words[0] == "train" else "")
+        return result.stdout
+
+    def fails(self, *words: object, stdin: bytes = b"", code: int = 2) -> str:
+        """Runs a command that must fail with one line on standard error; returns that."""
+        result = self.run(*words, stdin=stdin)
+        assert isinstance(result.exception, SystemExit)
+        assert result.exit_code == code
+        assert result.stdout == ""
+        assert result.stderr.startswith("spamfilter: ")
+        assert result.stderr.count("\n") == 1
+        return result.stderr
+
+    def write(self, name: str, content: bytes) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        store = open_store(self.url)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def learnt(self) -> tuple[dict[Label, int], list[str]]:
+        """Messages learnt of each class; and what a check of the database finds."""
+        with self.store() as store:
+            return dict(store.load([]).learnt), Filter(store, Settings().voices(), whole=False).verify()
+
+    def rows(self, table: str) -> list[tuple[object, ...]]:
+        connection = sqlite3.connect(self.folder / "spamfilter.db")
+        try:
+            return connection.execute(f"SELECT * FROM {table}").fetchall()
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
+    monkeypatch.setattr(marks, "WRITTEN_WITHIN", 0.0)
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return Shell(tmp_path)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(shell: Shell, name: str) -> None:
+    text = shell.done(name, "--help")
+    assert re.search(rf"Example: spamfilter (--config \S+ )?{name}\b", text)
+    assert shell.done(name, "-h") == text
+
+
+def test_the_commands_and_the_version_are_listed(shell: Shell) -> None:
+    text = shell.done("--help")
+    assert all(name in text for name in COMMANDS)
+    assert shell.done("--version").startswith(f"spamfilter {__version__}, Python 3.")
+
+
+def test_a_message_is_marked_by_its_id(shell: Shell) -> None:
+    with shell.store() as store:
+        message = parse(mail())
+        tokens = {"fields": {b"as": 1, b"judged": 1}}
+        store.write_journal([journal_entry(id=ID, digest=message.digest(), tokens=tokens)])
+    assert shell.done("mark-spam", ID).startswith(f"{ID}: learnt as spam; score 0.500 -> 0.58")
+    assert [row[:2] for row in shell.rows("words")] == [("fields", "as"), ("fields", "judged")]
+    assert shell.done("mark-spam", ID.lower()) == f"{ID}: already learnt as spam; nothing changed\n"
+    assert shell.learnt() == ({"ham": 0, "spam": 1}, [])
+
+
+@pytest.mark.parametrize("line_end", [b"\r\n", b"\n"], ids=["crlf", "lf"])
+def test_a_message_is_marked_by_its_file(shell: Shell, line_end: bytes) -> None:
+    path = shell.write("x.eml", mail().replace(b"\r\n", line_end))
+    assert shell.done("mark-spam", path).startswith(f"{path}: learnt as spam; score 0.500 -> ")
+    assert shell.learnt() == ({"ham": 0, "spam": 1}, [])
+
+
+def test_the_messages_of_a_maildir_are_marked_one_by_one(shell: Shell) -> None:
+    for number, place in enumerate(("cur/1:2,S", "cur/2:2,", "new/3", "tmp/4")):
+        shell.write(f"box/{place}", mail(name=f"m{number}"))
+    assert shell.done("mark-ham", shell.folder / "box").count(": learnt as ham; ") == 3
+    assert shell.learnt() == ({"ham": 3, "spam": 0}, [])
+
+
+@pytest.mark.parametrize("words", [(), ("-",)], ids=["no-argument", "dash"])
+def test_a_message_is_marked_from_standard_input(shell: Shell, words: tuple[str, ...]) -> None:
+    assert shell.done("mark-spam", *words, stdin=mail()).startswith("standard input: learnt as spam; ")
+    assert shell.learnt()[0] == {"ham": 0, "spam": 1}
+
+
+def test_several_messages_are_marked_in_one_command(shell: Shell) -> None:
+    first, second = shell.write("1.eml", mail(name="1")), shell.write("2.eml", mail(name="2"))
+    lines = shell.done("mark-spam", first, "-", second, stdin=mail(name="3")).splitlines()
+    assert [line.partition(":")[0] for line in lines] == [str(first), "standard input", str(second)]
+    assert shell.learnt()[0]["spam"] == 3
+
+
+@pytest.mark.parametrize("command", ["mark-spam", "mark-ham", "forget"])
+def test_the_same_twice_succeeds_and_changes_nothing(shell: Shell, command: str) -> None:
+    path = shell.write("x.eml", mail())
+    shell.done(command, path)
+    before = [shell.rows(table) for table in ("words", "classes", "vocabularies", "ledger", "settings")]
+    assert "nothing changed" in shell.done(command, path)
+    assert [shell.rows(table) for table in ("words", "classes", "vocabularies", "ledger", "settings")] == before
+
+
+def test_the_other_label_takes_the_first_back(shell: Shell) -> None:
+    path = shell.write("x.eml", mail())
+    shell.done("mark-spam", path)
+    said = shell.done("mark-ham", path)
+    assert said.startswith(f"{path}: learnt as ham (was spam, which is taken back); score 0.901 -> 0.0")
+    assert shell.learnt() == ({"ham": 1, "spam": 0}, [])
+    assert {row[3] for row in shell.rows("words")} == {0}
+
+
+def test_what_is_forgotten_leaves_no_words(shell: Shell) -> None:
+    path = shell.write("x.eml", mail())
+    assert shell.done("forget", path) == f"{path}: not learnt; nothing changed\n"
+    shell.done("mark-spam", path)
+    assert shell.done("forget", path).startswith(f"{path}: forgotten as spam; score ")
+    assert shell.rows("words") == []
+    assert shell.learnt() == ({"ham": 0, "spam": 0}, [])
+
+
+@pytest.mark.parametrize(
+    ("command", "was", "changed"),
+    [("mark-spam", None, True), ("mark-ham", None, True), ("forget", None, False)],
+)
+def test_a_change_is_one_json_object_a_line(shell: Shell, command: str, was: object, changed: bool) -> None:
+    path = shell.write("x.eml", mail())
+    change = json.loads(shell.done(command, "--json", path))
+    assert change.keys() == {"file", "changed", "was", "before", "after"}
+    assert (change["file"], change["was"], change["changed"], change["before"]) == (str(path), was, changed, 0.5)
+
+
+def test_a_message_is_judged_and_not_learnt(shell: Shell) -> None:
+    path = shell.write("x.eml", mail())
+    assert shell.done("judge", path).startswith(f"{path}: unsure, score 0.500 (log-odds +0.00, ")
+    shell.done("mark-spam", path)
+    before = shell.rows("ledger")
+    assert ": unsure, score 0.901" in shell.done("judge", stdin=mail())
+    assert shell.rows("ledger") == before
+
+
+def test_a_judgement_is_explained_in_a_table(shell: Shell) -> None:
+    path = shell.write("x.eml", mail("hello"))
+    shell.done("mark-spam", path)
+    lines = shell.done("judge", "--explain", path).splitlines()
+    assert lines[1].split() == ["token", "voice", "ham", "spam", "log-odds", "learnt", "from"]
+    assert lines[2 + 25] == "  and 53 known tokens that say less"
+    assert any(line.split()[-5:-2] == ["fields", "0", "1"] for line in lines[2:27])
+    assert all(len(line) <= 100 for line in lines[1:])
+
+
+def test_a_judgement_is_explained_in_json(shell: Shell) -> None:
+    path = shell.write("x.eml", mail("grün".encode("unicode_escape").decode()))
+    shell.done("mark-spam", path)
+    judged = json.loads(shell.done("judge", "--explain", "--json", path))
+    assert judged.keys() >= {"file", "posterior", "log_odds", "class", "voices", "tokens", "evidence"}
+    weights = {voice.name: voice.weight for voice in Settings().voices()}
+    odds = sum(weights[voice] * alone for voice, alone in judged["voices"].items())
+    assert (judged["voices"].keys(), judged["log_odds"]) == (weights.keys(), pytest.approx(odds))
+    assert judged["tokens"] == len(judged["evidence"]) > 25
+    assert judged["log_odds"] == pytest.approx(sum(item["weight"] for item in judged["evidence"]))
+    assert judged["evidence"][-1].keys() == {"token", "voice", "ham", "spam", "weight"}
+    assert json.loads(shell.done("judge", "--json", path))["evidence"] == []
+
+
+def test_a_mail_that_passed_is_named_by_its_id_in_json(shell: Shell) -> None:
+    message = parse(mail())
+    with shell.store() as store:
+        entry = journal_entry(id=ID, digest=message.digest(), message_id=message.field(b"message-id"))
+        store.write_journal([entry])
+    path = shell.write("x.eml", f"X-Spamfilter-Id: {ID}\r\n".encode() + mail())
+    assert json.loads(shell.done("judge", "--json", path))["id"] == ID
+    assert "file" not in json.loads(shell.done("mark-spam", "--json", path))
+
+
+def pile(shell: Shell, name: str, count: int = 3) -> Path:
+    for number in range(count):
+        shell.write(f"{name}/cur/{number}", mail(f"{name} offer", f"text of {name}", f"{name}{number}"))
+    return shell.folder / name
+
+
+def test_training_learns_both_piles_and_shows_its_progress_on_standard_error(shell: Shell) -> None:
+    result = shell.run("train", "--spam", pile(shell, "junk"), "--ham", pile(shell, "good", 4))
+    assert result.exit_code == 0
+    assert result.stdout == "learnt 4 ham and 3 spam; 0 were known, 0 changed their label\n"
+    assert "Learning" in result.stderr
+    assert shell.learnt() == ({"ham": 4, "spam": 3}, [])
+
+
+def test_training_again_learns_nothing_twice(shell: Shell) -> None:
+    words = ("train", "--spam", pile(shell, "junk"), "--ham", pile(shell, "good"))
+    shell.done(*words)
+    before = shell.rows("words"), shell.rows("ledger")
+    assert shell.done(*words) == "learnt 0 ham and 0 spam; 6 were known, 0 changed their label\n"
+    assert (shell.rows("words"), shell.rows("ledger")) == before
+
+
+def test_training_by_an_index(shell: Shell) -> None:
+    pile(shell, "junk")
+    pile(shell, "good")
+    index = shell.write("full/index", b"spam ../junk/cur/0\nham ../good/cur/0\nspam ../junk/cur/1\n")
+    outcome = json.loads(shell.done("train", "--json", "--index", index))
+    assert (outcome["learnt"], outcome["known"], outcome["problems"]) == ({"ham": 1, "spam": 2}, 0, [])
+
+
+def test_a_mail_that_cannot_be_read_is_named_and_the_others_are_learnt(shell: Shell) -> None:
+    pile(shell, "junk")
+    index = shell.write("index", b"spam junk/cur/0\nspam junk/cur/none\nspam junk/cur/1\n")
+    result = shell.run("train", "--index", index)
+    assert result.exit_code == 2
+    assert f"spamfilter: {shell.folder}/junk/cur/none: No such file or directory\n" in result.stderr
+    assert shell.learnt() == ({"ham": 0, "spam": 2}, [])
+
+
+def test_an_interrupted_training_says_so_and_goes_on_the_next_time(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("train", "--spam", pile(shell, "junk", 40), "--ham", pile(shell, "good", 40))
+    monkeypatch.setattr(batches, "BATCH", 32)
+    seen: list[Path] = []
+    read = mailboxes._slice
+
+    def interrupted(path: Path, start: int, stop: int) -> bytes:
+        seen.append(path)
+        if len(seen) == 70:
+            raise KeyboardInterrupt
+        return read(path, start, stop)
+
+    monkeypatch.setattr(mailboxes, "_slice", interrupted)
+    result = shell.run(*words)
+    assert result.exit_code == 130
+    assert result.stdout.startswith("learnt 32 ham and 32 spam; ")
+    assert "stopped; what is learnt is kept, the same command goes on from here" in result.stderr
+    assert shell.learnt() == ({"ham": 32, "spam": 32}, [])
+    assert shell.done(*words).startswith("learnt 8 ham and 8 spam; 64 were known, ")
+
+
+def test_the_report_as_text_and_as_json(shell: Shell) -> None:
+    shell.done("mark-spam", stdin=mail())
+    with shell.store() as store:
+        now = datetime.now(UTC)
+        store.write_journal([journal_entry(at=now - timedelta(hours=hours)) for hours in (1, 30, 24 * 8)])
+    assert "2 messages" in shell.done("stats")
+    assert "1 message," in shell.done("stats", "--since", "24h")
+    assert "3 messages" in shell.done("stats", "--since", "2w")
+    report = json.loads(shell.done("stats", "--json"))
+    assert report == {
+        **json.loads(shell.done("stats", "--format", "json")),
+        **{k: report[k] for k in ("since", "until")},
+    }
+    assert (report["messages"], report["learnt"], report["learnings"]) == (2, {"ham": 0, "spam": 1}, 1)
+    assert datetime.fromisoformat(report["since"]).tzinfo == UTC
+    assert json.loads(shell.done("stats", "--json", "--since", NOON.date().isoformat()))["since"].startswith(
+        "2026-03-01"
+    )
+
+
+@pytest.mark.parametrize("since", ["", "x", "7", "7y", "-7d", "2026-13-01", "99999999w", "999999w"])
+def test_a_span_that_is_none_is_named(shell: Shell, since: str) -> None:
+    assert repr(since) in shell.fails("stats", "--since", since)
+
+
+def test_a_database_is_migrated_forth_and_said_so(shell: Shell) -> None:
+    assert shell.done("migrate") == f"{shell.url}: schema none -> {HEAD}\n"
+    assert shell.done("migrate") == f"{shell.url}: schema {HEAD}, nothing to do\n"
+    assert "9999" in shell.fails("migrate", "--revision", "9999")
+
+
+def test_a_backup_is_a_database_with_everything(shell: Shell) -> None:
+    shell.done("mark-spam", stdin=mail())
+    target = shell.folder / "copy.db"
+    assert shell.done("backup", target) == f"{target}: {target.stat().st_size} bytes\n"
+    other = Shell(shell.folder / "other")
+    other.folder.mkdir()
+    target.rename(other.folder / "spamfilter.db")
+    assert other.learnt() == ({"ham": 0, "spam": 1}, [])
+    shell.write("precious", b"precious")
+    assert "precious: exists already" in shell.fails("backup", "precious")
+    assert "nowhere/copy.db" in shell.fails("backup", "nowhere/copy.db")
+
+
+def test_the_configuration_is_checked(shell: Shell) -> None:
+    path = shell.write("x.toml", b'[relay]\nnext_hop = "smtp://127.0.0.1:26"\n')
+    text = shell.done("--config", path, "check-config")
+    assert f"configuration  {path}\n" in text
+    assert "next hop       smtp://127.0.0.1:26\n" in text
+    assert text.endswith("ok\n")
+    assert "defaults and environment" in shell.done("check-config")
+
+
+def test_a_surprising_configuration_is_warned_of(shell: Shell) -> None:
+    path = shell.write("x.toml", b'[verdict]\non_ham = "defer"\n')
+    result = shell.run("--config", path, "check-config")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warning: verdict.on_ham")
+
+
+def test_every_fault_of_the_configuration_is_a_line(shell: Shell) -> None:
+    path = shell.write("x.toml", b"[limits]\nerrors = 0\nrecipients = 0\n")
+    result = shell.run("--config", path, "check-config")
+    assert result.exit_code == 2
+    assert [line.startswith(f"spamfilter: {path}: limits.") for line in result.stderr.splitlines()] == [True, True]
+
+
+def test_the_configuration_is_that_of_option_environment_and_variables(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shell.write("x.toml", b'[store]\nurl = "memory:"\n')
+    monkeypatch.setenv("SPAMFILTER_CONFIG", str(path))
+    assert "database       memory:\n" in shell.done("check-config")
+    monkeypatch.setenv("SPAMFILTER_STORE__URL", "sqlite:////elsewhere.db")
+    assert "database       sqlite:////elsewhere.db\n" in shell.done("check-config")
+    assert "No such file" in shell.fails("--config", "none.toml", "check-config")
+
+
+def test_every_sample_is_listed_and_printed(shell: Shell) -> None:
+    listed = shell.done("sample-config", "--list").splitlines()
+    assert listed == samples()
+    for name in listed:
+        assert shell.done("sample-config", name) == shipped(name).read_text(encoding="utf-8")
+    assert shell.done("sample-config") == shipped("config/spamfilter.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["none", "config/none", "config", "systemd/", "config/../pyproject.toml"])
+def test_a_sample_that_is_none_is_named(shell: Shell, name: str) -> None:
+    assert name in shell.fails("sample-config", name)
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "sentence"),
+    [
+        pytest.param(("mark-spam", "none.eml"), b"", "none.eml: no such file", id="missing-file"),
+        pytest.param(("mark-spam", ID), b"", f"{ID}: no message of this id", id="unknown-id"),
+        pytest.param(("mark-ham",), b"", "standard input: no mail in it", id="empty-input"),
+        pytest.param(("judge",), b" \r\n", "standard input: no mail in it", id="blank-input"),
+        pytest.param(("forget", "empty"), b"", "empty: no mail in it", id="empty-folder"),
+        pytest.param(("train", "--spam", "none"), b"", "none: no such file", id="missing-pile"),
+        pytest.param(("train", "--index", "bad-index"), b"", "bad-index: line 1: ", id="bad-index"),
+        pytest.param(("train", "--index", "none"), b"", "none: cannot be read as an index", id="missing-index"),
+        pytest.param(("--config", "none.toml", "judge"), b"", "none.toml: No such file", id="missing-configuration"),
+        pytest.param(("--config", "bad.toml", "stats"), b"", "bad.toml: unknown key spam", id="bad-configuration"),
+    ],
+)
+def test_what_a_user_got_wrong_is_one_line_that_names_it(
+    shell: Shell, words: tuple[str, ...], stdin: bytes, sentence: str
+) -> None:
+    (shell.folder / "empty").mkdir()
+    shell.write("bad-index", b"spma x\n")
+    shell.write("bad.toml", b"[spam]\nx = 1\n")
+    assert sentence in shell.fails(*words, stdin=stdin)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("train",), ("stats", "--format", "yaml"), ("mark-spam", "--loud"), ("no-such-command",), ("backup",)],
+    ids=lambda words: "-".join(words),
+)
+def test_wrong_usage_is_exit_code_2_with_the_usage(shell: Shell, words: tuple[str, ...]) -> None:
+    result = shell.run(*words)
+    assert result.exit_code == 2
+    assert "Usage: " in result.stderr
+    assert "Error: " in result.stderr
+
+
+DATABASE_COMMANDS: dict[str, tuple[object, ...]] = {
+    "judge": ("judge", "-"),
+    "mark-spam": ("mark-spam", "-"),
+    "forget": ("forget", "-"),
+    "train": ("train", "--spam", "x.eml"),
+    "stats": ("stats",),
+    "migrate": ("migrate",),
+    "backup": ("backup", "copy.db"),
+}
+every_database_command = pytest.mark.parametrize("command", DATABASE_COMMANDS)
+
+
+def corrupt(shell: Shell) -> None:
+    shell.write("spamfilter.db", b"this is no database, but it is long enough to look at" * 100)
+
+
+def newer(shell: Shell) -> None:
+    with shell.store():
+        pass
+    connection = sqlite3.connect(shell.folder / "spamfilter.db")
+    with connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+
+
+@every_database_command
+@pytest.mark.parametrize("damage", [corrupt, newer], ids=["corrupt", "newer"])
+def test_a_database_that_cannot_be_used_is_one_line_that_names_it(
+    shell: Shell, command: str, damage: Callable[[Shell], None]
+) -> None:
+    shell.write("x.eml", mail())
+    damage(shell)
+    assert "spamfilter.db: " in shell.fails(*DATABASE_COMMANDS[command], stdin=mail())
+
+
+@pytest.mark.parametrize("command", [*DATABASE_COMMANDS.values(), ("review",)], ids=lambda command: command[0])
+def test_who_has_a_damaged_database_is_told_what_to_do(shell: Shell, command: tuple[str, ...]) -> None:
+    shell.write("x.eml", mail())
+    corrupt(shell)
+    path = shell.folder / "spamfilter.db"
+    advice = f"{path}: file is not a database; keep the file, and put a backup in its place\n"
+    assert shell.fails(*command, stdin=mail()) == f"spamfilter: {advice}"
+
+
+@every_database_command
+def test_a_state_directory_that_cannot_be_made_is_one_line_that_names_it(
+    shell: Shell, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATE_DIRECTORY", str(shell.write("x.eml", mail()) / "state"))
+    assert "x.eml/state: " in shell.fails(*DATABASE_COMMANDS[command], stdin=mail())
+
+
+@pytest.mark.parametrize(
+    ("url", "damage"),
+    [
+        pytest.param("", corrupt, id="corrupt"),
+        pytest.param("", newer, id="newer"),
+        pytest.param("", None, id="no-state-directory"),
+        pytest.param("sqlite:x.db", newer, id="bad-url"),
+    ],
+)
+def test_the_relay_refuses_to_start_with_one_line_that_says_why(
+    shell: Shell, url: str, damage: Callable[[Shell], None] | None
+) -> None:
+    state = shell.folder if damage else shell.write("file", b"") / "state"
+    if damage:
+        damage(shell)
+    environ = {
+        **os.environ,
+        "SPAMFILTER_RELAY__LISTEN": '["127.0.0.1:0"]',
+        "SPAMFILTER_STORE__URL": url,
+        "STATE_DIRECTORY": str(state),
+    }
+    relay = subprocess.run([sys.executable, "-m", "spamfilter", "serve"], env=environ, capture_output=True, check=False)
+    assert (relay.returncode, relay.stdout) == (2, b"")
+    assert relay.stderr.count(b"\n") == 1
+    assert relay.stderr.startswith(b"spamfilter: ")
+    assert (url or str(state)).encode() in relay.stderr
+
+
+@pytest.mark.parametrize("command", ["judge", "migrate"])
+@pytest.mark.parametrize("url", ["sqlite", "sqlite:x.db", "sqlite://host/x.db"])
+def test_a_store_url_that_is_none_is_one_line_that_names_it(
+    shell: Shell, command: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPAMFILTER_STORE__URL", url)
+    assert url in shell.fails(*DATABASE_COMMANDS[command], stdin=mail())
+
+
+@pytest.mark.parametrize("command", ["mark-spam", "forget", "train", "migrate"])
+def test_a_locked_database_is_exit_code_75(shell: Shell, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_connection, "BUSY_SECONDS", 0.05)
+    shell.write("x.eml", mail())
+    shell.done("mark-ham", stdin=mail(name="other"))
+    before = shell.rows("ledger")
+    holder = sqlite3.connect(shell.folder / "spamfilter.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        result = shell.run(*DATABASE_COMMANDS[command], stdin=mail())
+        assert shell.run("judge", stdin=mail()).exit_code == 0
+        assert shell.run("stats").exit_code == 0
+    finally:
+        holder.close()
+    assert result.exit_code == 75
+    assert result.stderr.splitlines()[-1].endswith("spamfilter.db: another process holds the database; try again")
+    assert shell.rows("ledger") == before
+
+
+def test_other_rules_than_those_of_the_counts_are_refused(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.done("mark-spam", stdin=mail())
+    monkeypatch.setenv("SPAMFILTER_LEARN__LIKELIHOOD", "multinomial")
+    assert "set [learn] as it was" in shell.fails("judge", stdin=mail())
+
+
+def test_the_database_is_made_where_it_is_missing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = shell.folder / "new" / "state"
+    monkeypatch.setenv("STATE_DIRECTORY", str(state))
+    shell.done("mark-spam", stdin=mail())
+    assert (state / "spamfilter.db").exists()
+    assert oct(state.stat().st_mode & 0o777) == "0o700"
+
+
+def test_the_module_runs_as_a_program_without_a_traceback(shell: Shell) -> None:
+    program = [sys.executable, "-W", "error", "-m", "spamfilter"]
+    learnt = subprocess.run([*program, "mark-spam", "-"], input=mail(), capture_output=True, check=False)
+    assert (learnt.returncode, learnt.stderr) == (0, b"")
+    assert learnt.stdout.startswith(b"standard input: learnt as spam; ")
+    wrong = subprocess.run([*program, "judge", "none.eml"], capture_output=True, check=False)
+    assert (wrong.returncode, wrong.stdout) == (2, b"")
+    assert wrong.stderr == b"spamfilter: none.eml: no such file or folder, and no id (26 letters and digits)\n"
+
+
+def test_a_file_name_cannot_move_the_cursor(shell: Shell) -> None:
+    file = shell.folder / "a\x1b[2J.eml"
+    file.write_bytes(mail())
+    for command in ("mark-spam", "judge", "forget"):
+        assert "\x1b" not in shell.done(command, file)
+
+
+def test_an_error_does_the_terminal_no_harm(shell: Shell) -> None:
+    assert shell.fails("judge", "a\x1b[2J\u202e\x85b\rc.eml").startswith("spamfilter: a\\x1b[2J\\u202e\\x85b\\rc.eml: ")
+    assert "\x1b" not in shell.fails("--config", shell.folder / "\x1b[2J.toml", "judge", stdin=mail())
+
+
+def test_an_error_of_the_system_does_the_terminal_no_harm(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = shell.write("\x1b[2J", b"")
+    monkeypatch.setenv("SPAMFILTER_VERDICT__QUARANTINE", str(file))
+    assert shell.fails("quarantine", "list").endswith("/\\x1b[2J/new: Not a directory\n")
+
+
+def test_json_is_ascii(shell: Shell) -> None:
+    name = "grün\x1b\x9b\u202e.eml"
+    path = shell.write(name, mail())
+    for command in ("mark-spam", "judge", "forget"):
+        said = shell.done(command, "--json", path)
+        assert said.isascii()
+        assert said.rstrip("\n").isprintable()
+        assert json.loads(said)["file"] == str(path)
+
+
+async def test_doctor_shows_what_a_stranger_greets_with_and_does_the_terminal_no_harm(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Hop() as hop:
+        hop.replies["QUIT"] = b"close"
+        hop.replies["CONNECT"] = "554 go \x1b[2J\x9b away \u202e\r\n".encode()
+        monkeypatch.setenv("SPAMFILTER_RELAY__LISTEN", f'["127.0.0.1:{hop.port}"]')
+        monkeypatch.setenv("SPAMFILTER_RELAY__NEXT_HOP", f"smtp://127.0.0.1:{hop.port}")
+        shown = (await asyncio.to_thread(shell.run, "doctor", "--no-canary")).stdout
+        hop.replies["CONNECT"] = b"220 mail.test ESMTP spamfilter \x1b[2J\r\n"
+        greeted = (await asyncio.to_thread(shell.run, "doctor", "--no-canary")).stdout
+    assert "554 go \\x1b[2J" in shown
+    assert "greets with 220 mail.test ESMTP spamfilter \\x1b[2J" in greeted
+    for text in (shown, greeted):
+        assert all(line.isprintable() for line in text.split("\n"))

@@ -1,0 +1,456 @@
+"""The checks of `doctor` one by one, on real files, databases and sockets; tests/integration has the whole."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from spamfilter.config.settings import Settings
+from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
+from spamfilter.doctor.delivery import room
+from spamfilter.doctor.dovecot import dovecot
+from spamfilter.doctor.examination import Examination, Finding
+from spamfilter.doctor.learning import SILENT, classes, clock, feedback
+from spamfilter.doctor.process import behind, gone_over, held
+from spamfilter.errors import InputError, Refused, StoreBusy
+from spamfilter.learning.filter import Filter
+from spamfilter.relay.canary import MOST, Canaries
+from spamfilter.stores import open_store
+from spamfilter.system.file_access import ANYBODY, by_mode, may, user_named, user_of
+from tests.integration.servers import workshop
+from tests.integration.test_doctor import connected
+from tests.project.test_docs import documented
+from tests.support.made import journal_entry, mail, reading
+from tests.support.parts import Hop, Running, relaying
+from tests.support.real import require_root
+
+GB = 10**9
+
+
+def settings(folder: Path, **others: object) -> Settings:
+    """Settings whose files are all in this folder."""
+    return Settings.model_validate(
+        {
+            "store": {"url": f"sqlite:///{folder}/spamfilter.db"},
+            "relay": {"next_hop": f"maildir:{folder}/mail", "listen": ["127.0.0.1:0"]},
+            "verdict": {"quarantine": f"{folder}/quarantine"},
+            "feedback": {"socket": f"{folder}/feedback.sock"},
+            "learn": {"voices": ["fields"]},
+            **others,
+        }
+    )
+
+
+def look(check: Callable[[Examination], Iterator[Finding]], examined: Examination) -> list[Finding]:
+    try:
+        return list(check(examined))
+    finally:
+        examined.opened.close()
+
+
+def test_the_answer_and_its_description_name_the_same() -> None:
+    assert documented("doctor --json") == {field.name for type in (Diagnosis, Line) for field in fields(type)}
+
+
+def test_each_check_stands_in_the_description() -> None:
+    assert documented("doctor --json: checks") == set(CHECKS)
+
+
+@pytest.mark.parametrize(("worst", "code"), [("ok", 0), ("warning", 1), ("failed", 2)])
+def test_the_exit_code_is_that_of_the_worst_finding(worst: str, code: int) -> None:
+    (status,) = (status for status in STATUSES if status == worst)
+    assert Diagnosis(status, "", [], {}).exit_code == code
+
+
+def test_looking_makes_nothing(tmp_path: Path) -> None:
+    diagnosis = examine(Examination(settings(tmp_path), None))
+    failed = {line.check: line.found for line in diagnosis.lines if line.status == "failed"}
+    assert failed.keys() == {"process", "next_hop", "quarantine", "database"}
+    assert failed["database"] == f"{tmp_path}/spamfilter.db: no such file"
+    assert {"schema", "integrity", "canary", "smtp"} <= diagnosis.not_tried.keys()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_check_that_breaks_is_a_failed_line_and_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "spamfilter.db").write_bytes(b"no database " * 1000)
+    diagnosis = examine(Examination(settings(tmp_path), None))
+    (line,) = (line for line in diagnosis.lines if line.check == "database")
+    assert line.status == "failed"
+    assert "cannot be opened" in line.found
+    assert "file is not a database" in line.found
+    assert {line.check for line in diagnosis.lines} >= {"disk", "dovecot"}
+
+
+def test_a_database_in_memory_is_a_warning(tmp_path: Path) -> None:
+    diagnosis = examine(Examination(settings(tmp_path, store={"url": "memory:"}), None))
+    (line,) = (line for line in diagnosis.lines if line.check == "database")
+    assert line.status == "warning"
+
+
+@pytest.mark.parametrize(
+    ("ham", "spam", "status"),
+    [(0, 0, "warning"), (3, 0, "warning"), (0, 3, "warning"), (1, 20, "ok"), (1, 21, "warning"), (21, 1, "warning")],
+)
+def test_classes_must_both_be_known_and_about_equally(tmp_path: Path, ham: int, spam: int, status: str) -> None:
+    ours = settings(tmp_path)
+    store = open_store(ours.store_url())
+    with Filter(store, ours.voices()).training() as training:
+        for number in range(ham):
+            training.learn(reading(f"h{number}", "lunch"), "ham", "cli")
+        for number in range(spam):
+            training.learn(reading(f"s{number}", "pills"), "spam", "cli")
+    store.close()
+    (finding,) = look(classes, Examination(ours, None))
+    assert finding.status == status
+
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("judged", "learnt", "said"),
+    [
+        pytest.param([0], [-2, -1, 0], None, id="in-order"),
+        pytest.param([0], [-2, -2.05, 0], None, id="a-correction"),
+        pytest.param([24], [-2, -1], "1 entries are later than now, up to 2026-05-02 12:00", id="journal-ahead"),
+        pytest.param([0], [-2, 24], "1 entries are later than now", id="ledger-ahead"),
+        pytest.param([0], [-1, -72, -3], "went back by 3 days on 2026-04-28 12:00", id="leap"),
+    ],
+)
+def test_time_must_go_on(tmp_path: Path, judged: list[float], learnt: list[float], said: str | None) -> None:
+    """judged, learnt: hours from now, in the order of writing."""
+    ours = settings(tmp_path)
+    store = open_store(ours.store_url())
+    store.write_journal([journal_entry(at=NOW + timedelta(hours=hours)) for hours in judged])
+    with Filter(store, ours.voices()).training() as training:
+        for number, hours in enumerate(learnt):
+            training.learn(reading(f"m{number}", "lunch"), "ham", "cli", at=NOW + timedelta(hours=hours))
+    store.close()
+    (finding,) = look(clock, Examination(ours, None, now=NOW))
+    assert finding.status == ("warning" if said else "ok")
+    assert (said or "no entry is later") in finding.found
+
+
+@pytest.mark.parametrize(
+    ("made", "heard", "statuses"),
+    [
+        pytest.param(SILENT / 2, None, ["ok"], id="too-young-to-tell"),
+        pytest.param(2 * SILENT, None, ["warning"], id="never-heard-of"),
+        pytest.param(2 * SILENT, 1.5 * SILENT, ["warning"], id="silent"),
+        pytest.param(2 * SILENT, SILENT / 2, ["ok"], id="heard-of"),
+    ],
+)
+def test_a_path_that_is_set_up_must_be_heard_of(
+    tmp_path: Path, made: timedelta, heard: timedelta | None, statuses: list[str]
+) -> None:
+    ours = settings(tmp_path, feedback={"spam_addresses": ["spam@example.org"]})
+    store = open_store(ours.store_url())
+    with Filter(store, ours.voices()).training() as training:
+        training.learn(reading("first", "lunch"), "ham", "cli", at=NOW - made)
+        if heard is not None:
+            training.learn(reading("second", "pills"), "spam", "address", at=NOW - heard)
+    store.close()
+    empty = tmp_path / "dovecot"
+    findings = look(feedback, Examination(ours, None, now=NOW, dovecot=empty))
+    assert [finding.status for finding in findings] == statuses
+    assert ("[feedback] spam_addresses" in findings[0].found) == (statuses == ["warning"])
+
+
+@pytest.mark.parametrize(
+    ("waiting", "dropped", "statuses"),
+    [
+        (0, 0, ["ok"]), (99, 0, ["ok"]), (100, 0, ["warning"]), (1000, 0, ["failed"]), (0, 5, ["warning"]),
+        (1000, 5, ["failed", "warning"]),
+    ],
+)  # fmt: skip
+def test_a_journal_that_waits_or_was_dropped_is_said(waiting: int, dropped: int, statuses: list[str]) -> None:
+    assert [finding.status for finding in behind(waiting, dropped, 1000)] == statuses
+
+
+def test_a_journal_that_cannot_be_written_is_said_before_much_waits() -> None:
+    (finding,) = behind(1, 0, 1000, "/var/lib/x.db: the disk is full")
+    assert (finding.status, "the disk is full" in finding.found) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    ("hits", "status", "said"),
+    [
+        ({}, "ok", "none was hit"),
+        ({"errors": 1, "connections_per_client": 7}, "ok", "connections_per_client 7 times, errors 1 time"),
+        ({"errors": 1, "memory_megabytes": 2}, "warning", "errors 1 time, memory_megabytes 2 times"),
+    ],
+)
+def test_a_limit_of_the_whole_relay_that_was_hit_is_a_warning(hits: dict[str, int], status: str, said: str) -> None:
+    finding = gone_over(hits)
+    assert (finding.status, said in finding.found) == (status, True)
+    assert ("memory_megabytes" in finding.advice) == (status == "warning")
+
+
+@pytest.mark.parametrize(
+    ("free", "size", "status"),
+    [
+        (0.11 * GB, GB, "ok"), (0.09 * GB, GB, "warning"), (0.02 * GB, GB, "failed"),
+        # A tenth of a great disk is room enough, and so are some gigabytes of it.
+        (6 * GB, 1000 * GB, "ok"), (4 * GB, 1000 * GB, "warning"), (0.9 * GB, 1000 * GB, "failed"),
+    ],
+)  # fmt: skip
+def test_room_is_a_share_of_the_disk_or_enough(free: float, size: int, status: str) -> None:
+    assert room("/var", int(free), size).status == status
+
+
+@pytest.mark.parametrize(("held_by", "status"), [(1, "ok"), (5, "warning"), (8, "failed")])
+def test_memory_is_a_share_of_the_hosts(held_by: int, status: str) -> None:
+    assert held(held_by * GB, 10 * GB).status == status
+
+
+def test_the_kernel_is_asked_in_the_place_of_a_user() -> None:
+    require_root("to be another user")
+    with workshop() as folder:
+        file = folder / "inner" / "file"
+        file.parent.mkdir(mode=0o755)
+        file.write_text("x")
+        file.chmod(0o640)
+        shutil.chown(file, "mail", "mail")
+        mail_user, before = user_named("mail"), (os.getresuid(), os.getresgid(), os.getgroups())
+        assert mail_user is not None
+        assert (may(mail_user, file, os.R_OK | os.W_OK), may(ANYBODY, file, os.R_OK)) == (True, False)
+        file.chmod(0o444)
+        assert (may(mail_user, file, os.W_OK), may(ANYBODY, file, os.R_OK)) == (False, True)
+        assert may(user_of(0), file, os.W_OK)
+        file.parent.chmod(0o700)
+        assert not may(mail_user, file, os.R_OK)
+        assert (os.getresuid(), os.getresgid(), os.getgroups()) == before
+    assert user_named("no such user") is None
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o400, 0o600, 0o040, 0o070, 0o604, 0o646, 0o755, 0o077])
+@pytest.mark.parametrize("folder_mode", [0o700, 0o710, 0o711])
+def test_the_modes_say_what_the_kernel_says(mode: int, folder_mode: int) -> None:
+    require_root("to be another user")
+    owner, other = user_named("mail"), user_named("games")
+    assert owner
+    assert other
+    with workshop() as folder:
+        file = folder / "inner" / "file"
+        file.parent.mkdir()
+        file.write_text("x")
+        for place, bits in ((file, mode), (file.parent, folder_mode)):
+            shutil.chown(place, "mail", "games")
+            place.chmod(bits)
+        for user in (owner, other, ANYBODY):
+            for want in (os.R_OK, os.W_OK, os.X_OK, os.R_OK | os.W_OK):
+                assert by_mode(user, file, want) == may(user, file, want), (user, want)
+
+
+def test_a_user_without_a_name_has_a_number() -> None:
+    assert user_of(123_456).name == "uid 123456"
+
+
+def unlinked(scripts: Path) -> None:
+    (scripts / "learn-spam.sieve").unlink()
+
+
+def no_program(scripts: Path) -> None:
+    (scripts / "spamfilter-mark").unlink()
+
+
+def not_executable(scripts: Path) -> None:
+    (scripts / "spamfilter-mark").chmod(0o644)
+
+
+def unreadable(scripts: Path) -> None:
+    (scripts / "learn-ham.sieve").chmod(0o600)
+
+
+def open_to_all(scripts: Path) -> None:
+    (scripts / "spamfilter-mark").chmod(0o777)
+
+
+def folder_open_to_all(scripts: Path) -> None:
+    scripts.chmod(0o1777)
+
+
+def other_socket(scripts: Path) -> None:
+    program = scripts / "spamfilter-mark"
+    program.write_text(program.read_text().replace("feedback.sock", "another.sock"))
+
+
+def no_spamfilter(scripts: Path) -> None:
+    (scripts.parent.parent / "spamfilter").unlink()
+
+
+def old_binary(scripts: Path) -> None:
+    for name, at in (("learn-ham.svbin", 1_000_000), ("learn-ham.sieve", 2_000_000)):
+        (scripts / name).touch()
+        os.utime(scripts / name, (at, at))
+
+
+def no_folder_of_programs(scripts: Path) -> None:
+    fragment = scripts.parent / "conf.d" / "90-spamfilter.conf"
+    fragment.write_text(fragment.read_text().replace("sieve_pipe_bin_dir", "#"))
+
+
+def no_fragment(scripts: Path) -> None:
+    (scripts.parent / "conf.d" / "90-spamfilter.conf").unlink()
+
+
+DOVECOT: list[tuple[Callable[[Path], None], str, str]] = [
+    (unlinked, "failed", "learn-spam.sieve: no such file"),
+    (no_program, "failed", "spamfilter-mark: no such file"),
+    (not_executable, "failed", "spamfilter-mark: every user may not run it"),
+    (unreadable, "failed", "learn-ham.sieve: every user may not read it"),
+    (open_to_all, "failed", "spamfilter-mark: others than its owner may change it"),
+    (folder_open_to_all, "failed", "dovecot/spamfilter: others than its owner may change it"),
+    (other_socket, "failed", "another.sock, the relay listens on"),
+    (no_spamfilter, "failed", "may not run"),
+    (old_binary, "warning", "learn-ham.svbin: is older than its source"),
+    (no_folder_of_programs, "failed", "sets no sieve_pipe_bin_dir"),
+    (no_fragment, "failed", "90-spamfilter.conf: no such file"),
+]
+
+
+@pytest.mark.parametrize(("plant", "status", "said"), DOVECOT, ids=[plant.__name__ for plant, _, _ in DOVECOT])
+def test_what_is_wrong_with_dovecots_scripts_is_found(plant: Callable[[Path], None], status: str, said: str) -> None:
+    require_root("to see the scripts as those who own the mail do")
+    with workshop() as folder:
+        place = connected(folder, folder / "feedback.sock")
+        examined = Examination(settings(folder), None, dovecot=place)
+        assert [finding.status for finding in look(dovecot, examined)] == ["ok"]
+        plant(place / "spamfilter")
+        findings = look(dovecot, examined)
+        assert {finding.status for finding in findings} == {status}
+        assert said in findings[0].found
+        assert all(finding.advice for finding in findings)
+
+
+async def test_only_the_probe_is_taught_and_removed(tmp_path: Path) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        client = await running.connect()
+        address = (await canaries.issue({}))["address"]
+        name = address.encode()
+        # A mail to somebody else that bears the probe's name.
+        await client.send(mail(name="other").replace(b"<other@example.org>", b"<%s>" % name))
+        with pytest.raises(InputError, match="the probe is not in the journal"):
+            await canaries.mark({"address": address, "label": "spam"})
+        await client.send(mail(name="p").replace(b"<p@example.org>", b"<%s>" % name), address, address)
+        assert len(running.entries()) == 2
+        marked = await canaries.mark({"address": address, "label": "spam"})
+        assert marked["log_odds"] > 0
+        assert [entry.source for entry in running.store.learnings()] == ["canary"]
+        assert (await canaries.end({"address": address})) == {"removed": True}
+        assert [entry.recipients for entry in running.entries()] == [["b@example.test"]]
+        assert running.store.learnings() == []
+        assert running.relay.canaries == set()
+        assert len(hop.messages) == 1
+        with pytest.raises(InputError, match="was not issued"):
+            await canaries.mark({"address": address, "label": "spam"})
+
+
+async def probed(running: Running, canaries: Canaries, label: str | None) -> str:
+    """The address of a probe that is in the journal and, with a label, learnt."""
+    address: str = (await canaries.issue({}))["address"]
+    name = address.encode()
+    client = await running.connect()
+    await client.send(mail(name="p").replace(b"<p@example.org>", b"<%s>" % name), address, address)
+    assert len(running.entries()) == 1
+    if label is not None:
+        await canaries.mark({"address": address, "label": label})
+        assert len(running.store.learnings()) == 1
+    return address
+
+
+async def gone(running: Running) -> None:
+    """Wait until neither journal nor counts have anything of a probe."""
+    for _ in range(1000):
+        if not running.entries() and not running.store.learnings():
+            break
+        await asyncio.sleep(0.02)
+    assert running.entries() == []
+    assert running.store.learnings() == []
+    assert running.relay.judge.filter.rebuilt(10**9).learnt == {"ham": 0, "spam": 0}
+
+
+async def test_addresses_are_few(tmp_path: Path) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        addresses = [(await canaries.issue({}))["address"] for _ in range(MOST)]
+        assert running.relay.canaries == set(addresses)
+        with pytest.raises(Refused):
+            await canaries.issue({})
+        assert (await canaries.end({"address": addresses[0]})) == {"removed": True}
+        assert running.relay.canaries == set(addresses[1:])
+        await canaries.issue({})
+        await canaries.close()
+        assert running.relay.canaries == set()
+        with pytest.raises(StoreBusy):
+            await canaries.issue({})
+
+
+@pytest.mark.parametrize("label", [None, "spam"])
+async def test_what_a_killed_doctor_leaves_is_removed_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: str | None
+) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        monkeypatch.setattr("spamfilter.relay.canary.KEPT_SECONDS", 2.0)
+        unused = (await canaries.issue({}))["address"]
+        used = await probed(running, canaries, label)
+        await gone(running)
+        assert running.relay.canaries == set()
+        for address in (unused, used):
+            with pytest.raises(InputError, match="was not issued"):
+                await canaries.end({"address": address})
+        await canaries.close()
+
+
+@pytest.mark.parametrize("label", [None, "ham"])
+async def test_what_a_doctor_has_left_is_removed_when_the_relay_stops(tmp_path: Path, label: str | None) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        await probed(running, canaries, label)
+        await canaries.close()
+        assert running.entries() == []
+        assert running.store.learnings() == []
+
+
+@pytest.mark.parametrize("label", [None, "spam"])
+async def test_what_a_killed_relay_has_left_is_removed_at_the_next_start(tmp_path: Path, label: str | None) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        await probed(running, Canaries(running.relay, running.relay.desk, running.store), label)
+        client = await running.connect()
+        await client.send(mail(name="other"))
+        again = Canaries(running.relay, running.relay.desk, running.store)
+        again.start()
+        await again.close()
+        assert [entry.recipients for entry in running.entries()] == [["b@example.test"]]
+        assert running.store.learnings() == []
+
+
+async def test_a_probe_whose_tokens_are_gone_is_removed(tmp_path: Path) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        address = await probed(running, canaries, None)
+        running.store.expire(datetime.now(UTC) + timedelta(days=1), datetime.now(UTC) - timedelta(days=1))
+        assert (await canaries.end({"address": address})) == {"removed": True}
+        assert running.entries() == []
+
+
+async def test_a_probe_that_cannot_be_removed_is_not_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        address = await probed(running, canaries, "spam")
+        running.store.remove_journal(running.entries()[0].id)
+        monkeypatch.setattr("spamfilter.relay.canary.KEPT_SECONDS", 0.1)
+        assert (await canaries.end({"address": address})) == {"removed": False}
+        again = Canaries(running.relay, running.relay.desk, running.store)
+        again.start()
+        await again.close()
+        await gone(running)

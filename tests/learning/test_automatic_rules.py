@@ -1,0 +1,242 @@
+"""Rules that learn without a mark: what concerns them, what they teach, what they leave alone."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from spamfilter.config.sections import Feedback
+from spamfilter.errors import StoreBusy
+from spamfilter.learning import automatic_rules
+from spamfilter.learning.automatic_rules import RULES, Automatic, Seen
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.marks import Author
+from spamfilter.mail.message import parse
+from spamfilter.stores import Entry, JournalEntry
+from spamfilter.stores.memory import MemoryStore
+from spamfilter.system.ids import new_id
+from tests.support.made import VOICE, journal_entry, mail, reading
+
+ANSWERED, TRAP = Feedback(automatic=["answered"]), Feedback(automatic=["trap"], traps=["trap@example.org"])
+QUESTION = journal_entry(message_id="<question@x>", digest=reading("question").digest)
+ANSWER = b"From: anna@example.org\r\nIn-Reply-To: <question@x>\r\n"
+
+
+class Busy(MemoryStore):
+    """Held by another process at the first look."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    def journal_named(self, message_id: str) -> list[JournalEntry]:
+        self.looks += 1
+        if self.looks == 1:
+            raise StoreBusy("held by another process")
+        return super().journal_named(message_id)
+
+
+class Running:
+    """Rules on a store in memory."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.filter = Filter(store, VOICE)
+        self.desk = Desk(self.filter, marks_a_day=2, learnt=lambda: None)
+        self.rules = Automatic(self.desk, store)
+
+    def learnt(self) -> list[Entry]:
+        return self.filter.store.learnings()
+
+    async def saw(self, seen: Seen, settings: Feedback) -> list[tuple[bytes, str]]:
+        """Digest and label of what is learnt after that."""
+        self.rules.saw(seen, settings)
+        await self.rules.idle()
+        return [(entry.digest, entry.label) for entry in self.learnt()]
+
+
+@asynccontextmanager
+async def rules(store: MemoryStore | None = None, *entries: JournalEntry) -> AsyncIterator[Running]:
+    store = store or MemoryStore()
+    store.write_journal(entries or [QUESTION])
+    running = Running(store)
+    try:
+        yield running
+    finally:
+        running.rules.close()
+        running.desk.close()
+
+
+def seen(sent: bytes, **changes: object) -> Seen:
+    """A mail of an own user that the relay has judged."""
+    of = Seen(new_id(), parse(sent), reading("seen"), "anna@example.org", ["b@example.net"], True, False)
+    return replace(of, **changes)  # type: ignore[arg-type]  # names are checked at run time
+
+
+def test_the_table_has_what_the_configuration_knows() -> None:
+    (names,) = get_args(Feedback.model_fields["automatic"].annotation)
+    assert set(RULES) == set(get_args(names))
+
+
+# answered
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(ANSWER, id="in-reply-to"),
+        pytest.param(b"References: <first@x>\r\n <question@x>\r\n", id="references"),
+        pytest.param(b"In-Reply-To: Your mail of Monday, <question@x> (anna)\r\n", id="words-around-it"),
+        pytest.param(ANSWER + b"Auto-Submitted: no\r\n", id="by-a-person"),
+    ],
+)
+async def test_a_mail_that_was_answered_is_ham(sent: bytes) -> None:
+    async with rules() as running:
+        assert await running.saw(seen(sent), ANSWERED) == [(QUESTION.digest, "ham")]
+        (entry,) = running.learnt()
+        assert (entry.source, entry.by) == ("automatic", "answered")
+
+
+async def test_a_mail_judged_unsure_is_ham_when_it_was_answered() -> None:
+    async with rules(None, replace(QUESTION, class_="unsure")) as running:
+        assert await running.saw(seen(ANSWER), ANSWERED) == [(QUESTION.digest, "ham")]
+
+
+@pytest.mark.parametrize(
+    ("sent", "changes"),
+    [
+        pytest.param(ANSWER, {"own": False}, id="a-stranger"),
+        pytest.param(ANSWER, {"sender": ""}, id="a-bounce"),
+        pytest.param(ANSWER + b"Auto-Submitted: auto-replied (vacation)\r\n", {}, id="absence"),
+        pytest.param(ANSWER + b"auto-submitted: Auto-Generated; x=y\r\n", {}, id="generated"),
+        pytest.param(ANSWER + b"Precedence: BULK\r\n", {}, id="bulk"),
+        pytest.param(ANSWER + b"X-Autoreply: yes\r\n", {}, id="older-absence"),
+        pytest.param(ANSWER + b"Content-Type: multipart/report; report-type=receipt\r\n", {}, id="report"),
+        pytest.param(b"Subject: <question@x>\r\n\r\n<question@x>\r\n", {}, id="not-an-answer"),
+        pytest.param(b"In-Reply-To: <other@x>\r\n", {}, id="of-another"),
+        pytest.param(b"In-Reply-To: question@x\r\n", {}, id="not-an-id"),
+        pytest.param(ANSWER, {"reading": reading("question")}, id="of-itself"),
+    ],
+)  # fmt: skip
+async def test_what_is_no_answer_of_a_user_teaches_nothing(sent: bytes, changes: dict[str, object]) -> None:
+    async with rules() as running:
+        assert await running.saw(seen(sent, **changes), ANSWERED) == []
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param([replace(QUESTION, class_="spam")], id="judged-spam"),
+        pytest.param([replace(QUESTION, tokens=None)], id="words-not-kept"),
+        pytest.param([QUESTION, replace(QUESTION, id=new_id(), digest=b"another".ljust(16))], id="two-mails-of-one-id"),
+    ],
+)
+async def test_what_cannot_be_told_to_be_ham_is_not_learnt(entries: list[JournalEntry]) -> None:
+    async with rules(None, *entries) as running:
+        assert await running.saw(seen(ANSWER), ANSWERED) == []
+
+
+async def test_one_mail_that_was_judged_twice_is_learnt_once() -> None:
+    async with rules(None, QUESTION, replace(QUESTION, id=new_id())) as running:
+        assert await running.saw(seen(ANSWER), ANSWERED) == [(QUESTION.digest, "ham")]
+
+
+async def test_an_answer_names_a_thread_and_not_the_world() -> None:
+    entries = [journal_entry(message_id=f"<{number}@x>", digest=reading(str(number)).digest) for number in range(100)]
+    named = b" ".join(b"<%d@x>" % number for number in range(100))
+    async with rules(None, *entries) as running:
+        learnt = await running.saw(seen(b"References: " + named + b"\r\n"), ANSWERED)
+        assert len(learnt) == automatic_rules.MOST_ANSWERED
+
+
+# trap
+
+
+async def test_mail_to_a_trap_is_spam() -> None:
+    async with rules() as running:
+        trapped = seen(mail(), recipients=["b@example.org", "trap@example.org"], own=False)
+        assert await running.saw(trapped, TRAP) == [(trapped.reading.digest, "spam")]
+        (entry,) = running.learnt()
+        assert (entry.source, entry.by) == ("automatic", "trap")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"recipients": ["nospamtrap@example.org"]}, {"authenticated": True}], ids=["another-address", "a-user"]
+)
+async def test_other_mail_is_no_spam_for_a_trap(changes: dict[str, object]) -> None:
+    async with rules() as running:
+        assert await running.saw(seen(mail(), **{"recipients": ["trap@example.org"], **changes}), TRAP) == []
+
+
+# both
+
+
+async def test_a_rule_that_is_not_chosen_teaches_nothing() -> None:
+    async with rules() as running:
+        both = seen(ANSWER, recipients=["trap@example.org"])
+        assert await running.saw(both, Feedback(traps=["trap@example.org"])) == []
+        assert await running.saw(both, TRAP) == [(both.reading.digest, "spam")]
+
+
+@pytest.mark.parametrize("label", ["ham", "spam"])
+async def test_a_rule_changes_nothing_that_was_learnt_by_whomever(label: str) -> None:
+    for source in ("cli", "train", "automatic"):
+        async with rules() as running:
+            trapped = seen(mail(), recipients=["trap@example.org"])
+            running.filter.learn(trapped.reading, label, source, "anna")  # type: ignore[arg-type]  # a label
+            assert await running.saw(trapped, TRAP) == [(trapped.reading.digest, label)]
+            (entry,) = running.learnt()
+            assert (entry.source, entry.by) == (source, "anna")
+
+
+async def test_anybody_corrects_a_rule() -> None:
+    async with rules() as running:
+        await running.saw(seen(ANSWER), ANSWERED)
+        await running.desk.mark_id(QUESTION.id, "spam", Author("bob", "imap"))
+        assert await running.saw(seen(ANSWER), ANSWERED) == [(QUESTION.digest, "spam")]
+
+
+async def test_no_days_share_limits_a_rule() -> None:
+    async with rules() as running:
+        for number in range(5):
+            await running.saw(seen(mail(), recipients=["trap@example.org"], reading=reading(str(number), "x")), TRAP)
+        assert len(running.learnt()) == 5
+
+
+async def test_a_failure_is_logged_and_the_next_mail_is_learnt(caplog: pytest.LogCaptureFixture) -> None:
+    async with rules(Busy()) as running:
+        of = seen(ANSWER)
+        assert await running.saw(of, ANSWERED) == []
+        assert f"automatic: answered after {of.id}: held by another process" in caplog.text
+        assert "Traceback" not in caplog.text
+        assert await running.saw(of, ANSWERED) == [(QUESTION.digest, "ham")]
+
+
+async def test_mail_does_not_wait_and_a_flood_is_bounded_and_counted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(automatic_rules, "MOST_WAITING", 10)
+    free = threading.Event()
+    async with rules() as running:
+        held = asyncio.get_running_loop().run_in_executor(running.desk._thread, free.wait)
+        for number in range(30):
+            running.rules.saw(seen(mail(), recipients=["trap@example.org"], reading=reading(str(number), "x")), TRAP)
+        assert running.rules.dropped == 20
+        assert caplog.text.count("more than 10 mails wait to be learnt") == 1
+        free.set()
+        await held
+        await running.rules.idle()
+        assert len(running.learnt()) == 10
+
+
+async def test_the_end_gives_up_what_waits() -> None:
+    async with rules() as running:
+        for number in range(30):
+            running.rules.saw(seen(mail(), recipients=["trap@example.org"], reading=reading(str(number), "x")), TRAP)
+        running.rules.close()
+        await running.rules.idle()
+        assert running.learnt() == []

@@ -1,0 +1,180 @@
+"""`judge --explain`, as a user sees it and as a program reads it."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from spamfilter.bayes.counts import LABELS, Growth
+from spamfilter.cli import main
+from spamfilter.learning import provenance
+from spamfilter.stores import Entry, Store, open_store
+from spamfilter.stores.sql import SqlStore
+from spamfilter.system import paths
+from tests.project.test_docs import documented
+from tests.stores.test_sql import locked
+from tests.support.made import NOON, journal_entry, mail
+
+ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
+    return tmp_path
+
+
+def run(*words: object, stdin: bytes = b"") -> str:
+    result = CliRunner().invoke(main, [str(word) for word in words], input=stdin)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def teach() -> bytes:
+    """Three mails of each class, learnt; returns one like the spam, which is the last of them."""
+    body = " ".join(f"offer{number}" for number in range(20))
+    for number in range(3):
+        run("mark-ham", "--by", "bob", stdin=mail("lunch", "bread and butter", f"ham{number}"))
+        run("mark-spam", "--by", "ann", stdin=mail("cheap pills", body, f"spam{number}"))
+    return mail("cheap pills", body, "spam2")
+
+
+def test_the_text_tells_where_a_verdict_comes_from(folder: Path) -> None:
+    path = folder / "x.eml"
+    path.write_bytes(teach())
+    lines = run("judge", "--explain", path).splitlines()
+    assert lines[0].startswith(f"{path}: spam, score 0.99")
+    assert lines[1].split() == ["token", "voice", "ham", "spam", "log-odds", "learnt", "from"]
+    assert all(line.endswith("  #6 #4 #2") for line in lines[2:27])
+    assert lines[27].startswith("  and ")
+    assert lines[28] == "  learnt from, the latest first"
+    assert re.fullmatch(r"  #6 +\d{4}-\d\d-\d\d \d\d:\d\d  spam  cli by ann", lines[29])
+    assert lines[32] == "  what would change the verdict"
+    expected = (
+        r"unsure below a score of 0\.900: log-odds \+\d\.\d\d would have to fall by \d\.\d\d",
+        r"without its \d\d loudest tokens for spam: unsure, score 0\.8\d\d; that is .*offer.*\.\.\.",
+        r"marked as ham: \w+, score 0\.\d\d\d",
+        r"marked as spam: nothing changes, as spam it is learnt already",
+        r"without learning #6 \(this message itself\): spam, score 0\.\d\d\d",
+        r"without learning #4 \(it taught 25 of the tokens above\): spam, score 0\.\d\d\d",
+        r"without learning #2 \(it taught 25 of the tokens above\): spam, score 0\.\d\d\d",
+    )
+    assert len(lines[33:]) == len(expected)
+    for line, pattern in zip(lines[33:], expected, strict=True):
+        assert re.fullmatch("    " + pattern, line)
+    assert max(len(line) for line in lines[1:]) <= 100
+    assert run("judge", "--explain", stdin=path.read_bytes()).splitlines()[1:] == lines[1:]
+
+
+def test_what_nothing_is_known_of_is_explained_too(folder: Path) -> None:
+    assert run("judge", "--explain", stdin=mail()).splitlines()[1:4] == [
+        "  what would change the verdict",
+        "    ham below a score of 0.500: log-odds +0.00 would have to fall by 0.00",
+        "    without all its tokens for spam, or all for ham: still unsure",
+    ]
+
+
+def test_a_bounded_search_is_told_in_the_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        run("mark-spam", stdin=mail("cheap", "pills", f"{number}"))
+    monkeypatch.setattr(provenance, "LOOKED_AT", 2)
+    text = run("judge", "--explain", stdin=mail("cheap", "pills", "x"))
+    assert "  older learnings than the last 2 were not looked at\n" in text
+
+
+def test_nothing_of_a_mail_reaches_the_terminal_but_plain_letters(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPAMFILTER_VERDICT__SPAM", "0.7")
+    evil = "\x1b]0;gotcha\x07\N{RIGHT-TO-LEFT OVERRIDE}gr\u00fcn" + "x" * 200
+    tokens = {"fields": {f"{evil}{number}".encode(): 1 for number in range(9)}}
+    ids = [f"{ID[:-1]}{number}" for number in range(4)]
+    entries = [journal_entry(id=id, digest=id[-16:].encode(), subject=evil, tokens=tokens) for id in ids]
+    with_store(folder, lambda store: store.write_journal(entries))
+    run("mark-ham", stdin=mail())
+    for id in ids:
+        run("mark-spam", "--by", evil, id)
+    text = run("judge", "--explain", ids[0])
+    assert all(id in text for id in ids[1:])
+    assert re.search(r"loudest tokens? for spam: .* that is \\x1b\]0;gotcha", text)
+    assert re.fullmatch(r"[\n\x20-\x7e]+", text)
+    assert max(len(line) for line in text.splitlines()[1:]) <= 100
+
+
+def with_store(folder: Path, work: Callable[[Store], object]) -> None:
+    store = open_store(f"sqlite:///{folder}/spamfilter.db")
+    try:
+        work(store)
+    finally:
+        store.close()
+
+
+def test_large_counts_stay_within_the_columns(folder: Path) -> None:
+    words = {f"word{n}".encode() * 9: 1 for n in range(30)}
+
+    def fill(store: Store) -> None:
+        with store.learning() as learning:
+            tokens = {"fields": words}
+            entry = Entry(NOON, b"0" * 16, "spam", {"fields": 8}, (0, 0, 0, 0), tokens, "cli", "")
+            for number in range(3):
+                learning.append(replace(entry, digest=b"%016d" % number))
+            learning.change("fields", "spam", dict.fromkeys(words, 8_888_888 * 8), 3, Growth(30))
+        store.write_journal([journal_entry(id=ID, tokens=tokens)])
+
+    with_store(folder, fill)
+    lines = run("judge", "--explain", ID).splitlines()
+    assert " 8888888 " in lines[2]
+    assert lines[2].endswith("  #3 #2 #1 ...")
+    assert max(len(line) for line in lines[1:]) <= 100
+
+
+EXPLAINED = {"trainings", "looked_at", "cut_short", "learnt", "distances", "without", "marked", "forgotten"}
+
+
+def test_the_json_is_as_described(folder: Path) -> None:
+    judged = teach()
+    plain = json.loads(run("judge", "--json", stdin=judged))
+    full = json.loads(run("judge", "--json", "--explain", stdin=judged))
+    assert full.keys() | {"id"} == documented("judge --json")
+    assert full.keys() - plain.keys() == EXPLAINED
+    assert plain["evidence"] == []
+    loud, quiet = full["evidence"][: provenance.SHOWN], full["evidence"][provenance.SHOWN :]
+    assert {tuple(item) for item in loud} == {("token", "voice", "ham", "spam", "weight", "trainings", "more")}
+    assert {tuple(item) for item in quiet} == {("token", "voice", "ham", "spam", "weight")}
+    ids = {id for item in loud for id in item["trainings"]}
+    assert ids <= {item["training"] for item in full["trainings"]} <= {2, 4, 6}
+    assert set(full["trainings"][0]) == {"training", "at", "label", "source", "by", "id", "subject"}
+    assert set(full["distances"][0]) == {"class", "threshold", "log_odds"}
+    assert set(full["without"][0]) == {"tokens", "posterior", "class"}
+    assert full["marked"].keys() == set(LABELS)
+    assert {key for after in full["marked"].values() for key in after} == {"posterior", "class"}
+    assert set(full["forgotten"][0]) == {"training", "itself", "tokens", "posterior", "class"}
+    described = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+    section = described.split("## judge --json\n")[1].split("\n## ")[0]
+    parts = {key for name in ("trainings", "distances", "without", "forgotten") for key in full[name][0]} | {*loud[0]}
+    assert [key for key in parts if f"`{key}`" not in section] == []
+
+
+def test_nothing_of_it_runs_unless_it_is_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("mark-spam", stdin=mail())
+
+    def asked(*words: object) -> None:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(SqlStore, "holders", asked)
+    monkeypatch.setattr(SqlStore, "active", asked)
+    assert run("judge", stdin=mail("x", "y", "z")).count("\n") == 1
+    result = CliRunner().invoke(main, ["judge", "--explain"], input=mail())
+    assert isinstance(result.exception, AssertionError)
+
+
+def test_it_waits_for_nobody_who_writes(folder: Path) -> None:
+    run("mark-spam", stdin=mail())
+    with locked(folder / "spamfilter.db"):
+        assert "learnt from" in run("judge", "--explain", stdin=mail())

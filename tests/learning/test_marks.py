@@ -1,0 +1,451 @@
+"""Feedback: what a user names is found as it was judged, or read anew; and who may change what was learnt."""
+
+import random
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spamfilter.bayes.labels import LABELS, Label
+from spamfilter.bayes.sources import AUTOMATIC, BULK, CANARY, NOBODYS
+from spamfilter.bayes.voices import Voices
+from spamfilter.config.settings import Settings
+from spamfilter.errors import InputError, Refused
+from spamfilter.learning import marks as feedback
+from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.marks import Author, Subject, by_id, by_mail, header_id, mark
+from spamfilter.mail import header_fields
+from spamfilter.mail.message import parse
+from spamfilter.stores import Entry, JournalEntry, open_store
+from spamfilter.stores.memory import MemoryStore
+from spamfilter.system.ids import new_id
+from tests.support.alterations import ALTERATIONS
+from tests.support.made import VOICE, journal_entry, mail, reading, some
+
+ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
+
+
+class Slow(MemoryStore):
+    """The journal's row comes a little late."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self._looks = looks
+
+    def find_journal(self, id: str) -> JournalEntry | None:
+        self._looks -= 1
+        return None if self._looks >= 0 else super().find_journal(id)
+
+
+def as_judged(filter: Filter, sent: bytes) -> Reading:
+    """What the relay saw, with a word that no other reading of the mail has."""
+    seen = filter.read(parse(sent))
+    return Reading(seen.digest, {name: {**tokens, b"^as:judged": 1} for name, tokens in seen.tokens.items()})
+
+
+def judged(filter: Filter, sent: bytes, id: str = ID, **changes: object) -> Reading:
+    """The relay judged `sent` and wrote it down."""
+    message, seen = parse(sent), as_judged(filter, sent)
+    names = {"message_id": message.field(b"message-id"), "subject": message.field(b"subject")}
+    facts = {"id": id, "digest": seen.digest, "tokens": seen.tokens, **names}
+    filter.store.write_journal([journal_entry(**{**facts, **changes})])
+    return seen
+
+
+def delivered(sent: bytes, id: str = ID) -> bytes:
+    return b"".join(header_fields.mark(sent, [("X-Spamfilter-Id", id)]))
+
+
+@pytest.fixture
+def filter() -> Filter:
+    return Filter(MemoryStore(), VOICE)
+
+
+@pytest.mark.parametrize("id", [ID, ID.lower()], ids=["upper-case", "lower-case"])
+def test_an_id_names_what_was_judged(filter: Filter, id: str) -> None:
+    seen = judged(filter, mail())
+    assert by_id(filter.store, id) == Subject(ID, ID, seen)
+
+
+def test_an_id_that_is_just_being_written_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feedback, "LOOK_EVERY", 0.0)
+    store = Slow(looks=2)
+    judged(Filter(store, VOICE), mail())
+    assert by_id(store, ID).id == ID
+
+
+def test_an_id_of_nothing_says_what_to_do_instead(filter: Filter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feedback, "WRITTEN_WITHIN", 0.0)
+    with pytest.raises(InputError, match=f"{ID}: no message of this id in the journal of memory; .*name its file"):
+        by_id(filter.store, ID)
+
+
+@pytest.mark.parametrize("id", ["", ID[1:], ID + "X", "\u017f" * 26, ID[:25] + "\xdf", "\x1b[31m" + ID])
+def test_what_is_no_id_is_said_so_at_once(filter: Filter, id: str) -> None:
+    with pytest.raises(InputError, match=r": not an id \(26 letters and digits\)") as caught:
+        by_id(filter.store, id)
+    assert str(caught.value).isprintable()
+
+
+def test_an_id_whose_tokens_have_gone_is_read_from_what_was_learnt_of_it(filter: Filter) -> None:
+    seen = judged(filter, mail(), tokens=None)
+    filter.learn(seen, "spam", "cli", "ann")
+    assert by_id(filter.store, ID) == Subject(ID, ID, seen)
+
+
+def test_an_id_whose_tokens_have_gone_says_what_to_do_instead(filter: Filter) -> None:
+    judged(filter, mail(), tokens=None)
+    with pytest.raises(InputError, match=f"{ID}: its tokens are not kept any more .*name its file"):
+        by_id(filter.store, ID)
+
+
+def test_a_mail_that_never_passed_is_read(filter: Filter) -> None:
+    assert by_mail(filter, "x.eml", mail()) == Subject("x.eml", "", filter.read(parse(mail())))
+
+
+MAILS = {
+    "plain": mail(subject="Herons at the lake", body="We saw three herons at the lake this morning.\r\nCome along!"),
+    "very-short": mail(subject="lunch", body="Noon?", name="short"),
+    "empty-body": mail(subject="call me back please", body="", name="empty"),
+    "quoted": mail(subject="Re: herons", body="> We saw three herons\r\n> at the lake\r\n\r\nSo did I.", name="reply"),
+    "latin": (
+        b"Message-ID: <latin@example.org>\r\nDate: Sun, 1 Mar 2026 12:00:00 +0000\r\n"
+        b"From: =?iso-8859-1?Q?J=FCrgen?= <j@x>\r\n"
+        b"Subject: =?iso-8859-1?Q?Sch=F6ne_Gr=FC=DFe?=\r\nMIME-Version: 1.0\r\n"
+        b"Content-Type: text/plain; charset=iso-8859-1\r\nContent-Transfer-Encoding: 8bit\r\n\r\n"
+        b"Sch\xf6ne Gr\xfc\xdfe aus M\xfcnchen, wir h\xf6ren uns n\xe4chste Woche.\r\n"
+    ),
+    "utf-8": (
+        "Message-ID: <cjk@example.org>\r\nFrom: a@x\r\nSubject: 会議\r\nMIME-Version: 1.0\r\n"
+        "Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n"
+        "明日の会議は中止です。よろしく。\r\n"
+    ).encode(),
+    "html-and-text": (
+        b"Message-ID: <both@example.org>\r\nDate: Sun, 1 Mar 2026 12:00:00 +0000\r\nFrom: shop@example.org\r\n"
+        b"Subject: Your order\r\nMIME-Version: 1.0\r\nContent-Type: multipart/alternative; boundary=b\r\n\r\n"
+        b"--b\r\nContent-Type: text/plain; charset=us-ascii\r\n\r\nYour order of two lamps is on its way.\r\n"
+        b"--b\r\nContent-Type: text/html; charset=us-ascii\r\n\r\n"
+        b"<html><body><h1>Your order</h1><p>of <b>two lamps</b> is on its way.</p></body></html>\r\n--b--\r\n"
+    ),
+    "attachment-only": (
+        b"Message-ID: <file@example.org>\r\nDate: Sun, 1 Mar 2026 12:00:00 +0000\r\nFrom: scanner@example.org\r\n"
+        b"Subject: Scan 17\r\nMIME-Version: 1.0\r\nContent-Type: application/pdf; name=scan.pdf\r\n"
+        b"Content-Transfer-Encoding: base64\r\n\r\nJVBERi0xLjQKJcOkw7zDtsOfCjIgMCBvYmoKPDwvTGVuZ3RoIDMgMCBSPj4K\r\n"
+    ),
+    "long": mail(
+        subject="minutes", name="long", body="\r\n".join(f"{n}: resolved to do {n * n} of {n}" for n in range(4000))
+    ),
+    "without-message-id": b"From: a@x\r\nSubject: no name\r\n\r\nA text of several words that nobody named.\r\n",
+}
+DEFAULT = Settings().voices()
+VIEWS = {"default": DEFAULT, **{voice.name: (voice,) for voice in DEFAULT}}
+
+
+@pytest.mark.parametrize("voices", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("sent", MAILS.values(), ids=MAILS)
+@pytest.mark.parametrize("alter", ALTERATIONS.values(), ids=ALTERATIONS)
+def test_an_altered_copy_is_taken_as_it_was_judged(
+    voices: Voices, sent: bytes, alter: Callable[[bytes], bytes]
+) -> None:
+    filter = Filter(MemoryStore(), voices)
+    seen = judged(filter, sent)
+    assert by_mail(filter, "x.eml", alter(delivered(sent))) == Subject("x.eml", ID, seen)
+
+
+def test_a_mail_that_was_learnt_before_the_journal_knew_of_it_is_taken_back_with_the_same_mail(filter: Filter) -> None:
+    """As it may be on a starved machine: the mail has a date since it was judged, and so another digest."""
+    sent = MAILS["plain"].replace(b"Date:", b"X-Date:")
+    arrived = delivered(b"Date: Mon, 2 Mar 2026 10:00:00 +0000\r\n" + sent)
+    author = Author("cli", "ann")
+    assert mark(filter, by_mail(filter, "x.eml", arrived), "spam", author, 10).changed
+    seen = judged(filter, sent)
+    assert filter.read(parse(arrived)).digest != seen.digest
+    assert by_mail(filter, "x.eml", arrived) == Subject("x.eml", ID, filter.read(parse(arrived)))
+    assert mark(filter, by_mail(filter, "x.eml", arrived), None, author, 10).was == "spam"
+    assert filter.learnt == {"ham": 0, "spam": 0}
+    assert by_mail(filter, "x.eml", arrived) == Subject("x.eml", ID, seen)
+
+
+@pytest.mark.parametrize("sent", [sent for sent in MAILS.values() if b"Message-ID" in sent])
+@pytest.mark.parametrize("alter", ALTERATIONS.values(), ids=ALTERATIONS)
+def test_an_altered_copy_without_our_fields_is_known_by_its_message_id(
+    sent: bytes, alter: Callable[[bytes], bytes]
+) -> None:
+    filter = Filter(MemoryStore(), DEFAULT)
+    seen = judged(filter, sent)
+    judged(filter, MAILS["plain"].replace(b"<one@", b"<another@"), id=new_id())
+    assert by_mail(filter, "x.eml", alter(sent)) == Subject("x.eml", ID, seen)
+
+
+@pytest.mark.parametrize("voices", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("pasted", MAILS.values(), ids=MAILS)
+def test_the_id_of_another_mail_is_not_believed(voices: Voices, pasted: bytes) -> None:
+    filter = Filter(MemoryStore(), voices)
+    judged(filter, pasted)
+    for sent in MAILS.values():
+        if sent != pasted:
+            assert by_mail(filter, "x.eml", delivered(sent)) == Subject("x.eml", "", filter.read(parse(sent)))
+
+
+def newsletter(number: int, news: str) -> bytes:
+    body = (
+        f"Dear reader,\r\nthis is our weekly letter.\r\n{news}\r\nYours, the birds.\r\nTo leave the list, write to us."
+    )
+    return mail(subject="Birds weekly", body=body, name=f"issue-{number}")
+
+
+def test_two_issues_of_a_newsletter_are_two_mails(filter: Filter) -> None:
+    judged(filter, newsletter(1, "Herons nest at the lake."))
+    assert by_mail(filter, "x", delivered(newsletter(2, "Herons nest at the pond."))).id == ""
+    assert by_mail(filter, "x", delivered(newsletter(2, "Herons nest at the lake."))).id == ""
+
+
+@pytest.mark.parametrize(
+    "sent", [sent for name, sent in MAILS.items() if name not in ("empty-body", "attachment-only")]
+)
+@pytest.mark.parametrize("with_id", [True, False], ids=["with-the-id", "without-it"])
+def test_another_text_under_a_known_message_id_is_another_mail(sent: bytes, with_id: bool) -> None:
+    filter = Filter(MemoryStore(), DEFAULT)
+    judged(filter, sent)
+    head, _, _ = re.sub(rb"(?m)^(Content-|MIME)[^\n]*\n", b"", sent).partition(b"\r\n\r\n")
+    other = head + b"\r\n\r\nBuy cheap pills and watches today, limited offer, no prescription needed!\r\n"
+    found = by_mail(filter, "x.eml", delivered(other) if with_id else other)
+    assert found == Subject("x.eml", "", filter.read(parse(other)))
+
+
+def test_of_several_mails_of_one_message_id_that_of_the_same_text_is_taken(filter: Filter) -> None:
+    texts = (
+        "Herons nest at the lake again.",
+        "Cheap pills for everybody today.",
+        "The meeting moves to noon, room nine.",
+    )
+    ids = [new_id() for _ in texts]
+    for id, text in zip(ids, texts, strict=True):
+        judged(filter, mail(body=text), id=id)
+    for id, text in zip(ids, texts, strict=True):
+        assert by_mail(filter, "x", ALTERATIONS["banner"](mail(body=text))).id == id
+
+
+def test_two_mails_without_message_id_are_told_apart(filter: Filter) -> None:
+    sent, other = (b"From: a@x\r\nSubject: %s\r\n\r\nbody\r\n" % name for name in (b"one", b"two"))
+    judged(filter, sent)
+    assert by_mail(filter, "x", delivered(sent)).id == ID
+    assert by_mail(filter, "x", delivered(other)).id == ""
+
+
+def test_a_mail_whose_tokens_have_gone_is_read_and_keeps_its_id(filter: Filter) -> None:
+    judged(filter, mail(), tokens=None)
+    sent = delivered(mail())
+    assert by_mail(filter, "x.eml", sent) == Subject("x.eml", ID, filter.read(parse(sent)))
+    footed = ALTERATIONS["footer"](sent)
+    there = Reading(parse(mail()).digest(), filter.read(parse(footed)).tokens)
+    assert by_mail(filter, "x.eml", footed) == Subject("x.eml", ID, there)
+    assert by_mail(filter, "x.eml", delivered(mail(name="other"))).id == ""
+    assert by_mail(filter, "x.eml", ALTERATIONS["footer"](mail())).id == ""
+
+
+def test_a_mail_that_other_voices_judged_is_known_by_its_names(filter: Filter) -> None:
+    judged(filter, mail(), tokens={"grams": {b"hello": 1}})
+    found = by_mail(filter, "x.eml", ALTERATIONS["footer"](delivered(mail())))
+    assert (found.id, set(found.reading.tokens)) == (ID, {"fields", "grams"})
+
+
+@pytest.fixture(scope="module")
+def real_mails(corpus: Callable[[str], Path]) -> list[bytes]:
+    """Every fortieth of a corpus, with line ends of the wire."""
+    files = sorted((corpus("spamassassin") / "data").iterdir())[::40]
+    mails = [re.sub(rb"\r?\n", b"\r\n", file.read_bytes()) for file in files]
+    return [sent.partition(b"\n")[2] if sent.startswith(b"From ") else sent for sent in mails]
+
+
+def test_of_real_mail_altered_copies_are_known_and_others_are_not(real_mails: list[bytes]) -> None:
+    filter = Filter(open_store("memory:"), DEFAULT)
+    ids = [new_id() for _ in real_mails]
+    digests = [judged(filter, sent, id=id).digest for id, sent in zip(ids, real_mails, strict=True)]
+    altered = missed = 0
+    for id, digest, sent in zip(ids, digests, real_mails, strict=True):
+        for alter in ALTERATIONS.values():
+            altered += 1
+            missed += by_mail(filter, "x", alter(delivered(sent, id))).reading.digest != digest
+    assert altered > 2000
+    assert missed <= altered / 1000  # parts whose declared encoding or charset is not theirs
+    others = random.Random(1).sample(list(zip(ids, digests, strict=True)), len(ids))
+    for (id, digest), mine, sent in zip(others, digests, real_mails, strict=True):
+        assert digest == mine or by_mail(filter, "x", delivered(sent, id)).reading.digest == mine
+
+
+def test_an_id_that_the_journal_does_not_know_is_passed_over(filter: Filter) -> None:
+    assert by_mail(filter, "x.eml", delivered(mail())).id == ""
+
+
+@pytest.mark.parametrize(
+    ("sent", "id"),
+    [
+        pytest.param(b"X-Spamfilter-Id: %s\r\n\r\n", ID, id="plain"),
+        pytest.param(b"A: b\nx-spamfilter-id :%s\n\nbody", ID, id="spelling"),
+        pytest.param(b"X-Spamfilter-Id: %s\r\n and more\r\n\r\n", ID, id="folded-line-after-it"),
+        pytest.param(b"X-Spamfilter-Id: %s", ID, id="nothing-after-it"),
+        pytest.param(b"A: b\r\n\r\nX-Spamfilter-Id: %s\r\n", "", id="in-the-body"),
+        pytest.param(b"A: b\n\nX-Spamfilter-Id: %s\n", "", id="in-the-body-of-unix-lines"),
+        pytest.param(b"\r\nX-Spamfilter-Id: %s\r\n", "", id="in-a-body-without-header"),
+        pytest.param(b"X-Spamfilter-Id: x%s\r\n\r\n", "", id="not-an-id"),
+        pytest.param(b"X-Spamfilter-Id:\r\n\r\n%s", "", id="empty"),
+        pytest.param(b"X-Spamfilter-Id: \xff\xfe\r\n\r\n%s", "", id="bytes"),
+        pytest.param(b"%s", "", id="no-header-at-all"),
+    ],
+)
+def test_the_id_stands_in_the_header(sent: bytes, id: str) -> None:
+    assert header_id(sent.replace(b"%s", ID.encode())) == id
+
+
+def test_new_ids_are_found_again() -> None:
+    id = new_id()
+    assert header_id(b"".join(header_fields.mark(mail(), [("X-Spamfilter-Id", id)]))) == id
+
+
+# Who may change what
+
+ANN, BOB = Author("ann", "cli"), Author("bob", "imap")
+ROOT = Author("root", "cli", master=True)
+TRAP = Author("trap", AUTOMATIC)
+AUTHORS = (ANN, Author("ann", "address"), BOB, ROOT, TRAP)
+SUBJECTS = [Subject(name, "", reading(name, name, "common")) for name in ("one", "two", "three")]
+ONE = SUBJECTS[0]
+
+
+def marked(filter: Filter, label: Label | None, author: Author, limit: int = 200, subject: Subject = ONE) -> bool:
+    return feedback.mark(filter, subject, label, author, limit).changed
+
+
+def active(filter: Filter, subject: Subject = ONE) -> Entry | None:
+    with filter.training() as training:
+        return training.active(subject.reading.digest)
+
+
+def entries(filter: Filter) -> list[Entry]:
+    return filter.store.entries_after(0)
+
+
+@pytest.mark.parametrize("label", ["ham", None])
+def test_what_a_person_taught_only_they_or_the_master_change(filter: Filter, label: Label | None) -> None:
+    assert marked(filter, "spam", ANN)
+    with pytest.raises(Refused, match="one: learnt as spam by ann; only they or the administrator can change that"):
+        marked(filter, label, BOB)
+    assert not marked(filter, label, TRAP)
+    assert not marked(filter, "spam", BOB)
+    assert len(entries(filter)) == 1
+    assert marked(filter, label, ANN)
+    assert marked(filter, "spam", ANN)
+    assert marked(filter, label, ROOT)
+
+
+@pytest.mark.parametrize("source", NOBODYS)
+@pytest.mark.parametrize("label", ["ham", None])
+def test_what_no_person_taught_anybody_changes(filter: Filter, source: str, label: Label | None) -> None:
+    filter.learn(ONE.reading, "spam", source, "somebody")
+    assert marked(filter, label, BOB)
+    found = active(filter)
+    assert (found and (found.label, found.by, found.source)) == (label and (label, "bob", "imap"))
+
+
+def test_a_rule_teaches_what_nobody_has_taught_and_no_more(filter: Filter) -> None:
+    assert marked(filter, "spam", TRAP)
+    assert not marked(filter, "ham", Author("answered", AUTOMATIC))
+    assert marked(filter, "ham", ANN)
+    assert not marked(filter, "spam", TRAP)
+    assert [(entry.label, entry.by, bool(entry.undoes)) for entry in entries(filter)] == [
+        ("spam", "trap", False), ("spam", "ann", True), ("ham", "ann", False),
+    ]  # fmt: skip
+
+
+def test_the_limit_counts_what_an_author_did_in_24_hours_by_any_way(filter: Filter) -> None:
+    old = datetime.now(UTC) - timedelta(hours=24, minutes=1)
+    filter.learn(reading("old"), "spam", "cli", "ann", old)
+    filter.learn(reading("new"), "spam", "address", "ann", old + timedelta(minutes=2))
+    assert marked(filter, "spam", ANN, 3)
+    assert marked(filter, None, ANN, 3)
+    assert marked(filter, "spam", ANN, 3)
+    assert marked(filter, None, ANN, 3)
+    with pytest.raises(Refused, match=r"ann: 3 marks in 24 hours are the limit \(\[feedback\] marks_a_day\)"):
+        marked(filter, "spam", ANN, 3)
+    assert active(filter) is None
+    assert not marked(filter, None, ANN, 3)  # what changes nothing is no mark
+    assert marked(filter, "spam", BOB, 3)
+    assert marked(filter, "ham", ROOT, 0)
+
+
+def test_at_the_limit_mistakes_can_still_be_mended_for_a_while(filter: Filter) -> None:
+    one, two = SUBJECTS[:2]
+    assert marked(filter, "spam", ANN, 2, one)
+    assert marked(filter, "spam", ANN, 2, two)
+    assert marked(filter, "ham", ANN, 2, one)
+    assert marked(filter, "spam", ANN, 2, one)
+    with pytest.raises(Refused, match="2 marks in 24 hours"):
+        marked(filter, "ham", ANN, 2, one)
+    assert marked(filter, None, ANN, 2, one)
+    assert marked(filter, None, ANN, 2, two)
+
+
+@pytest.mark.parametrize("source", [BULK, AUTOMATIC])
+def test_a_persons_mark_of_what_nobody_marked_is_theirs_and_changes_no_count(filter: Filter, source: str) -> None:
+    filter.learn(ONE.reading, "spam", source, "somebody")
+    before = filter.store.load(["fields"])
+    assert marked(filter, "spam", ANN)
+    after = filter.store.load(["fields"])
+    assert (after.counts, after.learnt, after.calibration) == (before.counts, before.learnt, before.calibration)
+    with pytest.raises(Refused, match="learnt as spam by ann"):
+        marked(filter, "ham", BOB)
+    assert filter.verify() == []
+
+
+MARKS = st.lists(
+    st.tuples(st.sampled_from(AUTHORS), st.sampled_from((*LABELS, None)), st.sampled_from(SUBJECTS)), max_size=30
+)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["in-memory", "from-the-store"])
+@given(
+    taught=st.lists(st.tuples(st.sampled_from(SUBJECTS), st.sampled_from(LABELS), st.sampled_from((BULK, CANARY)))),
+    marks=MARKS,
+    limit=st.integers(1, 8),
+)
+@some(60)
+def test_whatever_is_marked_the_rules_hold_and_the_counts_are_the_sum_of_the_ledger(
+    whole: bool,
+    taught: list[tuple[Subject, Label, str]],
+    marks: list[tuple[Author, Label | None, Subject]],
+    limit: int,
+) -> None:
+    filter = Filter(MemoryStore(), VOICE, whole=whole)
+    for subject, label, source in taught:
+        filter.learn(subject.reading, label, source, "sorted")
+    for author, wanted, subject in marks:
+        before, number = active(filter, subject), len(entries(filter))
+        mine = sum(entry.by == author.name and not entry.undoes for entry in entries(filter))
+        own = before is not None and before.by == author.name
+        share = 2 * limit if own else limit
+        try:
+            changed: bool | None = marked(filter, wanted, author, limit, subject)
+        except Refused:
+            changed = None
+        after = active(filter, subject)
+        if not changed:
+            assert (after, len(entries(filter))) == (before, number)
+        else:
+            assert (after and after.label) == wanted
+            assert before is None or before.source in NOBODYS or before.by == author.name or author.master
+            assert author.source != AUTOMATIC or before is None
+            teaches = wanted is not None and (before is None or before.label != wanted)
+            assert mine < share or not teaches or not author.limited
+        if author.master or (mine < limit and (before is None or before.source in NOBODYS)):
+            assert changed is not None
+            assert (after and after.label) == wanted or (author.source == AUTOMATIC and before is not None)
+    assert filter.verify() == []
+    fresh = Filter(filter.store, VOICE)
+    for subject in SUBJECTS:
+        assert filter.score(subject.reading) == fresh.score(subject.reading)
+    assert fresh.loaded().counts == fresh.rebuilt(fresh.last).counts

@@ -1,0 +1,434 @@
+"""Labelling what teaches most: the right messages, in the right order, each key at once and for good."""
+
+import json
+import os
+import pty
+import select
+import signal
+import smtplib
+import subprocess
+import sys
+import termios
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from spamfilter.errors import Refused
+from spamfilter.learning import review as reviewing
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.review import Review
+from spamfilter.stores import JournalEntry
+from spamfilter.stores.memory import MemoryStore
+from spamfilter.system import paths
+from spamfilter.system.ids import new_id
+from tests.commands.test_cli import Shell
+from tests.integration.servers import relay, wait_until
+from tests.project.test_docs import documented
+from tests.support.made import NOON, VOICE, journal_entry, mail
+
+NOW = datetime.now(UTC)
+WAIT_SECONDS = 60.0
+"""For a line on a terminal: a hundred times what a slow machine takes."""
+SINCE, UNTIL = NOON - timedelta(days=20), NOON + timedelta(days=1)
+
+
+def seen(name: str, score: float = 0.7, class_: str = "unsure", **changes: object) -> JournalEntry:
+    """A message of this name in the journal."""
+    facts = {
+        "id": new_id(),
+        "digest": name.encode().ljust(16, b"."),
+        "subject": name,
+        "score": score,
+        "class_": class_,
+        "tokens": {"fields": {f"subject:{name}".encode(): 1}},
+    }
+    return journal_entry(**{**facts, **changes})
+
+
+@pytest.fixture
+def review() -> Review:
+    return Review(Filter(MemoryStore(), VOICE), 0.9)
+
+
+def offered(review: Review, *entries: JournalEntry) -> list[str]:
+    review._store.write_journal(entries)
+    return [waiting.entry.subject for waiting in review.waiting(SINCE, UNTIL)]
+
+
+def test_unsure_mail_comes_first_and_then_what_is_nearest_to_the_threshold(review: Review) -> None:
+    entries = [
+        seen("ham", 0.3, "ham"), seen("sure ham", 0.0, "ham"), seen("hardly spam", 0.91, "spam"),
+        seen("spam", 1.0, "spam"), seen("hardly unsure", 0.51), seen("nearly spam", 0.89), seen("unsure", 0.7),
+    ]  # fmt: skip
+    assert offered(review, *entries) == [
+        "nearly spam", "unsure", "hardly unsure", "hardly spam", "ham", "spam", "sure ham",
+    ]  # fmt: skip
+
+
+def test_of_two_alike_the_newest_comes_first(review: Review) -> None:
+    entries = [seen(f"{days}", at=NOON - timedelta(days=days)) for days in (3, 0, 12, 1)]
+    assert offered(review, *entries) == ["0", "1", "3", "12"]
+
+
+def test_a_mail_that_came_twice_is_offered_once_as_it_came_last(review: Review) -> None:
+    first = seen("twice", 0.6, at=NOON - timedelta(days=3))
+    again = seen("twice", 0.8, id=new_id(), subject="twice, again")
+    assert offered(review, first, again) == ["twice, again"]
+
+
+def test_what_anybody_has_taught_is_not_offered(review: Review) -> None:
+    entries = [seen("taught"), seen("not taught")]
+    subject = None
+    for entry in entries[:1]:
+        review._store.write_journal([entry])
+        subject = review.subject(entry)
+        assert subject is not None
+        review._filter.learn(subject.reading, "spam", "train", "somebody")
+    assert offered(review, *entries) == ["not taught"]
+    assert review.subject(entries[0]) is None
+
+
+def test_what_has_no_tokens_any_more_cannot_be_learnt(review: Review) -> None:
+    expired, foreign = seen("expired", tokens=None), seen("foreign", tokens={"grams": {b"gram": 1}})
+    offered(review, expired, foreign)
+    assert [review.subject(entry) for entry in (expired, foreign, seen("never written"))] == [None] * 3
+
+
+def test_only_mail_of_the_time_is_offered(review: Review) -> None:
+    entries = [seen("before", at=SINCE - timedelta(seconds=1)), seen("first", at=SINCE), seen("after", at=UNTIL)]
+    assert offered(review, *entries) == ["first"]
+
+
+def test_what_is_skipped_comes_behind_all_others_the_first_skipped_first(review: Review) -> None:
+    names = ["nearest", "near", "far", "farthest"]
+    entries = [seen(name, score) for name, score in zip(names, (0.89, 0.8, 0.7, 0.6), strict=True)]
+    assert offered(review, *entries) == names
+    for name in ("near", "nearest"):
+        review.skip(name.encode().ljust(16, b"."))
+    waiting = review.waiting(SINCE, UNTIL)
+    assert [(each.entry.subject, each.skipped) for each in waiting] == [
+        ("far", False), ("farthest", False), ("near", True), ("nearest", True),
+    ]  # fmt: skip
+    review.unskip(b"near".ljust(16, b"."))
+    review.unskip(b"never skipped")
+    assert offered(review) == ["near", "far", "farthest", "nearest"]
+
+
+def test_no_more_skips_are_kept_than_the_bound(review: Review, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reviewing, "MOST_SKIPPED", 2)
+    for name in ("a", "b", "c"):
+        review.skip(name.encode())
+    kept = review._store.get_setting(reviewing.SKIPPED)
+    assert isinstance(kept, dict)
+    assert set(kept) == {b"b".hex(), b"c".hex()}
+
+
+def test_no_more_is_offered_than_the_bound_and_that_is_the_best(
+    review: Review, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reviewing, "BEST", 3)
+    entries = [seen(str(number), 0.5 + number / 100, at=NOON - timedelta(days=number % 7)) for number in range(40)]
+    assert offered(review, *entries) == ["39", "38", "37"]
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.5, 1.0])
+def test_every_score_and_threshold_has_its_place(threshold: float) -> None:
+    review = Review(Filter(MemoryStore(), VOICE), threshold)
+    assert len(offered(review, *(seen(str(score), score) for score in (0.0, 1.0, 0.5)))) == 3
+
+
+# The command
+
+
+class Desk(Shell):
+    """A user with messages to label: the nearest to the threshold is the first."""
+
+    def fill(self, *names: str) -> dict[str, str]:
+        """Judged mails of these names; name -> id."""
+        entries = [
+            seen(name, 0.89 - number / 50, at=NOW - timedelta(hours=number + 1)) for number, name in enumerate(names)
+        ]
+        with self.store() as store:
+            store.write_journal(entries)
+        return {entry.subject: entry.id for entry in entries}
+
+    def press(self, *keys: str) -> Result:
+        return self.run("review", stdin="".join(f"{key}\n" for key in keys).encode())
+
+    def labels(self) -> dict[str, tuple[str, str, str]]:
+        """Name of a message -> its label, and by which way and by whom it was learnt."""
+        with self.store() as store:
+            learnt = store.learnings()
+        return {entry.digest.rstrip(b".").decode(): (entry.label, entry.source, entry.by) for entry in learnt}
+
+    def listed(self, *words: object) -> list[str]:
+        return [json.loads(line)["subject"] for line in self.done("review", "--json", *words).splitlines()]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("LOGNAME", "ann")
+    monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
+    return Desk(tmp_path)
+
+
+def test_each_key_labels_the_message_that_is_shown(desk: Desk) -> None:
+    ids = desk.fill("one", "two", "three", "four")
+    result = desk.press("s", "H", "n", "?", "q")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert desk.labels() == {"one": ("spam", "review", "ann"), "two": ("ham", "review", "ann")}
+    shown = [result.stdout.index(ids[name]) for name in ("one", "two", "three", "four")]
+    assert shown == sorted(shown)
+    assert "1 of 4" in result.stdout
+    assert f"{ids['one']}: learnt as spam; score 0.500 -> " in result.stdout
+    assert result.stdout.endswith("labelled 1 ham, 1 spam; skipped 1; 1 left\n")
+    assert desk.listed() == ["four", "three"]
+    assert desk.learnt() == ({"ham": 1, "spam": 1}, [])
+
+
+def test_a_message_is_shown_with_what_speaks_for_it_and_does_no_harm(desk: Desk) -> None:
+    desk.fill("taught")
+    desk.press("s")
+    desk.fill("taught")
+    entry = seen(
+        "evil", subject="grün\x1b[2J", sender="a\x07@x", recipients=["b@y\n", "c@z"], at=NOW,
+        tokens={"fields": {b"subject:taught": 1, "subject:ü\x1b[2J".encode(): 1}},
+    )  # fmt: skip
+    with desk.store() as store:
+        store.write_journal([entry])
+    said = desk.press().stdout
+    assert f"1 of 1  {entry.id}  {NOW:%Y-%m-%d %H:%M} UTC\n" in said
+    assert "  from     a\\x07@x\n  to       b@y\\n, c@z\n  subject  grün\\x1b[2J\n" in said
+    assert "  score    0.700 (unsure) when it came, 0." in said
+    assert "  words    subject:taught +" in said
+    assert "\x1b" not in said
+
+
+def test_w_shows_why_and_stays(desk: Desk) -> None:
+    ids = desk.fill("taught")
+    desk.press("s")
+    with desk.store() as store:
+        store.write_journal([seen("other", at=NOW, tokens={"fields": {b"subject:taught": 1}})])
+    said = desk.press("w", "h").stdout
+    assert "subject:taught" in said.split("quit > w\n")[1]
+    assert desk.labels()["other"] == ("ham", "review", "ann")
+    assert len(ids) == 1
+
+
+def test_undo_takes_back_one_answer_after_the_other(desk: Desk) -> None:
+    desk.fill("one", "two", "three")
+    before = [row[:4] for row in desk.rows("words")]
+    result = desk.press("u", "s", " ", "h", "u", "u", "u", "u", "q")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("nothing to undo") == 2
+    assert "that was the last one\nu undo, q quit > u\n" in result.stdout
+    assert desk.labels() == {}
+    assert [row[:4] for row in desk.rows("words")] == before
+    assert desk.listed() == ["one", "two", "three"]
+    assert desk.learnt() == ({"ham": 0, "spam": 0}, [])
+
+
+def test_what_is_undone_can_be_labelled_otherwise(desk: Desk) -> None:
+    desk.fill("one", "two")
+    desk.press("s", "s", "u", "h", "u", "h")
+    assert {name: label for name, (label, _, _) in desk.labels().items()} == {"one": "spam", "two": "ham"}
+    assert desk.learnt() == ({"ham": 1, "spam": 1}, [])
+
+
+def test_undo_leaves_alone_what_somebody_has_changed_since(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = desk.fill("one", "two")
+    subject, asked = Review.subject, []
+
+    def and_another_at_the_second(self: Review, entry: JournalEntry) -> object:
+        asked.append(entry.subject)
+        if asked.count("two") == 2:
+            desk.done("mark-ham", ids["one"])
+        return subject(self, entry)
+
+    monkeypatch.setattr(Review, "subject", and_another_at_the_second)
+    said = desk.press("s", "u", "q").stdout
+    assert f"{ids['one']}: was changed by somebody else meanwhile and stays as it is" in said
+    assert desk.labels() == {"one": ("ham", "cli", "ann")}
+
+
+def test_what_another_has_labelled_meanwhile_is_passed_over(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = desk.fill("one", "two", "three")
+    run = Review.waiting
+
+    def and_then_another(self: Review, since: datetime, until: datetime) -> object:
+        found = run(self, since, until)
+        desk.done("mark-spam", ids["one"])
+        return found
+
+    monkeypatch.setattr(Review, "waiting", and_then_another)
+    desk.press("h")
+    assert {name: label for name, (label, _, _) in desk.labels().items()} == {"one": "spam", "two": "ham"}
+
+
+def test_the_end_of_the_keys_ends_it_and_all_is_kept(desk: Desk) -> None:
+    desk.fill("one", "two", "three")
+    assert desk.press("s").stdout.endswith("labelled 0 ham, 1 spam; skipped 0; 2 left\n")
+    assert desk.press("n").exit_code == 0
+    assert desk.listed() == ["three", "two"]
+    assert desk.press("h", "h").stdout.count("that was the last one") == 1
+    assert desk.labels().keys() == {"one", "two", "three"}
+    assert desk.done("review").startswith("nothing to label: ")
+
+
+def test_the_list_is_for_scripts(desk: Desk) -> None:
+    ids = desk.fill("one", "two", "three")
+    desk.press("n")
+    told = [json.loads(line) for line in desk.done("review", "--json").splitlines()]
+    assert [(each["id"], each["skipped"]) for each in told] == [
+        (ids["two"], False), (ids["three"], False), (ids["one"], True),
+    ]  # fmt: skip
+    assert set(told[0]) == documented("review --json")
+    assert (told[0]["score"], told[0]["now"], told[0]["class"], told[0]["evidence"]) == (0.87, 0.5, "unsure", [])
+    assert desk.listed("--limit", "2") == ["two", "three"]
+    assert desk.listed("--since", "2h") == ["one"]
+    assert desk.labels() == {}
+
+
+def test_the_limit_counts_only_what_can_be_labelled(desk: Desk) -> None:
+    desk.fill("one", "two")
+    with desk.store() as store:
+        store.write_journal([seen("tokenless", 0.899, tokens=None, at=NOW)])
+    assert desk.listed("--limit", "1") == ["one"]
+    assert "1 of 1" in desk.run("review", "--limit", "1").stdout
+
+
+def test_a_script_stops_at_the_first_fault(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.fill("one", "two")
+    monkeypatch.setattr("spamfilter.commands.reviewing.SocketClient", _of_a_full_desk)
+    result = desk.press("s", "s")
+    assert result.exit_code == 1
+    assert result.stderr == "spamfilter: that is enough for today\n"
+    assert result.stdout.count("quit > ") == 1
+    assert desk.labels() == {}
+
+
+def _of_a_full_desk(path: Path) -> object:
+    raise Refused("that is enough for today")
+
+
+def test_a_database_that_cannot_be_opened_is_named(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPAMFILTER_STORE__URL", f"sqlite:///{desk.folder}/none/spamfilter.db")
+    said = desk.fails("review")
+    assert "review reads the database, which cannot be opened: " in said
+    assert said.endswith("run it as the user of the relay\n")
+
+
+def test_a_running_relay_learns_by_its_socket_and_undoes(tmp_path: Path) -> None:
+    with relay(tmp_path / "relay") as server:
+        with smtplib.SMTP("127.0.0.1", server.port, "client.example", timeout=30) as client:
+            for name in ("one", "two"):
+                client.sendmail("a@example.org", ["b@example.test"], mail(subject=name, body=name, name=name))
+
+        def listed() -> list[str]:
+            said = server.command("review", "--json").stdout.splitlines()
+            return [json.loads(line)["id"] for line in said]
+
+        wait_until(lambda: len(listed()) == 2, "the journal")
+        first, second = listed()
+        done = server.command("review", input="s\nh\nu\n")
+        assert done.returncode == 0, done.stderr
+        assert listed() == [second]
+        assert f"(review): {first} " in server.log()
+        assert server.log().count("(review): ") == 3
+        assert "forgotten as ham" in done.stdout
+
+
+# A real terminal
+
+
+class Terminal:
+    """A pseudo-terminal with `spamfilter review` at its other end."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = pty.openpty()
+        self.before = termios.tcgetattr(self.theirs)
+        words = [sys.executable, "-m", "spamfilter", "review"]
+        self.process = subprocess.Popen(words, stdin=self.theirs, stdout=self.theirs, stderr=self.theirs)
+        self.said = b""
+
+    def wait(self, text: bytes) -> bytes:
+        """All that was said since the last look, once this text is in it."""
+        while text not in self.said:
+            assert select.select([self.ours], [], [], WAIT_SECONDS)[0], self.said
+            self.said += os.read(self.ours, 4096)
+        end = self.said.index(text) + len(text)
+        found, self.said = self.said[:end], self.said[end:]
+        return found
+
+    def press(self, keys: bytes) -> None:
+        os.write(self.ours, keys)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(60)
+        os.close(self.ours)
+        os.close(self.theirs)
+
+
+def test_one_key_is_enough_in_a_terminal_and_it_is_left_as_it_was(desk: Desk) -> None:
+    desk.fill("one", "two", "three", "four")
+    terminal = Terminal()
+    try:
+        assert b"subject  one" in terminal.wait(b"quit > ")
+        terminal.press(b"s")
+        assert b"learnt as spam" in terminal.wait(b"quit > ")
+        terminal.press(b"\x1b[A")  # an arrow is no answer
+        terminal.press(b" h")  # typed ahead
+        terminal.wait(b"skip")
+        assert b"subject  four" in terminal.wait(b"quit > ") + terminal.wait(b"quit > ")
+        terminal.press(b"q")
+        terminal.wait(b"labelled 1 ham, 1 spam; skipped 1; 1 left")
+        assert terminal.process.wait(60) == 0
+        assert termios.tcgetattr(terminal.theirs) == terminal.before
+    finally:
+        terminal.close()
+    assert {name: label for name, (label, _, _) in desk.labels().items()} == {"one": "spam", "three": "ham"}
+
+
+def test_an_interrupt_in_a_terminal_keeps_what_was_labelled_and_leaves_it_as_it_was(desk: Desk) -> None:
+    desk.fill("one", "two")
+    terminal = Terminal()
+    try:
+        terminal.wait(b"quit > ")
+        terminal.press(b"s")
+        terminal.wait(b"quit > ")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.process.wait(60) == 130
+        assert termios.tcgetattr(terminal.theirs) == terminal.before
+    finally:
+        terminal.close()
+    assert desk.labels().keys() == {"one"}
+    assert desk.listed() == ["two"]
+
+
+def test_a_fault_in_a_terminal_is_told_and_the_message_stays(desk: Desk) -> None:
+    desk.fill("one")
+    terminal = Terminal()
+    try:
+        terminal.wait(b"quit > ")
+        with desk.store() as store:
+            rules = store.get_setting("rules")
+            # As if somebody had replaced the counts under it.
+            store.put_setting("rebuilt", 1)
+            store.put_setting("rules", {"tokenizer": 0})
+        terminal.press(b"s")
+        assert b"run `spamfilter retrain`" in terminal.wait(b"quit > ")
+        with desk.store() as store:
+            store.put_setting("rules", rules)
+        terminal.press(b"s")
+        terminal.wait(b"learnt as spam")
+        terminal.press(b"q")
+        assert terminal.process.wait(60) == 0
+    finally:
+        terminal.close()
+    assert desk.labels().keys() == {"one"}

@@ -1,0 +1,280 @@
+"""Forgetting all that one author has taught: shown first, exact, and gone on with after it was stopped."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from spamfilter.bayes.counts import Label
+from spamfilter.commands import command
+from spamfilter.config.settings import Settings
+from spamfilter.learning import marks, undoing
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.message import parse
+from spamfilter.stores import Store
+from spamfilter.stores.sql import connection as sql_connection
+from spamfilter.system import paths
+from tests.commands.test_cli import Shell
+from tests.project.test_docs import documented
+from tests.support.made import NOON, journal_entry, mail
+
+NOW = datetime.now(UTC)
+MALLORY = marks.Author("mallory", "imap")
+TABLES = ("words", "classes", "vocabularies", "tallies")
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
+    return Shell(tmp_path)
+
+
+def teach(
+    shell: Shell, by: str, label: Label, *names: str, source: str = "cli", at: datetime = NOW, whole: bool = False
+) -> None:
+    """Somebody teaches mails of these names."""
+    with shell.store() as store:
+        filter = Filter(store, Settings().voices(), whole=whole)
+        for name in names:
+            reading = filter.read(parse(mail(subject=f"of {name}", body=f"words of {name}", name=name)))
+            filter.learn(reading, label, source, by, at)
+
+
+def counts(shell: Shell) -> dict[str, list[tuple[object, ...]]]:
+    """All counts that are not zero, but for which entry touched a word last; and the totals."""
+    found = {table: sorted(shell.rows(table)) for table in TABLES}
+    found["words"] = [row[:4] for row in found["words"]]
+    found["classes"] = [row for row in found["classes"] if row[2:] != (0, 0)]
+    with shell.store() as store:
+        state = store.state({})
+        found["totals"] = [(dict(state.learnt), state.calibration)]
+    return found
+
+
+def active(shell: Shell) -> Iterator[tuple[str, Label]]:
+    with shell.store() as store:
+        yield from ((entry.by, entry.label) for entry in store.learnings())
+
+
+def test_it_is_shown_and_nothing_is_done_without_yes(shell: Shell) -> None:
+    teach(shell, "mallory", "spam", "a", "b", source="imap", at=NOW - timedelta(days=2))
+    teach(shell, "mallory", "ham", "c", at=NOW - timedelta(days=1))
+    teach(shell, "ann", "spam", "d")
+    before = shell.rows("ledger")
+    first, last = (f"{NOW - timedelta(days=days):%Y-%m-%d %H:%M}" for days in (2, 1))
+    assert shell.done("forget", "--by", "mallory").splitlines() == [
+        f"mallory has taught 3 that count, from {first} to {last} UTC",
+        "  cli        ham          1",
+        "  imap       spam         2",
+        "nothing is forgotten yet; the same command with --yes does it",
+    ]
+    assert shell.rows("ledger") == before
+
+
+@pytest.mark.parametrize("many", [500, 1], ids=["words-of-each", "all-counts"])
+def test_it_is_undone_exactly_as_if_the_author_had_never_spoken(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    monkeypatch.setattr(undoing, "MANY", many)
+    monkeypatch.setattr(undoing, "BATCH", 2)
+    teach(shell, "ann", "spam", "a", "b")
+    teach(shell, "ann", "ham", "c")
+    before = counts(shell)
+    teach(shell, "mallory", "ham", "e", "f", "g")
+    teach(shell, "mallory", "spam", "h", "i")
+    assert counts(shell) != before
+    assert shell.done("forget", "--by", "mallory", "--yes").splitlines()[-1] == "5 forgotten"
+    assert counts(shell) == before
+    assert shell.learnt() == ({"ham": 1, "spam": 2}, [])
+    assert set(active(shell)) == {("ann", "spam"), ("ann", "ham")}
+    assert shell.done("forget", "--by", "mallory", "--yes") == "mallory has taught nothing that counts\n"
+    with shell.store() as store:
+        undoings = [entry for entry in store.entries_after(0) if entry.undoes]
+    assert {(entry.source, entry.by) for entry in undoings} == {("cli", command.user())}
+
+
+@pytest.mark.parametrize(
+    "since",
+    ["30h", "2d", "1w", f"{NOW - timedelta(days=2):%Y-%m-%dT%H:%M:%S}", f"{NOW - timedelta(days=2):%Y-%m-%d}"],
+    ids=["30h", "2d", "1w", "a time", "a date"],  # the same in every process that runs a part of the tests
+)
+def test_only_what_was_taught_since_then_goes(shell: Shell, since: str) -> None:
+    teach(shell, "mallory", "spam", "old", at=NOW - timedelta(days=9))
+    teach(shell, "mallory", "spam", "new", at=NOW - timedelta(days=1))
+    assert shell.done("forget", "--by", "mallory", "--since", since, "--yes").splitlines()[-1] == "1 forgotten"
+    with shell.store() as store:
+        (left,) = store.learnings()
+    assert left.at < NOW - timedelta(days=8)
+    assert shell.learnt() == ({"ham": 0, "spam": 1}, [])
+
+
+def test_what_it_had_taken_from_another_is_not_learnt_at_all(shell: Shell) -> None:
+    teach(shell, "ann", "spam", "a")
+    teach(shell, "mallory", "ham", "a")
+    shell.done("forget", "--by", "mallory", "--yes")
+    assert shell.learnt() == ({"ham": 0, "spam": 0}, [])
+    assert shell.rows("words") == []
+    assert "are then not learnt at all" in re.sub(r"\s+", " ", shell.done("forget", "--help"))
+
+
+def test_what_it_had_taken_from_sorted_mail_or_a_rule_is_learnt_again(shell: Shell) -> None:
+    teach(shell, "ann", "spam", "z")
+    teach(shell, "sorted", "ham", "a", "b", source="train")
+    teach(shell, "trap", "spam", "c", source="automatic")
+    before = counts(shell)
+    with shell.store() as store:
+        filter = Filter(store, Settings().voices(), whole=False)
+        labels: dict[str, Label | None] = {"a": "spam", "b": "ham", "c": None}
+        for name, label in labels.items():
+            sent = mail(subject=f"of {name}", body=f"words of {name}", name=name)
+            marks.mark(filter, marks.Subject(name, "", filter.read(parse(sent))), label, MALLORY, 200)
+    lines = shell.done("forget", "--by", "mallory", "--yes").splitlines()
+    assert lines[0].startswith("mallory has taught 3 that count, from ")
+    assert lines[1:] == [
+        "  imap       ham          1",
+        "  imap       spam         1",
+        "  imap       taken back        1",
+        "  learnt again without that: 2 as ham",
+        "  learnt again without that: 1 as spam",
+        "3 forgotten, 3 of them learnt again as before",
+    ]
+    assert counts(shell) == before
+    assert sorted(active(shell)) == [("ann", "spam"), ("sorted", "ham"), ("sorted", "ham"), ("trap", "spam")]
+    assert shell.learnt() == ({"ham": 2, "spam": 2}, [])
+
+
+def test_what_was_taken_back_is_listed_without_a_label(shell: Shell) -> None:
+    teach(shell, "sorted", "ham", "a", source="train")
+    with shell.store() as store:
+        filter = Filter(store, Settings().voices(), whole=False)
+        sent = mail(subject="of a", body="words of a", name="a")
+        marks.mark(filter, marks.Subject("a", "", filter.read(parse(sent))), None, MALLORY, 200)
+    (shown,) = (json.loads(line) for line in shell.done("forget", "--by", "mallory", "--json").splitlines())
+    assert (shown["label"], shown["before"], shown["undone"]) == (None, "ham", False)
+
+
+def test_what_bulk_training_has_reinforced_goes_too(shell: Shell) -> None:
+    teach(shell, "ann", "spam", "a")
+    before = counts(shell)
+    for label, words in (("spam", "pills"), ("ham", "lunch")):
+        for number in range(4):
+            shell.write(f"{label}/{number}.eml", mail(subject=f"{words} {number}", body=words, name=f"{label}{number}"))
+    shell.done("train", "--spam", shell.folder / "spam", "--ham", shell.folder / "ham")
+    shell.done("forget", "--by", command.user(), "--yes")
+    assert counts(shell) == before
+    assert shell.learnt() == ({"ham": 0, "spam": 1}, [])
+
+
+def test_each_learning_is_listed_for_scripts(shell: Shell) -> None:
+    teach(shell, "mallory", "spam", "known", source="imap", at=NOON)
+    teach(shell, "mallory", "ham", "unknown", at=NOON + timedelta(hours=1))
+    with shell.store() as store:
+        digest = store.learnings()[0].digest
+        store.write_journal([journal_entry(id="01KAH3V5E8M6Q2T0J9Z4R7X1CN", digest=digest, subject="grün")])
+    shown = [json.loads(line) for line in shell.done("forget", "--by", "mallory", "--json").splitlines()]
+    assert shown[0] == {
+        "at": "2026-03-01T12:00:00+00:00",
+        "label": "spam",
+        "source": "imap",
+        "by": "mallory",
+        "id": "01KAH3V5E8M6Q2T0J9Z4R7X1CN",
+        "subject": "grün",
+        "before": None,
+        "undone": False,
+    }
+    assert (shown[1]["id"], shown[1]["subject"], shown[1]["undone"]) == ("", "", False)
+    assert set(shown[0]) == documented("forget --by --json")
+    done = [json.loads(line) for line in shell.done("forget", "--by", "mallory", "--yes", "--json").splitlines()]
+    assert done == [{**each, "undone": True} for each in shown]
+    assert shell.done("forget", "--by", "mallory", "--json") == ""
+
+
+def test_an_undoing_that_was_stopped_is_gone_on_with(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undoing, "BATCH", 2)
+    monkeypatch.setattr(sql_connection, "BUSY_SECONDS", 0.1)
+    teach(shell, "ann", "spam", "z")
+    before = counts(shell)
+    teach(shell, "mallory", "ham", "a", "b", "c", "d", "e")
+    undo = undoing.undo
+    holder = sqlite3.connect(shell.folder / "spamfilter.db", isolation_level=None)
+
+    def until_the_second(filter: Filter, taught: list[undoing.Taught], source: str, by: str, undone: object) -> None:
+        done: list[set[int]] = []
+
+        def told(ids: set[int]) -> None:
+            assert callable(undone)
+            undone(ids)
+            done.append(ids)
+            if len(done) == 2:
+                holder.execute("BEGIN IMMEDIATE")
+
+        undo(filter, taught, source, by, told)
+
+    with monkeypatch.context() as held:
+        held.setattr(undoing, "undo", until_the_second)
+        result = shell.run("forget", "--by", "mallory", "--yes")
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert result.exit_code == 75
+    assert result.stderr.endswith("try again; 4 of 5 are forgotten, the same command does the rest\n")
+    assert shell.learnt() == ({"ham": 1, "spam": 1}, [])
+    assert "1 forgotten" in shell.done("forget", "--by", "mallory", "--yes")
+    assert counts(shell) == before
+
+
+def test_what_was_changed_since_it_was_shown_is_left_alone(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    teach(shell, "mallory", "ham", "a", "b")
+    look = undoing.taught_by
+
+    def and_then_ann(store: Store, by: str, since: datetime | None) -> list[undoing.Taught]:
+        found = look(store, by, since)
+        teach(shell, "ann", "spam", "a")
+        return found
+
+    monkeypatch.setattr(undoing, "taught_by", and_then_ann)
+    said = shell.done("forget", "--by", "mallory", "--yes")
+    assert said.splitlines()[-1] == "1 forgotten; 1 were changed meanwhile"
+    assert list(active(shell)) == [("ann", "spam")]
+    assert shell.learnt() == ({"ham": 0, "spam": 1}, [])
+
+
+def test_a_batch_that_cannot_be_undone_is_not_undone_in_part(shell: Shell) -> None:
+    teach(shell, "mallory", "ham", "a", "b")
+    before = shell.rows("ledger")
+    connection = sqlite3.connect(shell.folder / "spamfilter.db")
+    with connection:
+        connection.execute("DELETE FROM words WHERE word = 'subject:b'")
+    connection.close()
+    result = shell.run("forget", "--by", "mallory", "--yes")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("; 0 of 2 are forgotten, the same command does the rest\n")
+    assert shell.rows("ledger") == before
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        pytest.param(("--since", "7d"), "--since and --yes go with --by NAME", id="since-without-by"),
+        pytest.param(("--yes",), "--since and --yes go with --by NAME", id="yes-without-by"),
+        pytest.param(("--by", "x", "--yes", "-"), "--since and --yes go with --by NAME", id="yes-with-a-message"),
+        pytest.param(("--by", "x", "--since", "soon"), "--since 'soon': not a span as 24h", id="since-when"),
+        pytest.param(("--by", "x", "--since", "2999-01-01"), "'2999-01-01': lies in the future", id="future"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(shell: Shell, words: tuple[str, ...], complaint: str) -> None:
+    result = shell.run("forget", *words, stdin=mail())
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert shell.learnt() == ({"ham": 0, "spam": 0}, [])
+
+
+def test_with_a_message_by_still_says_whose_mark_it_is(shell: Shell) -> None:
+    shell.done("mark-spam", "--by", "ann", stdin=mail())
+    assert "forgotten as spam" in shell.done("forget", "--by", "ann", "-", stdin=mail())
+    assert shell.learnt() == ({"ham": 0, "spam": 0}, [])

@@ -1,0 +1,206 @@
+"""Mail on disk: what is found in which order, and that nothing is touched."""
+
+from pathlib import Path
+
+import pytest
+
+from spamfilter.errors import InputError
+from spamfilter.mail.mailboxes import Mail, find, find_indexed, interleaved
+from spamfilter.mail.message import parse
+
+LINE = b"From ann@example.org Sun Mar  1 12:00:00 2026\n"
+
+
+def one(number: int, body: bytes = b"text") -> bytes:
+    return b"Subject: mail %d\n\n%s\n" % (number, body)
+
+
+def write(path: Path, content: bytes = b"") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def subjects(mails: list[Mail]) -> list[str]:
+    return [parse(mail.read()).field(b"subject") for mail in mails]
+
+
+def test_a_maildir_gives_what_is_delivered_and_nothing_else(tmp_path: Path) -> None:
+    write(tmp_path / "cur" / "1.host:2,S", one(1))
+    write(tmp_path / "cur" / "2.host:2,", one(2))
+    write(tmp_path / "new" / "3.host", one(3))
+    write(tmp_path / "tmp" / "4.host", one(4))
+    for name in ("dovecot-uidlist", "dovecot.index.log", "dovecot-keywords", ".lock"):
+        write(tmp_path / name, b"not a mail")
+    assert subjects(find(tmp_path)) == ["mail 1", "mail 2", "mail 3"]
+
+
+@pytest.mark.parametrize("name", ["maildirfolder", "maildirsize", "subscriptions", "courierimapuiddb"])
+def test_a_file_beside_cur_and_new_of_a_maildir_is_no_mail(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "cur" / "1.host:2,S", one(1))
+    (tmp_path / "new").mkdir()
+    (tmp_path / "tmp").mkdir()
+    write(tmp_path / name, b"")
+    assert subjects(find(tmp_path)) == ["mail 1"]
+
+
+def test_folders_within_folders_are_read_in_a_fixed_order(tmp_path: Path) -> None:
+    write(tmp_path / "b" / "x.eml", one(3))
+    write(tmp_path / "a" / "deep" / "x.eml", one(1))
+    write(tmp_path / "a" / "y.eml", one(2))
+    write(tmp_path / "c.eml", one(4))
+    write(tmp_path / ".Junk" / "cur" / "z", one(0))
+    assert subjects(find(tmp_path)) == ["mail 0", "mail 1", "mail 2", "mail 3", "mail 4"]
+    assert [mail.name for mail in find(tmp_path)][1] == str(tmp_path / "a" / "deep" / "x.eml")
+
+
+MBOX = LINE + one(1) + b"\n" + LINE + one(2, b">From the start\n>>From twice\nnot From here") + b"\n" + LINE + one(3)
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
+def test_an_mbox_gives_its_mails_one_by_one(tmp_path: Path, line_end: bytes) -> None:
+    path = write(tmp_path / "box", MBOX.replace(b"\n", line_end))
+    mails = find(path)
+    assert subjects(mails) == ["mail 1", "mail 2", "mail 3"]
+    assert [mail.name for mail in mails] == [f"{path}:{number}" for number in (1, 2, 3)]
+    text = mails[1].read().replace(b"\r\n", b"\n")
+    assert text.startswith(LINE)
+    assert b"\nFrom the start\n>From twice\nnot From here\n" in text
+    assert b"".join(mail.read() for mail in mails).count(line_end) == MBOX.count(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("body", "mails"),
+    [
+        pytest.param(b"x\n\nFrom now on all is well\n", 1, id="a-sentence-after-an-empty-line"),
+        pytest.param(b"x\n\nFrom Monday on\n", 1, id="a-sentence-with-a-day"),
+        pytest.param(b"x\nFrom ann@x Sun Mar  1 12:00:00 2026\n", 1, id="no-empty-line-before"),
+        pytest.param(b"x\n\nFrom ann@x Sun Mar  1 12:00:00 2026\nA: b\n", 2, id="separator"),
+        pytest.param(b"x\n\nFrom  Sun Mar  1 12:00:00 2026\nA: b\n", 2, id="no-sender"),
+        pytest.param(b"x\n\nFrom ann@x Sun, 1 Mar 2026 12:00:00 +0100\nA: b\n", 2, id="date-of-a-header"),
+        pytest.param(b"x\n\nFrom ann@x Sun Mar  1 12:00 2026\nA: b\n", 2, id="no-seconds"),
+    ],
+)
+def test_only_a_separator_line_separates(tmp_path: Path, body: bytes, mails: int) -> None:
+    assert len(find(write(tmp_path / "box", LINE + b"Subject: a\n\n" + body))) == mails
+
+
+def test_what_stands_before_the_first_whole_separator_is_a_mail_too(tmp_path: Path) -> None:
+    file = write(tmp_path / "mbox", b"From ann, without a date\n" + one(1) + b"\n" + LINE + one(2))
+    assert subjects(find(file)) == ["mail 1", "mail 2"]
+
+
+def test_a_single_file_is_one_mail_with_or_without_a_from_line(tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain.eml", one(1))
+    stored = write(tmp_path / "stored", LINE + one(2))
+    assert [(mail.name, mail.read()) for mail in find(plain)] == [(str(plain), one(1))]
+    assert [(mail.name, mail.read()) for mail in find(stored)] == [(str(stored), LINE + one(2))]
+
+
+def test_quoted_from_lines_of_a_single_file_are_its_own(tmp_path: Path) -> None:
+    content = one(1, b">From the start")
+    assert find(write(tmp_path / "plain.eml", content))[0].read() == content
+
+
+@pytest.mark.parametrize("content", [b"From", b"From ", b"From x", b"\n", b"\xff" * 10])
+def test_a_strange_file_is_one_mail(tmp_path: Path, content: bytes) -> None:
+    (mail,) = find(write(tmp_path / "x", content))
+    assert mail.read() == content
+
+
+def test_nothing_is_modified(tmp_path: Path) -> None:
+    write(tmp_path / "cur" / "1.host:2,", one(1))
+    write(tmp_path / "new" / "2.host", one(2))
+    write(tmp_path / "box", MBOX)
+
+    def state() -> dict[str, tuple[bytes, int]]:
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+    before = state()
+    for mail in find(tmp_path):
+        mail.read()
+    assert state() == before
+
+
+def test_a_mail_is_read_when_its_turn_comes(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.eml", one(1))
+    (mail,) = find(path)
+    path.write_bytes(one(2))
+    assert subjects([mail]) == ["mail 2"]
+    path.unlink()
+    with pytest.raises(InputError, match=r"x\.eml: No such file"):
+        mail.read()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        pytest.param("missing", "missing: no such file or folder", id="missing"),
+        pytest.param("empty", "empty: no mail in it", id="empty-folder"),
+        pytest.param("maildir", "maildir: no mail in it", id="maildir-without-mail"),
+    ],
+)
+def test_where_there_is_no_mail_the_error_names_the_place(tmp_path: Path, name: str, sentence: str) -> None:
+    (tmp_path / "empty").mkdir()
+    for folder in ("cur", "new"):
+        (tmp_path / "maildir" / folder).mkdir(parents=True)
+    write(tmp_path / "maildir" / "tmp" / "1", one(1))
+    with pytest.raises(InputError, match=sentence):
+        find(tmp_path / name)
+
+
+def test_an_index_names_labels_and_paths_relative_to_itself(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        write(tmp_path / "data" / f"inmail {number}", one(number))
+    index = write(
+        tmp_path / "full" / "index", b"spam ../data/inmail 1\n\nHAM ../data/inmail 2\r\n  ham ../data/inmail 3 \n"
+    )
+    found = find_indexed(index)
+    assert [label for label, _ in found] == ["spam", "ham", "ham"]
+    assert subjects([mail for _, mail in found]) == ["mail 1", "mail 2", "mail 3"]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        pytest.param(b"spam a\nspma b\n", "index: line 2: 'spma b' is not", id="unknown-label"),
+        pytest.param(b"spam a\n\n\nham\n", "index: line 4: 'ham' is not", id="no-path"),
+        pytest.param(b"a spam\n", "index: line 1: 'a spam' is not", id="turned-round"),
+        pytest.param(b"spam \xff\n", "index: cannot be read as an index", id="not-utf-8"),
+    ],
+)
+def test_a_bad_line_of_an_index_is_named_by_its_number(tmp_path: Path, content: bytes, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        find_indexed(write(tmp_path / "index", content))
+
+
+def test_a_missing_index_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere: cannot be read as an index"):
+        find_indexed(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(("spam", "ham"), [(0, 0), (0, 3), (3, 0), (1, 1), (2, 10), (50, 7), (100, 100)])
+def test_both_classes_are_evenly_mixed(spam: int, ham: int) -> None:
+    spams = [Mail(f"s{number}", bytes) for number in range(spam)]
+    hams = [Mail(f"h{number}", bytes) for number in range(ham)]
+    mixed = interleaved(spams, hams)
+    assert [mail for label, mail in mixed if label == "spam"] == spams
+    assert [mail for label, mail in mixed if label == "ham"] == hams
+    seen = 0
+    for place, (label, _) in enumerate(mixed, 1):
+        seen += label == "spam"
+        assert abs(seen - place * spam / (spam + ham)) <= 1
+
+
+def test_a_line_made_to_confuse_the_search_for_separators_is_read_at_once(tmp_path: Path) -> None:
+    """Quadratic time would take three quarters of an hour here."""
+    write(tmp_path / "box", b"From " + b"Mon " * 250_000 + b"\n\nbody\n")
+    assert len(find(tmp_path / "box")) == 1
+
+
+def test_links_that_lead_in_circles_multiply_no_mail(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one.eml").write_bytes(b"Subject: x\n\nx\n")
+    (tmp_path / "a" / "up").symlink_to(tmp_path)  # two of them, and there would be no end of it
+    assert len(find(tmp_path)) == 1

@@ -1,0 +1,331 @@
+"""Bytes to a Message: what is read, what is left out, and that nothing makes it fail."""
+
+import base64
+import codecs
+import encodings.aliases
+import pkgutil
+import quopri
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spamfilter.mail import charsets
+from spamfilter.mail.header_fields import mark
+from spamfilter.mail.message import MAX_NAME, MAX_PARTS, MAX_TEXT, MAX_VALUE, SCANNED, parse
+from tests.support.made import mail, some
+
+CODECS = sorted(
+    name for name in set(encodings.aliases.aliases.values()) | {"idna", "punycode", "undefined"} if name != "mbcs"
+)
+FRAGMENTS = st.sampled_from(
+    [
+        *(b"Content-Type: text/plain; charset=%s\n" % name.encode() for name in CODECS if "escape" not in name),
+        *(b"Content-Type: multipart/mixed; boundary=%s\n" % name for name in (b"a", b"ab", b'"a', b'""', b"")),
+        *(b"Content-Transfer-Encoding: %s\n" % name for name in (b"base64", b"quoted-printable", b"8bit", b"x")),
+        b"--a\n", b"--a--\n", b"--ab\n", b"\n", b"\n\n", b"\r\n", b"\r", b"From ", b">From a\n", b"Subject:", b" ",
+        b":",
+        b"Content-Type: message/rfc822\n", b"=?utf-8?q?", b"=?utf-8?b?", b"?=", b"=?hz?b?fn4=?=", b"=", b"=\n", b"=FF",
+        b"YWJj", b"YQ==", b"Y", b"\xff\xfe", "中文".encode(), "ü".encode(), b"\0", b"\x1b$B", b"~{", b"+AGE-",
+        b"a" * 700,
+    ]
+)  # fmt: skip
+"""Pieces that mails are made of, for mails nobody would write."""
+MAILS = st.one_of(st.binary(max_size=400), st.lists(FRAGMENTS | st.binary(max_size=20), max_size=30).map(b"".join))
+
+
+@some(400)
+@given(MAILS)
+def test_any_bytes_are_a_message_of_valid_utf_8(data: bytes) -> None:
+    message = parse(data)
+    for name, value in (*message.fields, *message.part_fields):
+        assert name == name.lower()
+        assert name.decode("ascii").strip()
+        assert not {ord(":"), ord("\n")} & set(name)
+        assert len(value.decode("utf-8").encode()) <= MAX_VALUE
+    assert len(message.text.decode("utf-8").encode()) <= MAX_TEXT
+    assert (message.size, message.scanned) == (len(data), len(data))
+    assert len(message.digest()) == 16
+
+
+@some(100)
+@given(MAILS, MAILS)
+def test_only_the_first_65536_bytes_are_looked_at(start: bytes, end: bytes) -> None:
+    filled = start + b"\nfiller\n" * (SCANNED // 8) + end
+    whole, first = parse(filled), parse(filled[:SCANNED])
+    assert (whole.fields, whole.part_fields, whole.text) == (first.fields, first.part_fields, first.text)
+    assert whole.digest() == first.digest()
+    assert (whole.scanned, whole.size) == (SCANNED, len(filled))
+
+
+@some(100)
+@given(MAILS.filter(lambda data: b"\r" not in data))
+def test_crlf_and_lf_are_the_same_mail(data: bytes) -> None:
+    ours, theirs = parse(data), parse(data.replace(b"\n", b"\r\n"))
+    assert (ours.fields, ours.part_fields, ours.text) == (theirs.fields, theirs.part_fields, theirs.text)
+    assert ours.defects == theirs.defects
+
+
+NO_CHARSETS = {"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"}
+
+
+@pytest.mark.parametrize("charset", ["unicode_escape", "unicode-escape", "raw_unicode_escape", "raw-unicode-escape"])
+def test_a_codec_of_python_that_is_no_charset_leaves_the_text_as_it_is(charset: str) -> None:
+    message = parse(f"Content-Type: text/plain; charset={charset}\n\n".encode() + b"\\u0041 \\x41 \\c caf\xc3\xa9")
+    assert message.text == "\\u0041 \\x41 \\c café".encode()
+
+
+def asked(name: str) -> str | None:
+    """The charset that Python has by this name, if it is one of more than UTF-8."""
+    with suppress(LookupError):
+        codec = codecs.lookup("gb18030" if name.lower() in ("gb2312", "gbk") else name)
+        if codec._is_text_encoding and codec.name not in ("ascii", "utf-8"):
+            return codec.name
+    return None
+
+
+def test_a_charset_is_found_as_python_finds_it() -> None:
+    """However it is written; but for codecs that are no charsets."""
+    modules = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
+    names = [*encodings.aliases.aliases, *sorted(modules - NO_CHARSETS), "no-such", "", ".."]
+    forms = [
+        form for name in names for form in (name, name.upper(), *(name.replace("_", by) for by in ("-", ".", "! ")))
+    ]
+    assert [charsets._codec(form.lower().encode()) for form in forms] == [asked(form) for form in forms]
+
+
+@pytest.mark.parametrize("charset", CODECS)
+def test_no_declared_charset_makes_it_fail(charset: str) -> None:
+    for raw in (bytes(range(1, 256)), b"\x1b$(D~{~}+AA-\xff" * 9, b"+\xff-\x80" * 9, b"\xe4\xb8"):
+        header = b"Subject: =?%s?b?%s?=\n" % (charset.encode(), base64.b64encode(raw))
+        declared = b"Content-Type: text/plain; charset=%s\n\n" % charset.encode()
+        parse(header + declared + raw).text.decode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "raw", "text"),
+    [
+        pytest.param("text/plain", "grün".encode(), "grün", id="undeclared-utf-8"),
+        pytest.param("text/plain", "grün".encode("latin-1"), "grün", id="undeclared-latin-1"),
+        pytest.param("text/plain; charset=us-ascii", "grün".encode("latin-1"), "grün", id="ascii-that-is-latin-1"),
+        pytest.param("text/plain; charset=utf-8", "grün".encode("latin-1"), "grün", id="utf-8-that-is-latin-1"),
+        pytest.param("text/plain; charset=no-such", "grün".encode(), "grün", id="unknown-that-is-utf-8"),
+        pytest.param('text/plain; CHARSET="KOI8-R"', "да".encode("koi8-r"), "да", id="quoted-upper-case"),
+        pytest.param("text/plain; charset='iso-8859-2'", "ł".encode("iso-8859-2"), "ł", id="single-quotes"),
+        pytest.param("text/plain; charset = koi8-r", "да".encode("koi8-r"), "да", id="spaces-around-equals"),
+        pytest.param("text/plain; charset=gbk", "中〇".encode("gb18030"), "中〇", id="gbk-as-gb18030"),
+        pytest.param("text/plain; charset=GB2312", "€".encode("gb18030"), "€", id="gb2312-as-gb18030"),
+        pytest.param("text/plain; charset=iso-2022-jp", "日本".encode("iso-2022-jp"), "日本", id="seven-bit-japanese"),
+        pytest.param("text/plain; charset=utf-7", b"+ZeU-", "日", id="utf-7"),
+        pytest.param("text/plain; charset=big5", b"\xff", "\N{REPLACEMENT CHARACTER}", id="undecodable"),
+        pytest.param("text/plain; charset=base64", b"abc", "abc", id="a-codec-of-bytes"),
+        pytest.param("text/plain; charset=\0", b"caf\xc3\xa9", "café", id="nul"),
+    ],
+)
+def test_text_becomes_utf_8_by_its_charset(content_type: str, raw: bytes, text: str) -> None:
+    assert parse(f"Content-Type: {content_type}\n\n".encode() + raw).text.decode() == text
+
+
+@pytest.mark.parametrize(
+    ("encoded", "text"),
+    [
+        pytest.param(b"YWJj", b"abc", id="whole"),
+        pytest.param(b"YW\r\nJj\n", b"abc", id="line-breaks"),
+        pytest.param(b"Y!W*J#j", b"abc", id="foreign-characters"),
+        pytest.param(b"YWI=", b"ab", id="padded"),
+        pytest.param(b"YWI", b"ab", id="padding-missing"),
+        pytest.param(b"YWJjY", b"abc", id="one-character-left-over"),
+        pytest.param(b"YWI=====", b"ab", id="too-much-padding"),
+        pytest.param(b"**?**", b"**?**", id="nothing-left-is-taken-as-it-is"),
+        pytest.param(b"", b"", id="nothing-at-all"),
+    ],
+)
+def test_broken_base64_is_read_as_far_as_it_goes(encoded: bytes, text: bytes) -> None:
+    assert parse(b"Content-Transfer-Encoding: base64\n\n" + encoded).text == text
+
+
+@pytest.mark.parametrize(
+    ("first", "kept"),
+    [
+        pytest.param(b"From ann@example.org Sun Mar  1 12:00:00 2026\nSubject: x\n", True, id="mbox-line"),
+        pytest.param(b">From ann@example.org Sun Mar  1 12:00:00 2026\nSubject: x\n", True, id="quoted-mbox-line"),
+        pytest.param(b"From: ann@example.org\nSubject: x\n", True, id="a-field"),
+        pytest.param(b"\nSubject: x\n", False, id="empty-line-ends-the-header"),
+    ],
+)
+def test_a_leading_mbox_line_is_skipped(first: bytes, kept: bool) -> None:
+    message = parse(first)
+    assert (message.field(b"subject") == "x") is kept
+    assert "not-a-field" not in message.defects
+
+
+@pytest.mark.parametrize(
+    "name", [b"", b" ", b"two words", b"x\0", b"x\x7f", "grün".encode(), b"\xff", b"a\x0bb"], ids=ascii
+)
+def test_what_is_no_name_of_a_field_is_passed_over_with_its_line(name: bytes) -> None:
+    message = parse(name + b": value\nSubject: x\n\n")
+    assert message.fields == ((b"subject", b"x"),)
+    assert message.defects == ("not-a-field",)
+
+
+def test_the_first_field_of_a_name_is_the_one_that_counts() -> None:
+    message = parse(b"Subject: one\nSUBJECT : two\n\n")
+    assert message.fields == ((b"subject", b"one"), (b"subject", b"two"))
+    assert message.field(b"subject") == "one"
+    assert message.field(b"x-none") == ""
+
+
+@pytest.mark.parametrize("spaces", [0, 1, 69, 70, 500])
+def test_spaces_before_the_colon_are_no_part_of_a_name(spaces: int) -> None:
+    assert parse(b"Subject" + b" " * spaces + b": x\n\n").fields == ((b"subject", b"x"),)
+
+
+@pytest.mark.parametrize("size", [MAX_NAME, MAX_NAME + 1, 60_000])
+def test_a_name_beyond_its_bound_is_none(size: int) -> None:
+    message = parse(b"x" * size + b": y\n\n")
+    assert [name for name, _ in message.fields] == ([b"x" * size] if size <= MAX_NAME else [])
+    assert ("not-a-field" in message.defects) is (size > MAX_NAME)
+
+
+def test_a_value_is_unfolded_and_cut_between_characters() -> None:
+    message = parse(b"A: one\n\ttwo\n three\nB: x" + "ü".encode() * 400 + b"\nC: " + b"y" * 700 + b"\n\n")
+    assert message.field(b"a") == "one two three"
+    assert message.field(b"b") == "x" + "ü" * 299
+    assert message.field(b"c") == "y" * MAX_VALUE
+
+
+def test_an_encoded_word_that_decodes_to_line_breaks_makes_no_field() -> None:
+    message = parse(b"Subject: =?utf-8?q?a=0AX-Spam: b?=\n\nbody")
+    assert [name for name, _ in message.fields] == [b"subject"]
+    assert message.text == b"body"
+
+
+def test_the_text_of_all_parts_together_is_cut_at_4000_bytes() -> None:
+    part = b"--x\n\n" + "ü".encode() * 1999 + b"\n"
+    message = parse(b"Content-Type: multipart/mixed; boundary=x\n\n" + part * 3 + b"--x--\n")
+    assert message.text.decode() == "ü" * 1999 + "\n"
+
+
+def test_only_the_first_16000_encoded_bytes_of_a_part_are_decoded() -> None:
+    head = b"Content-Transfer-Encoding: quoted-printable\n\n"
+    hidden = b"=\n" * 8000
+    assert parse(head + hidden + b"beyond").text == b""
+    assert parse(head + hidden[2:] + b"beyond").text == b"be"
+
+
+def test_a_line_that_begins_like_the_boundary_line_before_it_is_the_first_of_the_part() -> None:
+    message = parse(b"Content-Type: multipart/mixed; boundary=x\n\n--x\n--xy: z\n\ntext\n--x--\n")
+    assert (message.part_fields, message.text) == (((b"--xy", b"z"),), b"text")
+
+
+def test_beyond_4000_boundary_lines_all_belongs_to_the_part_that_was_begun() -> None:
+    message = parse(b"Content-Type: multipart/mixed; boundary=x\n\n--x\n\none\n" + b"--xy\n" * 4000 + b"--x\n\ntwo\n")
+    assert message.text.startswith(b"one\n--xy\n")
+    assert message.defects == ("many-boundaries",)
+
+
+@pytest.mark.parametrize("count", [MAX_PARTS - 1, MAX_PARTS, MAX_PARTS + 1, 500])
+def test_twelve_parts_of_a_level_are_walked(count: int) -> None:
+    parts = b"".join(b"--x\nX-Number: %d\n\npart\n" % number for number in range(count))
+    message = parse(b"Content-Type: multipart/mixed; boundary=x\n\n" + parts + b"--x--\n")
+    assert [value for _, value in message.part_fields] == [b"%d" % number for number in range(min(count, MAX_PARTS))]
+    assert ("many-parts" in message.defects) is (count > MAX_PARTS)
+
+
+def test_six_levels_are_walked_and_the_seventh_is_text() -> None:
+    levels = b"".join(
+        b"--b%d\nX-Level: %d\nContent-Type: multipart/mixed; boundary=b%d\n\n" % (level, level + 1, level + 1)
+        for level in range(9)
+    )
+    message = parse(b"Content-Type: multipart/mixed; boundary=b0\n\n" + levels)
+    assert [value for name, value in message.part_fields if name == b"x-level"] == [b"%d" % n for n in range(1, 7)]
+    assert b"X-Level: 7" in message.text
+    assert message.defects == ("deep",)
+
+
+@pytest.mark.parametrize(
+    ("body", "texts"),
+    [
+        pytest.param(b"--x\n\none\n--x\n\ntwo\n--x--\nafter\n", [b"one", b"two"], id="plain"),
+        pytest.param(b"before\n--x\n\none\n--x--\n", [b"one"], id="preamble"),
+        pytest.param(b"--x  \t\n\none\n--x--  \n", [b"one"], id="spaces-after"),
+        pytest.param(b"--x\n\none\n", [b"one\n"], id="never-closed"),
+        pytest.param(b"--x\n\none\n--xy\ntwo\n--x--\n", [b"one\n--xy\ntwo"], id="longer-boundary-inside"),
+        pytest.param(b"--x\n\none\n--x-\ntwo\n--x--\n", [b"one\n--x-\ntwo"], id="almost-the-end"),
+        pytest.param(b"--x\n\none --x\ntwo\n--x--\n", [b"one --x\ntwo"], id="not-at-the-start-of-a-line"),
+        pytest.param(b"--x\n\n--x--\n", [b""], id="empty-part"),
+        pytest.param(b"--x--\n", [b"--x--\n"], id="closed-without-a-part-is-text"),
+    ],
+)
+def test_parts_lie_between_boundary_lines(body: bytes, texts: list[bytes]) -> None:
+    assert parse(b"Content-Type: multipart/mixed; boundary=x\n\n" + body).text == b"\n".join(texts)
+
+
+def _encoded(text: str, encoding: str, line_end: str = "\n") -> bytes:
+    raw = text.replace("\n", line_end).encode()
+    head = f"Message-ID: <1@x>\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: {encoding}"
+    encoders: dict[str, Callable[[bytes], bytes]] = {
+        "8bit": bytes,
+        "base64": base64.encodebytes,
+        "quoted-printable": quopri.encodestring,
+    }
+    return head.encode() + b"\n\n" + encoders[encoding](raw)
+
+
+@some(100)
+@given(st.text(st.characters(exclude_categories=("Cs", "Cc")) | st.just("\n"), max_size=300))
+@example("ü" * 5000)
+@example("soft line breaks " * 600)
+@example("trailing space \n.\n\n")
+def test_another_transfer_encoding_is_the_same_mail(text: str) -> None:
+    digest = parse(_encoded(text, "8bit")).digest()
+    assert parse(_encoded(text, "base64")).digest() == digest
+    assert parse(_encoded(text, "base64", "\r\n")).digest() == digest
+    assert parse(_encoded(text, "quoted-printable")).digest() == digest
+
+
+ORIGINAL = mail("an offer", "first line\r\nsecond line")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(b"Received: from x\r\n\tby y; Mon, 2 Mar 2026\r\n" + ORIGINAL, id="received"),
+        pytest.param(b"X-Spam-Flag: YES\r\nX-Spam-Status: Yes\r\n" + ORIGINAL, id="x-spam"),
+        pytest.param(b"Status: RO\r\nX-Status: F\r\nX-UID: 7\r\n" + ORIGINAL, id="mailbox-status"),
+        pytest.param(b"Return-Path: <a@x>\r\nDelivered-To: b@x\r\n" + ORIGINAL, id="delivery"),
+        pytest.param(b"DKIM-Signature: v=1; b=abc\r\n" + ORIGINAL, id="signed"),
+        pytest.param(b"From a@x Sun Mar  1 12:00:00 2026\r\n" + ORIGINAL, id="mbox-line"),
+        pytest.param(ORIGINAL.replace(b"\r\n", b"\n"), id="unix-line-ends"),
+        pytest.param(ORIGINAL + b"\r\n\r\n", id="empty-lines-at-the-end"),
+        pytest.param(ORIGINAL.replace(b"Subject: ", b"Subject: [SPAM] "), id="subject-prefix"),
+        pytest.param(ORIGINAL.replace(b"From: A Sender", b"From: A\r\n  Sender"), id="folded-anew"),
+        pytest.param(ORIGINAL.replace(b"From:", b"FROM :"), id="other-spelling-of-the-name"),
+        pytest.param(ORIGINAL.replace(b"From: A Sender", b"From: =?us-ascii?q?A_Sender?="), id="encoded-word"),
+        pytest.param(b"".join(mark(ORIGINAL, [("X-Spamfilter-Id", "1")], "[SPAM]")), id="marked-by-us"),
+    ],
+)
+def test_what_transit_does_to_a_mail_leaves_its_digest(other: bytes) -> None:
+    assert parse(other).digest() == parse(ORIGINAL).digest()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(ORIGINAL.replace(b"second", b"third"), id="body"),
+        pytest.param(ORIGINAL.replace(b"one@", b"two@"), id="message-id"),
+        pytest.param(ORIGINAL.replace(b"12:00", b"13:00"), id="date"),
+        pytest.param(ORIGINAL.replace(b"A Sender", b"B Sender"), id="from"),
+        pytest.param(ORIGINAL.replace(b"From: A", b"From-A: A"), id="from-missing"),
+    ],
+)
+def test_another_mail_has_another_digest(other: bytes) -> None:
+    assert parse(other).digest() != parse(ORIGINAL).digest()
+
+
+def test_the_subject_counts_only_where_there_is_no_message_id() -> None:
+    nameless = ORIGINAL.replace(b"Message-ID: <one@example.org>\r\n", b"")
+    assert parse(nameless).digest() != parse(nameless.replace(b"an offer", b"another")).digest()
+    assert parse(ORIGINAL).digest() == parse(ORIGINAL.replace(b"an offer", b"another")).digest()

@@ -1,0 +1,84 @@
+"""The documentation against the program, in both directions."""
+
+import re
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from spamfilter import commands
+from spamfilter.learning.training import Outcome
+from spamfilter.reports.drift import Drift
+from spamfilter.reports.rendering import report_json
+from spamfilter.reports.report import (
+    LearntMessage,
+    LearntWord,
+    MatteringWord,
+    Named,
+    Report,
+    Size,
+    Trouble,
+    WaitingMessage,
+    build,
+)
+from spamfilter.reports.report_figures import Calibrated, Delay, Figures, Rate, Slot
+from spamfilter.stores import Trainings
+from spamfilter.stores.memory import MemoryStore
+
+DOCS = Path(__file__).parents[2] / "docs"
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def documented(section: str) -> set[str]:
+    """The names in the first column of a section of docs/json.md."""
+    text = (DOCS / "json.md").read_text(encoding="utf-8").split(f"## {section}\n")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`([a-z0-9_]+)`", row)}
+
+
+def spoken_of(section: str) -> set[str]:
+    """All names in a section of docs/json.md."""
+    text = (DOCS / "json.md").read_text(encoding="utf-8").split(f"## {section}\n")[1].split("\n## ")[0]
+    return set(re.findall(r"`([a-z0-9_]+)`", text))
+
+
+def test_the_report_and_its_description_name_the_same() -> None:
+    types = (Report, Figures, Rate, Delay, Slot, Calibrated, Named, Trouble, MatteringWord, LearntWord, Size, Drift)
+    parts = (LearntMessage, WaitingMessage, Trainings)
+    assert spoken_of("stats --json") >= {field.name for type in (*types, *parts) for field in fields(type)} - {
+        "figures"
+    }
+
+
+def test_the_report_has_what_its_description_names_first() -> None:
+    report = build(MemoryStore(), ["fields"], datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 8, tzinfo=UTC))
+    assert documented("stats --json") == report_json(report).keys()
+
+
+def test_the_outcome_of_a_training_and_its_description_name_the_same() -> None:
+    assert documented("train --json") == {field.name for field in fields(Outcome)}
+
+
+@pytest.mark.parametrize("name", [name for name in commands.COMMANDS if name not in ("migrate", "backup")])
+def test_each_command_stands_in_the_readme(name: str) -> None:
+    assert re.search(rf"spamfilter (--config \S+ )?{name}\b", README), name
+
+
+def test_the_readme_names_no_command_that_is_not_there() -> None:
+    named = set(re.findall(r"bin/spamfilter (?:--config \S+ )?([a-z-]+)", README))
+    assert named <= set(commands.COMMANDS)
+
+
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_each_command_shows_an_example(name: str) -> None:
+    command = commands.find(name)
+    assert command is not None
+    assert "Example: spamfilter " in (command.help or "")
+
+
+def test_each_dependency_has_its_reason() -> None:
+    declared = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    names = set(re.findall(r'^  "([a-z0-9-]+)>=', declared, re.MULTILINE)) | {"hatchling"}
+    reasons = (DOCS / "dependencies.md").read_text(encoding="utf-8").partition("Not used:")[0]
+    assert set(re.findall(r"\*\*([a-z0-9-]+)\*\*", reasons)) == names

@@ -1,0 +1,121 @@
+"""What processes share: limits over all of them, rows that outlive their process, a set of addresses."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from spamfilter.config.sections import Limits
+from spamfilter.relay.limits.crowd import Crowd
+from spamfilter.relay.limits.memory_budget import Held, Memory
+from spamfilter.relay.limits.shared_counters import ADDRESSES, LONGEST, Addresses, Shared
+from spamfilter.relay.metrics import Metrics, merged
+
+LIMITS = Limits(connections=3, connections_per_client=2)
+
+
+class Somebody:
+    def leave_if_idle(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+def elsewhere(shared: Shared, number: int, work: Callable[[], object]) -> None:
+    """Do something in another process, which has ended when this returns."""
+    pid = os.fork()
+    if not pid:
+        shared.own = number
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def entered(crowd: Crowd, address: str, trusted: bool = False) -> str:
+    return crowd.enter(Somebody(), address, LIMITS, trusted=trusted)
+
+
+def test_connections_of_another_process_count() -> None:
+    shared = Shared(2)
+    elsewhere(shared, 1, lambda: [entered(Crowd(shared), "192.0.2.1"), entered(Crowd(shared), "192.0.2.1")])
+    assert (shared.open[0], shared.open[1]) == (0, 1)  # two crowds, of which each writes what it has
+    crowd = Crowd(shared)
+    assert entered(crowd, "192.0.2.1") == ""
+    assert entered(crowd, "192.0.2.1") == "connections_per_client"
+    assert entered(crowd, "192.0.2.1", trusted=True) == ""
+    assert entered(crowd, "192.0.2.9") == "connections"
+    assert len(crowd) == 2
+
+
+def test_who_is_refused_and_who_leaves_holds_no_place() -> None:
+    crowd, guest = Crowd(Shared()), Somebody()
+    for _ in range(100):
+        assert crowd.enter(guest, "192.0.2.1", LIMITS, trusted=False) == ""
+        assert entered(crowd, "192.0.2.1") == ""
+        assert entered(crowd, "192.0.2.1") == "connections_per_client"
+        for one in crowd:
+            crowd.leave(one)
+        crowd.leave(guest)
+        assert len(crowd) == 0
+
+
+def test_a_row_whose_process_ended_is_cleared_but_for_what_it_counted() -> None:
+    shared = Shared(2)
+
+    def life() -> None:
+        entered(Crowd(shared), "192.0.2.1")
+        Memory(100, shared).take(60)
+        metrics = Metrics(shared.figures[1])
+        metrics.count("sessions", by=5)
+        metrics.read_by("journal_written", lambda: 7)
+        metrics.read_by("connections", lambda: 1)
+        metrics.publish()
+
+    elsewhere(shared, 1, life)
+    assert Memory(100, shared).used == 60
+    shared.clear(1)
+    Metrics(shared.figures[1]).clear_gauges()
+    assert (Memory(100, shared).used, sum(shared.open), shared.of_client(hash("192.0.2.1"))) == (0, 0, 0)
+    again = Metrics(shared.figures[1])
+    again.count("sessions")
+    again.read_by("journal_written", lambda: 2)
+    found = merged((Metrics(shared.figures[0]).snapshot(), again.snapshot()))
+    assert (found["sessions"][()], found["journal_written"][()], found["connections"][()]) == ([6], [9], [0])
+
+
+def test_memory_is_that_of_all_processes() -> None:
+    shared = Shared(2)
+    elsewhere(shared, 1, lambda: Memory(100, shared).take(60))
+    memory = Memory(100, shared)
+    held = Held(memory)
+    assert (memory.fits(40), memory.fits(41)) == (True, False)
+    assert held.grow(40)
+    assert not held.grow(41)
+    assert (memory.used, memory.own) == (100, 40)
+    held.release()
+    assert (memory.used, memory.own) == (60, 0)
+
+
+def test_addresses_are_a_set_that_other_processes_see() -> None:
+    shared = Shared(2)
+    shared.canaries.add("one@example.org")
+    elsewhere(shared, 1, lambda: shared.canaries.add("two@example.org"))
+    elsewhere(shared, 1, lambda: shared.canaries.discard("one@example.org"))
+    assert set(shared.canaries) == {"two@example.org"}
+    assert "two@example.or" not in shared.canaries
+    assert "wo@example.org" not in shared.canaries
+
+
+def test_addresses_have_room_for_the_longest_and_no_more_than_they_should() -> None:
+    addresses, many = Addresses(), [f"{number}@{'x' * (LONGEST - 10)}" for number in range(ADDRESSES)]
+    for address in many:
+        addresses.add(address)
+        addresses.add(address)
+    assert set(addresses) == set(many)
+    with pytest.raises(OverflowError):
+        addresses.add("another@example.org")
+    with pytest.raises(OverflowError):
+        Addresses().add("x" * LONGEST)
+    addresses -= set(many[1:])
+    assert list(addresses) == many[:1]

@@ -1,0 +1,44 @@
+"""Faults of our own are counted by the part that they befell."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from spamfilter.learning.filter import Filter
+from spamfilter.relay.next_hops.maildir import Maildir, MaildirNextHop
+from spamfilter.relay.smtp import session
+from tests.support.made import mail
+from tests.support.parts import relaying
+
+
+def broken(*arguments: object) -> NoReturn:
+    raise RuntimeError("planted")
+
+
+@pytest.mark.parametrize(
+    ("part", "plant", "code"),
+    [
+        ("judge", lambda patch: patch.setattr(Filter, "read", broken), b"250"),
+        ("hand_over", lambda patch: patch.setattr(Maildir, "write", broken), b"451"),
+        ("session", lambda patch: patch.setattr(session, "path_of", broken), b"451"),
+    ],
+    ids=["judge", "hand-over", "session"],
+)
+async def test_a_fault_is_counted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+    plant: Callable[[pytest.MonkeyPatch], None],
+    code: bytes,
+) -> None:
+    async with relaying(tmp_path, MaildirNextHop(tmp_path / "mail")) as running:
+        client = await running.connect()
+        plant(monkeypatch)
+        if part == "session":
+            assert (await client.ask("EHLO client.test", "MAIL FROM:<a@example.org>")).startswith(code)
+        else:
+            assert (await client.send(mail())).startswith(code)
+        assert running.relay.metrics.value("faults", part) == 1
+        assert running.relay.metrics.value("replies", f"{code[:1].decode()}xx") >= 1

@@ -1,0 +1,115 @@
+"""The answer to a feedback mail: what it says, to whom, and that nothing depends on it."""
+
+import asyncio
+from email import message_from_bytes, policy
+from pathlib import Path
+
+import pytest
+
+from tests.relay.smtp.test_feedback_addresses import ANNA, FEEDBACK, HAM, INLINE, ONE, SPAM, TWO, both, forward, learnt
+from tests.support.made import mail
+from tests.support.parts import Hop
+
+ANSWERING = FEEDBACK.model_copy(update={"answer": True})
+
+
+async def answered(hop: Hop, number: int = 1) -> bytes:
+    """The answer, once it has come."""
+    for _ in range(1000):
+        if len(hop.messages) >= number:
+            return hop.messages[number - 1]
+        await asyncio.sleep(0.01)
+    raise AssertionError("no answer has come")
+
+
+async def test_an_answer_says_what_was_learnt(tmp_path: Path) -> None:
+    async with both(tmp_path, feedback=ANSWERING, submission=True) as (hop, running):
+        client = await running.connect()
+        judged = mail("=?utf-8?q?Gr=C3=BC=C3=9Fe=0D=0ABcc=3A_x=40y?=", name="judged")
+        await client.send(judged)
+        (entry,) = running.entries()
+        await client.send(forward(TWO), "bob@example.org", HAM)
+        await answered(hop, 2)
+        sent = forward(hop.messages[0], mail("x" * 300, name="new"), TWO)
+        await client.send(sent, ANNA, SPAM)
+        raw = await answered(hop, 3)
+        message = message_from_bytes(raw, policy=policy.default)
+        assert hop.received[hop.received.index(b"RCPT TO:<anna@example.org>") - 1] == b"MAIL FROM:<>"
+        assert (message["from"], message["to"]) == (SPAM, ANNA)
+        assert message["subject"] == "Spam filter: learnt 2 as spam, 1 refused"
+        assert message["auto-submitted"] == "auto-replied"
+        assert message["in-reply-to"] == message["references"] == "<forward@example.org>"
+        assert message["message-id"].endswith("@relay.test>")
+        assert "bcc" not in message
+        assert raw.isascii()
+        lines = message.get_content().splitlines()
+        assert lines[0] == "Your mail to the spam filter: learnt 2 as spam, 1 refused."
+        assert lines[2:4] == ["1. Grüße  Bcc: x@y", f"   id {entry.id}"]
+        assert lines[4].startswith("   learnt as spam; score 0.")
+        assert lines[6] == "2. " + "x" * 80
+        assert lines[9].startswith("3. 4772")
+        assert lines[10].startswith("   not learnt: attached mail 3: learnt as ham by bob@example.org")
+        assert len(running.journal()) == 1
+
+
+async def test_an_answer_tells_what_was_known_and_what_was_taken_back(tmp_path: Path) -> None:
+    async with both(tmp_path, feedback=ANSWERING) as (hop, running):
+        client = await running.connect()
+        texts = []
+        for number, address in enumerate((SPAM, SPAM, HAM), 1):
+            await client.send(forward(ONE), ANNA, address)
+            texts.append(message_from_bytes(await answered(hop, number), policy=policy.default).get_content())
+        assert "   learnt as spam; score 0." in texts[0]
+        assert "   already learnt as spam; score 0." in texts[1]
+        assert "   learnt as ham (was spam, which is taken back); score 0." in texts[2]
+
+
+async def test_a_message_id_that_is_none_is_not_quoted(tmp_path: Path) -> None:
+    async with both(tmp_path, feedback=ANSWERING) as (hop, running):
+        sent = forward(ONE).replace(b"<forward@example.org>", b"<for ward\x01>")
+        await (await running.connect()).send(sent, ANNA, SPAM)
+        assert b"In-Reply-To" not in await answered(hop)
+
+
+async def test_a_route_of_other_letters_is_left_out_of_the_answer(tmp_path: Path) -> None:
+    async with both(tmp_path, feedback=ANSWERING) as (hop, running):
+        await (await running.connect()).send(forward(ONE), ANNA, f"@grün.example:{SPAM}")
+        assert f"From: <{SPAM}>\r\n".encode() in await answered(hop)
+
+
+async def test_a_sender_of_other_letters_is_answered_with_smtputf8(tmp_path: Path) -> None:
+    async with both(tmp_path, feedback=ANSWERING) as (hop, running):
+        await (await running.connect()).send(forward(ONE), "grün@example.org", SPAM)
+        assert "To: <grün@example.org>\r\n".encode() in await answered(hop)
+        assert b"MAIL FROM:<> SMTPUTF8" in hop.received
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [{"RCPT": b"550 5.1.1 no\r\n"}, {"DATA": b"close"}, {"DOT": b"452 4.3.1 full\r\n"}, {"MAIL FROM:<>": b"hang"}],
+    ids=["refused", "closed", "full", "hanging"],
+)
+async def test_an_answer_that_cannot_be_sent_changes_nothing(
+    tmp_path: Path, replies: dict[str, bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with both(tmp_path, feedback=ANSWERING) as (hop, running):
+        hop.replies.update(replies)
+        client = await running.connect()
+        assert await client.send(forward(ONE), ANNA, SPAM) == b"250 2.0.0 learnt 1 as spam\r\n"
+        for _ in range(1000):
+            if "the answer to" in caplog.text:
+                break
+            await asyncio.sleep(0.01)
+        assert "the answer to b'anna@example.org' was not sent" in caplog.text
+        hop.replies.clear()
+        assert (await client.send(ONE)).startswith(b"250 ")
+        assert len(learnt(running)) == 1
+
+
+async def test_nothing_is_answered_where_nothing_is_learnt(tmp_path: Path) -> None:
+    async with both(tmp_path, feedback=ANSWERING) as (hop, running):
+        client = await running.connect()
+        await client.send(INLINE, ANNA, SPAM)
+        await client.send(forward(ONE), ANNA, SPAM)
+        await answered(hop)
+        assert len(hop.messages) == 1

@@ -1,0 +1,128 @@
+"""A connection to the next hop that waits for the next client: when it is used as it is, and when it is asked first."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.support.parts import Client, Hop, relaying
+
+MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
+
+
+@pytest.fixture(autouse=True)
+def _moments_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a test may have to wait for its turn."""
+    monkeypatch.setattr("spamfilter.relay.next_hops.smtp.FRESH_SECONDS", 60.0)
+
+
+async def delivers(client: Client) -> None:
+    assert (await client.send(MAIL)).startswith(b"250 ")
+
+
+async def is_refused(client: Client) -> None:
+    assert (await client.send(MAIL)).startswith(b"550 ")
+
+
+async def only_greets(client: Client) -> None:
+    await client.ask("EHLO c")
+
+
+async def leaves_an_envelope(client: Client) -> None:
+    await client.envelope()
+
+
+async def leaves_an_envelope_after_a_mail(client: Client) -> None:
+    await delivers(client)
+    await client.ask("MAIL FROM:<a@example.org>")
+
+
+async def asks_for_a_user_after_a_mail(client: Client) -> None:
+    await delivers(client)
+    await client.ask("VRFY bob")
+
+
+@pytest.mark.parametrize(
+    ("first", "asked"),
+    [
+        (delivers, 0),
+        (is_refused, 1),
+        (only_greets, 1),
+        (leaves_an_envelope, 1),
+        (leaves_an_envelope_after_a_mail, 1),
+        (asks_for_a_user_after_a_mail, 1),
+    ],
+    ids=["delivers", "is refused", "greets", "leaves an envelope", "leaves one after a mail", "asks after a mail"],
+)
+async def test_only_after_a_mail_that_was_taken_it_is_used_unasked(tmp_path: Path, first: object, asked: int) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        if first is is_refused:
+            hop.replies["DOT"] = b"550 5.7.1 no\r\n"
+        client = await running.connect()
+        await first(client)  # type: ignore[operator]
+        await client.ask("QUIT")
+        await asyncio.sleep(0.05)
+        hop.replies.clear()
+        await delivers(await running.connect())
+        assert hop.received.count(b"RSET") == asked
+        assert hop.connections == 1
+
+
+async def test_after_a_moment_it_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spamfilter.relay.next_hops.smtp.FRESH_SECONDS", 0.0)
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        for _ in range(2):
+            client = await running.connect()
+            await delivers(client)
+            await client.ask("QUIT")
+            await asyncio.sleep(0.05)
+        assert hop.received.count(b"RSET") == 1
+
+
+async def test_one_that_the_next_hop_said_more_on_is_not_used(tmp_path: Path) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        hop.replies["DOT"] = b"250 2.0.0 Ok\r\n421 4.3.2 leaving\r\n"
+        client = await running.connect()
+        await delivers(client)
+        await client.ask("QUIT")
+        await asyncio.sleep(0.05)
+        hop.replies.clear()
+        await delivers(await running.connect())
+        assert hop.connections == 2
+
+
+@pytest.mark.parametrize("parting", [b"", b"421 4.7.0 one mail a connection\r\n"], ids=["hangs up", "says 421"])
+@pytest.mark.parametrize("keywords", [b"250 hop\r\n", b"250-hop\r\n250 PIPELINING\r\n"], ids=["plain", "pipelining"])
+async def test_a_next_hop_that_leaves_before_it_hears_the_next_mail_costs_no_client_a_451(
+    tmp_path: Path, keywords: bytes, parting: bytes
+) -> None:
+    """It takes one mail a connection, and says so only to the next MAIL."""
+    heard: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        mails = 0
+        writer.write(b"220 hop\r\n")
+        while line := await reader.readline():
+            verb = line[:4].upper()
+            heard.append(verb)
+            if verb == b"MAIL" and mails:
+                writer.write(parting)
+                break
+            writer.write(keywords if verb == b"EHLO" else b"354 go on\r\n" if verb == b"DATA" else b"250 Ok\r\n")
+            if verb == b"DATA":
+                await reader.readuntil(b"\r\n.\r\n")
+                mails += 1
+                writer.write(b"250 taken\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with relaying(tmp_path, f"smtp://127.0.0.1:{port}") as running:
+            for _ in range(4):
+                client = await running.connect()
+                await delivers(client)
+                await client.ask("QUIT")
+                await asyncio.sleep(0.05)
+        assert heard.count(b"DATA") == 4
+        assert heard.count(b"MAIL") == 7
+        assert b"RSET" not in heard

@@ -1,0 +1,72 @@
+"""A connection takes no more than it has to, whatever the peer sends and whichever event loop reads it."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import uvloop
+
+from spamfilter.relay.connection import UNREAD, Connection
+
+SENT = 64 * UNREAD
+
+
+class Slow(Connection):
+    """Looks into its buffer now and then. most: bytes that were in it."""
+
+    def __init__(self, ended: asyncio.Future[int]) -> None:
+        super().__init__()
+        self.most = 0
+        self.ended_with = ended
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.task = self.loop.create_task(self._take())
+
+    def received(self, data: bytes | memoryview) -> None:
+        super().received(data)
+        self.most = max(self.most, len(self.buffer))
+
+    async def _take(self) -> None:
+        taken = 0
+        try:
+            while True:
+                await self.more()
+                taken += len(self.buffer)
+                self.buffer.clear()
+                time.sleep(0.005)
+        except EOFError:
+            self.ended_with.set_result(taken)
+
+
+def send(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        peer.sendall(bytes(SENT))
+
+
+async def most_buffered() -> int:
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+    made: list[Slow] = []
+
+    def accepted() -> Slow:
+        made.append(Slow(ended))
+        return made[0]
+
+    server = await loop.create_server(accepted, "127.0.0.1", 0)
+    async with server:
+        thread = threading.Thread(target=send, args=server.sockets[0].getsockname()[1:])
+        thread.start()
+        assert await ended == SENT
+        thread.join()
+    made[0].abort()
+    return made[0].most
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_what_nobody_has_taken_yet_stays_with_the_peer(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(most_buffered()) <= 2 * UNREAD

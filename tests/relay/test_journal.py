@@ -1,0 +1,262 @@
+"""The journal: ids that sort, rows written behind, and what happens while the store is away."""
+
+import logging
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spamfilter.errors import StoreBusy, StoreError
+from spamfilter.relay.journal import BATCH, WRITE_EVERY, Journal
+from spamfilter.stores import JournalEntry
+from spamfilter.stores.memory import MemoryStore
+from spamfilter.system.ids import ID_LENGTH, is_id, new_id
+from tests.support.made import NOON, journal_entry, some
+
+
+class Moody(MemoryStore):
+    """A store that refuses writes while `refusal` is set, and does `meanwhile` during each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusal: StoreError | None = None
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.batches: list[int] = []
+
+    def write_journal(self, entries: Sequence[JournalEntry]) -> None:
+        self.meanwhile()
+        if self.refusal:
+            raise self.refusal
+        self.batches.append(len(entries))
+        super().write_journal(entries)
+
+    def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int = 2**62) -> tuple[int, int]:
+        if self.refusal:
+            raise self.refusal
+        return super().expire(tokens_before, entries_before, tokens_bytes)
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Waits for what another thread does; far longer than it needs."""
+    give_up = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < give_up, "it never happened"
+        time.sleep(0.01)
+
+
+def test_ids_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = [0, 1, 1_700_000_000_000, 1_700_000_000_001, 2**47, 2**48 - 1]
+    ids = []
+    for moment in moments:
+        monkeypatch.setattr(time, "time_ns", lambda moment=moment: moment * 1_000_000)
+        ids.append(new_id())
+    assert ids == sorted(ids)
+    assert all(is_id(id) for id in ids)
+    assert ids[0].startswith("0" * 10)
+    assert ids[-1].startswith("7ZZZZZZZZZ")
+
+
+def test_ids_of_one_moment_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 10**18)
+    assert len({new_id() for _ in range(1000)}) == 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        pytest.param("01KAH3V5E8M6Q2T0J9Z4R7X1CN", True, id="upper-case"),
+        pytest.param("01kah3v5e8m6q2t0j9z4r7x1cn", True, id="lower-case"),
+        pytest.param("01KAH3V5E8M6Q2T0J9Z4R7X1C", False, id="short"),
+        pytest.param("01KAH3V5E8M6Q2T0J9Z4R7X1CNN", False, id="long"),
+        pytest.param("01KAH3V5E8M6Q2T0J9Z4R7X1CU", False, id="letter-that-is-not-used"),
+        pytest.param("01KAH3V5E8M6Q2T0J9Z4R7X1C-", False, id="sign"),
+        pytest.param("", False, id="empty"),
+    ],
+)
+def test_an_id_is_known_by_its_letters(text: str, valid: bool) -> None:
+    assert is_id(text) is valid
+
+
+@some(100)
+@given(st.text(max_size=30))
+def test_any_text_is_an_id_or_not(text: str) -> None:
+    assert is_id(text) in (True, False)
+    assert not is_id(text) or len(text) == ID_LENGTH
+
+
+def test_entries_are_written_within_a_second() -> None:
+    assert WRITE_EVERY < 1
+    store = MemoryStore()
+    journal = Journal(store)
+    journal.start()
+    entries = [journal_entry(at=datetime.now(UTC)) for _ in range(3)]
+    for entry in entries:
+        journal.add(entry)
+    eventually(lambda: store.find_journal(entries[-1].id))
+    late = journal_entry(at=datetime.now(UTC))
+    journal.add(late)
+    journal.stop()
+    assert all(store.find_journal(entry.id) == entry for entry in (*entries, late))
+    assert journal.dropped == 0
+
+
+def test_many_entries_are_written_in_batches() -> None:
+    store = Moody()
+    journal = Journal(store)
+    for _ in range(2 * BATCH + 1):
+        journal.add(journal_entry())
+    journal.write()
+    assert store.batches == [BATCH, BATCH, 1]
+
+
+def test_what_cannot_be_written_is_kept_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    store = Moody()
+    store.refusal = StoreBusy("store.db: locked")
+    journal = Journal(store)
+    entries = [journal_entry() for _ in range(3)]
+    with caplog.at_level(logging.INFO):
+        for entry in entries:
+            journal.add(entry)
+            journal.write()
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        assert "store.db: locked" in caplog.text
+        store.refusal = None
+        journal.write()
+        journal.write()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+    assert all(store.find_journal(entry.id) for entry in entries)
+    assert journal.dropped == 0
+
+
+def test_beyond_the_bound_the_oldest_are_dropped_and_counted() -> None:
+    store = Moody()
+    store.refusal = StoreBusy("locked")
+    journal = Journal(store, backlog=3)
+    entries = [journal_entry(id=f"{number}") for number in range(5)]
+    for entry in entries:
+        journal.add(entry)
+        journal.write()
+    store.refusal = None
+    journal.write()
+    assert [entry.id for entry in entries if store.find_journal(entry.id)] == ["2", "3", "4"]
+    assert journal.dropped == 2
+
+
+def test_what_comes_while_a_full_backlog_is_written_is_not_lost_uncounted() -> None:
+    store = Moody()
+    journal = Journal(store, backlog=3)
+    for number in range(3):
+        journal.add(journal_entry(id=f"{number}"))
+    late = [journal_entry(id="late")]
+
+    def add_late() -> None:
+        while late:
+            journal.add(late.pop())
+
+    store.meanwhile = add_late
+    journal.write()
+    journal.write()
+    written = [id for id in ("0", "1", "2", "late") if store.find_journal(id)]
+    assert len(written) + journal.dropped == 4
+    assert "late" in written
+
+
+def test_an_entry_that_no_store_could_take_holds_up_no_others(caplog: pytest.LogCaptureFixture) -> None:
+    class Picky(MemoryStore):
+        def write_journal(self, entries: Sequence[JournalEntry]) -> None:
+            for entry in entries:
+                entry.subject.encode()
+            super().write_journal(entries)
+
+    store = Picky()
+    journal = Journal(store)
+    for id, subject in (("1", "a"), ("2", "\udc80"), ("3", "b")):
+        journal.add(journal_entry(id=id, subject=subject))
+    journal.write()
+    assert [id for id in "123" if store.find_journal(id)] == ["1", "3"]
+    assert journal.dropped == 1
+    assert "2 cannot be written and is dropped" in caplog.text
+
+
+def test_a_journal_that_is_stopped_while_the_store_is_away_ends() -> None:
+    store = Moody()
+    store.refusal = StoreError("gone")
+    journal = Journal(store)
+    journal.start()
+    journal.add(journal_entry())
+    journal.stop()
+    assert not journal._thread.is_alive()
+
+
+def test_entries_and_their_tokens_expire() -> None:
+    now = datetime.now(UTC)
+    store = MemoryStore()
+    ages = {"new": 1, "tokens": 3, "gone": 6}
+    store.write_journal([journal_entry(id=id, at=now - timedelta(days=days)) for id, days in ages.items()])
+    journal = Journal(store, tokens_days=2, entries_days=5)
+    journal.start()
+    eventually(lambda: store.find_journal("gone") is None)
+    journal.stop()
+    found = {id: entry.tokens is not None for id in ages if (entry := store.find_journal(id))}
+    assert found == {"new": True, "tokens": False}
+
+
+@pytest.mark.parametrize(
+    ("tokens_days", "entries_days"),
+    [
+        pytest.param(14.0, 1_000_000.0, id="entries-for-ever"),
+        pytest.param(1_000_000.0, 30.0, id="tokens-for-ever"),
+        pytest.param(1e12, 1e12, id="longer-than-a-span-can-be"),
+    ],
+)
+def test_to_keep_everything_for_ever_is_no_fault(tokens_days: float, entries_days: float) -> None:
+    store = MemoryStore()
+    store.write_journal([journal_entry(id="old", at=NOON)])
+    journal = Journal(store, tokens_days=tokens_days, entries_days=entries_days)
+    journal._expire()
+    journal.add(journal_entry(id="new"))
+    journal.write()
+    assert store.find_journal("new")
+
+
+def test_to_expire_fails_quietly_while_the_store_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    store = Moody()
+    store.refusal = StoreBusy("locked")
+    Journal(store)._expire()
+    assert "cannot expire: locked" in caplog.text
+
+
+def test_entries_that_wait_are_small(caplog: pytest.LogCaptureFixture) -> None:
+    """A thousand wait as they are: one batch, and one that is being written. The others are packed."""
+    store = Moody()
+    journal = Journal(store)
+    store.refusal = StoreBusy("locked")
+
+    def wait(number: int) -> list[JournalEntry]:
+        entries = [
+            journal_entry(tokens={"fields": {b"word %d" % word: 1 for word in range(500)}}) for _ in range(number)
+        ]
+        for entry in entries:
+            journal.add(entry)
+        return [replace(entry, tokens=None) for entry in entries]
+
+    first = wait(BATCH)
+    journal.write()
+    tracemalloc.start()
+    try:
+        later = wait(BATCH)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken < BATCH * 6_000, "500 tokens of 33 bytes and more are in each"
+    store.refusal = None
+    journal.write()
+    written = store.journal(NOON, NOON + timedelta(days=1))
+    assert sorted(one.id for one in written) == sorted(one.id for one in (*first, *later))
+    assert {len((store.find_journal(one.id) or one).tokens or {}) for one in written} == {1}
+    assert [len(((store.find_journal(one.id) or one).tokens or {})["fields"]) for one in written] == [500] * 2 * BATCH

@@ -1,0 +1,129 @@
+"""Judging never fails: what cannot be judged is unsure, passes, and says so."""
+
+import logging
+
+import pytest
+from hypothesis import given
+
+from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.likelihoods.likelihood import Heard, Opinion
+from spamfilter.bayes.likelihoods.soft import Soft
+from spamfilter.bayes.model import State
+from spamfilter.bayes.tokens import Tokens
+from spamfilter.bayes.verdict import Action, Class, Policy
+from spamfilter.bayes.voices import View, Voice
+from spamfilter.errors import StoreError
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.header_fields import mark
+from spamfilter.mail.message import parse
+from spamfilter.relay.judging import Judge
+from spamfilter.stores.memory import MemoryStore
+from tests.mail.test_message import MAILS
+from tests.support.made import VOICE, mail, some
+
+
+class Broken(Soft):
+    """Learns, and cannot judge."""
+
+    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
+        raise ZeroDivisionError("a secret of the mail")
+
+
+class Gone(MemoryStore):
+    """A store whose counts cannot be read."""
+
+    def load(self, voices: object) -> State:
+        raise StoreError("gone")
+
+    def state(self, words: object) -> State:
+        raise StoreError("gone")
+
+
+LEARNT = 12
+
+
+def trained() -> Filter:
+    filter = Filter(MemoryStore(), VOICE)
+    for number in range(LEARNT):
+        filter.learn(filter.read(parse(mail("cheap pills", "buy now", f"s{number}"))), "spam", "cli")
+        filter.learn(filter.read(parse(mail("our lunch", "see you", f"h{number}"))), "ham", "cli")
+    return filter
+
+
+@pytest.mark.parametrize(
+    ("subject", "body", "class_", "action"),
+    [
+        pytest.param("cheap pills", "buy now", "spam", "tag", id="spam"),
+        pytest.param("our lunch", "see you", "ham", "pass", id="ham"),
+        pytest.param("cheap lunch", "x", "unsure", "pass", id="unsure"),
+    ],
+)
+def test_a_mail_gets_the_verdict_of_filter_and_policy(subject: str, body: str, class_: Class, action: Action) -> None:
+    filter = trained()
+    sent = mail(subject, body, "new")
+    judgement = Judge(filter, Policy(spam=0.65, unsure=0.4)).judge(sent, "ID")
+    verdict = judgement.verdict
+    assert (verdict.class_, verdict.action, verdict.fault) == (class_, action, "")
+    assert judgement.reading is not None
+    score = filter.score(judgement.reading)
+    assert (verdict.posterior, verdict.log_odds) == (score.posterior, score.log_odds)
+    assert verdict.learnt == {"ham": LEARNT, "spam": LEARNT}
+    assert (verdict.size, verdict.scanned, verdict.threshold) == (len(sent), len(sent), 0.65)
+    assert len(verdict.evidence) == 5
+    assert judgement.digest == parse(sent).digest()
+
+
+def test_a_refusal_waits_for_enough_learnt_messages() -> None:
+    policy = Policy(spam=0.6, reject=0.6, reject_after=LEARNT + 1)
+    filter = trained()
+    judge = Judge(filter, policy)
+    sent = mail("cheap pills", "buy now", "new")
+    assert judge.judge(sent, "ID").verdict.action == "tag"
+    labels: tuple[Label, ...] = ("ham", "spam")
+    for label in labels:
+        filter.learn(filter.read(parse(mail("x", "y", f"one more {label}"))), label, "cli")
+    assert judge.judge(sent, "ID").verdict.action == "reject"
+
+
+@pytest.mark.parametrize(
+    ("on_unsure", "action"),
+    [("pass", "pass"), ("tag", "tag"), ("reject", "pass"), ("quarantine", "pass"), ("defer", "pass")],
+)
+def test_what_cannot_be_scored_passes_as_unsure(
+    on_unsure: Action, action: Action, caplog: pytest.LogCaptureFixture
+) -> None:
+    filter = Filter(MemoryStore(), (Voice("fields", Broken()),))
+    policy = Policy(actions={"ham": "pass", "unsure": on_unsure, "spam": "reject"}, reject_after=0)
+    with caplog.at_level(logging.ERROR):
+        judgement = Judge(filter, policy).judge(mail(), "01ID")
+    verdict = judgement.verdict
+    assert (verdict.class_, verdict.action, verdict.fault) == ("unsure", action, "ZeroDivisionError")
+    assert verdict.posterior == 0.5
+    assert judgement.digest == parse(mail()).digest()
+    assert "01ID" in caplog.text
+    head, _ = mark(mail(), verdict.fields("01ID"))
+    assert b"class=unsure" in head
+    assert b"fault=ZeroDivisionError" in head
+    assert b"secret" not in head
+
+
+def test_a_store_that_is_gone_makes_no_mail_wait(caplog: pytest.LogCaptureFixture) -> None:
+    verdict = Judge(Filter(Gone(), VOICE), Policy()).judge(mail(), "ID").verdict
+    assert (verdict.class_, verdict.action, verdict.fault) == ("unsure", "pass", "StoreError")
+    assert "gone" in caplog.text
+
+
+@some(100)
+@given(MAILS)
+def test_any_bytes_get_a_verdict_without_fault(data: bytes) -> None:
+    judgement = Judge(Filter(MemoryStore(), VOICE), Policy()).judge(data, "ID")
+    assert (judgement.verdict.fault, judgement.verdict.class_) == ("", "unsure")
+
+
+def test_what_waits_for_the_journal_finds_its_tokens_again_if_somebody_asks() -> None:
+    filter = Filter(MemoryStore(), (Voice("fields", Soft()),))
+    reading = Judge(filter, Policy()).judge(mail(), "ID").reading
+    assert reading is not None
+    assert isinstance(reading.tokens, View)
+    assert reading.tokens._found == {"fields": None}
+    assert reading.tokens == filter.read(parse(mail())).tokens

@@ -1,0 +1,175 @@
+"""What is kept of a day is what its entries come to, before and after they are gone."""
+
+import json
+import random
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from spamfilter.bayes.labels import LABELS
+from spamfilter.bayes.verdict import ACTIONS, CLASSES
+from spamfilter.learning.filter import Filter, Reading
+from spamfilter.reports import daily_summaries
+from spamfilter.reports.daily_summaries import KEPT, Summary, bucket, by_day, duration, midnight, of_period, total
+from spamfilter.reports.report import build
+from spamfilter.stores import JournalEntry, Store
+from tests.stores.conftest import store
+from tests.support.made import NOON, VOICE, journal_entry
+
+__all__ = ["store"]
+
+DAY = timedelta(days=1)
+NOW = NOON + 8 * DAY
+
+
+def entries(seed: int, number: int = 300, days: float = 7) -> list[JournalEntry]:
+    chance = random.Random(seed)
+    return [
+        journal_entry(
+            id=f"{place:04}",
+            digest=b"%016d" % place,
+            at=NOON + timedelta(days=chance.uniform(0, days)),
+            class_=chance.choice(CLASSES),
+            score=chance.random(),
+            action=chance.choice(ACTIONS),
+            reply=chance.choice(["250 Ok", "451 later", "550 no", ""]),
+            sender=chance.choice(["a@One.example", "b@two.example", ""]),
+            recipients=chance.sample(["x@example.net", "y@example.net"], k=chance.randrange(3)),
+            client=f"192.0.2.{chance.randrange(3)}",
+            evidence=[(f"word{chance.randrange(9)}", chance.uniform(-2, 2)) for _ in range(3)],
+            judge_us=chance.randrange(5000),
+            total_us=chance.randrange(10**7),
+            tokens=None,
+        )
+        for place in range(number)
+    ]
+
+
+def learn(store: Store, rows: list[JournalEntry], seed: int) -> None:
+    chance = random.Random(seed)
+    for row in chance.sample(rows, k=len(rows) // 4):
+        label, source = chance.choice(LABELS), chance.choice(["cli", "imap", "train", "automatic"])
+        Filter(store, VOICE).learn(Reading(row.digest, {"fields": {b"a": 1}}), label, source, "ann", row.at + DAY / 4)
+
+
+def figures(store: Store, since: datetime, until: datetime) -> object:
+    """A report without what is asked of the journal itself, or changes by keeping."""
+    report = build(store, ["fields"], since, until)
+    return replace(report, waiting=[], waiting_in_all=0, latest=[], size=None, advice=[])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("microseconds", [0, 1, 2, 999, 1000, 10**6, 3_600_000_000])
+def test_a_duration_is_at_most_a_twentieth_too_long(microseconds: int) -> None:
+    assert microseconds <= duration(bucket(microseconds)) + 1 <= 1.05 * microseconds + 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_summary_survives_json_and_adds_up(store: Store, seed: int) -> None:
+    rows = entries(seed)
+    store.write_journal(rows)
+    days = by_day(store, NOON, NOW)
+    assert {day: Summary.of_json(json.loads(json.dumps(one.to_json()))) for day, one in days.items()} == days
+    whole = Summary()
+    for row in rows:
+        whole.add(row)
+    added = total(days.values())
+    assert {token: number for token, (number, _) in added.words.items()} == {
+        token: number for token, (number, _) in whole.words.items()
+    }
+    assert replace(added, words={}) == replace(whole, words={})
+
+
+@pytest.mark.parametrize("since", [NOON, NOON + DAY / 3, midnight(NOON.date())])
+def test_a_report_is_the_same_before_and_after_summaries_are_kept(store: Store, since: datetime) -> None:
+    rows = entries(1)
+    store.write_journal(rows)
+    learn(store, rows, 2)
+    before = figures(store, since, NOW)
+    assert daily_summaries.keep(store, NOW, midnight(NOON.date())) > 5
+    assert daily_summaries.keep(store, NOW, midnight(NOON.date())) == 0
+    assert figures(store, since, NOW) == before
+
+
+def test_a_report_is_the_same_when_the_entries_are_gone_but_for_parts_of_days(store: Store) -> None:
+    rows = entries(1)
+    store.write_journal(rows)
+    learn(store, rows, 2)
+    first, gone = midnight(NOON.date()), midnight((NOON + 4 * DAY).date())
+    before = figures(store, first, NOW)
+    daily_summaries.keep(store, NOW, gone)
+    assert store.expire(gone, gone)[1] == sum(row.at < gone for row in rows)
+    assert figures(store, first, NOW) == before
+    daily_summaries.keep(store, NOW, gone)
+    assert figures(store, first, NOW) == before
+    # Of a day that is gone there are no parts any more.
+    part = build(store, ["fields"], first + DAY * 1.5, NOW)
+    assert part.since == first + DAY
+    assert part.figures.messages == sum(row.at >= part.since for row in rows)
+
+
+def test_entries_that_come_late_are_counted_and_those_of_a_kept_day_kept_anew(store: Store) -> None:
+    rows = entries(1)
+    store.write_journal(rows[:200])
+    daily_summaries.keep(store, NOW, midnight(NOON.date()))
+    store.write_journal(rows[200:])
+    assert total(by_day(store, NOON, NOW).values()).messages == len(rows)
+    assert daily_summaries.keep(store, NOW, midnight(NOON.date())) > 0
+    day = (NOON + DAY).date()
+    assert Summary.of_json(store.summaries(day, day)[day]).messages == sum(row.at.date() == day for row in rows)
+
+
+def test_marks_that_come_after_a_day_was_kept_count_until_its_entries_go(store: Store) -> None:
+    rows = entries(1)
+    store.write_journal(rows)
+    daily_summaries.keep(store, NOW, midnight(NOON.date()))
+    learn(store, rows, 2)
+    marked = total(by_day(store, NOON, NOW).values()).marked
+    assert marked.total() > 20
+    gone = midnight(NOW.date())
+    daily_summaries.keep(store, NOW, gone)
+    store.expire(gone, gone)
+    assert total(by_day(store, NOON, NOW).values()).marked == marked
+
+
+def test_a_day_is_kept_once_it_is_surely_over(store: Store) -> None:
+    store.write_journal([journal_entry(at=NOON)])
+    midnight_after = midnight(NOON.date()) + DAY
+    assert daily_summaries.keep(store, midnight_after + DAY / 48, NOON - DAY) == 0
+    assert daily_summaries.keep(store, midnight_after + DAY / 12, NOON - DAY) == 1
+
+
+def test_a_flood_of_names_does_not_fill_the_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a name that comes all day nor any figure is counted short."""
+    monkeypatch.setattr(daily_summaries, "COUNTED", 3 * KEPT)
+    held, trim = list[int](), Summary.trim
+
+    def noted(made: Summary, most: int = KEPT) -> None:
+        held.append(len(made.recipients))
+        trim(made, most)
+
+    monkeypatch.setattr(Summary, "trim", noted)
+    store.write_journal([
+        journal_entry(
+            id=f"{number:04}", at=NOON + number * timedelta(minutes=1),
+            recipients=("all@example.org", *(f"{number}-{other}@example.org" for other in range(10))),
+        )
+        for number in range(300)
+    ])  # fmt: skip
+    made = of_period(store, NOON, NOON + DAY)
+    assert made.recipients["all@example.org"] == (300, 0)
+    assert made.messages == 300
+    assert max(held) <= 3 * KEPT + 10 * 11
+
+
+def test_names_and_words_of_a_day_are_bounded(store: Store) -> None:
+    store.write_journal([
+        journal_entry(
+            id=f"{number:04}", at=NOON, digest=b"%016d" % number, sender=f"a@d{number // 2}.example",
+            evidence=[(f"word{number // 2}", 1.0)], reply=f"451 {number}",
+        )
+        for number in range(6 * KEPT)
+    ])  # fmt: skip
+    made = of_period(store, NOON, NOON + DAY)
+    assert [len(names) for names in (made.senders, made.words, made.troubles)] == [KEPT] * 3
+    assert made.messages == 6 * KEPT

@@ -1,0 +1,99 @@
+"""The drop-in for a configuration: systemd takes it, and it opens what is needed and no more."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spamfilter.config.settings import Settings
+from spamfilter.service.systemd_override import drop_in
+from spamfilter.system.packaged_files import shipped
+from tests.support.real import require
+
+DEFAULT = ["LimitNOFILE=", "IPAddressDeny=any", "IPAddressAllow=localhost"]
+
+
+def lines(**settings: dict[str, Any]) -> list[str]:
+    """What stands below [Service], without the number of descriptors."""
+    first, *rest = drop_in(Settings.model_validate(settings)).splitlines()
+    assert first == "[Service]"
+    return [re.sub(r"(?<=LimitNOFILE=)\d+$", "", line) for line in rest]
+
+
+@pytest.mark.parametrize(
+    ("relay", "network"),
+    [
+        pytest.param({}, DEFAULT[1:], id="all on this host"),
+        pytest.param({"next_hop": "smtp://localhost:26"}, DEFAULT[1:], id="localhost"),
+        pytest.param(
+            {"next_hop": "smtp://192.0.2.1:25"},
+            ["IPAddressDeny=any", "IPAddressAllow=192.0.2.1 localhost"],
+            id="next-hop",
+        ),
+        pytest.param(
+            {"next_hop": "smtp://[2001:db8::1]:25"},
+            ["IPAddressDeny=any", "IPAddressAllow=2001:db8::1 localhost"],
+            id="IPv6",
+        ),
+        pytest.param(
+            {"listen": ["0.0.0.0:25"], "trusted": ["192.0.2.0/24"]},
+            ["IPAddressDeny=any", "IPAddressAllow=192.0.2.0/24 localhost"],
+            id="trusted clients alone",
+        ),
+        pytest.param(
+            {"next_hop": "smtp://mail.example:25"},
+            ["# The network stays open: the addresses of mail.example may change; next_hop may name one"],
+            id="a name",
+        ),
+        pytest.param(
+            {"listen": ["[::]:25"], "domains": ["example.org"]},
+            ["# The network stays open: mail for [relay] domains comes from everywhere"],
+            id="the world",
+        ),
+    ],
+)
+def test_the_network_is_open_for_those_of_the_configuration(relay: dict[str, Any], network: list[str]) -> None:
+    assert lines(relay=relay) == ["LimitNOFILE=", *network]
+
+
+def test_what_lies_elsewhere_may_be_written() -> None:
+    assert lines(
+        relay={"next_hop": "maildir:/srv/with blank/50%"},
+        verdict={"quarantine": "/home/quarantine"},
+        store={"url": "sqlite:////var/lib/spamfilter/other/x.db"},
+        feedback={"socket": "/run/spamfilter/feedback.sock"},
+    ) == [
+        "LimitNOFILE=",
+        'ReadWritePaths="/home/quarantine"',
+        'ReadWritePaths="/srv/with blank/50%%"',
+        "ProtectHome=no",
+        *DEFAULT[1:],
+    ]
+
+
+def test_there_are_descriptors_for_every_connection() -> None:
+    (found,) = re.findall(r"LimitNOFILE=(\d+)", drop_in(Settings.model_validate({"limits": {"connections": 9000}})))
+    assert int(found) > 18_000
+
+
+def test_systemd_takes_it_and_counts_the_service_less_exposed(tmp_path: Path) -> None:
+    unit = tmp_path / "spamfilter.service"
+    unit.write_text(
+        shipped("systemd/spamfilter.service").read_text().replace("/opt/spamfilter/bin/spamfilter", "/bin/true")
+    )
+    analyze = require("systemd-analyze", "systemd")
+
+    def exposure() -> float:
+        words = [analyze, "security", "--offline=true", str(unit)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        (found,) = re.findall(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)
+        return float(found)
+
+    before = exposure()
+    text = drop_in(Settings.model_validate({"relay": {"next_hop": "maildir:/srv/with blank/50%"}}))
+    unit.write_text(unit.read_text() + "\n" + text + "\n")
+    done = subprocess.run([analyze, "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert exposure() < before

@@ -1,0 +1,92 @@
+"""The log: one line a record, whatever came by mail; for people, for programs, for systemd's journal."""
+
+import json
+import logging
+import smtplib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spamfilter.system import logs
+from spamfilter.system.logs import Event
+from tests.faults.daemon import daemon
+from tests.faults.hop import next_hop
+from tests.support.made import mail
+
+NASTY = "a\r\nINFO x: class=ham \x1b[31m\u202e<>\"'"
+EVENT = Event(
+    "01J", {"client": NASTY, "from": NASTY, "to": "b@example.net", "score": 0.25, "recipients": 2, "reply": ""}
+)
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The log of the tests is as before at the end."""
+    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+
+
+def test_an_event_is_one_line_of_keys_and_values(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up("text", "info")
+    logging.getLogger("spamfilter").info(EVENT)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("INFO 01J: client=a")
+    assert line.endswith(" to=<b@example.net> score=0.250 recipients=2 reply=")
+    assert line.isprintable()
+    assert line.isascii()
+
+
+def test_an_event_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up("json", "info")
+    log = logging.getLogger("spamfilter")
+    log.info(EVENT)
+    log.warning("limit %s: %s", "errors", NASTY)
+    log.debug("not at this level")
+    try:
+        raise ValueError(NASTY)
+    except ValueError:
+        log.exception("a fault")
+    lines = capsys.readouterr().err.split("\n")
+    assert lines.pop() == ""
+    event, warning, fault = map(json.loads, lines)
+    assert event.pop("at").endswith("+00:00")
+    assert event == {"level": "info", "id": EVENT.id, **EVENT.fields}
+    assert (warning["level"], warning["message"]) == ("warning", f"limit errors: {NASTY}")
+    assert (fault["message"], "ValueError: a" in fault["traceback"]) == ("a fault", True)
+    assert all(line.isascii() for line in lines)
+
+
+@pytest.mark.parametrize("form", logs.FORMATS)
+def test_systemds_journal_is_told_how_grave_each_line_is(
+    capsys: pytest.CaptureFixture[str], form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", "8:1")
+    logs.set_up(form, "debug")
+    log = logging.getLogger("spamfilter")
+    for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL):
+        log.log(level, "said")
+    try:
+        raise ValueError
+    except ValueError:
+        log.exception("a fault")
+    found = [line[:3] for line in capsys.readouterr().err.splitlines()]
+    assert found[:5] == ["<7>", "<6>", "<4>", "<3>", "<3>"]
+    assert set(found[5:]) == {"<3>"}
+
+
+def test_a_relay_logs_objects(tmp_path: Path) -> None:
+    with next_hop() as hop, daemon(tmp_path, hop, log={"format": "json"}) as relay:
+        with smtplib.SMTP("127.0.0.1", relay.port, "client.test", timeout=60) as client:
+            client.sendmail("a@example.org", ["b@example.net", "c@example.net"], mail())
+        (event,) = (line for line in map(json.loads, relay.log().splitlines()) if "id" in line)
+        assert (event["from"], event["to"], event["recipients"]) == ("a@example.org", "b@example.net", 2)
+        assert (event["class"], event["score"], event["action"]) == ("unsure", 0.5, "pass")
+        assert event["reply"].startswith("250 ")
+        assert event["total_us"] >= event["judge_us"] > 0

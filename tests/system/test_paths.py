@@ -1,0 +1,84 @@
+"""Places: the socket that a command looks for is the one that the relay opens."""
+
+from pathlib import Path
+
+import pytest
+
+from spamfilter.config.settings import load
+from spamfilter.errors import ConfigError
+from spamfilter.system import paths
+from spamfilter.system.paths import SOCKET_VARIABLE, configured_socket, socket_path, values_of
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No file of this machine, no variable; a home of its own."""
+    monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
+    monkeypatch.setattr(paths, "SYSTEM_STATE", tmp_path / "var")
+    monkeypatch.setattr(paths, "SYSTEM_RUN", tmp_path / "run")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    for name in ("SPAMFILTER_CONFIG", "STATE_DIRECTORY", SOCKET_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_the_socket_is_of_the_user_unless_there_is_a_service(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert socket_path() == nowhere / "home/spamfilter/feedback.sock"
+    (nowhere / "run").mkdir()
+    assert socket_path() == nowhere / "home/spamfilter/feedback.sock"
+    (nowhere / "var").mkdir()
+    assert socket_path() == nowhere / "run/feedback.sock"
+    (nowhere / "run").rmdir()
+    assert socket_path() == nowhere / "var/feedback.sock"
+    monkeypatch.setenv("STATE_DIRECTORY", "/srv/state")
+    assert socket_path() == Path("/srv/state/feedback.sock")
+    assert socket_path("/srv/x.sock") == Path("/srv/x.sock")
+
+
+@pytest.mark.parametrize(
+    ("text", "variable"),
+    [
+        pytest.param("", None, id="nothing"),
+        pytest.param('[feedback]\nsocket = "/srv/a.sock"', None, id="file"),
+        pytest.param("[feedback]\nsocket = '/srv/ü b.sock'", None, id="odd-path"),
+        pytest.param('feedback = {socket = "/srv/a.sock"}', None, id="inline-table"),
+        pytest.param('[feedback]\nsocket = "/srv/a.sock"', "/srv/b.sock", id="variable"),
+        pytest.param('[feedback]\nsocket = "/srv/a.sock"', "", id="empty-variable"),
+        pytest.param("", '"/srv/b.sock"', id="variable-in-quotes"),
+        pytest.param("", "'/srv/b.sock'", id="variable-in-single-quotes"),
+    ],
+)
+def test_a_command_finds_the_socket_of_the_configuration(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, text: str, variable: str | None
+) -> None:
+    file = nowhere / "spamfilter.toml"
+    file.write_text(text, encoding="utf-8")
+    if variable is not None:
+        monkeypatch.setenv(SOCKET_VARIABLE, variable)
+    assert configured_socket(file) == load(file).socket_path()
+
+
+@pytest.mark.parametrize("text", ["feedback = 3", "[feedback]\nsocket = 3", "[feedback]\nsocket = ['/x']"])
+def test_a_wrong_key_is_left_to_the_check_of_the_whole(nowhere: Path, text: str) -> None:
+    file = nowhere / "spamfilter.toml"
+    file.write_text(text, encoding="utf-8")
+    assert configured_socket(file) == socket_path()
+    with pytest.raises(ConfigError):
+        load(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        pytest.param(b"[feedback\n", "not TOML", id="not-toml"),
+        pytest.param(b"a = '\xff'", "not TOML", id="not-utf-8"),
+        pytest.param(None, "No such file", id="missing"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(nowhere: Path, content: bytes | None, sentence: str) -> None:
+    file = nowhere / "spamfilter.toml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"spamfilter\.toml: {sentence}"):
+        configured_socket(file)
+    assert values_of(None) == {}

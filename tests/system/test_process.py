@@ -1,0 +1,35 @@
+"""The host: what a process takes of its memory."""
+
+import os
+import subprocess
+import sys
+
+from tests.support.real import missing
+
+MEASURED = """
+from spamfilter.host import LARGE, resident_bytes, return_large_blocks
+
+return_large_blocks()
+mail = bytearray(b"x" * 15 * LARGE)  # once this is free, glibc would map no block of its size or less by itself
+del mail
+before = resident_bytes()
+blocks = [bytearray(b"x" * size) for _ in range(20) for size in (LARGE + 1, 1000)]
+del blocks[::2]
+print(resident_bytes() - before, LARGE)
+"""
+
+
+def test_large_blocks_between_small_ones_go_back_to_the_system() -> None:
+    done = subprocess.run([sys.executable, "-c", MEASURED], stdout=subprocess.PIPE, check=True)
+    kept, large = map(int, done.stdout.split())
+    assert kept < large
+
+
+def test_numpy_starts_no_threads() -> None:
+    """Of a relay on many cores each process would have as many."""
+    code = "import os, spamfilter.cli, spamfilter.learning.filter; print(len(os.listdir('/proc/self/task')))"
+    if len(os.sched_getaffinity(0)) < 2:
+        missing("needs a second core, for which numpy would start a thread")
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "1\n"

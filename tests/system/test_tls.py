@@ -1,0 +1,204 @@
+"""TLS, with the program openssl as the other side: what is old or weak gets nowhere, and no mail in the clear."""
+
+import asyncio
+import re
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spamfilter.config.settings import load
+from spamfilter.relay.next_hops import Timeouts
+from spamfilter.relay.next_hops.smtp import SmtpNextHop
+from spamfilter.system import tls
+from tests.integration.servers import Relay, relay, wait_until
+from tests.support.certificates import server_context, write_certificate
+from tests.support.parts import Hop, relaying
+from tests.support.real import require
+
+MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
+TOO_WEAK = {
+    "TLS 1.0": ("-tls1", "-cipher", "ALL:@SECLEVEL=0"),
+    "TLS 1.1": ("-tls1_1", "-cipher", "ALL:@SECLEVEL=0"),
+    "no authentication": ("-tls1_2", "-cipher", "aNULL:@SECLEVEL=0"),
+    "no encryption": ("-tls1_2", "-cipher", "eNULL:@SECLEVEL=0"),
+    "SHA-1": ("-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-SHA:@SECLEVEL=0"),
+}
+GOOD = {
+    "TLS 1.2": ("-tls1_2",),
+    "TLS 1.3": ("-tls1_3",),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return write_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, files: tuple[Path, Path]) -> Iterator[Relay]:
+    settings = {"tls_certificate": str(files[0]), "tls_key": str(files[1]), "hostname": "relay.test"}
+    with relay(tmp_path_factory.mktemp("relay"), relay=settings) as running:
+        yield running
+
+
+def openssl(port: int, *options: str, said: str = "QUIT\r\n") -> str:
+    """What s_client has to say of a connection."""
+    command = [require("openssl", "openssl"), "s_client", "-starttls", "smtp", "-connect", f"127.0.0.1:{port}"]
+    done = subprocess.run(
+        [*command, *options], input=said, capture_output=True, text=True, timeout=60, check=False, errors="replace"
+    )
+    return done.stdout + done.stderr
+
+
+def agreed(shown: str) -> str:
+    """The cipher that both sides agreed on; none where they did not."""
+    found = re.search(r"^New, (\S+), Cipher is (\S+)", shown, re.MULTILINE)
+    return "" if found is None or found[2] == "(NONE)" else found[2]
+
+
+@pytest.mark.parametrize("kind", TOO_WEAK)
+def test_a_client_that_can_only_do_what_is_weak_gets_no_tls(server: Relay, kind: str) -> None:
+    shown = openssl(server.port, *TOO_WEAK[kind])
+    assert "CONNECTED" in shown
+    assert not agreed(shown), shown
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_a_client_of_today_gets_tls_without_compression(server: Relay, kind: str) -> None:
+    shown = openssl(server.port, *GOOD[kind])
+    assert "GCM" in agreed(shown) or "CHACHA20" in agreed(shown)
+    assert "Compression: NONE" in shown
+
+
+def test_a_client_cannot_renegotiate(server: Relay) -> None:
+    shown = openssl(server.port, "-tls1_2", said="R\n")
+    assert agreed(shown)
+    assert "RENEGOTIATING" in shown
+    assert re.search("no renegotiation|alert", shown), shown
+
+
+@pytest.mark.parametrize("purpose", ["server", "client"])
+def test_a_context_is_no_weaker_than_promised(files: tuple[Path, Path], purpose: str) -> None:
+    certificate, key = map(str, files)
+    context = tls.server_context(certificate, key) if purpose == "server" else tls.client_context(certificate)
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    for option in (ssl.OP_NO_COMPRESSION, ssl.OP_NO_RENEGOTIATION):
+        assert context.options & option
+    if purpose == "client":
+        assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+
+
+async def reply_with(folder: Path, theirs: ssl.SSLContext, ca: Path) -> tuple[bytes, Hop]:
+    """What a client hears whose mail goes to a next hop with this TLS."""
+    async with Hop((*("STARTTLS", "8BITMIME"),)) as hop:
+        hop.tls = theirs
+        next_hop = SmtpNextHop("127.0.0.1", hop.port, "relay.test", tls.client_context(str(ca)), Timeouts(5, 5, 5))
+        async with relaying(folder, next_hop) as running:
+            client = await running.connect()
+            await client.ask("EHLO client.example")
+            heard = await client.ask("MAIL FROM:<a@example.org>")
+            if heard.startswith(b"250"):
+                heard = await client.send(MAIL)
+            await asyncio.sleep(0)
+    return heard, hop
+
+
+@pytest.mark.parametrize(
+    ("address", "days"),
+    [
+        pytest.param("127.0.0.1", -1, id="expired"),
+        pytest.param("127.0.0.2", 1, id="of another host"),
+    ],
+)
+async def test_a_next_hop_with_a_wrong_certificate_gets_no_mail(tmp_path: Path, address: str, days: int) -> None:
+    certificate, key = write_certificate(tmp_path, address, days)
+    theirs = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    theirs.load_cert_chain(certificate, key)
+    heard, hop = await reply_with(tmp_path, theirs, certificate)
+    assert heard.startswith(b"451 ")
+    assert not hop.messages
+    assert {line[:8] for line in hop.received} == {b"EHLO rel", b"STARTTLS"}
+
+
+async def test_a_next_hop_with_a_certificate_of_nobody_known_gets_no_mail(
+    tmp_path: Path, files: tuple[Path, Path]
+) -> None:
+    heard, hop = await reply_with(tmp_path, server_context(tmp_path), files[0])
+    assert heard.startswith(b"451 ")
+    assert {line[:8] for line in hop.received} == {b"EHLO rel", b"STARTTLS"}
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
+async def test_a_next_hop_that_can_only_do_old_tls_gets_no_mail(tmp_path: Path) -> None:
+    theirs = server_context(tmp_path)
+    theirs.set_ciphers("ALL:@SECLEVEL=0")
+    theirs.minimum_version, theirs.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    heard, hop = await reply_with(tmp_path, theirs, tmp_path / "certificate.pem")
+    assert heard.startswith(b"451 ")
+    assert {line[:8] for line in hop.received} == {b"EHLO rel", b"STARTTLS"}
+
+
+async def test_a_next_hop_with_the_right_certificate_gets_the_mail(tmp_path: Path) -> None:
+    heard, hop = await reply_with(tmp_path, server_context(tmp_path), tmp_path / "certificate.pem")
+    assert heard.startswith(b"250 ")
+    assert len(hop.messages) == 1
+
+
+def test_a_renewed_certificate_is_shown_after_sighup_and_a_wrong_pair_never(tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path)
+    settings = {"tls_certificate": str(certificate), "tls_key": str(key), "hostname": "relay.test"}
+    with relay(tmp_path / "relay", relay=settings) as server:
+        first = shown_certificate(server.port)
+        assert first == certificate.read_text().strip()
+        write_certificate(tmp_path)
+        reloaded(server)
+        second = shown_certificate(server.port)
+        assert second == certificate.read_text().strip() != first
+        (tmp_path / "other").mkdir()
+        key.write_bytes(write_certificate(tmp_path / "other")[1].read_bytes())
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "not reloaded" in server.log(), "the refusal")
+        assert shown_certificate(server.port) == second
+
+
+def reloaded(server: Relay) -> None:
+    before = server.log().count("INFO reloaded")
+    server.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: server.log().count("INFO reloaded") > before, "the reload")
+
+
+def shown_certificate(port: int) -> str:
+    """What the relay shows to those who come now, in PEM."""
+    found = re.search("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", openssl(port), re.DOTALL)
+    assert found
+    return found[0]
+
+
+def test_a_key_with_a_passphrase_is_an_error_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path, passphrase=b"open sesame")
+    config = tmp_path / "spamfilter.toml"
+    config.write_text(f'[relay]\ntls_certificate = "{certificate}"\ntls_key = "{key}"\n')
+    command = [sys.executable, "-m", "spamfilter", "--config", str(config), "check-config"]
+    done = subprocess.run(command, input="open sesame\n", capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "the key wants a passphrase" in done.stderr
+    assert "Enter" not in done.stdout + done.stderr
+
+
+def test_a_key_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path)
+    config = tmp_path / "spamfilter.toml"
+    config.write_text(f'[relay]\ntls_certificate = "{certificate}"\ntls_key = "{key}"\n')
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == key.stat().st_uid and "pytest-of" in str(folder):
+            folder.chmod(0o755)
+    key.chmod(0o644)
+    (warning,) = load(config, {}).warnings()
+    assert warning == f"relay.tls_key = '{key}' can be read by every user of this host; chmod go= it"
+    key.chmod(0o640)
+    assert load(config, {}).warnings() == []
