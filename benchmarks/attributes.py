@@ -27,7 +27,7 @@ from spamfilter.bayes.voices import view
 from spamfilter.config.settings import Settings
 from spamfilter.evaluation.metrics import Metrics, measure
 from spamfilter.evaluation.runs import entrants
-from spamfilter.mail.mailboxes import find_indexed
+from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.message import Message, parse
 
 STREAMS = {

@@ -32,7 +32,8 @@ from corpora import unpacked
 from results import write_result
 
 from spamfilter.bayes.counts import Label
-from spamfilter.mail.mailboxes import Mail, find_indexed
+from spamfilter.learning.labelled_mail import find_indexed
+from spamfilter.mail.mailboxes import Mail
 
 MAX_HM, MAX_SM = 0.8, 1.8
 CURVE_STEP = 250

@@ -30,7 +30,7 @@ from results import write_result
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the parts are those of the tests
 
 from spamfilter.bayes.counts import Label
-from spamfilter.mail.mailboxes import find_indexed
+from spamfilter.learning.labelled_mail import find_indexed
 from tests.faults.daemon import Daemon
 from tests.faults.hop import next_hop
 from tests.support.month import DAYS, START, Calendar, Month, counted, differences, replay

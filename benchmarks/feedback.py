@@ -30,7 +30,8 @@ from corpus_through_relay import wire_form
 from results import write_result
 
 from spamfilter.bayes.counts import Label
-from spamfilter.mail.mailboxes import Mail, find_indexed
+from spamfilter.learning.labelled_mail import find_indexed
+from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.service.control_socket.client import SocketClient
 

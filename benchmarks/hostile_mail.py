@@ -26,9 +26,9 @@ from results import write_result
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.header_fields import mark
 from spamfilter.mail.line_ends import has_bare_newlines, normalised
-from spamfilter.mail.mailboxes import find_indexed
 from spamfilter.mail.message import parse
 from spamfilter.relay.judging import Judge
 from spamfilter.stores import open_store

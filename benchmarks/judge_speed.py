@@ -45,7 +45,7 @@ from spamfilter.bayes.verdict import EVIDENCE_SHOWN, Policy
 from spamfilter.bayes.voices import pack, pack_seen, view
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
-from spamfilter.mail.mailboxes import find_indexed
+from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.message import parse
 from spamfilter.relay.judging import Judge
 from spamfilter.stores import open_store

@@ -22,15 +22,15 @@ from pathlib import Path
 from corpora import unpacked
 
 from spamfilter.bayes.counts import LABELS, OTHER, Label
+from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.model import Score
-from spamfilter.bayes.sources import BULK
 from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
 from spamfilter.evaluation.metrics import roc_area_above, split
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.learning.mark_queue import Desk
 from spamfilter.learning.marks import Author
-from spamfilter.mail.mailboxes import find_indexed
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
 

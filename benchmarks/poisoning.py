@@ -42,8 +42,8 @@ from spamfilter.bayes.voices import Voice, view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.evaluation.metrics import roc_area_above, split
 from spamfilter.evaluation.runs import CONFIGURED, entrants
+from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail import message
-from spamfilter.mail.mailboxes import find_indexed
 from spamfilter.mail.message import parse
 
 Mails = Sequence[tuple[Label, bytes]]

@@ -24,7 +24,8 @@ from spamfilter.evaluation.metrics import Metrics, measure
 from spamfilter.learning import rounds as later
 from spamfilter.learning import training
 from spamfilter.learning.filter import Filter
-from spamfilter.mail.mailboxes import Mail, find_indexed
+from spamfilter.learning.labelled_mail import find_indexed
+from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
 

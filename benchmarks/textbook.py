@@ -37,7 +37,8 @@ from spamfilter.evaluation.contenders import ONE_RULE, Learner
 from spamfilter.evaluation.plots import draw
 from spamfilter.evaluation.protocols import Example, Trial
 from spamfilter.evaluation.runs import CONFIGURED, Outcome, entrants, evaluate
-from spamfilter.mail.mailboxes import Mail, interleaved
+from spamfilter.learning.labelled_mail import interleaved
+from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 
 Texts = list[tuple[Label, bytes]]

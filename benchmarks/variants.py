@@ -32,7 +32,7 @@ from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.evaluation.metrics import Metrics, measure
 from spamfilter.evaluation.runs import CONFIGURED, entrants, evaluate, of_mails
-from spamfilter.mail.mailboxes import find_indexed, mixed
+from spamfilter.learning.labelled_mail import find_indexed, mixed
 
 SPAMASSASSIN, TREC, INTERLEAVED = "spamassassin", "trec07p-first20000", "index.interleaved"
 CHRONOLOGICAL, MIXED, TREC_10000 = "SpamAssassin chronological", "interleaved", "trec07p 10,000"

@@ -39,7 +39,7 @@ from results import write_result
 
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
-from spamfilter.mail.mailboxes import find_indexed
+from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
 

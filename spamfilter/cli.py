@@ -19,7 +19,7 @@ from spamfilter import __version__
 from spamfilter.bayes.compiled import in_words
 from spamfilter.commands import COMMANDS, find
 from spamfilter.errors import SpamfilterError
-from spamfilter.system.terminal import harmless
+from spamfilter.system.escaping import harmless
 
 # numpy, which is not imported yet: its linear algebra, which nothing here uses, would start a thread for each core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

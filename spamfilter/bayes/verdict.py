@@ -9,13 +9,12 @@ from typing import Literal, get_args
 
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.voices import Evidence
+from spamfilter.system.escaping import printable
 
 Class = Literal["ham", "unsure", "spam"]
 CLASSES: tuple[Class, ...] = get_args(Class)
 Action = Literal["pass", "tag", "reject", "quarantine", "defer"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
-
-"".encode("unicode_escape")  # loads the codec, while there still are descriptors to load it by
 
 EVIDENCE_SHOWN = 5
 """Tokens in the evidence header and the journal: what fits into one line of a mail client."""
@@ -92,13 +91,3 @@ class Verdict:
             fields.append(("X-Spamfilter-Evidence", shown))
         fields.append(("X-Spamfilter-Id", id))
         return fields
-
-
-def printable(text: str, most: int = 120) -> str:
-    """Text as printable ASCII without line breaks, for headers, replies and logs; at most `most` characters.
-
-    >>> printable("subject:gr\u00fcn\\r\\nBcc: x")
-    'subject:gr\\\\xfcn\\\\r\\\\nBcc: x'
-    """
-    escaped = text[:most].encode("unicode_escape").decode("ascii")
-    return escaped[:most]

@@ -1,6 +1,7 @@
 """COMMANDS: what can be typed behind `spamfilter`; each one function, each with an example in its help.
 
 A command is imported when it is asked for: one that runs at every click must not wait for what others need.
+Imports: every room. Start with command, which has what all of them share, then judging for one of them.
 """
 
 from importlib import import_module

@@ -21,6 +21,7 @@ from spamfilter.evaluation.runs import (
     write_scores,
 )
 from spamfilter.evaluation.runs import evaluate as run
+from spamfilter.learning import labelled_mail
 from spamfilter.mail import mailboxes
 from spamfilter.reports import rendering
 
@@ -145,9 +146,9 @@ def evaluate(
             judged = of_journal(store)
             past = [outcome(judged, "as judged", resamples)] if judged else []
     else:
-        mails = [item for path in index for item in mailboxes.find_indexed(path)]
+        mails = [item for path in index for item in labelled_mail.find_indexed(path)]
         piles = [[mail for path in paths for mail in mailboxes.find(path)] for paths in (spam, ham)]
-        examples = of_mails([*mails, *by_arrival(mailboxes.interleaved(*piles))], voices)
+        examples = of_mails([*mails, *by_arrival(labelled_mail.interleaved(*piles))], voices)
     examples = examples[:first]
     if len(examples) < trial.folds and protocol == "cross-validation":
         raise InputError(f"{len(examples)} messages cannot be divided into {trial.folds} folds")

@@ -10,7 +10,7 @@ from spamfilter.commands.command import as_json_option
 from spamfilter.config import settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Examination, examine
 from spamfilter.reports import rendering
-from spamfilter.system.terminal import harmless
+from spamfilter.system.escaping import harmless
 
 WIDTH = max(map(len, CHECKS))
 

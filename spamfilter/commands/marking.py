@@ -193,7 +193,7 @@ def _taught_text(by: str, taught: "Sequence[Taught]") -> str:
     """How much an author has taught: when, and by which ways as what."""
     from collections import Counter
 
-    from spamfilter.system.terminal import harmless
+    from spamfilter.system.escaping import harmless
 
     name = harmless(by) or "nobody"
     if not taught:

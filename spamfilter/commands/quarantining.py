@@ -9,8 +9,8 @@ import click
 
 from spamfilter.commands.command import as_json_option, opened_filter, settings_of, user
 from spamfilter.errors import InputError, SpamfilterError
+from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import id_in
-from spamfilter.system.terminal import harmless
 
 if TYPE_CHECKING:
     from spamfilter.relay.quarantine import Quarantine, Quarantined, Released

@@ -23,7 +23,8 @@ from spamfilter.learning.provenance import provenance
 from spamfilter.learning.review import Review, Waiting
 from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
-from spamfilter.system.terminal import harmless, keys
+from spamfilter.system.escaping import harmless
+from spamfilter.system.terminal import keys
 
 SOURCE = "review"
 PROMPT = "s spam, h ham, n or space skip, u undo, w why, q quit > "

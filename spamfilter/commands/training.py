@@ -8,6 +8,7 @@ import click
 
 from spamfilter.bayes import compiled
 from spamfilter.commands.command import as_json_option, opened_filter, user
+from spamfilter.learning import labelled_mail
 from spamfilter.mail import mailboxes
 from spamfilter.reports import rendering
 
@@ -34,9 +35,9 @@ def train(
 
     if not (spam or ham or index):
         raise click.UsageError("name some mail: --spam PATH and --ham PATH, or --index FILE")
-    mails = [item for path in index for item in mailboxes.find_indexed(path)]
+    mails = [item for path in index for item in labelled_mail.find_indexed(path)]
     piles = [[mail for path in paths for mail in mailboxes.find(path)] for paths in (spam, ham)]
-    mails += mailboxes.interleaved(*piles)
+    mails += labelled_mail.interleaved(*piles)
     outcome = Outcome()
     with opened_filter(file, whole=True) as (filter, _):
         try:

@@ -12,13 +12,14 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from spamfilter.bayes.verdict import CLASSES, Policy, printable
+from spamfilter.bayes.verdict import CLASSES, Policy
 from spamfilter.bayes.voices import Voices
 from spamfilter.config.likelihood_settings import Learn, Section
 from spamfilter.config.redaction import redacted
 from spamfilter.config.sections import MOST_WORKERS, Feedback, Limits, Log, Metrics, Relay, Report, Store, Verdict, Web
 from spamfilter.errors import ConfigError
 from spamfilter.system import tls
+from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import ANYBODY, by_mode
 from spamfilter.system.paths import config_file, socket_path, state_directory, values_of
 

@@ -1,7 +1,8 @@
-"""CHECKS: what `doctor` looks at to say whether the filter runs, and whether it learns.
+"""What `doctor` looks at to say whether the filter runs, and whether it learns: CHECKS.
 
 Guarantee: each check is a few lines of findings, and one that fails, or breaks, hides no other. What a check cannot
 look at because of another's finding is named as not tried, and no fault of its own.
+Imports: every room from errors to service. Start with examination, which is what a check is given.
 """
 
 from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from spamfilter.bayes.counts import LABELS
-from spamfilter.bayes.sources import AUTOMATIC, CANARY
+from spamfilter.bayes.labels import AUTOMATIC, CANARY
 from spamfilter.config.sections import Feedback
 from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.service.control_socket.client import NoRelay, SocketClient

@@ -13,7 +13,7 @@ from typing import Literal
 from spamfilter.bayes.counts import LABELS, OTHER, Label
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.evaluation.contenders import Contender, Examples
-from spamfilter.mail.mailboxes import mixed
+from spamfilter.learning.labelled_mail import mixed
 
 Feedback = Literal["full", "delayed", "partial", "errors-and-unsure"]
 Split = Literal["time", "random", "alternate"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.sources import AUTOMATIC
+from spamfilter.bayes.labels import AUTOMATIC
 from spamfilter.config.sections import Feedback
 from spamfilter.errors import SpamfilterError
 from spamfilter.learning.filter import Reading

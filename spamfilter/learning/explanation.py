@@ -9,11 +9,11 @@ from dataclasses import asdict
 from typing import Any
 
 from spamfilter.bayes.model import Score
-from spamfilter.bayes.verdict import Class, printable
+from spamfilter.bayes.verdict import Class
 from spamfilter.bayes.voices import Evidence
 from spamfilter.learning.counterfactuals import Outcome
 from spamfilter.learning.provenance import Origin, Provenance, Trace, shown
-from spamfilter.system.terminal import harmless
+from spamfilter.system.escaping import harmless, printable
 
 WIDTH = 100
 """Columns of a line: what fits beside something else on today's screens."""

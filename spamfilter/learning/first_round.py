@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
-from spamfilter.bayes.labels import Label
-from spamfilter.bayes.sources import BULK
+from spamfilter.bayes.labels import BULK, Label
 from spamfilter.learning.batches import Gathering, while_others_can_wait
 from spamfilter.learning.filter import Ahead, Filter, Training
 from spamfilter.learning.reader import Read, Reader

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.verdict import printable
 from spamfilter.errors import InputError, ShareUsed, StoreBusy
 from spamfilter.learning import marks
 from spamfilter.learning.filter import Change, Filter
 from spamfilter.learning.marks import Author, Subject
-from spamfilter.relay.limits.limit_log import Excess
+from spamfilter.system.escaping import printable
 from spamfilter.system.ids import is_id
 
 Result = TypeVar("Result")
@@ -38,12 +37,17 @@ class Desk:
     """Learns what others say. learnt: called in the event loop after each change. marks_a_day: of each author."""
 
     def __init__(
-        self, relaying: Filter, marks_a_day: int, learnt: Callable[[], object], excess: Excess | None = None
+        self,
+        relaying: Filter,
+        marks_a_day: int,
+        learnt: Callable[[], object],
+        noted: Callable[[str, str], object] = lambda limit, text: None,
     ) -> None:
+        """noted: told of a limit that was hit, and how."""
         self.marks_a_day = marks_a_day
         self._relaying = relaying
         self._learnt = learnt
-        self._excess = excess or Excess()
+        self._noted = noted
         self._thread = ThreadPoolExecutor(1, "feedback")
 
     async def mark_mail(self, mail: bytes, name: str, label: Label | None, author: Author) -> Marked:
@@ -76,7 +80,7 @@ class Desk:
         try:
             marked = await self._run(lambda: self._marked(find, label, author))
         except ShareUsed as error:
-            self._excess.noted("marks_a_day", printable(str(error), 300))
+            self._noted("marks_a_day", printable(str(error), 300))
             raise
         if marked.change.changed:
             self._learnt()

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from spamfilter.bayes import model
 from spamfilter.bayes.count_table import Spelled
+from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.model import State, Taught
-from spamfilter.bayes.sources import BULK
 from spamfilter.bayes.voices import Voices, VoiceTokens, pack, unpack
 from spamfilter.errors import InputError, StoreBusy
 from spamfilter.learning.filter import RULES, rules

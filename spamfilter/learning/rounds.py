@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spamfilter.bayes.counts import Counts
-from spamfilter.bayes.labels import Label
-from spamfilter.bayes.sources import BULK
+from spamfilter.bayes.labels import BULK, Label
 from spamfilter.bayes.token_arrays import Integers
 from spamfilter.bayes.tokens import Tokens
 from spamfilter.bayes.voices import Voice

@@ -17,15 +17,15 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 
-from spamfilter.bayes.labels import Label
-from spamfilter.bayes.sources import BULK
+from spamfilter.bayes.labels import BULK, Label
 from spamfilter.learning.batches import batches, before_an_error, gathered, while_others_can_wait
 from spamfilter.learning.filter import Filter, Training
 from spamfilter.learning.first_round import FirstRound
 from spamfilter.learning.first_round import Outcome as Outcome
+from spamfilter.learning.labelled_mail import mixed
 from spamfilter.learning.reader import Numbered, Read, Reader
 from spamfilter.learning.rounds import ROUNDS, Amounts, Rounds
-from spamfilter.mail.mailboxes import Mail, mixed
+from spamfilter.mail.mailboxes import Mail
 from spamfilter.stores import Entry, Store
 from spamfilter.system.garbage_collection import unsearched
 

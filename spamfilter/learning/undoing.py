@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from spamfilter.bayes.sources import AUTOMATIC, BULK
+from spamfilter.bayes.labels import AUTOMATIC, BULK
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.stores import Entry, Store
 

@@ -5,14 +5,11 @@ read only when its turn comes, so that a mailbox may be larger than memory.
 """
 
 import mmap
-import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import InputError
 
 # The separator as mail programs write it. A bare "From " would cut texts that begin so.
@@ -47,47 +44,6 @@ def find(path: Path) -> list[Mail]:
     return mails
 
 
-def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
-    """The mails of a TREC index: lines 'spam PATH' or 'ham PATH', relative to the index."""
-    found: list[tuple[Label, Mail]] = []
-    try:
-        lines = index.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{index}: cannot be read as an index: {error}") from error
-    folder = str(index.parent)
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        word, _, name = line.strip().partition(" ")
-        label = next((label for label in LABELS if label == word.lower()), None)
-        if label is None or not name.strip() or "\0" in name:
-            raise InputError(f"{index}: line {number}: {line[:60]!r} is not 'spam PATH' or 'ham PATH'")
-        found.append((label, _whole(os.path.join(folder, name.strip()))))
-    return found
-
-
-Labelled = TypeVar("Labelled")
-
-
-def interleaved(spam: Sequence[Mail], ham: Sequence[Mail]) -> list[tuple[Label, Mail]]:
-    """Both classes, evenly mixed."""
-    mails: list[tuple[Label, Mail]] = [("ham", mail) for mail in ham]
-    return mixed([*mails, *(("spam", mail) for mail in spam)], lambda item: item[0])
-
-
-def mixed(items: Sequence[Labelled], label: Callable[[Labelled], Label]) -> list[Labelled]:
-    """The same items with both classes evenly mixed, each class in its order.
-
-    A filter that learns from its errors must not see one class first: a sorted pile of two newsgroups, trained class
-    by class, was divided with 54 % accuracy, evenly mixed with 95 %.
-    """
-    places: list[tuple[float, int]] = []
-    for name in LABELS:
-        mine = [number for number, item in enumerate(items) if label(item) == name]
-        places += [((place + 0.5) / len(mine), number) for place, number in enumerate(mine)]
-    return [items[number] for _, number in sorted(places)]
-
-
 def _files(folder: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
     """The files of mail below a folder; in a Maildir those of new, cur and its subfolders.
 
@@ -113,7 +69,7 @@ def _file(path: Path) -> Iterator[Mail]:
     except OSError:
         starts, end = [0], -1
     if len(starts) == 1:
-        yield _whole(str(path))
+        yield whole_file(str(path))
         return
     for number, start in enumerate(starts):
         stop = starts[number + 1] if number + 1 < len(starts) else end
@@ -132,7 +88,8 @@ def _starts(path: Path) -> tuple[list[int], int]:
             return starts if starts[:1] == [0] else [0, *starts], len(content)
 
 
-def _whole(path: str) -> Mail:
+def whole_file(path: str) -> Mail:
+    """A file that is one mail; whether it is there is found when it is read."""
     return Mail(path, lambda: _slice(path, 0, -1))
 
 

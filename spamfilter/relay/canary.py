@@ -14,8 +14,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from spamfilter.bayes.labels import LABELS
-from spamfilter.bayes.sources import CANARY
+from spamfilter.bayes.labels import CANARY, LABELS
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
 from spamfilter.learning.filter import Reading

@@ -10,16 +10,16 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from spamfilter.bayes.verdict import printable
 from spamfilter.errors import NextHopError
 from spamfilter.learning.automatic_rules import Seen
 from spamfilter.mail.header_fields import header_end, mark
-from spamfilter.relay.front_ends.front_end import Relay
+from spamfilter.relay.front_end import Relay
 from spamfilter.relay.judging import Judgement
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.paths import mailbox_of
 from spamfilter.relay.transaction import Transaction
 from spamfilter.stores import JournalEntry
+from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id
 from spamfilter.system.logs import Event
 

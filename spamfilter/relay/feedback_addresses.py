@@ -10,16 +10,16 @@ import logging
 from collections.abc import Callable
 
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.verdict import printable
 from spamfilter.errors import InputError, Refused
 from spamfilter.learning.marks import WRITTEN_WITHIN, Author, by_mail, header_id
 from spamfilter.mail.attached_mails import addresses_in, is_mail, mails_of
 from spamfilter.mail.message import parse
 from spamfilter.relay.feedback_answers import Lesson, send
-from spamfilter.relay.front_ends.front_end import Relay
+from spamfilter.relay.front_end import Relay
 from spamfilter.relay.next_hops import Reply
 from spamfilter.relay.paths import folded
 from spamfilter.relay.transaction import Transaction
+from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)
 

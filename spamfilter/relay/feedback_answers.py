@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from email.utils import format_datetime, make_msgid
 
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.verdict import printable
 from spamfilter.errors import NextHopError
 from spamfilter.learning.mark_queue import Marked
 from spamfilter.mail.message import parse
-from spamfilter.relay.front_ends.front_end import Relay
+from spamfilter.relay.front_end import Relay
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.paths import mailbox_of
 from spamfilter.relay.transaction import Transaction
+from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)
 

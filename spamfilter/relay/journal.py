@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from spamfilter.bayes.sources import CANARY
+from spamfilter.bayes.labels import CANARY
 from spamfilter.bayes.voices import Packed, pack_seen
 from spamfilter.errors import CountError, StoreError
 from spamfilter.relay.limits.limit_log import Excess

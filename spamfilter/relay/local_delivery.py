@@ -8,14 +8,14 @@ import logging
 import time
 from collections.abc import Callable
 
-from spamfilter.bayes.verdict import printable
 from spamfilter.errors import StoreError
 from spamfilter.relay.delivery import record
 from spamfilter.relay.feedback_addresses import learn
-from spamfilter.relay.front_ends.front_end import Relay
+from spamfilter.relay.front_end import Relay
 from spamfilter.relay.next_hops import Reply
 from spamfilter.relay.paths import mailbox_of
 from spamfilter.relay.transaction import Purpose, Transaction
+from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id
 
 log = logging.getLogger(__name__)

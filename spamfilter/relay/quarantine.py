@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from spamfilter.bayes.verdict import printable
 from spamfilter.errors import InputError, NextHopError, Refused, SpamfilterError, StoreBusy, StoreError, TryAgain
 from spamfilter.learning.marks import header_id
 from spamfilter.mail.header_fields import MBOX_LINE, header_end
 from spamfilter.mail.message import parse
 from spamfilter.relay.next_hops import Conversation, Maildir, NextHop, Reply
 from spamfilter.relay.next_hops.maildir import unwrapped, wrapped
+from spamfilter.system.escaping import printable
 
 HEAD = 65_536
 """Bytes of a mail that a list reads: header fields beyond are not shown."""

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from math import ceil, exp, log
 from typing import Any
 
-from spamfilter.bayes.sources import NOBODYS
+from spamfilter.bayes.labels import NOBODYS
 from spamfilter.stores import JournalEntry, Store
 
 KEPT = 50

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from spamfilter.reports.report import Report
 from spamfilter.reports.report_figures import Slot
 from spamfilter.reports.text import DRIFTS, TRAININGS, change_text, moment, size_text
-from spamfilter.system.terminal import harmless
+from spamfilter.system.escaping import harmless
 
 HEIGHT = 88
 """Pixels of the highest bar."""

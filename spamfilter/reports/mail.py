@@ -7,13 +7,13 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime, make_msgid
 
-from spamfilter.bayes.verdict import printable
 from spamfilter.config.addresses import mailbox
 from spamfilter.errors import InputError, NextHopError, Refused, TryAgain
 from spamfilter.relay.next_hops import NextHop, Reply
 from spamfilter.reports.html import report_html
 from spamfilter.reports.report import Report
 from spamfilter.reports.text import report_text
+from spamfilter.system.escaping import printable
 
 WIDTH = 76
 """Columns of the text: what no mail program folds."""

@@ -10,9 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.verdict import printable
 from spamfilter.learning.filter import Change
-from spamfilter.system.terminal import harmless
+from spamfilter.system.escaping import harmless, printable
 
 if TYPE_CHECKING:  # a relay renders neither, and starts a twentieth faster
     from spamfilter.evaluation.runs import Outcome

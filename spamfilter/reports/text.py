@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from spamfilter.bayes.verdict import printable
 from spamfilter.reports.report import MatteringWord, Report
 from spamfilter.reports.report_figures import Delay, Figures, Rate
+from spamfilter.system.escaping import printable
 from spamfilter.system.ids import ID_LENGTH
 
 NARROWEST, WIDEST = 60, 120

@@ -109,7 +109,7 @@ class Running:
             self._excess.metrics,
             quiet=not process.keeps,
         )
-        self._desk = Desk(self._filter, settings.feedback.marks_a_day, self._learnt, self._excess)
+        self._desk = Desk(self._filter, settings.feedback.marks_a_day, self._learnt, self._excess.noted)
         self._socket = FeedbackSocket(
             settings.socket_path(),
             self._desk,

@@ -1,4 +1,8 @@
-"""STORES: where counts, ledger and journal are kept; the only place that knows SQL."""
+"""STORES: where counts, ledger and journal are kept; the only room that knows SQL.
+
+Guarantee: `words` is the sum of `ledger`; a learning is one transaction; a repeat changes nothing.
+Imports: errors, system, mail and bayes. Start with store, the contract; schema has the tables, sql/ one implementation.
+"""
 
 from collections.abc import Callable
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from spamfilter.bayes.verdict import printable
+from spamfilter.system.escaping import printable
 
 PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (logging.DEBUG, 7))
 """Level -> that of syslog, which systemd's journal takes from the beginning of a line: sd-daemon(3)."""

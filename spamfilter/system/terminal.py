@@ -1,7 +1,4 @@
-"""The terminal: text of strangers shown without harm, and single keys.
-
-Guarantee: nothing that `harmless` returns moves the cursor, changes colours or the order of letters, or rings.
-"""
+"""Single keys of a terminal."""
 
 import os
 import re
@@ -15,18 +12,6 @@ _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|[ -~])?")
 """What arrows, function keys and keys pressed with Alt send: ECMA-48 section 5.4."""
 MOST_KEYS = 64
 """Bytes of one read: more than any key sends, and little enough of a paste that fell in by mistake."""
-
-
-def harmless(text: str, keep: str = "") -> str:
-    """Text without control and other invisible characters but those in `keep`; they are written out.
-
-    >>> harmless("gr\u00fcn\\x1b[2J\\u202e"), harmless("a\\tb\\r\\n", keep="\\t\\n")
-    ('gr\u00fcn\\\\x1b[2J\\\\u202e', 'a\\tb\\\\r\\n')
-    """
-    return "".join(
-        letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
 
 
 @contextmanager

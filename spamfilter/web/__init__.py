@@ -2,6 +2,7 @@
 
 Guarantee: the relay has none of this code. Every action is a POST with the stamp of its session, by an account that may
 do it, and is in the ledger under its name. A failure is one sentence, and no traceback.
+Imports: every room from errors to doctor. Start with site/, which is what a page is given, then messages for one page.
 """
 
 import asyncio

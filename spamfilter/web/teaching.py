@@ -20,7 +20,7 @@ from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.service.worker import next_hop_of
 from spamfilter.stores import Store
-from spamfilter.system.terminal import harmless
+from spamfilter.system.escaping import harmless
 from spamfilter.web.accounts import Account
 
 SOURCE = "web"

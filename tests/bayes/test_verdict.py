@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.verdict import ACTIONS, CLASSES, Action, Class, Policy, Verdict, printable
+from spamfilter.bayes.verdict import ACTIONS, CLASSES, Action, Class, Policy, Verdict
 from spamfilter.bayes.voices import Evidence
+from spamfilter.system.escaping import printable
 from tests.support.made import some
 
 ENOUGH: dict[Label, int] = {"ham": 200, "spam": 200}

@@ -17,9 +17,10 @@ from spamfilter.bayes.voices import Voice, Voices, VoiceTokens, view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.evaluation.contenders import ONE_RULE, Contender, Examples, Learner, OneRule
 from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.labelled_mail import interleaved, mixed
 from spamfilter.learning.rounds import ROUNDS
 from spamfilter.learning.training import Outcome, train
-from spamfilter.mail.mailboxes import Mail, interleaved, mixed
+from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
 from tests.support.made import VOICE, mail, some

@@ -6,7 +6,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spamfilter.errors import InputError
-from spamfilter.mail.mailboxes import find, find_indexed, interleaved
+from spamfilter.learning.labelled_mail import find_indexed, interleaved
+from spamfilter.mail.mailboxes import find
 from tests.fuzzing.target import Run
 
 KINDS = (b"m", b"d", b"i", b"e")

@@ -18,7 +18,6 @@ from starlette.requests import Request
 
 import spamfilter
 from spamfilter.bayes.tokens import words
-from spamfilter.bayes.verdict import printable
 from spamfilter.errors import InputError
 from spamfilter.learning.marks import header_id
 from spamfilter.mail import message
@@ -26,6 +25,7 @@ from spamfilter.mail.attached_mails import mails_of
 from spamfilter.mail.charsets import to_utf8
 from spamfilter.mail.header_fields import mark
 from spamfilter.mail.line_ends import has_bare_newlines, normalised
+from spamfilter.system.escaping import printable
 from spamfilter.web import _sent
 
 QUADRATIC, LINEAR = 16, 4

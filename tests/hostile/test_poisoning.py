@@ -20,19 +20,18 @@ from hypothesis import strategies as st
 
 from spamfilter.bayes.calibration import Calibration
 from spamfilter.bayes.counts import LABELS, Counts
-from spamfilter.bayes.labels import OTHER, Label
+from spamfilter.bayes.labels import AUTOMATIC, BULK, OTHER, Label
 from spamfilter.bayes.likelihoods.eddc import REPEATS, Eddc
 from spamfilter.bayes.likelihoods.soft import Soft
-from spamfilter.bayes.sources import AUTOMATIC, BULK
 from spamfilter.bayes.voices import view
 from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
 from spamfilter.learning import marks as feedback
 from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.learning.marks import Author, Subject
 from spamfilter.learning.retraining import retrain
 from spamfilter.learning.undoing import taught_by, undo
-from spamfilter.mail.mailboxes import find_indexed
 from spamfilter.mail.message import parse
 from spamfilter.stores import STORES, Store, open_store
 from spamfilter.stores.memory import MemoryStore

@@ -11,7 +11,7 @@ from spamfilter.relay.connection import Connection
 from spamfilter.relay.next_hops import Timeouts
 from spamfilter.relay.next_hops.smtp import SmtpNextHop
 from spamfilter.reports.rendering import to_json
-from spamfilter.system.terminal import harmless
+from spamfilter.system.escaping import harmless
 from tests.hostile.chain_smtp import replies_in
 from tests.support.certificates import client_context, server_context
 from tests.support.parts import KEYWORDS, Hop, Running, relaying

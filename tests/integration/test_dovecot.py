@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from spamfilter.bayes.sources import BULK
+from spamfilter.bayes.labels import BULK
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.learning.marks import header_id

@@ -8,8 +8,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from manual import pages
 
-from spamfilter.commands.manual import pages
 from spamfilter.stores.schema import HEAD
 from spamfilter.system.packaged_files import samples
 from tests.integration.installed import clean_environment, install_wheel

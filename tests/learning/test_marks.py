@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.labels import LABELS, Label
-from spamfilter.bayes.sources import AUTOMATIC, BULK, CANARY, NOBODYS
+from spamfilter.bayes.labels import AUTOMATIC, BULK, CANARY, LABELS, NOBODYS, Label
 from spamfilter.bayes.voices import Voices
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, Refused

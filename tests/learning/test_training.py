@@ -17,11 +17,12 @@ from spamfilter.errors import InputError, StoreBusy
 from spamfilter.learning import batches, reader, training
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.first_round import FirstRound
+from spamfilter.learning.labelled_mail import interleaved
 from spamfilter.learning.reader import readers
 from spamfilter.learning.retraining import retrain
 from spamfilter.learning.rounds import ROUNDS, Rounds
 from spamfilter.learning.training import STEPS, Outcome, train
-from spamfilter.mail.mailboxes import Mail, interleaved
+from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Store, open_store
 from tests.support.made import VOICE, mail

@@ -14,9 +14,10 @@ from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError
 from spamfilter.learning import batches, reader
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.labelled_mail import interleaved
 from spamfilter.learning.rounds import ROUNDS
 from spamfilter.learning.training import Outcome, train
-from spamfilter.mail.mailboxes import Mail, interleaved
+from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
 from tests.support.made import mail

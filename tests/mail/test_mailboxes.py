@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from spamfilter.errors import InputError
-from spamfilter.mail.mailboxes import Mail, find, find_indexed, interleaved
+from spamfilter.learning.labelled_mail import find_indexed, interleaved
+from spamfilter.mail.mailboxes import Mail, find
 from spamfilter.mail.message import parse
 
 LINE = b"From ann@example.org Sun Mar  1 12:00:00 2026\n"

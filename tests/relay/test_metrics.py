@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.bayes.sources import AUTOMATIC, BULK, CANARY
+from spamfilter.bayes.labels import AUTOMATIC, BULK, CANARY
 from spamfilter.config.sections import Limits
 from spamfilter.relay.limits.limit_log import Excess
 from spamfilter.relay.metrics import FAILURES, LIMITS, METRICS, SOURCES, Metrics, merged

@@ -26,8 +26,8 @@ from spamfilter.relay.next_hops import Maildir
 from spamfilter.relay.next_hops.maildir import unwrapped, wrapped
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.system import paths as places
+from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import new_id
-from spamfilter.system.terminal import harmless
 from tests.commands.test_cli import Shell
 from tests.integration.servers import relay, wait_until
 from tests.project.test_docs import documented

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from spamfilter.errors import NextHopError
 from spamfilter.relay.connection import Connection, TooLate
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
+from spamfilter.relay.next_hops.resolver import Resolver
 from spamfilter.relay.next_hops.stuffing import stuffed
-from spamfilter.relay.resolver import Resolver
 
 MAX_REPLY_LINE = 4096
 MAX_REPLY_LINES = 200

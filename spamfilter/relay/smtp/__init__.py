@@ -5,7 +5,7 @@ import socket
 from collections.abc import Sequence
 from functools import partial
 
-from spamfilter.relay.front_ends.front_end import FrontEnd, Relay
+from spamfilter.relay.front_end import FrontEnd, Relay
 from spamfilter.relay.limits.crowd import Crowd
 from spamfilter.relay.smtp.accepting import Acceptor
 from spamfilter.relay.smtp.session import Session

@@ -9,15 +9,15 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 
-from spamfilter.bayes.verdict import printable
 from spamfilter.errors import NextHopError
-from spamfilter.relay.front_ends.front_end import Relay
+from spamfilter.relay.front_end import Relay
 from spamfilter.relay.limits.crowd import Crowd
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.smtp import xforward
 from spamfilter.relay.smtp.client import Client
 from spamfilter.relay.smtp.keywords import announced
 from spamfilter.relay.smtp.wire import LineTooLong, Wire
+from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from spamfilter.bayes.labels import LABELS, Label
-from spamfilter.bayes.verdict import printable
 from spamfilter.config.sections import Feedback, Limits
 from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning.mark_queue import Desk
@@ -32,6 +31,7 @@ from spamfilter.relay.limits.limit_log import Excess
 from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import LOOKED_AT
 from spamfilter.system import unix_socket
+from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)
 

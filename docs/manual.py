@@ -1,6 +1,6 @@
 """The manual pages, from what `--help` says and from the sample configuration, so that they say nothing else.
 
-    python -m spamfilter.commands.manual docs/man
+    python docs/manual.py docs/man
 
 writes spamfilter.1 and spamfilter.toml.5, in the macros of man(7). A test holds them to this.
 """

@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from manual import SAMPLE, pages
 
 from spamfilter.commands import COMMANDS
-from spamfilter.commands.manual import SAMPLE, pages
 from spamfilter.system.packaged_files import shipped
 from tests.support.real import require
 
@@ -28,7 +28,7 @@ def shown(page: Path) -> str:
 
 def test_the_pages_are_made_of_the_program() -> None:
     assert {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()} == pages(), (
-        "python -m spamfilter.commands.manual docs/man"
+        "python docs/manual.py docs/man"
     )
 
 

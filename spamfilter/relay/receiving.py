@@ -6,9 +6,9 @@ Guarantee: what does not fit is not held; the mail that is alone always fits.
 import asyncio
 import logging
 
-from spamfilter.bayes.verdict import printable
 from spamfilter.errors import NextHopError
 from spamfilter.relay.next_hops import Conversation
+from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)
 
