@@ -31,8 +31,8 @@ SAME = 0.7
 """Share of the words of the shorter of two texts that the other must have, if one is a copy of the other. A list's
 footer or a warning on top adds words and takes none; re-encoding changes no word. Which share? Of 4,000 mails of the
 SpamAssassin and TREC 2007 corpora, each altered in the 17 ways of tests/support/alterations.py, 67,966 of 68,000
-copies are known; under another's id none of 4,000 mails is taken for that one, under its Message-ID, too, 1.2 %, which are the
-same spam sent often. At 0.5 there are more of these, from 0.7 to 0.9 there is no difference."""
+copies are known; under another's id none of 4,000 mails is taken for that one, under its Message-ID, too, 1.2 %, which
+are the same spam sent often. At 0.5 there are more of these, from 0.7 to 0.9 there is no difference."""
 TEXTS = ("body", "fields", "phrases")
 """Voices that see the words of the text, the plainest first."""
 DAY = timedelta(days=1)
