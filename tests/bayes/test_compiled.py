@@ -29,9 +29,9 @@ from spamfilter.stores import open_store
 from tests.support.made import mail
 from tests.support.real import missing
 
-PACKAGE = Path(compiled.__file__).parents[1]
+PACKAGE = Path(compiled.__file__).parents[2]
 TOP = PACKAGE.parent
-SAY = "from spamfilter import compiled; print(compiled.token_helper, compiled.score_helper, compiled.in_words())"
+SAY = "from spamfilter.bayes import compiled; print(compiled.token_helper, compiled.score_helper, compiled.in_words())"
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def build_there(copy: Path, **environment: str) -> None:
     """As an installation does."""
     code = (
         "import importlib.util, types\n"
-        f"spec = importlib.util.spec_from_file_location('build', {str(copy / 'compiled' / 'build.py')!r})\n"
+        f"spec = importlib.util.spec_from_file_location('build', {str(copy / 'bayes' / 'compiled' / 'build.py')!r})\n"
         "build = importlib.util.module_from_spec(spec); spec.loader.exec_module(build)\n"
         "hook = types.SimpleNamespace(target_name='wheel')\n"
         "build.CompiledHook.initialize(hook, 'standard', {'artifacts': []})\n"
@@ -100,7 +100,7 @@ def test_a_helper_that_does_not_compute_what_python_does_is_refused(
     spoilt: tuple[str, str, str, str], copy: Path, tmp_path: Path
 ) -> None:
     source, old, new, named = spoilt
-    alter(copy / "compiled" / source, old, new)
+    alter(copy / "bayes" / "compiled" / source, old, new)
     build_there(copy)
     assert said(copy).startswith("None None in plain Python, five times slower: the helpers do not compute what Python")
     assert said(copy).rstrip().endswith(named)
@@ -108,7 +108,7 @@ def test_a_helper_that_does_not_compute_what_python_does_is_refused(
 
 @pytest.mark.usefixtures("built")
 def test_the_relay_logs_that_a_helper_was_refused(copy: Path, tmp_path: Path) -> None:
-    alter(copy / "compiled" / "tokens.c", *SPOILT["a hash that lost half of its bits"][1:3])
+    alter(copy / "bayes" / "compiled" / "tokens.c", *SPOILT["a hash that lost half of its bits"][1:3])
     build_there(copy)
     environment = {
         **os.environ,
@@ -135,10 +135,10 @@ def test_the_relay_logs_that_a_helper_was_refused(copy: Path, tmp_path: Path) ->
 )
 def test_a_warning_of_the_compiler_builds_no_helper_at_all(code: str, reason: str, copy: Path) -> None:
     """The second helper is the one with the warning: the first is not left behind."""
-    with (copy / "compiled" / "scores.c").open("a") as source:
+    with (copy / "bayes" / "compiled" / "scores.c").open("a") as source:
         source.write(f"{code}\n")
     build_there(copy)
-    assert not [*(copy / "compiled").glob("*.so*")]
+    assert not [*(copy / "bayes" / "compiled").glob("*.so*")]
     assert "scores.c could not be compiled when spamfilter was installed" in said(copy)
     assert reason in said(copy)
 
@@ -162,7 +162,7 @@ def test_flags_of_the_user_are_honoured(copy: Path) -> None:
 @pytest.mark.usefixtures("built")
 def test_one_helper_alone_is_not_used(copy: Path) -> None:
     build_there(copy)
-    for library in (copy / "compiled").glob("_scores*"):
+    for library in (copy / "bayes" / "compiled").glob("_scores*"):
         library.unlink()
     assert said(copy).startswith("None None in plain Python")
 
@@ -172,7 +172,7 @@ def test_one_helper_alone_is_not_used(copy: Path) -> None:
 def test_helpers_of_other_sources_are_not_used(newer: str, copy: Path) -> None:
     """As when sources are updated, and the package is not installed anew."""
     build_there(copy)
-    with (copy / "compiled" / newer).open("a") as source:
+    with (copy / "bayes" / "compiled" / newer).open("a") as source:
         source.write("/* newer */\n")
     assert said(copy).endswith("the helpers were built from other sources; install spamfilter again\n")
 

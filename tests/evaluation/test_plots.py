@@ -123,7 +123,7 @@ import sys
 sys.modules["matplotlib"] = None
 from pathlib import Path
 from spamfilter.errors import InputError
-from spamfilter.plots import draw
+from spamfilter.evaluation.plots import draw
 try:
     draw(Path("x.svg"), [], "x")
 except InputError as error:

@@ -28,19 +28,19 @@ DESCRIPTORS = 48
 """What the relay has open without clients is a quarter of it."""
 PLANTED = {
     "judging": """
-from spamfilter.filter import Filter
+from spamfilter.learning.filter import Filter
 def read(self, message):
     raise RecursionError("planted")
 Filter.read = read
 """,
     "marking": """
-from spamfilter.front_ends.smtp import handover
+from spamfilter.relay import delivery as handover
 def mark(*arguments):
     raise RecursionError("planted")
 handover.mark = mark
 """,
     "journalling": """
-from spamfilter.journal import Journal
+from spamfilter.relay.journal import Journal
 def add(self, entry):
     raise RecursionError("planted")
 Journal.add = add

@@ -39,77 +39,78 @@ Worst = tuple[str, str, str]
 """A beginning, what is repeated, an end."""
 
 REGEXES: dict[str, list[Worst]] = {
-    "addresses._HOST": [("", "a", "-"), ("", "a.", "!")],
-    "addresses._LOCAL": [("", "a", "@")],
-    "attributes._CLOCK": [("", "1", ""), ("", "12:", "")],
-    "automatic._MESSAGE_ID": [("", "<", ""), ("<", "a", ""), ("", "<a", " ")],
+    "config.addresses._HOST": [("", "a", "-"), ("", "a.", "!")],
+    "config.addresses._LOCAL": [("", "a", "@")],
+    "bayes.attributes._CLOCK": [("", "1", ""), ("", "12:", "")],
+    "learning.automatic_rules._MESSAGE_ID": [("", "<", ""), ("<", "a", ""), ("", "<a", " ")],
     "doctor.canary._TAKEN": [("", "canary ", ""), ("canary ", "A", "")],
-    "features._CJK": [("", "\u4e2d", ""), ("", "\xe4", "")],
-    "forwarded._ADDRESS": [("", "a", ""), ("", "a@", ""), ("", "a@@", ""), ("", "a ", "@")],
-    "forwarded._A_HEADER": [("From ", "x", ""), ("", "a", ""), ("a", " ", "")],
-    "forwarded._BLANK_LINE": [("", "\n\r", ""), ("", "\r", "")],
-    "forwarded._BOUNDARY_END": [("--", " ", "x"), ("", "\t", "\r")],
-    "forwarded._FIELD": [("Content-Type", " ", ""), ("", "Content-Type \n", "")],
-    "forwarded._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
-    "front_ends.smtp.answer._MESSAGE_ID": [("<", "a", ""), ("", "<a", "")],
-    "front_ends.smtp.dialogue._CONTROL": [("", "a", "")],
-    "front_ends.smtp.paths._ESCAPED": [("", "\\", ""), ("", "a\\", "")],
-    "front_ends.smtp.paths._PATH": [
+    "bayes.tokens._CJK": [("", "\u4e2d", ""), ("", "\xe4", "")],
+    "mail.attached_mails._ADDRESS": [("", "a", ""), ("", "a@", ""), ("", "a@@", ""), ("", "a ", "@")],
+    "mail.attached_mails._A_HEADER": [("From ", "x", ""), ("", "a", ""), ("a", " ", "")],
+    "mail.attached_mails._BLANK_LINE": [("", "\n\r", ""), ("", "\r", "")],
+    "mail.attached_mails._BOUNDARY_END": [("--", " ", "x"), ("", "\t", "\r")],
+    "mail.attached_mails._FIELD": [("Content-Type", " ", ""), ("", "Content-Type \n", "")],
+    "mail.attached_mails._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
+    "relay.feedback_answers._MESSAGE_ID": [("<", "a", ""), ("", "<a", "")],
+    "relay.smtp.dialogue._CONTROL": [("", "a", "")],
+    "relay.paths._ESCAPED": [("", "\\", ""), ("", "a\\", "")],
+    "relay.paths._PATH": [
         ("FROM:<", '"', ">"), ("FROM:<", '"a', ""), ("FROM:<", '"\\', '">'), ("FROM:<", '"a"', ""), ("TO:", "a", "<"),
         ("TO:<", "a", "> x\n"),
     ],
-    "front_ends.smtp.paths._ROUTING": [("", "a", "")],
-    "front_ends.smtp.paths._SIZE": [("", " SIZE=", ""), (" SIZE=", "1", ""), ("", " SIZE=1", "x")],
-    "front_ends.smtp.xforward._BROKEN_CODE": [("", "+", "x"), ("", "+A", "x")],
-    "front_ends.smtp.xforward._CONTROL": [("", "a", "")],
-    "front_ends.smtp.xforward._HEX": [("", "+", ""), ("", "+A", "")],
-    "front_ends.smtp.xforward._PLAIN": [("", "a", ""), ("", "a", "+")],
-    "ids._ID": [("", "A", ""), ("", "A" * 25 + " ", "")],
-    "mailboxes._QUOTED_FROM": [("", ">", ""), ("", ">\n", ""), ("", ">From ", "")],
-    "mailboxes._SEPARATOR": [
+    "relay.paths._ROUTING": [("", "a", "")],
+    "relay.paths._SIZE": [("", " SIZE=", ""), (" SIZE=", "1", ""), ("", " SIZE=1", "x")],
+    "relay.smtp.xforward._BROKEN_CODE": [("", "+", "x"), ("", "+A", "x")],
+    "relay.smtp.xforward._CONTROL": [("", "a", "")],
+    "relay.smtp.xforward._HEX": [("", "+", ""), ("", "+A", "")],
+    "relay.smtp.xforward._PLAIN": [("", "a", ""), ("", "a", "+")],
+    "system.ids._ID": [("", "A", ""), ("", "A" * 25 + " ", "")],
+    "mail.mailboxes._QUOTED_FROM": [("", ">", ""), ("", ">\n", ""), ("", ">From ", "")],
+    "mail.mailboxes._SEPARATOR": [
         ("From ", "Mon ", ""), ("From Mon", " ", ""), ("", "\n\nFrom Mon,  1:", ""), ("From Mon ", "11:", ""),
         ("From Mon 11:11", "x", ""), ("", "\n\nFrom " + "Mon " * 80, ""), ("", "\n\nFrom " + "Mon" + " " * 50, ""),
     ],
-    "marking.MBOX_LINE": [("From ", "x", ""), (">From ", "From ", "")],
-    "marking._NEXT_FIELD": [("", "\n", ""), ("", "\n ", "")],
-    "marking._OURS": [
+    "mail.header_fields.MBOX_LINE": [("From ", "x", ""), (">From ", "From ", "")],
+    "mail.header_fields._NEXT_FIELD": [("", "\n", ""), ("", "\n ", "")],
+    "mail.header_fields._OURS": [
         ("X-Spam-Flag", " ", "x"), ("X-Spamfilter-", "x", ""), ("X-Spamfilter-", "x ", ""),
         ("X-Spam-Flag:\n", " \n", ""), ("", "X-Spam-Flag\n", ""), ("", "X-Spam-Flag:\n", ""),
         ("X-Spam-Flag:", "x", ""), ("", "X-Spam-Flag", ""),
         ("", "x-spam-status \n", ""),
     ],
-    "marking._SUBJECT": [("Subject", " ", "x"), ("", "Subject \n", ""), ("", "Subject", "")],
-    "message._BETWEEN_ENCODED_WORDS": [("?=", " ", "x"), ("", "?= ", ""), ("", "?= =?", "")],
-    "message._ENCODED_WORD": [
+    "mail.header_fields._SUBJECT": [("Subject", " ", "x"), ("", "Subject \n", ""), ("", "Subject", "")],
+    "mail.message._BETWEEN_ENCODED_WORDS": [("?=", " ", "x"), ("", "?= ", ""), ("", "?= =?", "")],
+    "mail.message._ENCODED_WORD": [
         ("", "=?", ""), ("", "=?a?q?", ""), ("=?a?q?", "x", ""), ("", "=?" + "a" * 40, ""), ("", "=?a?q?x?", ""),
         ("=?a?q?", "=", "?"),
     ],
-    "message._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
-    "message._NAME": [("", "a", ":"), ("", "a", " ")],
-    "message._PARAMETER": [
+    "mail.message._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
+    "mail.message._NAME": [("", "a", ":"), ("", "a", " ")],
+    "mail.message._PARAMETER": [
         ("boundary", " ", "x"), ("boundary=", " ", ""), ('boundary="', "a", ""), ("", "boundary ", ""),
         ("", "charset=", ""), ("", 'charset="', ""), ("charset=", "a", ""),
     ],
-    "next_hops.maildir._ENVELOPE": [
+    "relay.next_hops.maildir._ENVELOPE": [
         ("X-Spamfilter-Sender: <", ">", ""), ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", "a>,\n <", ""),
         ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", ">", ""),
     ],
-    "next_hops.maildir._PATH": [("MAIL FROM:<", '"', ">"), ("MAIL FROM:<", '"a"', ""), ("RCPT TO:", "a", "<")],
-    "next_hops.smtp._LINE": [("", "250", "")],
-    "quarantine._FLAG": [("", "X-Spam-Flag: YES\n", ""), ("", "\n", "")],
-    "quarantine._SCORE": [
+    "relay.next_hops.maildir._PATH": [("MAIL FROM:<", '"', ">"), ("MAIL FROM:<", '"a"', ""), ("RCPT TO:", "a", "<")],
+    "relay.next_hops.smtp._LINE": [("", "250", "")],
+    "relay.quarantine._FLAG": [("", "X-Spam-Flag: YES\n", ""), ("", "\n", "")],
+    "relay.quarantine._SCORE": [
         ("X-Spam-Status: ", "score=", ""), ("X-Spam-Status: ", " s", ""), ("", "X-Spam-Status: \n", ""),
     ],
-    "terminal._SEQUENCE": [("\x1b[", "0", ""), ("", "\x1b[0", ""), ("\x1b[", " ", "\x7f"), ("", "\x1b", "")],
+    "system.terminal._SEQUENCE": [("\x1b[", "0", ""), ("", "\x1b[0", ""), ("\x1b[", " ", "\x7f"), ("", "\x1b", "")],
 }  # fmt: skip
 """Module and name -> its worst inputs, as far as anybody could think of them."""
 MATCHED = frozenset((
-    "addresses._HOST", "addresses._LOCAL", "forwarded._A_HEADER", "forwarded._BOUNDARY_END",
-    "front_ends.smtp.paths._PATH", "marking.MBOX_LINE", "message._NAME", "next_hops.maildir._ENVELOPE",
-    "next_hops.maildir._PATH", "next_hops.smtp._LINE",
+    "config.addresses._HOST", "config.addresses._LOCAL", "mail.attached_mails._A_HEADER",
+    "mail.attached_mails._BOUNDARY_END",
+    "relay.paths._PATH", "mail.header_fields.MBOX_LINE", "mail.message._NAME", "relay.next_hops.maildir._ENVELOPE",
+    "relay.next_hops.maildir._PATH", "relay.next_hops.smtp._LINE",
 ))  # fmt: skip
 """Those that are tried at one place; the others are looked for everywhere."""
-OWN = ("addresses._HEADER", "doctor.dovecot.", "redaction.")
+OWN = ("config.addresses._HEADER", "doctor.dovecot.", "config.redaction.")
 """Those that read nothing but the administrator's own configuration."""
 
 

@@ -218,7 +218,7 @@ def test_processes_are_buried_where_those_that_end_are_ignored() -> None:
 PARENT = """
 import os, sys, time
 from tests.test_ahead import children, mails, read
-from spamfilter import ahead
+from spamfilter.learning import ahead
 ahead.AHEAD = 100_000  # so that they wait for somebody to take what they have read
 found = ahead.ahead(read, mails(2000), 2)
 next(found)

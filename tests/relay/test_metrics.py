@@ -13,7 +13,7 @@ from spamfilter.service.control_socket.server import SOURCES as SOCKET_SOURCES
 from spamfilter.service.metrics_endpoint import PREFIX
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
-NEXT_HOPS = Path(__file__).parents[2] / "spamfilter" / "next_hops"
+NEXT_HOPS = Path(__file__).parents[2] / "spamfilter" / "relay" / "next_hops"
 
 
 def test_what_the_table_does_not_have_is_an_error() -> None:

@@ -28,8 +28,8 @@ _LIGHT = "import click, spamfilter.cli, spamfilter.commands.marking, spamfilter.
 _WHOLE = (
     _LIGHT
     + """
-import spamfilter.commands.judging, spamfilter.commands.subjects, spamfilter.config, spamfilter.filter
-import spamfilter.rendering, spamfilter.stores.migrating, spamfilter.stores.sql
+import spamfilter.commands.judging, spamfilter.commands.subjects, spamfilter.config.settings, spamfilter.learning.filter
+import spamfilter.reports.rendering, spamfilter.stores.migration, spamfilter.stores.sql
 """
 )
 """What a command of this checkout may import, read while it is still root: others may have no way to the folder."""

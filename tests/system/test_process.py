@@ -7,7 +7,7 @@ import sys
 from tests.support.real import missing
 
 MEASURED = """
-from spamfilter.host import LARGE, resident_bytes, return_large_blocks
+from spamfilter.system.process import LARGE, resident_bytes, return_large_blocks
 
 return_large_blocks()
 mail = bytearray(b"x" * 15 * LARGE)  # once this is free, glibc would map no block of its size or less by itself
