@@ -99,7 +99,7 @@ class Message:
             stable.append(fields.get(b"subject", b""))
         digest = hashlib.blake2b(digest_size=16)
         for value in (*stable, self.text):
-            digest.update(_joined(value) + b"\0")
+            digest.update(b" ".join(value.split()) + b"\0")
         return digest.digest()
 
     def packed(self) -> bytes:
@@ -119,20 +119,10 @@ class Message:
         return cls(pairs[:fields], pairs[fields:], pieces[-2], pieces[-1], size, scanned, ())
 
 
-def _joined(text: bytes) -> bytes:
-    """Its words, with a space between them."""
-    return b" ".join(text.split())
-
-
-def _unix(data: bytes) -> bytes:
-    """The first SCANNED bytes once LF is in the place of each CR LF; no more than twice as many are looked at."""
-    return bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")[:SCANNED]
-
-
 def parse(data: bytes) -> Message:
     """Read a mail: at most its first 65,536 bytes, line ends of any kind, a leading mbox line skipped."""
     # Cut after the line ends are alike, so that a mail is the same on the wire and on disk.
-    head = _unix(data)
+    head = bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")[:SCANNED]
     if head.startswith((b"From ", b">From ")):
         head = head.partition(b"\n")[2]
     walk = _Walk()
@@ -220,33 +210,16 @@ def _split(block: bytes, room: _Room, defects: list[str]) -> tuple[list[Field], 
     """The header fields of a mail or part, as many as there is room for; the same as they were written; the body."""
     if block.startswith(b"\n"):
         return [], [], block[1:]
-    bounds = room.lines, room.fields, room.size
-    fields, written, body, room.lines, room.size, odd, more = _fields(block, *bounds)
-    room.fields -= len(fields)
-    if odd:
-        defects.append("not-a-field")
-    if more:
-        defects.append("many-fields")
-    return fields, written, block[body:]
-
-
-def _fields(
-    block: bytes, lines: int, most: int, size: int
-) -> tuple[list[Field], list[bytes], int, int, int, bool, bool]:
-    """The header fields of a block, and the same as they were written; where its body begins.
-
-    What is left of `lines` and `size`; whether a line was no field, and whether there was more than room for. most: as
-    many fields are taken at most.
-    """
     head, _, body = block.partition(b"\n\n")
     fields: list[Field] = []
     written: list[bytes] = []
-    *some, rest = _FIELD_END.split(head, lines) if lines else [head]
-    if len(some) < lines:
-        some, rest = [*some, rest], b""
+    *lines, rest = _FIELD_END.split(head, room.lines) if room.lines else [head]
+    if len(lines) < room.lines:
+        lines, rest = [*lines, rest], b""
+    room.lines -= len(lines)
     odd = False
-    for line in some:
-        if len(fields) >= most or size <= 0:
+    for line in lines:
+        if room.fields <= 0 or room.size <= 0:
             rest = line
             break
         raw, colon, value = line.partition(b":")
@@ -256,10 +229,15 @@ def _fields(
             value, taken = _value(value)
             fields.append((name, value))
             written.append(line)
-            size -= len(name) + taken
+            room.fields -= 1
+            room.size -= len(name) + taken
         elif name is None and line:
             odd = True
-    return fields, written, len(block) - len(body), lines - len(some), size, odd, bool(rest)
+    if odd:
+        defects.append("not-a-field")
+    if rest:
+        defects.append("many-fields")
+    return fields, written, body
 
 
 def _head(written: list[bytes], part_fields: list[Field]) -> bytes:
