@@ -1,4 +1,4 @@
-"""How the lines of a mail on the wire begin and end: line ends that stand alone, and dots."""
+"""Line ends of a mail on the wire: CR and LF that stand alone, found and replaced."""
 
 import numpy as np
 
