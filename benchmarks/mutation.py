@@ -70,7 +70,10 @@ class DropStatement:
             yield node.start_pos, node.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
-        return get_ast(f"{node.get_first_leaf().prefix}pass\n").children[0]
+        nothing = get_ast("pass").children[0]
+        nothing.prefix = node.get_first_leaf().prefix
+        node.children[0] = nothing
+        return node
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool) -> None:
     """
     import asyncio
 
-    from spamfilter.service.worker import next_hop_of
+    from spamfilter.relay.next_hops import next_hop_of
 
     settings = settings_of(file)
     kept = _quarantine(file)

@@ -77,8 +77,8 @@ def stats(
 def _send(settings: "Settings", report: "Report", recipients: list[str], now: "datetime") -> None:
     import asyncio
 
+    from spamfilter.relay.next_hops import next_hop_of
     from spamfilter.reports.mail import address_of, report_mail, send
-    from spamfilter.service.worker import next_hop_of
     from spamfilter.system.process import own_name
 
     host = settings.relay.hostname or own_name()

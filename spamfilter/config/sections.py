@@ -70,6 +70,10 @@ class Relay(Section):
     def networks(self) -> tuple[Network, ...]:
         return tuple(ipaddress.ip_network(text) for text in self.trusted)
 
+    def own_domains(self) -> frozenset[str]:
+        """`domains` in lower case."""
+        return frozenset(domain.lower() for domain in self.domains)
+
     @model_validator(mode="after")
     def _pairs(self) -> Self:
         if bool(self.tls_certificate) != bool(self.tls_key):

@@ -9,7 +9,7 @@ from pathlib import Path
 from spamfilter.config.settings import Settings
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.errors import NextHopError, StoreError
-from spamfilter.service.worker import next_hop_of
+from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.file_access import may, owner
 

@@ -17,7 +17,7 @@ from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.mark_queue import Desk
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
-from spamfilter.relay.limits.limit_log import Excess
+from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.relay.limits.memory_budget import Memory
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
@@ -54,7 +54,7 @@ class Relay:
     draining: bool = False
     handovers: set[asyncio.Task[Any]] = field(default_factory=set)
     shared: Shared = field(default_factory=Shared)
-    excess: Excess = field(default_factory=Excess)
+    excess: LimitLog = field(default_factory=LimitLog)
     metrics: Metrics = field(init=False)
     memory: Memory = field(init=False)
     canaries: MutableSet[str] = field(init=False)

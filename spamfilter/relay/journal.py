@@ -17,7 +17,7 @@ from typing import Protocol
 from spamfilter.bayes.labels import CANARY
 from spamfilter.bayes.voices import Packed, pack_seen
 from spamfilter.errors import CountError, StoreError
-from spamfilter.relay.limits.limit_log import Excess
+from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.stores import JournalEntry
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Journal:
         tokens_days: float = 14,
         entries_days: float = 30,
         tokens_bytes: int = 10**9,
-        excess: Excess | None = None,
+        excess: LimitLog | None = None,
         keep: Callable[[datetime, datetime], object] = lambda now, entries_before: None,
     ) -> None:
         self._store = store
@@ -81,7 +81,7 @@ class Journal:
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._failing = False
         self._expire_at = 0.0
-        self._excess = excess or Excess()
+        self._excess = excess or LimitLog()
         self.written = self.dropped = self.faults = 0
         self.trouble = ""
 

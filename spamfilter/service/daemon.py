@@ -15,9 +15,10 @@ from spamfilter.bayes import compiled
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.limits.shared_counters import Shared
+from spamfilter.service.announcement import announce
 from spamfilter.service.listening import Sockets, bound, inherited, raise_descriptor_limit
 from spamfilter.service.supervisor import Process, Supervisor
-from spamfilter.service.worker import Running, announce
+from spamfilter.service.worker import Worker
 from spamfilter.stores import open_store
 from spamfilter.system import logs
 from spamfilter.system.event_loop import loop_factory
@@ -64,4 +65,4 @@ def serve(settings: Settings, file: Path | None) -> None:
             settings = supervisor.settings
         if process is not None:
             with asyncio.Runner(loop_factory=make_loop) as runner:
-                runner.run(Running(settings, file, filter, process).run(places))
+                runner.run(Worker(settings, file, filter, process).run(places))

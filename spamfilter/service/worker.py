@@ -1,8 +1,7 @@
-"""One process of the relay, or all of it: wiring, readiness, reload, end.
+"""One process of the relay, or all of it: its parts, readiness and end.
 
-Guarantee: ready is said once the sockets listen and the counts are loaded, and taken back before
-anything is closed. SIGHUP reads thresholds, lists and limits anew without dropping a connection;
-a file that is wrong changes nothing. SIGTERM lets running transactions finish.
+Guarantee: ready is said once the sockets listen and the counts are loaded, and taken back before anything is closed.
+SIGTERM lets running transactions finish.
 """
 
 import asyncio
@@ -13,14 +12,12 @@ import socket
 import ssl
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spamfilter.bayes import compiled
 from spamfilter.bayes.labels import LABELS
 from spamfilter.config.settings import Settings, load
 from spamfilter.errors import ConfigError, SpamfilterError
@@ -28,19 +25,21 @@ from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import Desk
 from spamfilter.relay.canary import Canaries
-from spamfilter.relay.front_ends import FRONT_ENDS, Relay
+from spamfilter.relay.front_ends import FRONT_ENDS, FrontEnd, Relay
 from spamfilter.relay.journal import EXPIRE_EVERY, Journal
 from spamfilter.relay.journal_ipc import Collector, Sending
 from spamfilter.relay.judging import Judge
-from spamfilter.relay.limits.limit_log import PERIOD, Excess
+from spamfilter.relay.limits.limit_log import PERIOD, LimitLog
 from spamfilter.relay.metrics import Metrics, Snapshot, merged
-from spamfilter.relay.next_hops import Maildir, NextHop, Timeouts, open_next_hop
+from spamfilter.relay.next_hops import Maildir, next_hop_of
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.reports import daily_summaries
+from spamfilter.service.announcement import announce
 from spamfilter.service.control_socket.server import Answer, FeedbackSocket
 from spamfilter.service.control_socket.status import Status
 from spamfilter.service.following import Following
-from spamfilter.service.listening import AcceptFaults, Sockets, name_of, raise_descriptor_limit, within_descriptors
+from spamfilter.service.listening import AcceptFaults, Sockets, name_of, within_descriptors
+from spamfilter.service.reload import LiveSettings
 from spamfilter.service.supervisor import Process
 from spamfilter.system import tls
 from spamfilter.system.process import notify, own_name, proportional_bytes, resident_bytes
@@ -50,46 +49,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("spamfilter")
 
-TRIAL = (
-    "python3 -c \"import smtplib; smtplib.SMTP('%s', %d).sendmail("
-    "'me@example.org', 'you@example.org', 'Subject: hello\\n\\nIs this spam?')\""
-)
-"""A client in one line, for whoever starts the relay the first time."""
 PUBLISH_EVERY = 0.25
-"""Seconds that a gauge of one process may be old when another shows it."""
+"""Seconds between two updates of the gauges that other processes see."""
 WEIGH_EVERY = 40
-"""Of these turns is one in which a process of several looks how much memory is its own."""
+"""A process measures its memory once in this many updates: the kernel walks all of its pages for that."""
 
 
-def announce(settings: Settings, sockets: Sockets, filter: Filter) -> None:
-    """Say where the relay is and what it knows."""
-    for sock in sockets.metrics:
-        log.info("metrics at http://%s/metrics", name_of(sock))
-    for sock in sockets.mail:
-        log.info("listening on %s", name_of(sock))
-    for sock in sockets.submission:
-        log.info("listening on %s for authenticated senders", name_of(sock))
-    learnt = filter.learnt
-    log.info("judging %s", compiled.in_words())
-    log.info("database %s: %d ham and %d spam learnt", filter.store.where, learnt["ham"], learnt["spam"])
-    with closing(next_hop_of(settings)) as next_hop:
-        log.info("ready: send mail to %s; it goes on to %s", name_of(sockets.mail[0]), next_hop.where)
-    if not settings.relay.next_hop:
-        host, port = sockets.mail[0].getsockname()[:2]
-        log.info("to try it: " + TRIAL, host, port)
-
-
-class Running:
-    """One process of the relay, or all of it."""
+class Worker:
+    """One process of the relay, or all of it: its parts and how they are connected."""
 
     def __init__(self, settings: Settings, file: Path | None, filter: Filter, process: Process) -> None:
         limits, store = settings.limits, filter.store
-        self._settings = settings
-        self._file = file
         self._filter = filter
         self._process = process
         shared = process.shared
-        self._excess = Excess(Metrics(shared.figures[shared.own]))
+        self._limit_log = LimitLog(Metrics(shared.figures[shared.own]))
         meeting = process.meeting
         self._collector = Collector(store, meeting) if meeting is not None and process.keeps else None
         self._sending = Sending(meeting) if meeting is not None and process.carries else None
@@ -99,24 +73,15 @@ class Running:
             settings.feedback.window_days,
             settings.report.journal_days,
             settings.feedback.window_megabytes * 10**6,
-            self._excess,
+            self._limit_log,
             partial(daily_summaries.keep, store) if process.keeps else lambda now, entries_before: None,
         )
         self._following = Following(
-            self._filter,
-            settings.learn,
-            lambda: load(file).learn,
-            self._excess.metrics,
-            quiet=not process.keeps,
+            filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics, quiet=not process.keeps
         )
-        self._desk = Desk(self._filter, settings.feedback.marks_a_day, self._learnt, self._excess.noted)
+        self._desk = Desk(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
         self._socket = FeedbackSocket(
-            settings.socket_path(),
-            self._desk,
-            settings.feedback,
-            {},
-            limits,
-            self._excess,
+            settings.socket_path(), self._desk, settings.feedback, {}, limits, self._limit_log
         )
         self._relay = Relay(
             judge=Judge(self._filter, settings.policy()),
@@ -125,32 +90,33 @@ class Running:
             quarantine=Maildir(settings.quarantine_path()),
             limits=within_descriptors(limits),
             trusted=settings.relay.networks(),
-            domains=frozenset(domain.lower() for domain in settings.relay.domains),
+            domains=settings.relay.own_domains(),
             hostname=settings.relay.hostname or own_name(),
             desk=self._desk,
             feedback=settings.feedback,
             automatic=Automatic(self._desk, store),
             shared=shared,
-            excess=self._excess,
+            excess=self._limit_log,
             tls=_server_tls(settings),
             normalise=settings.normalises(),
         )
+        self._live = LiveSettings(settings, file, self._relay, self._following, self._socket, process)
         self._canaries = canaries = Canaries(self._relay, self._desk, store)
         self._facts: dict[str, object] = {"pid": process.main or os.getpid(), "next_hop": self._relay.next_hop.where}
         writer = self._collector or self._journal
         self._status = Status(file, self._filter, self._following, self._facts, self._figures, lambda: writer.trouble)
         self._socket.masters_commands = {
-            "status": self._told,
+            "status": self._status_now,
             "judge": self._status.judge,
             "canary": canaries.issue,
             "canary_mark": canaries.mark,
             "canary_end": canaries.end,
         }
-        self._measure()
+        self._connect_metrics()
 
-    def _measure(self) -> None:
-        """Let the metrics read what is kept elsewhere."""
-        read, journal = self._excess.metrics.read_by, self._journal
+    def _connect_metrics(self) -> None:
+        """Metrics whose values other parts keep."""
+        read, journal = self._limit_log.metrics.read_by, self._journal
         read("journal_written", lambda: journal.written)
         read("journal_dropped", lambda: journal.dropped)
         read("journal_waiting", lambda: journal.waiting)
@@ -164,65 +130,78 @@ class Running:
 
     def _figures(self) -> Snapshot:
         """The metrics of all processes."""
-        shared, own = self._process.shared, self._excess.metrics.snapshot()
+        shared, own = self._process.shared, self._limit_log.metrics.snapshot()
         others = (Metrics(row).snapshot() for number, row in enumerate(shared.figures) if number != shared.own)
         together = merged((own, *others))
         together["connections"][()], together["memory_bytes"][()] = [sum(shared.open)], [sum(shared.held)]
         return together
 
     def _learnt(self) -> None:
-        """Something was learnt by the desk of this process."""
+        """This process has learnt a mark."""
         self._following.wake()
         self._process.wake_others()
 
     async def run(self, sockets: Sockets) -> None:
         process, stop = self._process, asyncio.Event()
         loop = asyncio.get_running_loop()
-        self._heed(stop)
+        self._handle_signals(stop)
         loop.set_exception_handler(AcceptFaults())
         front_end = FRONT_ENDS["smtp"](self._relay) if process.carries else None
         self._filter.learnt  # noqa: B018 - loads the counts
         self._facts["listening"] = [name_of(sock) for sock in sockets.mail]
         self._facts["submission"] = [name_of(sock) for sock in sockets.submission]
-        beside = [self._following.run, self._sum_up]
+        background = [self._following.run, self._sum_up]
         if process.again:
             await self._following.load()
         if process.keeps:
             await self._open_socket()
-            beside.append(self._expire)
+            background.append(self._expire)
         if self._collector is not None:
             self._collector.start()
         self._journal.start()
         if front_end is not None:
             await front_end.start(sockets.mail, sockets.submission)
-        exposed = await self._exposed(sockets.metrics) if process.keeps else None
+        metrics_front_end = await self._open_metrics(sockets.metrics) if process.keeps else None
         if process.keeps:
             self._canaries.start()
         if process.alone:
-            announce(self._settings, sockets, self._filter)
+            announce(self._live.settings, sockets, self._filter)
             notify("READY=1")
         else:
-            beside.append(self._publish)
+            background.append(self._publish)
             (sockets.close_mail if process.keeps else sockets.close_metrics)()
-        tasks = [asyncio.create_task(work()) for work in beside]
+        tasks = [asyncio.create_task(work()) for work in background]
         process.shared.state[process.shared.own] += 1
         await stop.wait()
         if process.alone:
             notify("STOPPING=1")
             log.info("stopping: running transactions finish, for at most %g s", self._relay.limits.drain_seconds)
         if front_end is not None:
-            draining = asyncio.create_task(front_end.drain())
-            await asyncio.sleep(0)  # it begins with closing what it listens on
-            process.shared.state[process.shared.own] = 0
-            try:
-                await asyncio.wait_for(draining, self._relay.limits.drain_seconds)
-            except TimeoutError:
-                self._excess.noted("drain_seconds", "what is still running is cut off")
-            front_end.close()
-        if exposed is not None:
-            exposed.close()
+            await self._drain(front_end)
+        if metrics_front_end is not None:
+            metrics_front_end.close()
         for task in tasks:
             task.cancel()
+        await self._close()
+        if process.alone:
+            log.info("stopped")
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)  # only the database is left to close: no signal may interrupt that
+
+    async def _drain(self, front_end: FrontEnd) -> None:
+        """Let running transactions finish, for at most `limits.drain_seconds`."""
+        draining = asyncio.create_task(front_end.drain())
+        await asyncio.sleep(0)  # it begins with closing what it listens on
+        self._process.shared.state[self._process.shared.own] = 0
+        try:
+            await asyncio.wait_for(draining, self._relay.limits.drain_seconds)
+        except TimeoutError:
+            self._limit_log.noted("drain_seconds", "what is still running is cut off")
+        front_end.close()
+
+    async def _close(self) -> None:
+        """Close every part; marks that have begun are learnt, and the journal is written."""
         self._relay.next_hop.close()
         self._relay.automatic.close()
         await self._canaries.close()
@@ -234,22 +213,17 @@ class Running:
                 self._sending.close()
             if self._collector is not None:
                 await self._collector.stop()
-        if process.alone:
-            log.info("stopped")
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_IGN)  # what is left is closing the database, which nobody shall cut short
 
-    def _heed(self, stop: asyncio.Event) -> None:
-        """Take notice of signals, of the end of the supervisor or of the workers, and of what others have learnt."""
+    def _handle_signals(self, stop: asyncio.Event) -> None:
+        """Handle signals, the end of the supervisor or of the workers, and wake-ups by a process that has learnt."""
         process, loop = self._process, asyncio.get_running_loop()
         if process.carries:
             loop.add_signal_handler(signal.SIGTERM, stop.set)
-        else:  # the keeper stops when the workers have, who may all have heard the same
+        else:  # the keeper stops after the workers, which the same signal may have reached
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if process.alone:
             loop.add_signal_handler(signal.SIGINT, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        loop.add_signal_handler(signal.SIGHUP, self._live.reload)
         if process.end is not None:
             wake = process.wakes[process.shared.own]
             loop.add_reader(process.end, stop.set)
@@ -261,8 +235,8 @@ class Running:
         self._following.wake()
 
     async def _publish(self) -> None:
-        """Let the other processes see what is no counter."""
-        metrics = self._excess.metrics
+        """Show the gauges of this process to the others, which see its counters anyway."""
+        metrics = self._limit_log.metrics
         for turn in count():
             if turn % WEIGH_EVERY == 0:
                 weight = await asyncio.to_thread(proportional_bytes)
@@ -270,8 +244,8 @@ class Running:
             metrics.publish()
             await asyncio.sleep(PUBLISH_EVERY)
 
-    async def _exposed(self, sockets: Sequence[socket.socket]) -> "MetricsFrontEnd | None":
-        """The metrics on these sockets, if there are any."""
+    async def _open_metrics(self, sockets: Sequence[socket.socket]) -> "MetricsFrontEnd | None":
+        """Serve the metrics on these sockets, if there are any."""
         if not sockets:
             return None
         from spamfilter.service.metrics_endpoint import MetricsFrontEnd  # a library that only this needs
@@ -281,16 +255,16 @@ class Running:
         return front_end
 
     async def _sum_up(self) -> None:
-        """Say now and then which limits are still hit."""
+        """Log every PERIOD which limits are still exceeded."""
         while True:
             await asyncio.sleep(PERIOD)
-            self._excess.sum_up()
+            self._limit_log.sum_up()
 
     async def _expire(self) -> None:
-        """Delete what has been in quarantine for its time, every hour."""
+        """Delete mail older than `verdict.quarantine_days` from the quarantine, every EXPIRE_EVERY."""
         quarantine = Quarantine(self._relay.quarantine.path)
         while True:
-            before = datetime.now(UTC) - timedelta(days=self._settings.verdict.quarantine_days)
+            before = datetime.now(UTC) - timedelta(days=self._live.settings.verdict.quarantine_days)
             try:
                 if number := await asyncio.to_thread(quarantine.expire, before):
                     log.info("quarantine: %d mails have expired", number)
@@ -299,67 +273,18 @@ class Running:
             await asyncio.sleep(EXPIRE_EVERY)
 
     async def _open_socket(self) -> None:
-        """Listen for feedback; at a place that was not asked for, a path too long for a socket is no reason to stop."""
+        """Listen for feedback. A default path that does not work is a warning; a configured one raises ConfigError."""
         try:
             await self._socket.start()
         except ConfigError as error:
-            if self._settings.feedback.socket:
+            if self._live.settings.feedback.socket:
                 raise
             log.warning("no feedback socket: %s", error)
         else:
             log.info("feedback socket %s", self._socket.path)
 
-    async def _told(self, request: Answer) -> Answer:
-        return await self._status.status(self._settings)
-
-    def _reload(self) -> None:
-        """SIGHUP: the keys of `config.LIVE`; what else has changed is named, and waits for a restart."""
-        notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-        try:
-            new = load(self._file)
-        except ConfigError as error:
-            log.error("not reloaded: %s", error)  # noqa: TRY400 - the sentence says it
-        else:
-            relay = self._relay
-            self._settings, waiting = self._following.at_work(self._settings).reloaded(new)
-            relay.judge.policy = self._settings.policy()
-            relay.trusted = self._settings.relay.networks()
-            relay.domains = frozenset(domain.lower() for domain in self._settings.relay.domains)
-            raise_descriptor_limit(self._settings.limits)
-            self._socket.limits = self._settings.limits
-            relay.memory.most = self._settings.limits.memory_bytes
-            relay.limits = within_descriptors(self._settings.limits)
-            relay.feedback = self._socket.settings = self._settings.feedback
-            self._desk.marks_a_day = self._settings.feedback.marks_a_day
-            relay.normalise = self._settings.normalises()
-            logging.getLogger().setLevel(self._settings.log.level.upper())
-            self._renew_certificate()
-            if self._process.keeps:
-                log.info("reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else "")
-        self._process.shared.state[self._process.shared.own] += 1
-        notify("READY=1")
-
-    def _renew_certificate(self) -> None:
-        """Certificates are renewed under their names, so the files are read anew though the settings are the same."""
-        if self._relay.tls is not None:
-            try:
-                tls.renew(self._relay.tls, self._settings.relay.tls_certificate, self._settings.relay.tls_key)
-            except (OSError, ValueError) as error:
-                log.error("the certificate is not renewed: %s", error)  # noqa: TRY400 - the sentence says it
-
-
-def next_hop_of(settings: Settings) -> NextHop:
-    """The next hop of the configuration."""
-    limits = settings.limits
-    timeouts = Timeouts(limits.connect_seconds, limits.command_seconds, limits.final_seconds)
-    hostname = settings.relay.hostname or own_name()
-    return open_next_hop(settings.next_hop_url(), hostname, _client_tls(settings), timeouts)
-
-
-def _client_tls(settings: Settings) -> ssl.SSLContext | None:
-    if settings.relay.next_hop_tls == "none":
-        return None
-    return tls.client_context(settings.relay.next_hop_ca)
+    async def _status_now(self, request: Answer) -> Answer:
+        return await self._status.status(self._live.settings)
 
 
 def _server_tls(settings: Settings) -> ssl.SSLContext | None:

@@ -15,10 +15,10 @@ from spamfilter.learning import marks
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Author
 from spamfilter.learning.undoing import Taught, taught_by, undo
+from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
-from spamfilter.service.worker import next_hop_of
 from spamfilter.stores import Store
 from spamfilter.system.escaping import harmless
 from spamfilter.web.accounts import Account

@@ -7,9 +7,9 @@ import pytest
 
 from spamfilter.bayes.labels import AUTOMATIC, BULK, CANARY
 from spamfilter.config.sections import Limits
-from spamfilter.relay.limits.limit_log import Excess
+from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.relay.metrics import FAILURES, LIMITS, METRICS, SOURCES, Metrics, merged
-from spamfilter.service.control_socket.server import SOURCES as SOCKET_SOURCES
+from spamfilter.service.control_socket.mark_requests import SOURCES as SOCKET_SOURCES
 from spamfilter.service.metrics_endpoint import PREFIX
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -94,7 +94,7 @@ def test_the_page_and_the_table_name_the_same_values_of_labels() -> None:
 
 
 def test_a_flood_is_one_line_and_then_one_a_period(caplog: pytest.LogCaptureFixture) -> None:
-    excess = Excess()
+    excess = LimitLog()
     for number in range(100):
         excess.noted("connections", f"client {number}")
     excess.noted("errors", "another")

@@ -1,7 +1,7 @@
-"""What is over a limit: counted at once, and said without flooding the log.
+"""Limits that were exceeded: counted in the metrics, and logged without flooding the log.
 
-Guarantee: the first excess over a limit is in the log with its circumstances; after that, as long as it goes on, one
-line a period says how often. May be called by any thread.
+Guarantee: the log has the first excess over a limit with its circumstances; while it goes on, one line each PERIOD says
+how often. Any thread may call.
 """
 
 import logging
@@ -12,11 +12,11 @@ from spamfilter.relay.metrics import Metrics
 log = logging.getLogger(__name__)
 
 PERIOD = 10.0
-"""Seconds between two lines about one limit: a flood is seen to go on, and a day of it is no more than 1 MB of log."""
+"""Seconds between two lines about one limit: short enough to see that a flood goes on; a day of it is 1 MB of log."""
 
 
-class Excess:
-    """The limits that were hit. `sum_up` is to be called every PERIOD."""
+class LimitLog:
+    """Counts and logs each excess. The caller calls `sum_up` every PERIOD."""
 
     def __init__(self, metrics: Metrics | None = None) -> None:
         self.metrics = metrics or Metrics()
@@ -24,7 +24,7 @@ class Excess:
         self._lock = threading.Lock()
 
     def noted(self, limit: str, text: str) -> None:
-        """Something went over this limit; text: what, and what was done, without what must not be in a log."""
+        """Something exceeded this limit. text: what, and what was done about it, without private data."""
         with self._lock:
             self.metrics.count("limits_hit", limit)
             if limit in self._since:
@@ -34,7 +34,7 @@ class Excess:
         log.warning("limit %s: %s", limit, text)
 
     def sum_up(self) -> None:
-        """Say what has come since; a limit that was not hit since is forgotten, and its next excess said at once."""
+        """Log how often each limit was exceeded since the last call; any other is logged at its next excess."""
         with self._lock:
             more = {limit: number for limit, number in self._since.items() if number}
             self._since = dict.fromkeys(more, 0)

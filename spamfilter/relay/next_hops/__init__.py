@@ -5,12 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spamfilter.config.addresses import split_address
+from spamfilter.config.settings import Settings
 from spamfilter.errors import ConfigError
 from spamfilter.relay.next_hops.maildir import Maildir, MaildirNextHop
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
 from spamfilter.relay.next_hops.smtp import SmtpNextHop, Timeouts
+from spamfilter.system import tls as tls_contexts
+from spamfilter.system.process import own_name
 
-__all__ = ["NEXT_HOPS", "Conversation", "Maildir", "NextHop", "Reply", "Timeouts", "open_next_hop"]
+__all__ = ["NEXT_HOPS", "Conversation", "Maildir", "NextHop", "Reply", "Timeouts", "next_hop_of", "open_next_hop"]
 
 
 def _smtp(address: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:
@@ -34,3 +37,11 @@ def open_next_hop(url: str, hostname: str, tls: ssl.SSLContext | None, timeouts:
     if kind not in NEXT_HOPS:
         raise ConfigError(f"{url}: unknown kind of next hop; known: {', '.join(NEXT_HOPS)}")
     return NEXT_HOPS[kind](address, hostname, tls, timeouts)
+
+
+def next_hop_of(settings: Settings) -> NextHop:
+    """The next hop of the configuration. Raises ConfigError."""
+    relay, limits = settings.relay, settings.limits
+    timeouts = Timeouts(limits.connect_seconds, limits.command_seconds, limits.final_seconds)
+    tls = None if relay.next_hop_tls == "none" else tls_contexts.client_context(relay.next_hop_ca)
+    return open_next_hop(settings.next_hop_url(), relay.hostname or own_name(), tls, timeouts)

@@ -1,11 +1,11 @@
-"""The feedback socket: local users teach a running relay without the right to touch its database.
+"""The feedback socket: local users teach a running relay without access to its database.
 
-Who they are, the kernel says (SO_PEERCRED); for others speaks only who is named in [feedback] proxies. One JSON object
-a line, answered by one; docs/json.md describes them. What is no request is answered and ends the connection, so that
-no byte of a mail is ever taken for a request.
+The kernel names the user (SO_PEERCRED); only [feedback] proxies may speak for others. Each request is a line with a
+JSON object, and so is each answer; docs/json.md describes them. Anything else is answered with an error and ends the
+connection, so that no byte of a mail is ever read as a request.
 
-Guarantee: a user has a bounded share of connections, bytes and time, whatever they send. A mark that was begun is
-answered, also when the relay stops.
+Guarantee: a user has a bounded share of connections, bytes and time. A mark that was begun is answered, also when the
+relay stops.
 """
 
 import asyncio
@@ -22,14 +22,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.config.sections import Feedback, Limits
 from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning.mark_queue import Desk
-from spamfilter.learning.marks import Author
-from spamfilter.relay.limits.limit_log import Excess
+from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import LOOKED_AT
+from spamfilter.service.control_socket.mark_requests import Client, make_mark, mark_request
 from spamfilter.system import unix_socket
 from spamfilter.system.escaping import printable
 
@@ -38,18 +37,15 @@ log = logging.getLogger(__name__)
 MAX_LINE = 32_768
 """Bytes of a request: the longest path of a file, 4,096 bytes, each six as JSON writes what is not ASCII; and room."""
 IDLE_SECONDS = 60.0
-"""For a request to come in whole, and for its answer to be read."""
+"""Limit for a request to arrive, and for its answer to be read."""
 NAMES = 1000
 """Login names that are kept in memory."""
 BACKLOG = 50
-"""Connections that the kernel holds, that are taken at a time, and whose users are being looked up."""
+"""Connections that wait in the kernel, and connections above the limit whose users are being looked up."""
 PAUSE = 0.05
-"""Seconds that a user waits after what taught nothing, on all connections together: mail needs the processor, too."""
+"""Seconds that a user waits after a request that taught nothing, on all connections together: mail comes first."""
 STOP_SECONDS = 15.0
 """For marks that have begun when the relay stops: longer than the database's busy timeout."""
-LONGEST_BY = 200
-SOURCES = ("cli", "imap", "review", "web")
-"""Ways that a client may name, the last the administrator's web page; the others are not for it to claim."""
 _CREDENTIALS = struct.Struct("iII")
 """Process, user and group: unix(7). The latter two are no signed numbers."""
 
@@ -61,9 +57,9 @@ class _Unreadable(InputError):
 
 
 class FeedbackSocket:
-    """The socket, and who may use it. `settings` and `limits` may be replaced while it runs.
+    """The socket and its connections. `settings` and `limits` may be replaced while it runs.
 
-    commands: what only the administrator may ask beside marks, by name.
+    commands: name -> what only the administrator may ask.
     """
 
     def __init__(
@@ -73,13 +69,13 @@ class FeedbackSocket:
         settings: Feedback,
         commands: Mapping[str, Callable[[Answer], Awaitable[Answer]]],
         limits: Limits | None = None,
-        excess: Excess | None = None,
+        excess: LimitLog | None = None,
     ) -> None:
         self.path = path
         self.desk = desk
         self.settings = settings
         self.limits = limits or Limits()
-        self.excess = excess or Excess()
+        self.excess = excess or LimitLog()
         self.masters_commands = commands
         self._server: asyncio.Server | None = None
         self._file: tuple[int, int] | None = None
@@ -90,7 +86,7 @@ class FeedbackSocket:
         self._name_service = ThreadPoolExecutor(1, "names")
 
     async def start(self) -> None:
-        """Listen. Raises ConfigError where somebody else does already, or the path is no place for a socket."""
+        """Listen. Raises ConfigError if another relay listens there or no socket can be made there."""
         try:
             sock = unix_socket.bound(self.path)
         except ConfigError as error:
@@ -99,7 +95,7 @@ class FeedbackSocket:
         self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=MAX_LINE, backlog=BACKLOG)
 
     async def close(self) -> None:
-        """Take no more requests. Marks that have begun are answered, which the desk must be closed for beside this."""
+        """Take no more requests. Marks that have begun are answered, for which the desk must be closed at the same time."""
         if self._server is None:
             return
         self._server.close()
@@ -146,16 +142,16 @@ class FeedbackSocket:
         return self._names[uid]
 
     def turn(self, user: int) -> asyncio.Lock:
-        """Held by the one request of this user that is being answered."""
+        """Held while a request of this user is answered."""
         return self._turns.setdefault(user, asyncio.Lock())
 
     @property
     def connections(self) -> int:
-        """How many there are."""
+        """How many connections are open."""
         return len(self._connections)
 
     def has_room(self, connection: "_Connection") -> bool:
-        """Whether this one may stay, and if need be another goes for it. The administrator may always."""
+        """Whether this connection may stay; another may be closed for it. The administrator's always may."""
         if connection.master:
             return True
         staying = Counter(other.uid for other in self._connections.values() if other.staying)
@@ -169,7 +165,7 @@ class FeedbackSocket:
         return self._makes_way(own, staying)
 
     def _makes_way(self, own: int, staying: Counter[int]) -> bool:
-        """Take a connection from the user who has most, for one who has `own`; never in the midst of a mark."""
+        """Close a connection of the user who has most, for one who has `own`; never during a mark."""
         idle = {
             task: other
             for task, other in self._connections.items()
@@ -183,14 +179,14 @@ class FeedbackSocket:
         return True
 
     def is_overrun(self) -> bool:
-        """Whether there are more connections than can be looked at."""
+        """Whether there are too many connections even to look up their users."""
         return len(self._connections) > self.limits.feedback_connections + BACKLOG
 
 
 class _Connection:
-    """A client.
+    """A connection of a client.
 
-    staying: it was let in; marking: a mark has begun, and its answer is not written; last: there is no next request.
+    staying: it was admitted. marking: a mark has begun and its answer is not written. last: no request follows.
     """
 
     def __init__(self, server: FeedbackSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -209,7 +205,7 @@ class _Connection:
         return printable(self._user)
 
     def give_way(self) -> None:
-        """Say that this is the end, which is to follow at once."""
+        """Tell the client that the connection closes now."""
         self.last, self.staying = True, False
         self._writer.write(_line(_error(TryAgain("others need this connection to the feedback socket; try again"))))
 
@@ -218,7 +214,7 @@ class _Connection:
         return self._user in self._server.settings.proxies
 
     async def run(self) -> None:
-        """Answer requests until the client goes, or is sent away."""
+        """Answer requests until the client or the relay closes the connection."""
         if not self._server.is_overrun() or self.master:
             self._user = await self._server.name_of(self.uid)
             self.staying = self._server.has_room(self)
@@ -286,57 +282,16 @@ class _Connection:
     async def _answer(self, request: Answer, mail: bytes | None) -> Answer:
         command = request.get("command")
         if command == "mark":
-            return await self._mark(request, mail)
+            asked = mark_request(
+                request, mail, Client(self._user, self.master, self.proxy), self._server.settings.users
+            )
+            self.marking = True
+            return await make_mark(asked, self._server.desk)
         if not isinstance(command, str) or command not in self._server.masters_commands:
             raise InputError(f"unknown command {printable(repr(command), 40)}")
         if not self.master:
             raise Refused(f"{self._user}: only the administrator may ask for {command!r}")
         return await self._server.masters_commands[command](request)
-
-    async def _mark(self, request: Answer, mail: bytes | None) -> Answer:
-        label: Label | None = request.get("label", "")
-        if label is not None and label not in LABELS:
-            raise InputError("label: neither 'ham' nor 'spam' nor null")
-        author = self._author(request)
-        id, name = request.get("id"), request.get("name", "the mail")
-        if not isinstance(name, str) or not (id is None or isinstance(id, str)):
-            raise InputError("name and id must be text")
-        if (mail is None) == (id is None):
-            raise InputError("name a mail by its id, or send its size and its bytes")
-        if not name.isprintable():
-            name = printable(name, 200)  # it is shown on terminals
-        desk = self._server.desk
-        self.marking = True
-        if mail is not None:
-            marked = await desk.mark_mail(mail, name, label, author)
-        else:
-            marked = await desk.mark_id(str(id), label, author)
-        subject, changed = marked.subject, marked.change.changed
-        log.log(
-            logging.INFO if changed else logging.DEBUG,
-            "feedback: %s by %s (%s): %s %s", label or "forget", printable(author.name), author.source,
-            subject.id or "a mail not judged here", "done" if changed else "nothing changed",
-        )  # fmt: skip
-        return {
-            **rendering.change_json({"id": subject.id} if subject.id else {"file": subject.name}, marked.change),
-            "text": rendering.change_text(subject.name, label, marked.change),
-        }
-
-    def _author(self, request: Answer) -> Author:
-        users, source, by = self._server.settings.users, request.get("source", "cli"), request.get("by")
-        if users and not (self.master or self.proxy or self._user in users):
-            raise Refused(f"{self._user}: not among [feedback] users")
-        if source not in SOURCES:
-            raise InputError(f"source: not one of {', '.join(SOURCES)}")
-        if source == "web" and not self.master:
-            raise Refused(f"{self._user}: only the web page, which runs as the user of the relay, is the source 'web'")
-        if by is None:
-            return Author(self._user, source, master=self.master)
-        if not isinstance(by, str) or not by.isprintable() or not 0 < len(by) <= LONGEST_BY:
-            raise InputError(f"by: not a name of at most {LONGEST_BY} printable characters")
-        if not (self.master or self.proxy or by == self._user):
-            raise Refused(f"{self._user}: may not speak for others; add it to [feedback] proxies if it should")
-        return Author(by, source, master=self.master and request.get("master") is True)
 
 
 def _name(uid: int) -> str:

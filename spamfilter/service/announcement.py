@@ -1,0 +1,36 @@
+"""What the log says when the relay is ready: its addresses, its database, its next hop."""
+
+import logging
+from contextlib import closing
+
+from spamfilter.bayes import compiled
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.relay.next_hops import next_hop_of
+from spamfilter.service.listening import Sockets, name_of
+
+log = logging.getLogger("spamfilter")
+
+TRIAL = (
+    "python3 -c \"import smtplib; smtplib.SMTP('%s', %d).sendmail("
+    "'me@example.org', 'you@example.org', 'Subject: hello\\n\\nIs this spam?')\""
+)
+"""A client in one line, to try a relay without a next hop."""
+
+
+def announce(settings: Settings, sockets: Sockets, filter: Filter) -> None:
+    """Log where the relay listens, what it has learnt and where mail goes."""
+    for sock in sockets.metrics:
+        log.info("metrics at http://%s/metrics", name_of(sock))
+    for sock in sockets.mail:
+        log.info("listening on %s", name_of(sock))
+    for sock in sockets.submission:
+        log.info("listening on %s for authenticated senders", name_of(sock))
+    learnt = filter.learnt
+    log.info("judging %s", compiled.in_words())
+    log.info("database %s: %d ham and %d spam learnt", filter.store.where, learnt["ham"], learnt["spam"])
+    with closing(next_hop_of(settings)) as next_hop:
+        log.info("ready: send mail to %s; it goes on to %s", name_of(sockets.mail[0]), next_hop.where)
+    if not settings.relay.next_hop:
+        host, port = sockets.mail[0].getsockname()[:2]
+        log.info("to try it: " + TRIAL, host, port)
