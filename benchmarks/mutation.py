@@ -36,7 +36,7 @@ MODULES = {
     "mail/line_ends": "mail/test_line_ends.py",
     "mail/header_fields": "mail/test_header_fields.py",
     "mail/message": "mail/test_message.py",
-    "bayes/counts": "bayes/test_counts.py bayes/test_count_table.py",
+    "bayes/counts": "bayes/test_counts.py bayes/test_count_table.py bayes/test_token_arrays.py",
     "learning/marks": "learning/test_marks.py",
     "stores/sql/learning": "stores/test_contract.py stores/test_ledger_contract.py stores/test_sql.py",
     "relay/delivery": "relay/smtp/test_proxy.py faults/test_next_hop.py",

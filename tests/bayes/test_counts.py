@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.counts import LABELS, MAX_COUNT, Counts, Label
+from spamfilter.bayes.counts import LABELS, MAX_COUNT, Counts, Growth, Label
 from spamfilter.errors import CountError
 from tests.support.made import some
 
@@ -48,6 +48,33 @@ def test_what_is_taken_away_in_any_order_leaves_nothing(
     assert counts == Counts()
 
 
+@some(100)
+@given(STEPS)
+def test_tallies_that_follow_each_change_are_those_of_the_words(
+    steps: list[tuple[Label, dict[bytes, int], int]],
+) -> None:
+    counts, later = Counts(), counted(steps)
+    counts.tally()
+    later.tally()
+    for label, deltas, messages in steps:
+        counts.add(label, deltas, messages)
+    assert counts.tallies == later.tallies == {label: Counter(counts.words[label].values()) for label in LABELS}
+    assert counts == later
+    for label, deltas, messages in steps:
+        counts.subtract(label, deltas, messages)
+    assert counts.tallies == {"ham": {}, "spam": {}}
+
+
+def test_a_change_says_how_the_vocabulary_and_the_tallies_have_grown() -> None:
+    counts = Counts()
+    counts.tally()
+    assert counts.add("spam", {b"a": 1, b"b": 1}) == Growth(2, {1: 2})
+    assert counts.add("spam", {b"a": 2}) == Growth(0, {1: -1, 3: 1})
+    assert counts.add("ham", {b"a": 1}) == Growth(0, {1: 1})
+    assert counts.subtract("spam", {b"a": 3, b"b": 1}) == Growth(-1, {1: -1, 3: -1})
+    assert counts.messages == {"ham": 1, "spam": 1}
+
+
 @pytest.mark.parametrize(
     ("label", "deltas", "messages"),
     [
@@ -85,7 +112,7 @@ def test_a_count_beyond_what_a_store_can_hold_changes_nothing(deltas: dict[bytes
 
 def test_the_largest_count_is_held() -> None:
     counts = counted([("spam", {b"a": MAX_COUNT}, 1)])
-    assert counts.get(b"a", "spam") == MAX_COUNT
+    assert counts.get(b"a", "spam") == MAX_COUNT == 2**62 - 1
 
 
 def test_a_word_of_both_classes_stays_in_the_vocabulary_until_both_are_gone() -> None:
@@ -104,5 +131,13 @@ def test_counts_are_equal_by_what_they_count_and_differ_by_any_of_it() -> None:
     assert counts != counted([("spam", {b"a": 1}, 2)])
     assert counts != counted([("spam", {b"a": 2}, 1)])
     assert counts != "counts"
+    tallied = copy.deepcopy(counts)
+    tallied.tally()
+    assert counts == tallied
+    assert tallied.tallies is not None
+    tallied.tallies["spam"] = {2: 1}
+    assert counts == tallied  # those of one follow from its words
+    counts.tally()
+    assert counts != tallied
     with pytest.raises(TypeError):
         hash(counts)
