@@ -84,12 +84,14 @@ def _share(query: Mapping[str, str], name: str, default: float) -> float:
     return share
 
 
-def page_of(store: Store, query: Mapping[str, str]) -> tuple[list[JournalEntry], str]:
-    """A page of a search, and the id after which the next one begins, '' where there is none. Raises InputError."""
-    before = query.get("before", "")
+def page_of(store: Store, wanted: Wanted, before: str) -> tuple[list[JournalEntry], str]:
+    """A page of a search, and the id after which the next one begins, '' for none. Raises InputError.
+
+    before: the id that a former page ended with, '' for the first page.
+    """
     if before and not is_id(before):
         raise InputError("before: not an id (26 letters and digits)")
-    found = store.search(wanted_of(query), PAGE + 1, before.upper())
+    found = store.search(wanted, PAGE + 1, before.upper())
     return found[:PAGE], found[PAGE - 1].id if len(found) > PAGE else ""
 
 

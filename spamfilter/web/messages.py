@@ -20,7 +20,9 @@ def listed(visit: Visit) -> Response:
     trouble, next_ = "", ""
     entries: list[JournalEntry] = []
     try:
-        entries, next_ = looking.page_of(visit.site.store, visit.query)
+        entries, next_ = looking.page_of(
+            visit.site.store, looking.wanted_of(visit.query), visit.query.get("before", "")
+        )
     except InputError as error:
         trouble = str(error)
     more = "?" + urlencode({**{name: text for name, text in query.items() if text}, "before": next_}) if next_ else ""

@@ -95,7 +95,7 @@ class FeedbackSocket:
         self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=MAX_LINE, backlog=BACKLOG)
 
     async def close(self) -> None:
-        """Take no more requests. Marks that have begun are answered, for which the desk must be closed at the same time."""
+        """Take no more requests. Marks that have begun are answered; the desk must be closed at the same time."""
         if self._server is None:
             return
         self._server.close()

@@ -4,10 +4,10 @@ Guarantee: no cookie counts here, and a body is application/json, which no form 
 knows a password does nothing at another site's word.
 """
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -18,7 +18,7 @@ from spamfilter.errors import SpamfilterError
 from spamfilter.reports import rendering
 from spamfilter.web.accounts import Account
 from spamfilter.web.api.description import description
-from spamfilter.web.api.operations import OPERATIONS, Call, Operation, Schema
+from spamfilter.web.api.operations import OPERATIONS, Call, Input, Operation
 from spamfilter.web.looking import status_of
 from spamfilter.web.site import Site
 from spamfilter.web.site.limits import body_of, kind_of
@@ -60,9 +60,8 @@ def _endpoint(site: Site, by_method: Mapping[str, Operation]) -> Callable[[Reque
         account = await run_in_threadpool(_account, site, request)
         if not account.may(operation.role):
             raise HTTPException(403, f"this needs the role {operation.role!r}, and you have {account.role!r}")
-        body = await _body(request, operation.body) if operation.body is not None else {}
         parts = {name: str(part) for name, part in request.path_params.items()}
-        call = Call(site, account, parts, _query(request, operation), body)
+        call = Call(site, account, parts, await _input(request, operation))
         return await run_in_threadpool(_answered, operation, call)
 
     return answer
@@ -92,44 +91,18 @@ def _account(site: Site, request: Request) -> Account:
     return account
 
 
-def _query(request: Request, operation: Operation) -> dict[str, str]:
-    """What stands behind the path, each name once. Raises HTTPException."""
-    found: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        if name not in operation.query or name in found:
-            raise HTTPException(400, f"{name[:100]!r} means nothing here, or stands there twice")
-        if not value and operation.query[name].get("type") != "string":
-            raise HTTPException(400, f"{name}: empty; leave it out")
-        found[name] = value
-    return found
-
-
-async def _body(request: Request, schemas: Mapping[str, Schema]) -> dict[str, Any]:
-    """The body, if it is what it may be. Raises HTTPException."""
-    if kind_of(request) != JSON:
-        raise HTTPException(415, f"a body is sent as {JSON}")
+async def _input(request: Request, operation: Operation) -> Input:
+    """The query or the body by the operation's model. Raises HTTPException."""
     try:
-        body = json.loads(await body_of(request))
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
-        raise HTTPException(400, "the body is no JSON object")
-    for name, value in body.items():
-        if name not in schemas:
-            raise HTTPException(400, f"{name[:100]!r} means nothing here")
-        if not _fits(value, schemas[name]):
-            raise HTTPException(400, f"{name}: not of the kind that the description says")
-    return body
-
-
-def _fits(value: object, schema: Schema) -> bool:
-    if "enum" in schema:
-        return value in schema["enum"]
-    kind = schema["type"]
-    if kind == "string":
-        return isinstance(value, str) and schema.get("minLength", 0) <= len(value) <= schema["maxLength"]
-    if kind == "boolean":
-        return isinstance(value, bool)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    return bool(schema["minimum"] <= value <= schema["maximum"]) and value == int(value)  # 7.0 is whole, in JSON
+        if operation.method != "GET":
+            if kind_of(request) != JSON:
+                raise HTTPException(415, f"a body is sent as {JSON}")
+            return operation.input.model_validate_json(await body_of(request), strict=True)
+        sent = dict(request.query_params)
+        if len(sent) < len(request.query_params.multi_items()):
+            raise HTTPException(400, "a parameter is repeated")
+        return operation.input.model_validate_strings(sent)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        name = ".".join(str(part) for part in fault["loc"]) or "the body"
+        raise HTTPException(400, f"{name[:100]}: {fault['msg']}") from None

@@ -1,22 +1,14 @@
-"""The OpenAPI description of the operations."""
+"""The OpenAPI description of the operations; pydantic generates the schemas."""
 
 import re
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from spamfilter import __version__
 from spamfilter.web.api.operations import ID, OPERATIONS, Operation
 
-ERRORS = {
-    400: "Something in the request is wrong; `error` says what.",
-    401: "Name or password is wrong.",
-    403: "The account may not do this, or has had its share.",
-    404: "There is no such message.",
-    408: "The request did not come to its end.",
-    413: "The body is too large.",
-    415: "The body is no application/json.",
-    429: "Too many attempts to sign in.",
-    503: "The database or the next hop is busy or away; try again.",
-}
+ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 
 
 def description() -> dict[str, Any]:
@@ -24,7 +16,6 @@ def description() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
-    error = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -34,32 +25,36 @@ def description() -> dict[str, Any]:
         },
         "paths": paths,
         "security": [{"account": []}],
-        "components": {
-            "securitySchemes": {"account": {"type": "http", "scheme": "basic"}},
-            "schemas": {"Error": error},
-        },
+        "components": {"securitySchemes": {"account": {"type": "http", "scheme": "basic"}}},
     }
 
 
 def _described(operation: Operation) -> dict[str, Any]:
+    id = TypeAdapter(ID).json_schema()
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": ID} for name in re.findall(r"{(\w+)}", operation.path)
+        {"name": name, "in": "path", "required": True, "schema": id} for name in re.findall(r"{(\w+)}", operation.path)
     ]
-    parameters += [{"name": name, "in": "query", "schema": schema} for name, schema in operation.query.items()]
+    schema = operation.input.model_json_schema()
+    found: dict[str, Any] = {}
+    if operation.method == "GET":
+        properties: dict[str, dict[str, Any]] = schema["properties"]
+        for name, part in properties.items():
+            given = {key: value for key, value in part.items() if value is not None}  # no "default": null
+            parameters.append({"name": name, "in": "query", "schema": given})
+    else:
+        found["requestBody"] = {"required": True, "content": _json(schema)}
     result = {"type": "object", "properties": {name: {} for name in operation.result}, "required": [*operation.result]}
-    responses: dict[str, Any] = {"200": {"description": "Done.", "content": {"application/json": {"schema": result}}}}
-    reference = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    responses |= {str(status): {"description": text, "content": reference} for status, text in ERRORS.items()}
-    found = {
+    return found | {
         "operationId": operation.name,
         "summary": operation.summary,
         "description": f"For the role `{operation.role}`.",
         "parameters": parameters,
-        "responses": responses,
+        "responses": {
+            "200": {"description": "Done.", "content": _json(result)},
+            "default": {"description": "Not done; `error` says why.", "content": _json(ERROR)},
+        },
     }
-    if operation.body is not None:
-        required = [name for name, schema in operation.body.items() if "enum" in schema or name == "by"]
-        schema = {"type": "object", "properties": dict(operation.body), "additionalProperties": False}
-        schema |= {"required": required} if required else {}
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    return found
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}

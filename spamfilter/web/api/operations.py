@@ -1,63 +1,91 @@
-"""OPERATIONS: what programs can do, each with what it takes and gives; the description is made of this table."""
+"""OPERATIONS: what programs can do by the API. The description is generated from this table and its models."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from spamfilter.bayes.labels import LABELS, Label
-from spamfilter.bayes.verdict import ACTIONS, CLASSES
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
+
+from spamfilter.bayes.labels import Label
+from spamfilter.bayes.verdict import Action, Class
 from spamfilter.doctor import Examination, examine
-from spamfilter.errors import InputError
 from spamfilter.learning.review import Review
 from spamfilter.reports.rendering import report_json
 from spamfilter.reports.report import build, latest
-from spamfilter.stores import Entry, JournalEntry
+from spamfilter.stores import JournalEntry, Wanted
 from spamfilter.system.ids import ID_LENGTH
 from spamfilter.web import looking, teaching
 from spamfilter.web.accounts import Account, Role
 from spamfilter.web.site import Site
 
-Schema = Mapping[str, Any]
 Result = dict[str, Any]
 
-MOST_DAYS = 36_500
 QUEUE = 200
 """Messages to review that are named."""
 LATEST = 100
 
 _ID = f"[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{{{ID_LENGTH}}}"
-ID: Schema = {"type": "string", "pattern": f"^{_ID}$"}
-AFTER: Schema = {"type": "string", "pattern": f"^({_ID})?$"}
-TEXT: Schema = {"type": "string", "maxLength": looking.LONGEST, "pattern": r"^[^\u0000]*$"}
-NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 200}
-SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
-DAYS: Schema = {"type": "integer", "minimum": 1, "maximum": MOST_DAYS}
-LABEL: Schema = {"enum": [*LABELS, None]}
-FLAG: Schema = {"type": "boolean"}
+ID = Annotated[str, Field(pattern=f"^{_ID}$")]
+Text = Annotated[str, Field(max_length=looking.LONGEST, pattern=r"^[^\x00]*$")]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value  # 7.0 is an integer in JSON
+
+
+Days = Annotated[int, Field(ge=1, le=36_500), BeforeValidator(_whole)]
+
+
+class Input(BaseModel):
+    """The query or the body of a request. Other names than those of the model are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Period(Input):
+    days: Days = 7
+
+
+class Search(Input):
+    class_: Class | SkipJsonSchema[None] = Field(None, alias="class")
+    action: Action | SkipJsonSchema[None] = None
+    sender: Text = ""
+    subject: Text = ""
+    least: Share = 0
+    most: Share = 1
+    unsure_first: bool = False
+    before: Annotated[str, Field(pattern=f"^({_ID})?$")] = ""
+
+
+class Marking(Input):
+    label: Label | None
+
+
+class Skipping(Input):
+    skip: bool = True
+
+
+class Forgetting(Period):
+    by: Annotated[str, Field(min_length=1, max_length=200)]
+    really: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request of an account: parts of the path, of the query, of the body."""
+    """One request of an account. parts: of the path. input: the query or the body, of the operation's model."""
 
     site: Site
     account: Account
     parts: Mapping[str, str]
-    query: Mapping[str, str]
-    body: Mapping[str, Any]
-
-    def days(self, default: int) -> timedelta:
-        """The query's or the body's days. Raises InputError."""
-        text = str(int(self.body["days"])) if "days" in self.body else self.query.get("days", str(default))
-        if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 1 <= int(text) <= MOST_DAYS):
-            raise InputError(f"days: not a whole number from 1 to {MOST_DAYS}")
-        return timedelta(days=int(text))
+    input: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A row. query, body: name -> what it may be; body None: there is none. result: names that it always has."""
+    """A row. result: names that the answer always has. input: model of a GET's query, or of a POST's body."""
 
     method: str
     path: str
@@ -65,8 +93,7 @@ class Operation:
     summary: str
     answer: Callable[[Call], Result]
     result: tuple[str, ...]
-    query: Mapping[str, Schema] = field(default_factory=dict)
-    body: Mapping[str, Schema] | None = None
+    input: type[Input] = Input
 
     @property
     def name(self) -> str:
@@ -77,7 +104,7 @@ def report(call: Call) -> Result:
     now = datetime.now(UTC)
     voices = list(call.site.settings.learn.kinds())
     with call.site.busy:
-        return report_json(build(call.site.store, voices, now - min(call.days(7), timedelta(days=366)), now))
+        return report_json(build(call.site.store, voices, now - timedelta(days=min(call.input.days, 366)), now))
 
 
 def _entry(entry: JournalEntry) -> Result:
@@ -89,16 +116,11 @@ def _entry(entry: JournalEntry) -> Result:
 
 
 def messages(call: Call) -> Result:
-    flag = call.query.get("unsure_first", "false")
-    if flag not in ("true", "false"):
-        raise InputError("unsure_first: neither true nor false")
-    found, next_ = looking.page_of(call.site.store, {**call.query, "unsure_first": flag if flag == "true" else ""})
+    asked: Search = call.input
+    wanted = Wanted(**asked.model_dump(exclude={"before"}))
+    found, next_ = looking.page_of(call.site.store, wanted, asked.before)
     labels = looking.labels_of(call.site.store, found)
     return {"messages": [{**_entry(one), "label": labels.get(one.id)} for one in found], "next": next_}
-
-
-def _label(entry: Entry) -> Label | None:
-    return None if entry.undoes else entry.label
 
 
 def message(call: Call) -> Result:
@@ -121,15 +143,13 @@ def message(call: Call) -> Result:
 
 def mark(call: Call) -> Result:
     entry = looking.entry_of(call.site.store, call.parts["id"])
-    if "label" not in call.body:
-        raise InputError("label: it may not be left out; spam, ham, or null to forget")
-    return teaching.mark(call.site.filter(), call.site.settings, entry.id, call.body["label"], call.account)
+    return teaching.mark(call.site.filter(), call.site.settings, entry.id, call.input.label, call.account)
 
 
 def skip(call: Call) -> Result:
     entry = looking.entry_of(call.site.store, call.parts["id"])
     review = Review(call.site.filter(), call.site.settings.verdict.spam)
-    (review.skip if call.body.get("skip", True) else review.unskip)(entry.digest)
+    (review.skip if call.input.skip else review.unskip)(entry.digest)
     return {"id": entry.id}
 
 
@@ -147,7 +167,7 @@ def review(call: Call) -> Result:
 
 
 def learnings(call: Call) -> Result:
-    since, now = datetime.now(UTC) - call.days(7), datetime.now(UTC) + timedelta(seconds=1)
+    since, now = datetime.now(UTC) - timedelta(days=call.input.days), datetime.now(UTC) + timedelta(seconds=1)
     store = call.site.store
     return {
         "trainings": [asdict(row) for row in store.trainings(since, now)],
@@ -156,9 +176,10 @@ def learnings(call: Call) -> Result:
 
 
 def forget(call: Call) -> Result:
-    taught = teaching.taught(call.site.store, str(call.body.get("by", "")), datetime.now(UTC) - call.days(7))
+    since = datetime.now(UTC) - timedelta(days=call.input.days)
+    taught = teaching.taught(call.site.store, call.input.by, since)
     done = 0
-    if call.body.get("really"):
+    if call.input.really:
         done = teaching.forget(call.site.store, call.site.settings, taught, call.account)
     return {"taught": len(taught), "forgotten": done}
 
@@ -173,32 +194,28 @@ def probe(call: Call) -> Result:
         return asdict(examine(Examination(call.site.settings, call.site.file)))
 
 
-_SEARCH: Mapping[str, Schema] = {
-    "class": {"enum": list(CLASSES)}, "action": {"enum": list(ACTIONS)}, "sender": TEXT, "subject": TEXT,
-    "least": SHARE, "most": SHARE, "unsure_first": FLAG, "before": AFTER,
-}  # fmt: skip
 _DIAGNOSIS = ("status", "version", "lines", "not_tried")
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/api/report", "look", "The report of the last days, as `stats --json`; of a year at most.",
-              report, ("since", "until", "messages"), {"days": DAYS}),
+              report, ("since", "until", "messages"), Period),
     Operation("GET", "/api/messages", "look", "A page of a search, the latest first; `next` is for `before`.",
-              messages, ("messages", "next"), _SEARCH),
+              messages, ("messages", "next"), Search),
     Operation("GET", "/api/messages/{id}", "look", "A message, what it would be judged now and why, and its marks.",
               message, ("message", "label", "judged", "mute", "history")),
     Operation("POST", "/api/messages/{id}/mark", "label", "Learn it as spam or ham, or with null forget it.",
-              mark, ("id", "changed", "was", "before", "after", "text"), body={"label": LABEL}),
+              mark, ("id", "changed", "was", "before", "after", "text"), Marking),
     Operation("POST", "/api/messages/{id}/skip", "label", "Put it behind all others in the review queue, or back.",
-              skip, ("id",), body={"skip": FLAG}),
+              skip, ("id",), Skipping),
     Operation("POST", "/api/messages/{id}/release", "administer", "Deliver it from quarantine, and learn it as ham.",
-              release, ("id", "said"), body={}),
+              release, ("id", "said")),
     Operation("GET", "/api/review", "label", "What to label next, in the order in which to do it.",
               review, ("waiting",)),
     Operation("GET", "/api/learnings", "look", "Trainings of the last days by author, and the latest of them.",
-              learnings, ("trainings", "latest"), {"days": DAYS}),
+              learnings, ("trainings", "latest"), Period),
     Operation("POST", "/api/forget", "administer", "What somebody taught in the last days; `really` undoes it.",
-              forget, ("taught", "forgotten"), body={"by": NAME, "days": DAYS, "really": FLAG}),
+              forget, ("taught", "forgotten"), Forgetting),
     Operation("GET", "/api/doctor", "administer", "What doctor finds, without a probe.", doctor, _DIAGNOSIS),
     Operation("POST", "/api/doctor", "administer", "What doctor finds, with a probe through the whole loop.",
-              probe, _DIAGNOSIS, body={}),
+              probe, _DIAGNOSIS),
 )  # fmt: skip
