@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpora import unpacked
-from corpus_through_relay import wire_form
 from results import write_result
 
 from spamfilter.bayes.counts import Label
@@ -52,6 +51,14 @@ LOOKS = 50
 USER = "alice@example.test"
 
 Labelled = Sequence[tuple[Label, Mail]]
+
+
+def wire_form(mail: bytes) -> bytes:
+    """A stored mail as it is sent: no mbox line, every line ended by CR LF."""
+    if mail.startswith(b"From "):
+        mail = mail.partition(b"\n")[2]
+    mail = mail.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    return mail if mail.endswith(b"\r\n") else mail + b"\r\n"
 
 
 def distinct(mails: Labelled) -> list[tuple[Label, bytes]]:

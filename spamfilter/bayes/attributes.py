@@ -4,8 +4,9 @@ Guarantee: whole numbers of at least 0, or None where the message has none of it
 concluded from what is missing. Sizes are on a scale of logarithms, shares in thousandths: what is bell-shaped
 there is not on a plain one.
 
-These four, of thirteen that were tried, are better with a classical likelihood than without on both corpora; beside
-the default voices none gains anything (benchmarks/attributes.py).
+Of thirteen numbers tried on SpamAssassin and trec07p, these four lowered 1-ROCA% on both: `hour` and `subject_size`
+beside multinomial words (1.2274 -> 1.2273), `markup` and `text_size` beside bernoulli words (1.9976 -> 1.9891). Beside
+the default voices none did.
 """
 
 import math

@@ -55,7 +55,7 @@ class Eddc(Likelihood):
     The filter hears at most `limit` from the header and `text_limit` from the text, on either side: since learning
     stops at `thick`, a belief beyond it was never put to the test. On trec07p with 5 % of wrong labels the rule of
     repeats halves 1-ROCA%, and the limit of the text takes a tenth of it; trained on a third of SpamAssassin and
-    judging the next the header's takes a third. What else was tried: benchmarks/variants.py.
+    judging the next the header's takes a third. What else was tried: docs/likelihoods.md.
 
     >>> counts, eddc = Counts(), Eddc()
     >>> _ = counts.add("ham", {b"lunch": 1}, messages=16), counts.add("spam", {b"pills": 1}, messages=16)

@@ -27,7 +27,7 @@ class Soft(Likelihood):
     P = sqrt(|spam - ham| / (spam + ham + purity)): a word of both classes says less than its odds,
     and so does one that was hardly ever seen: with .75, half of them after a quarter of a message.
     Short texts gain (PC or Mac: errors 10.6 % to 9.7); without the .75, 1-ROCA% with 5 % of
-    wrong labels would be .0235 for .0210. What else was tried: benchmarks/variants.py.
+    wrong labels would be .0235 for .0210. What else was tried: docs/likelihoods.md.
 
     A learnt message adds floor(8 * min(1, rate * (1 - p)) + 1/2) eighths to each of its tokens,
     where p is the probability that 1 / (1 + exp(-S)) gave to its true label.
