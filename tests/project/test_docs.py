@@ -26,8 +26,10 @@ from spamfilter.reports.report_figures import Calibrated, Delay, Figures, Rate, 
 from spamfilter.stores import Trainings
 from spamfilter.stores.memory import MemoryStore
 
-DOCS = Path(__file__).parents[2] / "docs"
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {path: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))}
 
 
 def documented(section: str) -> set[str]:
@@ -60,14 +62,25 @@ def test_the_outcome_of_a_training_and_its_description_name_the_same() -> None:
     assert documented("train --json") == {field.name for field in fields(Outcome)}
 
 
-@pytest.mark.parametrize("name", [name for name in commands.COMMANDS if name not in ("migrate", "backup")])
-def test_each_command_stands_in_the_readme(name: str) -> None:
-    assert re.search(rf"spamfilter (--config \S+ )?{name}\b", README), name
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_each_command_stands_in_a_page(name: str) -> None:
+    assert any(re.search(rf"spamfilter (--config \S+ )?{name}\b", text) for text in PAGES.values()), name
 
 
-def test_the_readme_names_no_command_that_is_not_there() -> None:
-    named = set(re.findall(r"bin/spamfilter (?:--config \S+ )?([a-z-]+)", README))
-    assert named <= set(commands.COMMANDS)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_no_command_that_is_not_there(page: Path) -> None:
+    named = set(re.findall(r"(?:^ *|`|bin/|&& )spamfilter (?:--config \S+ )?([a-z-]+)", PAGES[page], re.MULTILINE))
+    assert named - {"--version"} <= set(commands.COMMANDS)
+
+
+def test_the_readme_names_every_page() -> None:
+    assert sorted(path.name for path in PAGES if path.parent == DOCS and f"docs/{path.name}" not in README) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_link_of_a_page_leads_somewhere(page: Path) -> None:
+    links = set(re.findall(r"\]\((?!https?:|#)([^)#]+)", PAGES[page]))
+    assert sorted(link for link in links if not (page.parent / link).exists()) == []
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
@@ -78,7 +91,7 @@ def test_each_command_shows_an_example(name: str) -> None:
 
 
 def test_each_dependency_has_its_reason() -> None:
-    declared = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     names = set(re.findall(r'^  "([a-z0-9-]+)>=', declared, re.MULTILINE)) | {"hatchling"}
     reasons = (DOCS / "dependencies.md").read_text(encoding="utf-8").partition("Not used:")[0]
     assert set(re.findall(r"\*\*([a-z0-9-]+)\*\*", reasons)) == names
