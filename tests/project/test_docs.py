@@ -95,3 +95,14 @@ def test_each_dependency_has_its_reason() -> None:
     names = set(re.findall(r'^  "([a-z0-9-]+)>=', declared, re.MULTILINE)) | {"hatchling"}
     reasons = (DOCS / "dependencies.md").read_text(encoding="utf-8").partition("Not used:")[0]
     assert set(re.findall(r"\*\*([a-z0-9-]+)\*\*", reasons)) == names
+
+
+def test_each_file_that_the_flow_names_exists() -> None:
+    """A path below spamfilter/, or its end where the text names the folder beside it."""
+    text = (DOCS / "flow.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)+|(?:[a-z_]+/)*[a-z_]+\.py)`", text)) - {"spamfilter/"}
+    assert len(named) > 40
+    below = [path.relative_to(ROOT).as_posix() for path in ROOT.joinpath("spamfilter").rglob("*")]
+    below += [path.relative_to(ROOT).as_posix() for path in ROOT.joinpath("tests").rglob("*.py")]
+    missing = [name for name in named if not any(f"/{path}".endswith(f"/{name.rstrip('/')}") for path in below)]
+    assert sorted(missing) == []
