@@ -4,9 +4,9 @@ Guarantee: nothing here touches a store or a clock. A lesson is complete: applie
 state as it was, whatever was learnt in between.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -103,57 +103,6 @@ def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, sco
     }
 
 
-class Addition(NamedTuple):
-    """What learning a message has added: by voice its amount and the words that changed, and a step of the calibration.
-
-    calibration: after that step.
-    """
-
-    added: Mapping[str, int]
-    calibrated: Step
-    changes: list[tuple[str, Mapping[bytes, int], Growth]]
-    calibration: Calibration
-
-
-def learn(voices: Voices, messages: Sequence[VoiceTokens], labels: Sequence[Label], state: State) -> list[Addition]:
-    """Learn messages, all of which have tokens for every voice, one after the other."""
-    learnt = [
-        voice.likelihood.learn([tokens[voice.name] for tokens in messages], labels, state.counts[voice.name])
-        for voice in voices
-    ]
-    found = []
-    for label, tokens, *lessons in zip(labels, messages, *learnt, strict=True):
-        of = dict(zip([voice.name for voice in voices], lessons, strict=True))
-        step = state.calibration.step(together(voices, {name: lesson.opinion for name, lesson in of.items()}), label)
-        state.learnt[label] += 1
-        state.calibration = state.calibration.plus(step)
-        changes = [
-            (voice.name, voice.likelihood.deltas(tokens[voice.name], of[voice.name].amount), of[voice.name].growth)
-            for voice in voices
-            if of[voice.name].amount
-        ]
-        added = {name: lesson.amount for name, lesson in of.items()}
-        found.append(Addition(added, step, changes, state.calibration))
-    return found
-
-
-def take_back(addition: Addition, label: Label, state: State) -> None:
-    """Take back what `learn` has added to a state, whatever was learnt in between."""
-    for voice, deltas, _ in addition.changes:
-        state.counts[voice].subtract(label, deltas)
-    state.learnt[label] -= 1
-    state.calibration = state.calibration.plus(addition.calibrated, -1)
-
-
-def more(voices: Voices, tokens: VoiceTokens, label: Label, state: State, added: Mapping[str, int]) -> dict[str, int]:
-    """What another look in bulk training would add to a message that has added so much before."""
-    return {
-        voice.name: voice.likelihood.more(tokens[voice.name], label, state.counts[voice.name], added.get(voice.name, 0))
-        for voice in voices
-        if voice.likelihood.reinforces() and voice.name in tokens
-    }
-
-
 def apply(voices: Voices, lesson: Lesson, state: State, sign: int = 1) -> list[tuple[str, Mapping[bytes, int], Growth]]:
     """Add a lesson to a state, or with sign -1 take it away; returns what that changed of each voice's words.
 
@@ -185,15 +134,3 @@ def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State, scor
     lesson = Taught(label, amounts(voices, tokens, label, state, score), step, tokens)
     apply(voices, lesson, state)
     return lesson
-
-
-def reinforced(voices: Voices, lesson: Taught, state: State) -> Taught:
-    """Look again at a message in a later round of bulk training; the same lesson if there is nothing more to learn."""
-    extra = more(voices, lesson.tokens, lesson.label, state, lesson.added)
-    if not any(extra.values()):
-        return lesson
-    apply(voices, lesson, state, -1)
-    added = {name: amount + extra.get(name, 0) for name, amount in lesson.added.items()}
-    again = Taught(lesson.label, added, lesson.calibrated, lesson.tokens)
-    apply(voices, again, state)
-    return again

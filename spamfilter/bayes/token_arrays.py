@@ -105,6 +105,9 @@ class Seen(Mapping[bytes, int]):
         """What it can be made of again. What `with_times` gives has none: its numbers are of another kind."""
         return self.spellings.text, self.spellings.end_bytes, self.spellings.hash_bytes, self._times
 
+    def __reduce__(self) -> tuple[type["Seen"], tuple[bytes, bytes, bytes, bytes]]:
+        return Seen, self.parts()
+
     def with_times(self, times: NDArray[np.integer[Any]]) -> "Seen":
         """The same tokens with other whole numbers, in this order: what learning adds to their counts, for instance."""
         return _Renumbered(self.spellings, times)
@@ -143,3 +146,13 @@ class _Renumbered(Seen):
     @property
     def times(self) -> NDArray[np.integer[Any]]:
         return self._others
+
+
+def by_hash(tokens: Mapping[bytes, int]) -> Seen:
+    """Tokens without their spellings, twelve bytes each: good for a look at their counts in a table by hash, and for a
+    change of these. Whoever asks for a token itself gets ValueError or IndexError.
+    """
+    if isinstance(tokens, Seen):
+        *_, hashes, times = tokens.parts()
+        return Seen(b"", b"", hashes, times)
+    return Seen(b"", b"", hashed([*tokens]).tobytes(), np.fromiter(tokens.values(), np.uint32, len(tokens)).tobytes())

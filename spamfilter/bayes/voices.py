@@ -108,6 +108,11 @@ def pack(tokens: VoiceTokens) -> bytes:
     return _OF_LINES + compressed(lines)
 
 
+def packed_tokens(tokens: VoiceTokens) -> Packed:
+    """Tokens with what `pack` makes of them, for a ledger entry that is written later."""
+    return Packed(pack(tokens), {voice: tokens[voice] for voice in tokens})
+
+
 def _lines(tokens: VoiceTokens) -> bytes | None:
     """What is said of the voices, and all tokens on a line each; None where one of them has a line end in it."""
     said = [[name, len(some), _not_once(some)] for name, some in tokens.items()]
@@ -150,20 +155,9 @@ def unpack_with(packed: bytes, some: Iterable[Token]) -> VoiceTokens | None:
     return _read(text, lined)
 
 
-def is_in_lines(packed: bytes) -> bool:
-    """Whether `pack` has put the tokens on a line each."""
-    return packed.startswith(_OF_LINES)
-
-
-def in_lines(packed: bytes) -> tuple[bytes, bytes]:
-    """What is said of the voices, and the tokens, of what is in lines; see `pack`."""
-    head, _, lines = _text_of(packed)[0].partition(b"\n")
-    return head, lines
-
-
 def _text_of(packed: bytes) -> tuple[bytes, bool]:
     """What is compressed, and whether it is in lines."""
-    lined = is_in_lines(packed)
+    lined = packed.startswith(_OF_LINES)
     return zlib.decompress(packed[len(_OF_LINES) :] if lined else packed), lined
 
 

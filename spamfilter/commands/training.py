@@ -28,10 +28,10 @@ def train(
 
     Example: spamfilter train --spam ~/Maildir/.Junk --ham ~/Maildir/.Archive
     """
-    from spamfilter.learning.reader import readers
+    from spamfilter.learning.bulk_training import STEPS, Outcome
+    from spamfilter.learning.bulk_training import train as run
+    from spamfilter.learning.reading import processes_here
     from spamfilter.learning.rounds import ROUNDS
-    from spamfilter.learning.training import STEPS, Outcome
-    from spamfilter.learning.training import train as run
 
     if not (spam or ham or index):
         raise click.UsageError("name some mail: --spam PATH and --ham PATH, or --index FILE")
@@ -44,7 +44,7 @@ def train(
             with click.progressbar(
                 length=STEPS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
             ) as bar:
-                run(filter, mails, user(), bar.update, outcome, readers())
+                run(filter, mails, user(), bar.update, outcome, processes_here())
         except KeyboardInterrupt:
             click.echo("\nstopped; what is learnt is kept, the same command goes on from here", err=True)
             raise

@@ -11,9 +11,10 @@ from typing import Protocol
 
 from spamfilter.bayes import model
 from spamfilter.bayes.counts import LABELS, OTHER, Label
-from spamfilter.bayes.model import Score, Taught
+from spamfilter.bayes.model import Score
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import Voices, VoiceTokens
+from spamfilter.learning.rounds import Message, later_rounds, no_amounts, note
 
 ONE_RULE = "one_rule"
 
@@ -51,24 +52,18 @@ class Learner:
 
     def train(self, examples: Callable[[], Examples], rounds: int) -> None:
         """Learn a pile of mail as `train` does: again what is still judged badly, in so many rounds."""
-        lessons: list[Taught] = []
-        for tokens, label in examples():
+        amounts = no_amounts(self._voices)
+        for number, (tokens, label) in enumerate(examples()):
             lesson = model.taught(self._voices, tokens, label, self.state, self.score(tokens))
-            lessons.append(_bare(lesson))
-        for _ in range(1, rounds):
-            grown = 0
-            for at, (tokens, _label) in enumerate(examples()):
-                before = Taught(lessons[at].label, lessons[at].added, lessons[at].calibrated, tokens)
-                after = model.reinforced(self._voices, before, self.state)
-                grown += after is not before
-                lessons[at] = _bare(after)
-            if not grown:
-                return
-
-
-def _bare(lesson: Taught) -> Taught:
-    """Without its tokens, which are many; they are read again."""
-    return Taught(lesson.label, lesson.added, lesson.calibrated, {})
+            note(amounts, number, lesson.added)
+        self._last = None
+        later_rounds(
+            self._voices,
+            self.state.counts,
+            lambda: (Message(number, label, tokens) for number, (tokens, label) in enumerate(examples())),
+            amounts,
+            rounds,
+        )
 
 
 class OneRule:

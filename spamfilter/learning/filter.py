@@ -6,14 +6,14 @@ Guarantee: counts, totals and calibration are the sum of the ledger; `rebuilt` r
 """
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from spamfilter.bayes import model
 from spamfilter.bayes.counts import Counts, Label
-from spamfilter.bayes.model import Addition, Score, State
+from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.tokens import TOKENIZER
 from spamfilter.bayes.voices import Evidence, Voices, VoiceTokens, view, words
 from spamfilter.errors import StoreError
@@ -45,15 +45,6 @@ class Change:
     was: Label | None
     before: Score
     after: Score
-
-
-@dataclass(frozen=True, slots=True)
-class Ahead:
-    """A message that a filter has learnt in memory."""
-
-    reading: Reading
-    label: Label
-    addition: Addition
 
 
 class Filter:
@@ -146,17 +137,6 @@ class Filter:
         """Take back what was learnt of this message; `was` is None if there was nothing."""
         with self.training() as training:
             return training.forget(reading, source, by)
-
-    def learn_ahead(self, readings: Sequence[Reading], labels: Sequence[Label]) -> list[Ahead]:
-        """Learn messages that have no learning, one after the other, in memory only; `Training.write` writes them.
-
-        Nobody else waits meanwhile; whoever fails before it is written calls `reload`. Raises ValueError where the
-        filter does not hold all counts.
-        """
-        if not self._whole:
-            raise ValueError("only a filter that holds all counts can learn in memory")
-        additions = model.learn(self.voices, [reading.tokens for reading in readings], labels, self._all())
-        return [Ahead(*each) for each in zip(readings, labels, additions, strict=True)]
 
     def reload(self) -> None:
         """Forget what is in memory, and read it from the store when it is asked for."""
@@ -262,37 +242,34 @@ class Training:
         if active is not None:
             self._undo(state, active, source, by)
         unlearnt = model.score(self._filter.voices, reading.tokens, state) if active else before
-        added = model.amounts(self._filter.voices, reading.tokens, label, state, unlearnt)
-        step = state.calibration.step(unlearnt.log_odds, label)
-        entry = Entry(at or datetime.now(UTC), reading.digest, label, added, step, reading.tokens, source, by)
-        self._write(state, entry)
+        self._add(state, unlearnt, reading, label, source, by, at)
         return Change(
             True, active.label if active else None, before, model.score(self._filter.voices, reading.tokens, state)
         )
 
+    def add(self, reading: Reading, label: Label, source: str, by: str) -> None:
+        """Learn a message that has no learning, in half of the time of `learn`."""
+        state = self._state(reading)
+        self._add(state, model.score(self._filter.voices, reading.tokens, state), reading, label, source, by)
+
+    def _add(
+        self,
+        state: State,
+        score: Score,
+        reading: Reading,
+        label: Label,
+        source: str,
+        by: str,
+        at: datetime | None = None,
+    ) -> None:
+        added = model.amounts(self._filter.voices, reading.tokens, label, state, score)
+        step = state.calibration.step(score.log_odds, label)
+        entry = Entry(at or datetime.now(UTC), reading.digest, label, added, step, reading.tokens, source, by)
+        self._write(state, entry)
+
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
         """The learnings of these messages, a few hundred at most, that have not been taken back; without tokens."""
         return self._learning.learnt(digests)
-
-    def write(self, learnt: Sequence[Ahead], source: str, by: str) -> list[Entry]:
-        """Write what was learnt ahead, all that came before it first; nobody may have learnt anything else since."""
-        entries = []
-        for ahead in learnt:
-            reading, addition = ahead.reading, ahead.addition
-            now, added, step = datetime.now(UTC), addition.added, addition.calibrated
-            entry = Entry(now, reading.digest, ahead.label, added, step, reading.tokens, source, by)
-            entries.append(self._learning.append(entry))
-            for voice, deltas, growth in addition.changes:
-                self._learning.change(voice, ahead.label, deltas, 1, growth)
-        if entries:
-            self._filter._all().last = entries[-1].id
-            self._learning.calibrate(learnt[-1].addition.calibration)
-        return entries
-
-    def take_back(self, learnt: Sequence[Ahead]) -> None:
-        """Take back, in memory, what was learnt ahead."""
-        for ahead in learnt:
-            model.take_back(ahead.addition, ahead.label, self._filter._all())
 
     def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
         """Learn the same anew, as this author's: the counts stay as they are."""

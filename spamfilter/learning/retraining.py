@@ -14,9 +14,9 @@ from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.model import State, Taught
 from spamfilter.bayes.voices import Voices, VoiceTokens, pack, unpack
 from spamfilter.errors import InputError, StoreBusy
+from spamfilter.learning.bulk_training import UNFINISHED, undecided
 from spamfilter.learning.filter import RULES, rules
-from spamfilter.learning.rounds import ROUNDS
-from spamfilter.learning.training import UNFINISHED, undecided
+from spamfilter.learning.rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.stores import Entry, Relearnt, Store
 
 EntriesAfter = Callable[[int], list[Entry]]
@@ -49,10 +49,7 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
     known = store.state({}).last
     rebuilding = _Rebuilding(voices, mails, {entry.id for entry in store.learnings()}, known)
     rebuilding.take_in(store.entries_after, progress)
-    for later in range(1, ROUNDS):
-        if not rebuilding.reinforce(store.entries_after, progress):
-            progress((ROUNDS - 1 - later) * rebuilding.state.last)
-            break
+    rebuilding.later_rounds(store.entries_after, progress)
     with store.learning() as learning:
         if store.generation != generation:
             raise StoreBusy(f"{store.where}: its counts were rebuilt meanwhile; try again")
@@ -83,9 +80,8 @@ class _Rebuilding:
             if entry.undoes:
                 lesson = self._lessons.pop(entry.undoes, None)
                 if lesson is not None:
-                    model.apply(
-                        self._voices, self._with_tokens(lesson, replace(entry, id=entry.undoes)), self.state, -1
-                    )
+                    tokens = self._tokens(replace(entry, id=entry.undoes))
+                    model.apply(self._voices, replace(lesson, tokens=tokens), self.state, -1)
             elif entry.id > self._known or entry.id in self._active:
                 self._learn(entry)
             progress(1)
@@ -94,21 +90,26 @@ class _Rebuilding:
         tokens = self._tokens(entry, first=True)
         score = model.score(self._voices, tokens, self.state)
         lesson = model.taught(self._voices, tokens, entry.label, self.state, score)
-        self._lessons[entry.id] = Taught(lesson.label, lesson.added, lesson.calibrated, {})
+        self._lessons[entry.id] = replace(lesson, tokens={})  # they are read again where they are needed
         self._silent[entry.id] = [voice.name for voice in self._voices if voice.name not in tokens]
 
-    def reinforce(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> bool:
-        """One more round over sorted mail; whether that taught anything."""
-        grown = False
-        for entry in _all(entries_after, 0, self.state.last):
-            lesson = self._lessons.get(entry.id)
-            if lesson is not None and entry.source == BULK:
-                before = self._with_tokens(lesson, entry)
-                after = model.reinforced(self._voices, before, self.state)
-                grown = grown or after is not before
-                self._lessons[entry.id] = Taught(after.label, after.added, after.calibrated, {})
-            progress(1)
-        return grown
+    def later_rounds(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> None:
+        """Go over sorted mail again."""
+        amounts = no_amounts(self._voices)
+        for id, lesson in self._lessons.items():
+            note(amounts, id, lesson.added)
+
+        def messages() -> Iterator[Message]:
+            for entry in _all(entries_after, 0, self.state.last):
+                if entry.id in self._lessons and entry.source == BULK:
+                    yield Message(entry.id, entry.label, self._tokens(entry))
+                progress(1)
+
+        gone = later_rounds(self._voices, self.state.counts, messages, amounts)
+        progress((ROUNDS - 1 - gone) * self.state.last)
+        for id, lesson in self._lessons.items():
+            more = {voice: of_voice[id] for voice, of_voice in amounts.items() if id in of_voice}
+            self._lessons[id] = replace(lesson, added={**lesson.added, **more})
 
     def relearnt(self) -> Iterator[Relearnt]:
         """What each entry that counts adds now."""
@@ -131,9 +132,6 @@ class _Rebuilding:
             except InputError as error:
                 self._problems.append(str(error))
         return {voice.name: tokens[voice.name] for voice in self._voices if voice.name in tokens}
-
-    def _with_tokens(self, lesson: Taught, entry: Entry) -> Taught:
-        return Taught(lesson.label, lesson.added, lesson.calibrated, self._tokens(entry))
 
 
 def _all(entries_after: EntriesAfter, last: int, until: int | None = None) -> Iterator[Entry]:

@@ -15,9 +15,9 @@ from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 
 from spamfilter.bayes.compiled import score_helper
-from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
+from spamfilter.bayes.counts import LABELS, Counts, Label
 from spamfilter.bayes.token_arrays import Floats as Floats
-from spamfilter.bayes.token_arrays import Integers, Seen
+from spamfilter.bayes.token_arrays import Seen
 from spamfilter.bayes.tokens import Token, Tokens
 
 Above = Annotated[float, Gt(0), Le(1e6)]
@@ -125,14 +125,6 @@ class Heard(NamedTuple):
     shares: Floats
 
 
-class Learnt(NamedTuple):
-    """What was said of a message before it was learnt, what it added, and what that did to the totals."""
-
-    opinion: Opinion
-    amount: int
-    growth: Growth
-
-
 class Likelihood(ABC):
     """One way from counts to the log-odds of spam, and from a label to counts.
 
@@ -197,36 +189,12 @@ class Likelihood(ABC):
         log_odds: what these counts say of the message, where that is known already.
         """
 
-    def learn(self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts) -> list[Learnt]:
-        """Learn these messages, one after the other."""
-        found = []
-        for tokens, label in zip(messages, labels, strict=True):
-            opinion, _ = self.judge(tokens, counts)
-            amount = self.amount(tokens, label, counts, opinion.own)
-            growth = counts.add(label, self.deltas(tokens, amount)) if amount else Growth(0)
-            found.append(Learnt(opinion, amount, growth))
-        return found
-
     def more(self, tokens: Tokens, label: Label, counts: Counts, amount: int) -> int:
         """What another look in bulk training would add to a message that has added `amount` before.
 
         Whoever adds anything has deltas that add up: those of two amounts are those of their sum.
         """
         return 0
-
-    def reinforce(
-        self, messages: Sequence[Tokens], labels: Sequence[Label], counts: Counts, amounts: Integers, places: Integers
-    ) -> None:
-        """Another look at these messages, one after the other.
-
-        amounts: what they have added before, and then in all. places: where in it each message has its own. Whoever
-        does not look at the totals in `counts` may leave them as they are.
-        """
-        for tokens, label, place in zip(messages, labels, places.tolist(), strict=True):
-            more = self.more(tokens, label, counts, amounts.item(place))
-            if more:
-                counts.add(label, self.deltas(tokens, more), 0 if amounts[place] else 1)
-                amounts[place] += more
 
     @classmethod
     def reinforces(cls) -> bool:

@@ -1,0 +1,350 @@
+"""Bulk training: many labelled mails are learnt in transactions, then in further rounds (see `rounds`).
+
+The mails are evenly mixed first, whatever order they were named in. Later rounds work on a copy of the counts; what
+they decide is remembered in the store, then written, so that each learning is replaced at most once.
+
+Guarantee: a mail is one learning, however often it comes. A run that was stopped goes on where it stopped when it is
+started again, and ends as if it had not been stopped; a run that was finished changes nothing the next time.
+Guarantee: each transaction knows what others have learnt before it, and keeps others waiting for about half a second.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from spamfilter.bayes.labels import BULK, Label
+from spamfilter.bayes.token_arrays import by_hash
+from spamfilter.bayes.voices import VoiceTokens
+from spamfilter.errors import InputError
+from spamfilter.learning.filter import Filter, Reading, Training
+from spamfilter.learning.labelled_mail import mixed
+from spamfilter.learning.reading import read_ahead
+from spamfilter.learning.rounds import ROUNDS, Amounts, Message, later_rounds, no_amounts, note
+from spamfilter.mail.mailboxes import Mail
+from spamfilter.mail.message import parse
+from spamfilter.stores import Entry, Store
+from spamfilter.system.garbage_collection import unsearched
+
+TOGETHER = 1000
+"""Mails of one transaction, at most: one sync of the disk for all of them, and each word is written once."""
+WORDS = 1_200_000
+"""Words of the mails read for one transaction, at most: about a hundred megabytes."""
+READ = 1.0
+"""Seconds of reading after which a transaction begins: what a run that is stopped may lose."""
+LOCKED = 0.5
+"""Seconds after which a transaction takes in no further mail: others may wait for it."""
+ASKED = 500
+"""Mails of one question to the store: below SQLite's bound on variables."""
+KEPT = 12_000_000
+"""Words kept in memory for later rounds, twelve bytes each: those of some 20,000 mails. In each later round the tokens
+of all other mails are read from the ledger."""
+
+STEPS = ROUNDS + 1
+"""How often `progress` is told of each mail: once a round, and when what later rounds have decided is written."""
+UNFINISHED = "unfinished_trainings"
+"""The setting that remembers runs that did not come to their end: a digest of their mails' names -> the amounts that
+the later rounds have decided, or None."""
+MOST_UNFINISHED = 20
+"""Runs remembered; the oldest ones are forgotten first."""
+
+Item = TypeVar("Item")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a training did: mails newly learnt by label, known already, known under the other label.
+
+    reinforced: mails to which later rounds have added. problems: sentences about mails that were passed over.
+    """
+
+    learnt: dict[Label, int] = field(default_factory=lambda: {"ham": 0, "spam": 0})
+    known: int = 0
+    relabelled: int = 0
+    reinforced: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def changes(self) -> int:
+        """Mails whose learning is new or has another label than before."""
+        return sum(self.learnt.values()) + self.relabelled
+
+
+def train(
+    filter: Filter,
+    mails: Sequence[tuple[Label, Mail]],
+    by: str,
+    progress: Callable[[int], None],
+    outcome: Outcome,
+    processes: int = 0,
+) -> None:
+    """Learn mails, evenly mixed, adding to `outcome`; `progress` is told of STEPS times the mails.
+
+    An interruption leaves what was written learnt, and `outcome` true. filter: one that holds all counts. processes:
+    that read ahead, besides this one. Raises StoreBusy, StoreError.
+    """
+    mails = mixed(mails, lambda item: item[0])
+    name = _name(mails)
+    unfinished = _unfinished(filter.store)
+    with unsearched():
+        run = _Run(filter, mails, by, progress, outcome, name)
+        run.first_round(processes)
+        decided = unfinished.get(name)
+        if decided is None and (run.changed or name in unfinished):
+            decided = run.decide()
+            with filter.training() as training:
+                _remember(filter.store, name, decided, training)
+        run.tell_up_to(ROUNDS)
+        if decided is not None:
+            run.reinforce(decided)
+            with filter.training() as training:
+                training.put_setting(UNFINISHED, _others(filter.store, name))
+        run.tell_up_to(STEPS)
+
+
+class _Read(NamedTuple):
+    number: int
+    label: Label
+    reading: Reading
+
+
+class _Run:
+    """changed: whether anything new is written."""
+
+    def __init__(
+        self,
+        filter: Filter,
+        mails: Sequence[tuple[Label, Mail]],
+        by: str,
+        progress: Callable[[int], None],
+        outcome: Outcome,
+        name: str,
+    ) -> None:
+        self.changed = False
+        self._filter, self._mails, self._by, self._outcome, self._name = filter, mails, by, outcome, name
+        self._progress, self._told = progress, 0
+        self._numbers: dict[bytes, int] = {}  # digest -> the number of the first mail that has it
+        self._met: list[int] = []  # numbers as the mails came; of a mail that came before, the number of the first
+        self._reinforced = [voice.name for voice in filter.voices if voice.likelihood.reinforces()]
+        self._kept: dict[int, VoiceTokens] = {}
+        self._room = KEPT
+
+    def first_round(self, processes: int) -> None:
+        """Learn each mail once."""
+        with closing(self._read(processes)) as groups:
+            for group in groups:
+                while group:
+                    done = self._learn_some(group)
+                    self._tell(done)
+                    del group[:done]
+
+    def _read(self, processes: int) -> Generator[list[_Read], None, None]:
+        """The mails that can be learnt, as many at a time as a transaction may have."""
+        group: list[_Read] = []
+        words, began = 0, time.monotonic()
+        with closing(read_ahead(self._reading, [mail for _, mail in self._mails], processes)) as readings:
+            for number, reading in enumerate(readings):
+                label, mail = self._mails[number]
+                if isinstance(reading, InputError):
+                    self._outcome.problems.append(str(reading))
+                elif self._is_consistent(number, label, mail, reading):
+                    group.append(_Read(number, label, reading))
+                    words += sum(map(len, reading.tokens.values()))
+                if len(group) >= TOGETHER or words > WORDS or time.monotonic() - began > READ:
+                    yield group
+                    group, words, began = [], 0, time.monotonic()
+        yield group
+
+    def _reading(self, mail: Mail) -> Reading:
+        return self._filter.read(parse(mail.read()))
+
+    def _is_consistent(self, number: int, label: Label, mail: Mail, reading: Reading) -> bool:
+        """Whether this run has not met the same mail under the other label: neither can be right for both."""
+        first = self._numbers.setdefault(reading.digest, number)
+        before = self._mails[first][0]
+        if before == label:
+            self._met.append(first)
+        else:
+            self._outcome.problems.append(
+                f"{mail.name}: passed over as {label}, the same mail was given as {before} before"
+            )
+        return before == label
+
+    def _learn_some(self, group: Sequence[_Read]) -> int:
+        """One transaction with the first of these mails: of how many. The outcome grows only once it is written."""
+        learnt: dict[Label, int] = {"ham": 0, "spam": 0}
+        relabelled = done = 0
+        with self._filter.training() as training:
+            began = time.monotonic()
+            known = _learnt(training, [read.reading.digest for read in group])
+            for read in group:
+                entry = known.get(read.reading.digest)
+                if self._numbers[read.reading.digest] != read.number:
+                    pass  # a copy of a mail that this run has met
+                elif entry is None:
+                    training.add(read.reading, read.label, BULK, self._by)
+                    learnt[read.label] += 1
+                elif entry.label != read.label:
+                    training.learn(read.reading, read.label, BULK, self._by)
+                    relabelled += 1
+                done += 1
+                if time.monotonic() - began > LOCKED:
+                    break
+            if not self.changed and (relabelled or any(learnt.values())):
+                _begin(self._filter.store, self._name, training)
+        for read in group[:done]:
+            if read.reading.digest not in known:
+                self._keep(self._numbers[read.reading.digest], read.reading.tokens)
+        self.changed = self.changed or bool(relabelled or any(learnt.values()))
+        for label, count in learnt.items():
+            self._outcome.learnt[label] += count
+        self._outcome.relabelled += relabelled
+        self._outcome.known += done - sum(learnt.values()) - relabelled
+        return done
+
+    def decide(self) -> Amounts:
+        """What the rounds after the first add, on a copy of the counts: voice -> number of a mail -> its new amount."""
+        before = no_amounts(self._filter.voices)
+        learnt = set()
+        for some in _parts([*self._numbers.items()], ASKED):
+            known = self._filter.store.learnt([digest for digest, _ in some])
+            for digest, number in some:
+                entry = known.get(digest)
+                if entry is not None and self._is_ours(entry, number):
+                    learnt.add(number)
+                    note(before, number, entry.added)
+        after = {voice: dict(amounts) for voice, amounts in before.items()}
+        voices = tuple(voice for voice in self._filter.voices if voice.name in before)
+        met = [number for number in self._met if number in learnt]
+        later_rounds(voices, self._filter.copied(voices), lambda: self._messages(met), after)
+        return {
+            voice: {number: amount for number, amount in amounts.items() if amount > before[voice].get(number, 0)}
+            for voice, amounts in after.items()
+        }
+
+    def _messages(self, numbers: Sequence[int]) -> Iterator[Message]:
+        """These mails for a later round."""
+        digests = {number: digest for digest, number in self._numbers.items()}
+        for some in _parts(numbers, TOGETHER):
+            for number in some:
+                tokens = self._kept.get(number) or self._of_ledger(number, digests[number])
+                if tokens is not None:
+                    yield Message(number, self._mails[number][0], tokens)
+            self._tell(len(some))
+
+    def _of_ledger(self, number: int, digest: bytes) -> VoiceTokens | None:
+        """The tokens that a mail was learnt with; None if somebody has taken it back meanwhile."""
+        entry = self._filter.store.active(digest)
+        return None if entry is None else self._keep(number, entry.tokens)
+
+    def _keep(self, number: int, tokens: VoiceTokens) -> VoiceTokens:
+        """The tokens that later rounds look at, kept while there is room."""
+        few = {voice: by_hash(tokens[voice]) for voice in self._reinforced if voice in tokens}
+        size = sum(map(len, few.values()))
+        if size <= self._room and number not in self._kept:
+            self._room -= size
+            self._kept[number] = few
+        return few
+
+    def _is_ours(self, entry: Entry, number: int) -> bool:
+        """Whether a learning is that of bulk training for this mail, which later rounds may add to."""
+        return entry.source == BULK and entry.label == self._mails[number][0]
+
+    def reinforce(self, decided: Amounts) -> None:
+        """Write what later rounds have decided."""
+        digests = {number: digest for digest, number in self._numbers.items()}
+        numbers = sorted({number for amounts in decided.values() for number in amounts} & digests.keys())
+        while numbers:
+            done = self._reinforce_some([(number, digests[number]) for number in numbers[:TOGETHER]], decided)
+            self._tell(done)
+            del numbers[:done]
+
+    def _reinforce_some(self, mails: Sequence[tuple[int, bytes]], decided: Amounts) -> int:
+        """One transaction with the first of these mails: of how many."""
+        reinforced = done = 0
+        with self._filter.training() as training:
+            began = time.monotonic()
+            known = _learnt(training, [digest for _, digest in mails])
+            for number, digest in mails:
+                entry = known.get(digest)
+                if entry is not None and self._is_ours(entry, number):
+                    reinforced += self._raise(training, entry, number, decided)
+                done += 1
+                if time.monotonic() - began > LOCKED:
+                    break
+        self._outcome.reinforced += reinforced
+        return done
+
+    def _raise(self, training: Training, known: Entry, number: int, decided: Amounts) -> bool:
+        """Let a learning add as much as was decided; whether that is more than it does."""
+        more = {
+            voice: amount
+            for voice, amounts in decided.items()
+            if (amount := amounts.get(number, 0)) > known.added.get(voice, 0)
+        }
+        active = training.active(known.digest) if more else None
+        if active is None:
+            return False
+        return training.reinforce(active, {voice: amount for voice, amount in more.items() if voice in active.tokens})
+
+    def _tell(self, mails: int) -> None:
+        self._told += mails
+        if mails:
+            self._progress(mails)
+
+    def tell_up_to(self, step: int) -> None:
+        """Tell that all mails were dealt with so many times, those passed over and needless rounds too."""
+        self._tell(max(0, step * len(self._mails) - self._told))
+
+
+def _parts(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _learnt(training: Training, digests: Sequence[bytes]) -> dict[bytes, Entry]:
+    """The learnings of these messages."""
+    return {digest: entry for some in _parts(digests, ASKED) for digest, entry in training.learnt(some).items()}
+
+
+def _name(mails: Sequence[tuple[Label, Mail]]) -> str:
+    """A digest of labels and file names, without the folder and the flags that a Maildir changes."""
+    names = "".join(f"{label} {os.path.basename(mail.name).partition(':2,')[0]}\n" for label, mail in mails)
+    return hashlib.blake2b(names.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+def _unfinished(store: Store) -> dict[str, Amounts | None]:
+    kept = store.get_setting(UNFINISHED)
+    if isinstance(kept, list):  # of a version that wrote names only
+        return dict.fromkeys(map(str, kept))
+    return {run: _amounts(decided) for run, decided in kept.items()} if isinstance(kept, dict) else {}
+
+
+def undecided(store: Store) -> dict[str, None]:
+    """What `UNFINISHED` says once all counts were rebuilt: the same runs, whose decisions were about other counts."""
+    return dict.fromkeys(_unfinished(store))
+
+
+def _amounts(kept: object) -> Amounts | None:
+    """Amounts from JSON; None also for a place in the rounds, as a version wrote that learnt them one by one."""
+    if not isinstance(kept, dict):
+        return None
+    return {name: {int(number): amount for number, amount in of.items()} for name, of in kept.items()}
+
+
+def _begin(store: Store, run: str, training: Training) -> None:
+    """Write down that a run has begun; a run that is known has begun before, and may have decided already."""
+    if run not in _unfinished(store):
+        _remember(store, run, None, training)
+
+
+def _remember(store: Store, run: str, decided: Amounts | None, training: Training) -> None:
+    """Write down what a run is to do when it is started again."""
+    others = [*_others(store, run).items()][-MOST_UNFINISHED:]
+    training.put_setting(UNFINISHED, {**dict(others), run: decided})
+
+
+def _others(store: Store, run: str) -> dict[str, Amounts | None]:
+    return {other: decided for other, decided in _unfinished(store).items() if other != run}
