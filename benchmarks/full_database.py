@@ -10,8 +10,8 @@ from pathlib import Path
 
 from spamfilter.bayes.voices import pack
 from spamfilter.config.likelihood_settings import Learn
+from spamfilter.learning.bulk_training import Outcome, train
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.training import Outcome, train
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.stores import open_store
 

@@ -21,8 +21,7 @@ from spamfilter.bayes.counts import Label
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import Voice
 from spamfilter.evaluation.metrics import Metrics, measure
-from spamfilter.learning import rounds as later
-from spamfilter.learning import training
+from spamfilter.learning import bulk_training
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.mailboxes import Mail
@@ -46,14 +45,14 @@ def with_wrong_labels(mails: Mails, share: float) -> Mails:
 
 def run(train: Mails, test: Mails, rounds: int, bound: int) -> Metrics:
     """Train with so many rounds and this bound in eighths of a message; judge without learning."""
-    rounds_before, bound_before = later.ROUNDS, Soft.most
-    later.ROUNDS, Soft.most = rounds, bound
+    rounds_before, bound_before = bulk_training.ROUNDS, Soft.most
+    bulk_training.ROUNDS, Soft.most = rounds, bound
     try:
         filter = Filter(open_store("memory:"), (Voice("fields", Soft()),))
-        training.train(filter, train, "", lambda _: None, training.Outcome())
+        bulk_training.train(filter, train, "", lambda _: None, bulk_training.Outcome())
         scores = [filter.score(filter.read(parse(mail.read()))) for _, mail in test]
     finally:
-        later.ROUNDS, Soft.most = rounds_before, bound_before
+        bulk_training.ROUNDS, Soft.most = rounds_before, bound_before
     return measure([score.log_odds for score in scores], [score.posterior for score in scores], [at for at, _ in test])
 
 

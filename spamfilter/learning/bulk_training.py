@@ -23,7 +23,8 @@ from spamfilter.errors import InputError
 from spamfilter.learning.filter import Filter, Reading, Training
 from spamfilter.learning.labelled_mail import mixed
 from spamfilter.learning.reading import read_ahead
-from spamfilter.learning.rounds import ROUNDS, Amounts, Message, later_rounds, no_amounts, note
+from spamfilter.learning.rounds import ROUNDS as ROUNDS
+from spamfilter.learning.rounds import Amounts, Message, later_rounds, no_amounts, note
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, Store
@@ -219,7 +220,7 @@ class _Run:
         after = {voice: dict(amounts) for voice, amounts in before.items()}
         voices = tuple(voice for voice in self._filter.voices if voice.name in before)
         met = [number for number in self._met if number in learnt]
-        later_rounds(voices, self._filter.copied(voices), lambda: self._messages(met), after)
+        later_rounds(voices, self._filter.copied(voices), lambda: self._messages(met), after, ROUNDS)
         return {
             voice: {number: amount for number, amount in amounts.items() if amount > before[voice].get(number, 0)}
             for voice, amounts in after.items()

@@ -105,7 +105,7 @@ class _Rebuilding:
                     yield Message(entry.id, entry.label, self._tokens(entry))
                 progress(1)
 
-        gone = later_rounds(self._voices, self.state.counts, messages, amounts)
+        gone = later_rounds(self._voices, self.state.counts, messages, amounts, ROUNDS)
         progress((ROUNDS - 1 - gone) * self.state.last)
         for id, lesson in self._lessons.items():
             more = {voice: of_voice[id] for voice, of_voice in amounts.items() if id in of_voice}

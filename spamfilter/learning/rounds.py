@@ -44,7 +44,7 @@ def later_rounds(
     counts: Mapping[str, Counts],
     messages: Callable[[], Iterable[Message]],
     amounts: Amounts,
-    rounds: int = ROUNDS,
+    rounds: int,
 ) -> int:
     """Go over the messages until nothing is added any more, at most `rounds` - 1 times; returns how often.
 

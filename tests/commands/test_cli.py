@@ -20,7 +20,7 @@ from spamfilter import __version__, commands
 from spamfilter.bayes.counts import Label
 from spamfilter.cli import main
 from spamfilter.config.settings import Settings
-from spamfilter.learning import batches, marks
+from spamfilter.learning import bulk_training, marks
 from spamfilter.learning.filter import Filter
 from spamfilter.mail import mailboxes
 from spamfilter.mail.message import parse
@@ -277,7 +277,7 @@ def test_an_interrupted_training_says_so_and_goes_on_the_next_time(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("train", "--spam", pile(shell, "junk", 40), "--ham", pile(shell, "good", 40))
-    monkeypatch.setattr(batches, "BATCH", 32)
+    monkeypatch.setattr(bulk_training, "TOGETHER", 32)
     seen: list[Path] = []
     read = mailboxes._slice
 

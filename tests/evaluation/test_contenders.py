@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -16,10 +17,10 @@ from spamfilter.bayes.model import State
 from spamfilter.bayes.voices import Voice, Voices, VoiceTokens, view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.evaluation.contenders import ONE_RULE, Contender, Examples, Learner, OneRule
+from spamfilter.learning.bulk_training import Outcome, train
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.learning.labelled_mail import interleaved, mixed
-from spamfilter.learning.rounds import ROUNDS
-from spamfilter.learning.training import Outcome, train
+from spamfilter.learning.rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
@@ -156,15 +157,17 @@ def test_what_was_taught_can_be_taken_away_in_any_order_without_a_trace(
 
 @every
 def test_a_lesson_that_was_reinforced_is_taken_away_whole(name: str) -> None:
-    voices, state = CHOICES[name], model.empty(CHOICES[name])
-    lessons = []
-    for label, item in labelled(20):
+    voices, state, amounts = CHOICES[name], model.empty(CHOICES[name]), no_amounts(CHOICES[name])
+    lessons, messages = [], []
+    for number, (label, item) in enumerate(labelled(20)):
         tokens = view(voices, parse(item.read()))
         lessons.append(model.taught(voices, tokens, label, state, model.score(voices, tokens, state)))
-    for _ in range(3):
-        lessons = [model.reinforced(voices, lesson, state) for lesson in lessons]
-    for lesson in lessons:
-        model.apply(voices, lesson, state, -1)
+        messages.append(Message(number, label, tokens))
+        note(amounts, number, lessons[-1].added)
+    later_rounds(voices, state.counts, lambda: messages, amounts, ROUNDS)
+    for number, lesson in enumerate(lessons):
+        more = {voice: added[number] for voice, added in amounts.items() if number in added}
+        model.apply(voices, replace(lesson, added={**lesson.added, **more}), state, -1)
     assert everything(state) == everything(model.empty(voices))
 
 

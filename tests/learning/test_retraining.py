@@ -19,11 +19,11 @@ from spamfilter.bayes.voices import Voice, Voices, VoiceTokens, view
 from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.evaluation.contenders import Learner
 from spamfilter.learning import marks
+from spamfilter.learning.bulk_training import Outcome, train
 from spamfilter.learning.filter import RULES, Filter, Reading, rules
 from spamfilter.learning.labelled_mail import interleaved
 from spamfilter.learning.retraining import Rebuilt, retrain
 from spamfilter.learning.rounds import ROUNDS
-from spamfilter.learning.training import Outcome, train
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import STORES, Entry, Learning, Store, memory, open_store

@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,14 +13,13 @@ from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError, StoreBusy
-from spamfilter.learning import batches, reader, training
+from spamfilter.learning import bulk_training
+from spamfilter.learning.bulk_training import STEPS, Outcome, train
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.first_round import FirstRound
 from spamfilter.learning.labelled_mail import interleaved
-from spamfilter.learning.reader import readers
+from spamfilter.learning.reading import processes_here
 from spamfilter.learning.retraining import retrain
-from spamfilter.learning.rounds import ROUNDS, Rounds
-from spamfilter.learning.training import STEPS, Outcome, train
+from spamfilter.learning.rounds import ROUNDS
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Store, open_store
@@ -35,9 +33,8 @@ BATCH = 32
 
 
 @pytest.fixture(autouse=True)
-def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "BATCH", BATCH)
-    monkeypatch.setattr(batches, "TOGETHER", 1)
+def _small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_training, "TOGETHER", BATCH)
 
 
 def labelled(count: int) -> Mails:
@@ -76,13 +73,13 @@ def test_all_mails_are_learnt_in_order_and_told_as_progress(
     store: Store, at_hand: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not at_hand:
-        monkeypatch.setattr(reader, "KEPT", 0)
+        monkeypatch.setattr(bulk_training, "KEPT", 0)
     mails = labelled(2 * BATCH + 10)
     steps: list[int] = []
     outcome = run(store, mails, steps.append)
     assert (outcome.learnt, outcome.known, outcome.relabelled) == ({"ham": BATCH + 5, "spam": BATCH + 5}, 0, 0)
     assert steps[:3] == [BATCH, BATCH, 10]
-    assert at_hand or steps == [BATCH, BATCH, 10] * ROUNDS + steps[3 * ROUNDS :]
+    assert steps[: 3 * ROUNDS] == [BATCH, BATCH, 10] * ROUNDS
     assert sum(steps) == STEPS * len(mails)
     first = store.entries_after(0)[: len(mails)]
     assert [entry.label for entry in first] == [label for label, _ in mails]
@@ -102,10 +99,10 @@ def test_what_learns_in_one_round_has_learnt_as_mail_by_mail(name: str, store: S
     assert Filter(store, voices).verify() == []
 
 
-def test_how_it_is_cut_into_batches_changes_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_it_is_cut_into_transactions_changes_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
     mails = labelled(BATCH + 10)
     whole = straight(mails)
-    monkeypatch.setattr(batches, "BATCH", 7)
+    monkeypatch.setattr(bulk_training, "TOGETHER", 7)
     assert straight(mails) == whole
 
 
@@ -113,7 +110,7 @@ def test_how_many_mails_are_at_hand_changes_no_count(monkeypatch: pytest.MonkeyP
     mails = labelled(60)
     whole = straight(mails)
     for room in (0, 30 * 8):
-        monkeypatch.setattr(reader, "KEPT", room)
+        monkeypatch.setattr(bulk_training, "KEPT", room)
         assert straight(mails) == whole
 
 
@@ -145,7 +142,7 @@ def test_a_run_that_was_finished_changes_nothing_although_the_next_was_stopped(s
     before, last = store.load(["fields"]), store.load([]).last
     assert stopped(store, mails, mails, after) == Outcome(known=2 * BATCH)
     assert (store.load(["fields"]), store.load([]).last) == (before, last)
-    assert store.get_setting(training.UNFINISHED) == {}
+    assert store.get_setting(bulk_training.UNFINISHED) == {}
 
 
 def test_a_users_mark_is_left_as_it_is(store: Store) -> None:
@@ -200,14 +197,13 @@ def test_a_training_interrupted_in_a_later_round_has_lost_nothing(store: Store) 
 
 def test_what_later_rounds_decide_is_known_to_who_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some of it is written; to decide anew with that in the counts would not come to the same."""
-    monkeypatch.setattr(batches, "BATCH", 5)
+    monkeypatch.setattr(bulk_training, "TOGETHER", 5)
     mails = labelled(2 * BATCH)
     expected = straight(mails)
     with pytest.raises(KeyboardInterrupt):
         run(store, mails, stop_after(ROUNDS * len(mails)))
     assert store.load([]).last == len(mails) + 2 * 5
-    monkeypatch.setattr(Rounds, "decided", None)
-    monkeypatch.setattr(Rounds, "decided_at_hand", None)
+    monkeypatch.setattr(bulk_training, "later_rounds", None)
     again = run(store, mails)
     assert (again.known, again.reinforced > 0) == (len(mails), True)
     state = store.load(["fields"])
@@ -219,7 +215,7 @@ def test_what_later_rounds_decide_is_known_to_who_goes_on(store: Store, monkeypa
 def test_what_was_decided_before_the_counts_were_rebuilt_is_decided_anew(
     name: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "BATCH", 5)
+    monkeypatch.setattr(bulk_training, "TOGETHER", 5)
     mails = labelled(2 * BATCH)
     with pytest.raises(KeyboardInterrupt):
         run(store, mails, stop_after(ROUNDS * len(mails)))
@@ -227,9 +223,9 @@ def test_what_was_decided_before_the_counts_were_rebuilt_is_decided_anew(
     content = {Filter(store, VOICE).read(parse(item.read())).digest: item.read() for _, item in mails}
     again = {digest: lambda mail=mail: view(voices, parse(mail)) for digest, mail in content.items()}
     retrain(store, voices, again, lambda count: None)
-    assert [*store.get_setting(training.UNFINISHED).values()] == [None]  # type: ignore[attr-defined]
+    assert [*store.get_setting(bulk_training.UNFINISHED).values()] == [None]  # type: ignore[attr-defined]
     train(Filter(store, voices), mails, "ann", lambda count: None, Outcome())
-    assert store.get_setting(training.UNFINISHED) == {}
+    assert store.get_setting(bulk_training.UNFINISHED) == {}
     assert Filter(store, voices).verify() == []
 
 
@@ -245,35 +241,25 @@ def test_what_was_decided_for_another_likelihood_adds_nothing(name: str) -> None
     assert (store.load([]).last, filter.verify()) == (1, [])
 
 
-def test_only_a_filter_that_holds_all_counts_learns_in_memory() -> None:
-    filter = Filter(open_store("memory:"), VOICE, whole=False)
-    with pytest.raises(ValueError, match="holds all counts"):
-        filter.learn_ahead([], [])
-
-
 @pytest.mark.parametrize("places", [True, False])
 def test_a_run_that_an_older_version_has_left_is_finished(store: Store, places: bool) -> None:
     """It remembered places in the rounds, or names only."""
     mails = labelled(BATCH)
     with pytest.raises(KeyboardInterrupt):
         run(store, mails, stop_after(BATCH))
-    kept = store.get_setting(training.UNFINISHED)
+    kept = store.get_setting(bulk_training.UNFINISHED)
     assert isinstance(kept, dict)
-    store.put_setting(training.UNFINISHED, {name: [2, 1, 0] for name in kept} if places else [*kept])
+    store.put_setting(bulk_training.UNFINISHED, {name: [2, 1, 0] for name in kept} if places else [*kept])
     assert run(store, mails).reinforced > 0
-    assert store.get_setting(training.UNFINISHED) == {}
+    assert store.get_setting(bulk_training.UNFINISHED) == {}
 
 
-@pytest.mark.parametrize("together", [3, 4])
 @pytest.mark.parametrize("rebuilt", [False, True])
-def test_what_was_learnt_ahead_is_learnt_anew_where_others_have_learnt_meanwhile(
-    store: Store, rebuilt: bool, together: int, monkeypatch: pytest.MonkeyPatch
+def test_what_others_learn_while_mails_are_read_is_known_to_the_next_transaction(
+    store: Store, rebuilt: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if they had learnt it before: until it is written, nobody knows of it.
-
-    together: with 3 it is written in the first round, with 4 beside the later ones, which are then decided anew.
-    """
-    monkeypatch.setattr(batches, "TOGETHER", together)
+    """As if they had learnt it before."""
+    monkeypatch.setattr(bulk_training, "TOGETHER", 3 * BATCH)
     mails, read, expected = labelled(3 * BATCH), [0], open_store("memory:")
 
     def mark(store: Store, label: Label, content: bytes) -> None:
@@ -317,17 +303,13 @@ def test_what_others_have_learnt_since_a_training_began_is_no_new_mail(store: St
     assert Filter(store, VOICE).verify() == []
 
 
-@pytest.mark.parametrize("broken", ["copied", "submit"])
-def test_what_cannot_be_decided_is_learnt_all_the_same(
-    store: Store, broken: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_decided_is_learnt_all_the_same(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(batches, "TOGETHER", 100)
     mails = labelled(2 * BATCH)
     with monkeypatch.context() as patch:
-        patch.setattr(Filter if broken == "copied" else ThreadPoolExecutor, broken, fail)
+        patch.setattr(Filter, "copied", fail)
         with pytest.raises(MemoryError):
             run(store, mails)
     assert store.load([]).learnt == {"ham": BATCH, "spam": BATCH}
@@ -336,11 +318,8 @@ def test_what_cannot_be_decided_is_learnt_all_the_same(
     assert (state.counts, state.learnt, state.calibration) == straight(mails)
 
 
-def test_a_mail_that_was_forgotten_after_all_was_decided_is_learnt_anew(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once a run that was stopped goes on: nothing is left to be decided then, beside which it could be written."""
-    monkeypatch.setattr(batches, "TOGETHER", 100)
+def test_a_mail_that_was_forgotten_after_all_was_decided_is_learnt_anew(store: Store) -> None:
+    """Once a run that was stopped goes on."""
     mails = labelled(2 * BATCH)
     with pytest.raises(KeyboardInterrupt):
         run(store, mails, stop_after(ROUNDS * len(mails)))
@@ -353,11 +332,11 @@ def test_a_mail_that_was_forgotten_after_all_was_decided_is_learnt_anew(
 
 
 def test_a_filter_whose_training_broke_off_knows_what_is_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(round: FirstRound) -> int:
+    def fail(*arguments: object) -> None:
         raise StoreBusy
 
-    monkeypatch.setattr(FirstRound, "write", fail)
     filter = Filter(store, VOICE)
+    monkeypatch.setattr(bulk_training, "_begin", fail)  # after all mails of the transaction
     with pytest.raises(StoreBusy):
         train(filter, labelled(BATCH), "ann", lambda count: None, Outcome())
     assert filter.learnt == {"ham": 0, "spam": 0}
@@ -443,22 +422,20 @@ def test_a_run_goes_on_although_the_files_were_moved_and_flagged_meanwhile(store
     mails = labelled(2 * BATCH)
     again = stopped(store, mails, moved(mails), len(mails))  # in the second round
     assert (again.known, again.reinforced > 0) == (len(mails), True)
-    assert store.get_setting(training.UNFINISHED) == {}
+    assert store.get_setting(bulk_training.UNFINISHED) == {}
     state = store.load(["fields"])
     assert (state.counts, state.learnt, state.calibration) == straight(mails)
     assert run(store, mails) == Outcome(known=len(mails))
 
 
-@pytest.mark.parametrize("kept", [reader.KEPT, 0])
-@pytest.mark.parametrize("together", [1, 100])
+@pytest.mark.parametrize("kept", [bulk_training.KEPT, 0])
+@pytest.mark.parametrize("locked", [0.0, bulk_training.LOCKED])
 @pytest.mark.parametrize("after", [1, BATCH, 3 * BATCH, 5 * BATCH, 9 * BATCH, 10 * BATCH, 11 * BATCH])
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
-    store: Store, after: int, together: int, kept: int, monkeypatch: pytest.MonkeyPatch
+    store: Store, after: int, locked: float, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With 100 batches together the whole first round is written beside the others, if mails are kept."""
-    monkeypatch.setattr(batches, "TOGETHER", together)
-    monkeypatch.setattr(batches, "LOCKED", 0)
-    monkeypatch.setattr(reader, "KEPT", kept)
+    monkeypatch.setattr(bulk_training, "LOCKED", locked)
+    monkeypatch.setattr(bulk_training, "KEPT", kept)
     mails = labelled(2 * BATCH)
     stopped(store, mails, mails, after)
     state = store.load(["fields"])
@@ -498,9 +475,9 @@ def test_another_run_does_not_end_one_that_was_stopped(store: Store) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(store, mails, stop)
     run(store, [("ham", Mail("other", lambda: mail("other", "words", "other")))])
-    assert len(store.get_setting(training.UNFINISHED)) == 1  # type: ignore[arg-type]
+    assert len(store.get_setting(bulk_training.UNFINISHED)) == 1  # type: ignore[arg-type]
     run(store, mails)
-    assert store.get_setting(training.UNFINISHED) == {}
+    assert store.get_setting(bulk_training.UNFINISHED) == {}
 
 
 def test_a_mail_given_under_both_labels_is_learnt_once_and_named(store: Store) -> None:
@@ -514,7 +491,9 @@ def test_a_mail_given_under_both_labels_is_learnt_once_and_named(store: Store) -
     assert len(store.entries_after(0)) == entries
 
 
-def test_a_mail_at_hand_is_read_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kept", [bulk_training.KEPT, 30 * 8, 0])
+def test_each_mail_is_read_once(store: Store, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later rounds look at tokens in memory, or at those of the ledger."""
     reads: Counter[str] = Counter()
 
     def counted(item: Mail) -> Mail:
@@ -524,12 +503,12 @@ def test_a_mail_at_hand_is_read_once(store: Store, monkeypatch: pytest.MonkeyPat
 
         return Mail(item.name, read)
 
-    monkeypatch.setattr(reader, "KEPT", 30 * 8)
+    monkeypatch.setattr(bulk_training, "KEPT", kept)
     assert run(store, [(label, counted(item)) for label, item in labelled(60)]).reinforced > 0
-    assert set(reads.values()) == {1, STEPS}
+    assert set(reads.values()) == {1}
 
 
 @pytest.mark.parametrize(("cores", "expected"), [(1, 0), (2, 2), (3, 3), (64, 3)])
 def test_so_many_processes_read_ahead(cores: int, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
-    assert readers() == expected
+    assert processes_here() == expected

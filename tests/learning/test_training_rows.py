@@ -12,11 +12,11 @@ from spamfilter.bayes import tokens as features
 from spamfilter.bayes.counts import OTHER, Label
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError
-from spamfilter.learning import batches, reader
+from spamfilter.learning import bulk_training, reading
+from spamfilter.learning.bulk_training import Outcome, train
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import interleaved
 from spamfilter.learning.rounds import ROUNDS
-from spamfilter.learning.training import Outcome, train
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
@@ -97,16 +97,15 @@ def trained(database: Path, processes: int = 0, stop: int = 0) -> Outcome:
 
 @pytest.fixture(autouse=True)
 def _few_are_enough_for_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "FEWEST", 10)
+    monkeypatch.setattr(reading, "FEWEST", 10)
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """As one process makes them that looks at each mail, a batch a transaction, and keeps nothing."""
+    """As one process makes them that keeps no tokens in memory."""
     with pytest.MonkeyPatch.context() as patch:
         without_helpers(patch)
-        patch.setattr(batches, "TOGETHER", 1)
-        patch.setattr(reader, "KEPT", 0)
+        patch.setattr(bulk_training, "KEPT", 0)
         database = tmp_path_factory.mktemp("expected") / "store.db"
         outcome = trained(database)
     assert outcome.reinforced > 10
@@ -115,34 +114,34 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return rows(database)
 
 
-def small_batches(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(batches, "BATCH", 7)
+def small_transactions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(bulk_training, "TOGETHER", 7)
 
 
 def hurried(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(batches, "BATCH", 7)
-    patch.setattr(batches, "LOCKED", 0.0)
+    patch.setattr(bulk_training, "TOGETHER", 7)
+    patch.setattr(bulk_training, "LOCKED", 0.0)
 
 
 def few_words(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(batches, "BATCH", 7)
-    patch.setattr(batches, "WORDS", 500)
+    patch.setattr(bulk_training, "TOGETHER", 7)
+    patch.setattr(bulk_training, "WORDS", 500)
 
 
 def half_at_hand(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(batches, "BATCH", 7)
-    patch.setattr(reader, "KEPT", 1000)
+    patch.setattr(bulk_training, "TOGETHER", 7)
+    patch.setattr(bulk_training, "KEPT", 1000)
 
 
 def none_at_hand(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reader, "KEPT", 0)
+    patch.setattr(bulk_training, "KEPT", 0)
 
 
 def as_it_is(patch: pytest.MonkeyPatch) -> None:
     pass
 
 
-SETTINGS = [as_it_is, without_helpers, small_batches, hurried, few_words, half_at_hand, none_at_hand]
+SETTINGS = [as_it_is, without_helpers, small_transactions, hurried, few_words, half_at_hand, none_at_hand]
 
 
 @pytest.mark.parametrize("processes", [0, 2])
@@ -157,7 +156,7 @@ def test_the_rows_are_the_same(
 
 
 @pytest.mark.parametrize("stop", [7, COUNT, COUNT + 20, 3 * COUNT])
-@pytest.mark.parametrize("setting", [small_batches, hurried, half_at_hand])
+@pytest.mark.parametrize("setting", [small_transactions, hurried, half_at_hand])
 def test_the_rows_are_the_same_after_a_stop(
     setting: Setting, stop: int, expected: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,9 +181,8 @@ def test_what_others_learn_meanwhile_is_heeded_at_once(tmp_path: Path, monkeypat
     """
     found, all_mails = [], len(mails())
     for kept in (0, 10**6):
-        monkeypatch.setattr(batches, "BATCH", 6)
-        monkeypatch.setattr(batches, "TOGETHER", 1)
-        monkeypatch.setattr(reader, "KEPT", kept)
+        monkeypatch.setattr(bulk_training, "TOGETHER", 6)
+        monkeypatch.setattr(bulk_training, "KEPT", kept)
         database = tmp_path / f"{kept}.db"
         with (
             closing(open_store(f"sqlite:///{database}")) as store,
