@@ -10,6 +10,10 @@ from spamfilter.learning.explanation import judgement_json, judgement_text
 from spamfilter.learning.provenance import provenance
 from spamfilter.reports import rendering
 
+FEW = 10
+"""Messages whose words are read from the database for each. With more, all counts are held in memory: to read 300,000
+words takes as long as to look up those of ten messages (benchmarks/judge_speed.py)."""
+
 
 @click.command()
 @names_argument
@@ -27,9 +31,11 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, as_json: boo
 
     Example: spamfilter judge --explain message.eml
     """
-    with opened_filter(file, whole=False) as (filter, settings):
+    with opened_filter(file, whole=len(names) > FEW) as (filter, settings):
         policy = settings.policy()
-        for subject in subjects(filter, names or ("-",)):
+        for number, subject in enumerate(subjects(filter, names or ("-",))):
+            if number == FEW:  # there are folders among the names
+                filter.hold_all()
             reading = subject.reading
             score, evidence = filter.explained(reading, None if explain else 0)
             tokens = sum(len(tokens) for tokens in reading.tokens.values())

@@ -138,9 +138,9 @@ class Filter:
         with self.training() as training:
             return training.forget(reading, source, by)
 
-    def reload(self) -> None:
-        """Forget what is in memory, and read it from the store when it is asked for."""
-        self._state = None
+    def hold_all(self) -> None:
+        """Hold all counts in memory from now on."""
+        self._whole = True
 
     @contextmanager
     def training(self) -> Iterator["Training"]:

@@ -31,7 +31,7 @@ FEWEST = 200
 """Mails for which other processes are started: a start takes some milliseconds."""
 MOST_PROCESSES = 3
 """Processes that are worth their memory: one process learns what two or three can read."""
-NICE = 19
+NICE = 5
 """What is added to the niceness of a reading process: the process that learns goes first where cores are few."""
 
 Read = Callable[[Mail], Reading]

@@ -195,6 +195,10 @@ class MemoryStore(Store):
         entries = sorted(self._journal.values(), key=lambda entry: entry.id)
         return {entry.digest: replace(entry, tokens=None) for entry in entries if entry.digest in digests}
 
+    def in_journal(self, digests: Collection[bytes], message_ids: Collection[str]) -> set[bytes | str]:
+        known = {value for entry in self._journal.values() for value in (entry.digest, entry.message_id)}
+        return known & {*digests, *message_ids}
+
     def journal_named(self, message_id: str) -> list[JournalEntry]:
         entries = sorted(self._journal.values(), key=lambda entry: entry.id, reverse=True)
         return [entry for entry in entries if message_id and entry.message_id == message_id][:NAMED]

@@ -305,6 +305,10 @@ class Store(ABC):
         """The latest entry of each of these messages that the journal knows, without tokens."""
 
     @abstractmethod
+    def in_journal(self, digests: Collection[bytes], message_ids: Collection[str]) -> set[bytes | str]:
+        """Those of these digests and Message-IDs, a few hundred at most, that the journal has."""
+
+    @abstractmethod
     def journal_named(self, message_id: str) -> list[JournalEntry]:
         """The latest few entries of this Message-ID, the latest first, with their tokens while they are kept."""
 

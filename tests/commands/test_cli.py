@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from spamfilter import __version__, commands
 from spamfilter.bayes.counts import Label
 from spamfilter.cli import main
+from spamfilter.commands.judging import FEW
 from spamfilter.config.settings import Settings
 from spamfilter.learning import bulk_training, marks
 from spamfilter.learning.filter import Filter
@@ -198,6 +199,31 @@ def test_a_message_is_judged_and_not_learnt(shell: Shell) -> None:
     before = shell.rows("ledger")
     assert ": unsure, score 0.901" in shell.done("judge", stdin=mail())
     assert shell.rows("ledger") == before
+
+
+@pytest.mark.parametrize("as_folder", [False, True])
+def test_many_messages_are_judged_as_one_by_one(shell: Shell, as_folder: bool) -> None:
+    """Some of them are known to the journal, whose tokens count; a wrong name is told after what comes before it."""
+    shell.done("mark-spam", shell.write("one.eml", mail("cheap pills", "buy cheap pills now")))
+    files = [
+        shell.write(f"many/{number:02}.eml", mail(f"cheap {number}", f"pills number {number}", f"n{number}"))
+        for number in range(FEW + 5)
+    ]
+    seen = {"fields": {b"as": 1, b"judged": 1}}
+    with shell.store() as store:
+        store.write_journal(
+            [
+                journal_entry(
+                    id=ID, digest=parse(files[3].read_bytes()).digest(), message_id="<n3@example.org>", tokens=seen
+                )
+            ]
+        )
+    singly = [shell.done("judge", file) for file in files]
+    assert ["fields +0.00" in line for line in singly[2:5]] == [False, True, False]
+    names = [shell.folder / "many"] if as_folder else files
+    assert shell.done("judge", *names) == "".join(singly)
+    failed = shell.run("judge", *names, "none.eml")
+    assert (failed.exit_code, failed.stdout) == (2, "".join(singly))
 
 
 def test_a_judgement_is_explained_in_a_table(shell: Shell) -> None:

@@ -187,3 +187,12 @@ def test_a_search_goes_on_after_an_entry_that_has_expired(store: Store) -> None:
     store.write_journal([journal_entry(id=id, **facts) for id, facts in SOME.items() if id != "3"])
     assert [entry.id for entry in store.search(Wanted(), 9, "3")] == ["2", "1"]
     assert [entry.id for entry in store.search(Wanted(unsure_first=True), 9, "3")] == ["1"]
+
+
+def test_the_journal_says_which_mails_it_may_know(store: Store) -> None:
+    store.write_journal([journal_entry(id="01A", digest=b"a" * 16, message_id="<one@example.org>")])
+    store.write_journal([journal_entry(id="01B", digest=b"b" * 16, message_id="")])
+    found = store.in_journal([b"a" * 16, b"c" * 16], ["<one@example.org>", "<two@example.org>"])
+    assert found == {b"a" * 16, "<one@example.org>"}
+    assert store.in_journal([b"b" * 16], []) == {b"b" * 16}
+    assert store.in_journal([], []) == set()

@@ -288,6 +288,14 @@ class SqlStore(Store):
         with self._reading() as connection:
             return {row.digest: journal_entry_of(row) for row in connection.execute(query)}
 
+    def in_journal(self, digests: Collection[bytes], message_ids: Collection[str]) -> set[bytes | str]:
+        with self._reading() as connection:
+            return {
+                found
+                for column, asked in ((journal.c.digest, digests), (journal.c.message_id, message_ids))
+                for found in connection.scalars(select(column).where(column.in_(asked)))
+            }
+
     def journal_named(self, message_id: str) -> list[JournalEntry]:
         if not message_id:
             return []
