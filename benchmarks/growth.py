@@ -48,8 +48,8 @@ from spamfilter.mail.message import parse
 from spamfilter.relay.judging import Judge
 from spamfilter.reports.daily_summaries import keep
 from spamfilter.reports.report import build
-from spamfilter.stores import open_store
 from spamfilter.system.ids import new_id
+from tests.support.memory_store import open_store
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 MESSAGES, WORDS, TURNS, STARTS = 40, 400, 15, 3

@@ -31,7 +31,7 @@ from spamfilter.mail.header_fields import mark
 from spamfilter.mail.line_ends import has_bare_newlines, normalised
 from spamfilter.mail.message import parse
 from spamfilter.relay.judging import Judge
-from spamfilter.stores import open_store
+from tests.support.memory_store import open_store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the bombs are those of the tests
 

@@ -48,8 +48,8 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.message import parse
 from spamfilter.relay.judging import Judge
-from spamfilter.stores import open_store
 from spamfilter.system import compression
+from tests.support.memory_store import open_store
 
 LEARNT, EVERY = 10_000, 10
 SPAMASSASSIN_LEARNT, SPAMASSASSIN_JUDGED = 300, 120

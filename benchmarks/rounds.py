@@ -26,7 +26,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
-from spamfilter.stores import open_store
+from tests.support.memory_store import open_store
 
 Mails = Sequence[tuple[Label, Mail]]
 CORPORA = {

@@ -80,8 +80,6 @@ def opened_store(settings: "Settings") -> "Iterator[Store]":
     """The store of the configuration."""
     from spamfilter.stores import open_store
 
-    if settings.store_url().startswith("memory:"):
-        raise InputError('[store] url = "memory:" keeps nothing between commands; name a database file')
     store = open_store(settings.store_url())
     try:
         yield store

@@ -61,9 +61,7 @@ class Settings(Section):
         return self.store.url or f"sqlite:///{state_directory() / 'spamfilter.db'}"
 
     def workers(self) -> int:
-        """How many processes take mail in; a store in memory is one process' own."""
-        if self.store.url.startswith("memory:"):
-            return 1
+        """How many processes take mail in."""
         return self.relay.workers or min(len(os.sched_getaffinity(0)), MOST_WORKERS)
 
     def normalises(self) -> bool:

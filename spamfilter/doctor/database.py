@@ -20,11 +20,7 @@ RESTORE = "stop the relay, keep the file for whoever can rescue it, and put a ba
 
 def database(examined: Examination) -> Iterator[Finding]:
     """Which database it is, and whether the relay may read and write it."""
-    url = examined.settings.store_url()
-    if url.startswith("memory:"):
-        yield Finding("warning", "memory: what is learnt is lost at the end", "set [store] url to a database file")
-        return
-    path, user = file_of(url), examined.user
+    path, user = file_of(examined.settings.store_url()), examined.user
     if not path.exists():
         yield Finding("failed", f"{path}: no such file", "the relay makes it at its start; see [store] url")
         return

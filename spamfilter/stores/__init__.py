@@ -7,7 +7,6 @@ Imports: errors, system, mail and bayes. Start with store, the contract; schema 
 from collections.abc import Callable
 
 from spamfilter.errors import StoreError
-from spamfilter.stores.memory import MemoryStore
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.store import Entry, Holders, JournalEntry, Labelled, Learning, Relearnt, Store, Trainings, Wanted
 
@@ -24,10 +23,6 @@ __all__ = [
     "Wanted",
     "open_store",
 ]
-
-
-def _memory(url: str, migrate: bool) -> Store:
-    return MemoryStore()
 
 
 def _sql(url: str, migrate: bool) -> Store:
@@ -50,7 +45,7 @@ def _sql(url: str, migrate: bool) -> Store:
     return store
 
 
-STORES: dict[str, Callable[[str, bool], Store]] = {"memory": _memory, "sqlite": _sql}
+STORES: dict[str, Callable[[str, bool], Store]] = {"sqlite": _sql}
 
 
 def open_store(url: str, migrate: bool = False) -> Store:

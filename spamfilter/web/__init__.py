@@ -69,8 +69,6 @@ def serve(settings: Settings, file: Path | None) -> None:
     if not settings.web.listen:
         raise ConfigError('web.listen = "": the web page is off; set [web] listen = "127.0.0.1:8725"')
     accounts = Accounts(Path(settings.web.accounts))
-    if settings.store_url().startswith("memory:"):
-        raise ConfigError('store.url = "memory:": another process cannot see it; name a database file')
     sockets = bound("web.listen", settings.web.listen)
     with closing(open_store(settings.store_url())) as store:
         config = uvicorn.Config(

@@ -19,9 +19,9 @@ from spamfilter.bayes.voices import VOICES, View, pack, unpack
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import Message, parse
-from spamfilter.stores.memory import MemoryStore
 from tests.mail.test_message import MAILS
 from tests.support.made import mail, some
+from tests.support.memory_store import MemoryStore
 from tests.support.real import missing, require
 from tests.support.without_helpers import without_helpers
 

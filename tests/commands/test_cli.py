@@ -392,9 +392,9 @@ def test_every_fault_of_the_configuration_is_a_line(shell: Shell) -> None:
 def test_the_configuration_is_that_of_option_environment_and_variables(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = shell.write("x.toml", b'[store]\nurl = "memory:"\n')
+    path = shell.write("x.toml", b'[store]\nurl = "sqlite:////here.db"\n')
     monkeypatch.setenv("SPAMFILTER_CONFIG", str(path))
-    assert "database       memory:\n" in shell.done("check-config")
+    assert "database       sqlite:////here.db\n" in shell.done("check-config")
     monkeypatch.setenv("SPAMFILTER_STORE__URL", "sqlite:////elsewhere.db")
     assert "database       sqlite:////elsewhere.db\n" in shell.done("check-config")
     assert "No such file" in shell.fails("--config", "none.toml", "check-config")

@@ -418,12 +418,6 @@ def test_a_voice_that_the_ledger_has_no_tokens_of_is_named(shell: Shell) -> None
     )
 
 
-def test_memory_has_no_mail_of_its_own(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPAMFILTER_STORE__URL", "memory:")
-    assert "keeps nothing between commands" in refused(shell, "--live")
-    evaluated(shell, index(shell, "hshs"), "--resamples", "0")
-
-
 def test_the_choices_on_the_command_line_are_the_protocols_there_are() -> None:
     (option,) = (parameter for parameter in evaluate.params if parameter.name == "protocol")
     assert list(option.to_info_dict()["type"]["choices"]) == list(PROTOCOLS)

@@ -86,12 +86,6 @@ def test_a_check_that_breaks_is_a_failed_line_and_hides_no_other(tmp_path: Path)
     assert {line.check for line in diagnosis.lines} >= {"disk", "dovecot"}
 
 
-def test_a_database_in_memory_is_a_warning(tmp_path: Path) -> None:
-    diagnosis = examine(Examination(settings(tmp_path, store={"url": "memory:"}), None))
-    (line,) = (line for line in diagnosis.lines if line.check == "database")
-    assert line.status == "warning"
-
-
 @pytest.mark.parametrize(
     ("ham", "spam", "status"),
     [(0, 0, "warning"), (3, 0, "warning"), (0, 3, "warning"), (1, 20, "ok"), (1, 21, "warning"), (21, 1, "warning")],

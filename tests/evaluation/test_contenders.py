@@ -23,8 +23,8 @@ from spamfilter.learning.labelled_mail import interleaved, mixed
 from spamfilter.learning.rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
-from spamfilter.stores import open_store
 from tests.support.made import VOICE, mail, some
+from tests.support.memory_store import open_store
 
 DEFAULT = Learn().chosen()
 CHOICES: dict[str, Voices] = {

@@ -30,8 +30,9 @@ from spamfilter.evaluation.runs import (
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
-from spamfilter.stores import Store, open_store
+from spamfilter.stores import Store
 from tests.support.made import VOICE, journal_entry, mail, reading
+from tests.support.memory_store import open_store
 
 
 @pytest.fixture(params=["memory", "sqlite"])

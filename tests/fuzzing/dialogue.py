@@ -25,9 +25,9 @@ from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.crowd import Crowd
 from spamfilter.relay.next_hops import Conversation, Maildir, NextHop, Reply
 from spamfilter.relay.smtp.session import Session
-from spamfilter.stores import open_store
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import Transport, feed, loop
+from tests.support.memory_store import open_store
 
 SPAM = "spam@relay.test"
 SCRIPTS: tuple[dict[bytes, bytes], ...] = (

@@ -13,9 +13,9 @@ from spamfilter.learning import marks
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import Desk
 from spamfilter.service.control_socket.server import Answer, FeedbackSocket
-from spamfilter.stores import open_store
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import loop
+from tests.support.memory_store import open_store
 
 
 async def _status(request: Answer) -> Answer:

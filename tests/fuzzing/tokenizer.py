@@ -12,9 +12,9 @@ from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import MAX_NAME, SCANNED, parse
 from spamfilter.relay.judging import Judge
-from spamfilter.stores import open_store
 from tests.fuzzing.target import Run, without_faults
 from tests.support.made import mail
+from tests.support.memory_store import open_store
 
 LEARN_EVERY = 4
 """Learning and unlearning take longer than all else, so one run in so many does, by the length of its input."""

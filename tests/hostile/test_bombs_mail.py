@@ -20,7 +20,6 @@ from spamfilter.learning.filter import Filter
 from spamfilter.mail.header_fields import mark
 from spamfilter.mail.message import ENCODED_WORD, MAX_FIELD_BYTES, MAX_FIELDS, MAX_VALUE, SCANNED, Message, parse
 from spamfilter.relay.judging import Judge
-from spamfilter.stores import open_store
 from tests.faults.client import Client, deliver
 from tests.faults.conftest import one_hop, one_relay  # noqa: F401  # the relay that all bombs go through
 from tests.faults.daemon import Daemon
@@ -28,6 +27,7 @@ from tests.faults.hop import Hop
 from tests.fuzzing.dialogue import same_but_for_ours
 from tests.hostile.bombs import BOMBS, HEAD
 from tests.support.made import mail
+from tests.support.memory_store import open_store
 
 SIZE = 1_000_000
 """Bytes of a bomb here: fifteen times what is looked at."""

@@ -18,9 +18,9 @@ from spamfilter.learning.mark_queue import Desk
 from spamfilter.learning.marks import Author
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, JournalEntry
-from spamfilter.stores.memory import MemoryStore
 from spamfilter.system.ids import new_id
 from tests.support.made import VOICE, journal_entry, mail, reading
+from tests.support.memory_store import MemoryStore
 
 ANSWERED, TRAP = Feedback(automatic=["answered"]), Feedback(automatic=["trap"], traps=["trap@example.org"])
 QUESTION = journal_entry(message_id="<question@x>", digest=reading("question").digest)

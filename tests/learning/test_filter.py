@@ -17,8 +17,9 @@ from spamfilter.bayes.voices import Voice, Voices
 from spamfilter.errors import StoreError
 from spamfilter.learning.filter import Change, Filter, Reading
 from spamfilter.mail.message import parse
-from spamfilter.stores import Store, open_store
+from spamfilter.stores import Store
 from tests.support.made import VOICE, mail, reading, some, spelled
+from tests.support.memory_store import open_store
 
 TWO: Voices = (Voice("fields", Soft()), Voice("bag", Multinomial(), 0.3))
 MESSAGES = [

@@ -19,11 +19,11 @@ from spamfilter.learning.filter import Filter, Reading
 from spamfilter.learning.marks import Author, Subject, by_id, by_mail, header_id, mark
 from spamfilter.mail import header_fields
 from spamfilter.mail.message import parse
-from spamfilter.stores import Entry, JournalEntry, open_store
-from spamfilter.stores.memory import MemoryStore
+from spamfilter.stores import Entry, JournalEntry
 from spamfilter.system.ids import new_id
 from tests.support.alterations import ALTERATIONS
 from tests.support.made import VOICE, journal_entry, mail, reading, some
+from tests.support.memory_store import MemoryStore, open_store
 
 ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
 

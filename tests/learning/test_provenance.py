@@ -17,10 +17,10 @@ from spamfilter.learning import provenance
 from spamfilter.learning.counterfactuals import Trial, counts_of
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.learning.provenance import Provenance, shown
-from spamfilter.stores import Entry, Holders, Store, open_store
-from spamfilter.stores.memory import MemoryStore
+from spamfilter.stores import Entry, Holders, Store
 from tests.bayes.likelihoods.drawn import every
 from tests.support.made import NOON, VOICE, journal_entry, reading
+from tests.support.memory_store import MemoryStore, open_store
 
 POLICY = Policy(spam=0.6, unsure=0.4)
 ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"

@@ -22,8 +22,9 @@ from spamfilter.learning.retraining import retrain
 from spamfilter.learning.rounds import ROUNDS
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
-from spamfilter.stores import Store, open_store
+from spamfilter.stores import Store
 from tests.support.made import VOICE, mail
+from tests.support.memory_store import open_store
 
 Mails = list[tuple[Label, Mail]]
 

@@ -24,7 +24,7 @@ from spamfilter.reports.report import (
 )
 from spamfilter.reports.report_figures import Calibrated, Delay, Figures, Rate, Slot
 from spamfilter.stores import Trainings
-from spamfilter.stores.memory import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from spamfilter.errors import StoreBusy, StoreError
 from spamfilter.relay.journal import BATCH, WRITE_EVERY, Journal
 from spamfilter.stores import JournalEntry
-from spamfilter.stores.memory import MemoryStore
 from spamfilter.system.ids import ID_LENGTH, is_id, new_id
 from tests.support.made import NOON, journal_entry, some
+from tests.support.memory_store import MemoryStore
 
 
 class Moody(MemoryStore):

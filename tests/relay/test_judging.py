@@ -17,9 +17,9 @@ from spamfilter.learning.filter import Filter
 from spamfilter.mail.header_fields import mark
 from spamfilter.mail.message import parse
 from spamfilter.relay.judging import Judge
-from spamfilter.stores.memory import MemoryStore
 from tests.mail.test_message import MAILS
 from tests.support.made import VOICE, mail, some
+from tests.support.memory_store import MemoryStore
 
 
 class Broken(Soft):

@@ -8,8 +8,8 @@ import pytest
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.reports.html import report_html
 from spamfilter.reports.report import Report, build
-from spamfilter.stores.memory import MemoryStore
 from tests.support.made import NOON, VOICE, journal_entry
+from tests.support.memory_store import MemoryStore
 
 NASTY = "<script>alert(1)</script>\"'><img src=x onerror=1>\x1b[31m\r\n\u202e{{ 7*7 }}{% raw %}"
 VOID = {"meta", "img", "br", "link", "input", "hr"}

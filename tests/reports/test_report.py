@@ -14,8 +14,8 @@ from spamfilter.reports.rendering import report_json, to_json
 from spamfilter.reports.report import LATEST, WORDS, Report, build
 from spamfilter.reports.text import BARS, report_text
 from spamfilter.stores import Store
-from spamfilter.stores.memory import MemoryStore
 from tests.support.made import NOON, VOICE, journal_entry
+from tests.support.memory_store import MemoryStore
 
 WEEK = timedelta(days=7)
 

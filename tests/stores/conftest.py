@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.stores import STORES, Store, open_store
+from spamfilter.stores import Store
 from tests.stores.made import URLS
+from tests.support.memory_store import KINDS, open_store
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     store = open_store(URLS[request.param](tmp_path))
     yield store

@@ -1,7 +1,7 @@
-"""What every store must do, run on every row of STORES."""
+"""What every store must do, run on every row of STORES and on the store in memory."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -10,15 +10,15 @@ from spamfilter.bayes.counts import Counts, Growth, Label
 from spamfilter.bayes.model import State
 from spamfilter.errors import CountError, StoreError
 from spamfilter.stores import STORES, Entry, Store, open_store
-from spamfilter.stores import memory as memory_module
-from spamfilter.stores.sql import SqlStore, queries
+from spamfilter.stores.sql import queries
 from spamfilter.stores.store import ENTRIES
 from tests.stores.made import GREEN, STEP, URLS, entry, learn, write
 from tests.support.made import NOON, journal_entry, spelled
+from tests.support.memory_store import KINDS
 
 
 def test_every_row_of_the_table_is_held_to_this_contract() -> None:
-    assert URLS.keys() == STORES.keys()
+    assert {*URLS} == {*KINDS} == {"memory", *STORES}
 
 
 def counted(*learnt: Entry) -> Counts:
@@ -289,11 +289,5 @@ def test_a_state_that_was_handed_out_is_not_the_stores_own(store: Store) -> None
 
 @pytest.mark.parametrize("url", ["postgres:x", "", "/var/x.db", "SQLITE:///x"])
 def test_an_unknown_kind_of_store_is_refused_with_the_kinds_there_are(url: str) -> None:
-    with pytest.raises(StoreError, match=r"unknown kind of store .*known: memory, sqlite"):
+    with pytest.raises(StoreError, match=r"unknown kind of store .*known: sqlite"):
         open_store(url)
-
-
-def test_stores_are_told_apart_by_their_modules() -> None:
-    assert issubclass(memory_module.MemoryStore, Store)
-    assert issubclass(SqlStore, Store)
-    assert NOON.tzinfo is UTC

@@ -7,8 +7,8 @@ import pytest
 
 from spamfilter.learning.filter import Filter
 from spamfilter.stores import Entry, Store
-from spamfilter.stores import memory as memory_module
 from tests.stores.made import entry, learn, write
+from tests.support import memory_store as memory_module
 from tests.support.made import NOON, VOICE, reading
 
 # Who has taught

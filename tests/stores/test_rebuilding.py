@@ -19,9 +19,10 @@ from spamfilter.bayes.model import State
 from spamfilter.bayes.voices import Voice, Voices
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.learning.retraining import retrain
-from spamfilter.stores import STORES, Entry, Learning, Relearnt, Store, open_store
+from spamfilter.stores import Entry, Learning, Relearnt, Store
 from spamfilter.stores.sql import learning as sql_learning
 from tests.support.made import NOON, VOICE, reading, some
+from tests.support.memory_store import KINDS, open_store
 
 Opened = Callable[[], Store]
 GREEN = "grün".encode()
@@ -48,7 +49,7 @@ def stored(kind: str) -> Iterator[Opened]:
                 store.close()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=KINDS)
 def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
     with stored(request.param) as again:
         yield again
@@ -376,7 +377,7 @@ def test_tallies_are_those_of_the_words_whoever_learns_and_after_any_rebuilding(
 
 
 def test_a_store_of_one_voice_is_rebuilt_to_another_voice_and_back() -> None:
-    for kind in STORES:
+    for kind in KINDS:
         with stored(kind) as again:
             filter = Filter(again(), VOICE)
             for number in range(6):

@@ -237,7 +237,7 @@ def test_a_file_that_is_no_database_is_an_error_that_names_it(path: Path, conten
         pytest.param("sqlite:///{}", "unable to open database file", id="a-folder"),
         pytest.param("sqlite:", "sqlite:", id="scheme-alone"),
         pytest.param("sqlite://", "name a file", id="in-memory"),
-        pytest.param("sqlite:///:memory:", "use memory:", id="named-in-memory"),
+        pytest.param("sqlite:///:memory:", "name a file", id="named-in-memory"),
         pytest.param("sqlite", "sqlite", id="no-colon"),
         pytest.param("sqlite:store.db", "sqlite:store.db", id="no-slashes"),
         pytest.param("sqlite://host/store.db", "store.db", id="a-slash-missing"),

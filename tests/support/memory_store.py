@@ -1,4 +1,4 @@
-"""A store in memory: the reference that the others are held against, and the store of evaluations.
+"""A store in memory: the reference that the others are held against, and a quick store for tests of other things.
 
 It keeps nothing beyond the process and knows one thread.
 """
@@ -12,6 +12,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from spamfilter import stores
 from spamfilter.bayes.calibration import Calibration
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Hashed, Label
 from spamfilter.bayes.model import State
@@ -31,6 +32,14 @@ from spamfilter.stores.store import (
     Trainings,
     Wanted,
 )
+
+KINDS = ("memory", "sqlite")
+"""Kinds of stores that tests run on: the one in memory, and those of STORES."""
+
+
+def open_store(url: str) -> Store:
+    """The store of a URL, which may be "memory:"."""
+    return MemoryStore() if url == "memory:" else stores.open_store(url)
 
 
 class MemoryStore(Store):

@@ -21,7 +21,8 @@ from spamfilter.relay.front_ends import FRONT_ENDS, Relay
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.next_hops import Maildir, NextHop, Timeouts, open_next_hop
-from spamfilter.stores import JournalEntry, Store, open_store
+from spamfilter.stores import JournalEntry, Store
+from tests.support.memory_store import open_store
 
 KEYWORDS = ("PIPELINING", "SIZE 10240000", "8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
 LOCAL = (ipaddress.ip_network("127.0.0.0/8"),)

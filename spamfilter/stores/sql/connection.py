@@ -53,7 +53,7 @@ def file_of(url: str) -> Path:
     """The file that a URL of SQLite names. Raises StoreError."""
     path = url.removeprefix("sqlite:///")
     if not url.startswith("sqlite:///") or path in ("", ":memory:") or "?" in path:
-        raise StoreError(f"{url}: name a file, as in sqlite:////var/lib/spamfilter/spamfilter.db, or use memory:")
+        raise StoreError(f"{url}: name a file, as in sqlite:////var/lib/spamfilter/spamfilter.db")
     return Path(path).absolute()
 
 

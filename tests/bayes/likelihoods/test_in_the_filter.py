@@ -15,10 +15,11 @@ from spamfilter.bayes.voices import Voice, Voices
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.mail.message import parse
-from spamfilter.stores import Store, open_store
+from spamfilter.stores import Store
 from spamfilter.stores.migration import migrate
 from tests.bayes.likelihoods.drawn import Bag, every
 from tests.support.made import mail
+from tests.support.memory_store import open_store
 
 Opened = Callable[[], Store]
 BAGS: list[tuple[Label, Bag]] = [

@@ -11,7 +11,7 @@ from spamfilter.bayes.verdict import Policy
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import Message
-from spamfilter.stores import open_store
+from tests.support.memory_store import open_store
 from tests.support.parts import Hop, relaying
 
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"

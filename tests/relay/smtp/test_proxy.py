@@ -16,7 +16,7 @@ from spamfilter.config.sections import Limits
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
-from spamfilter.stores import open_store
+from tests.support.memory_store import open_store
 from tests.support.parts import KEYWORDS, Hop, relaying
 
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
