@@ -17,6 +17,7 @@ messages have passed, of which every twentieth was learnt: its size, and the tim
 import argparse
 import os
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +50,9 @@ from spamfilter.relay.judging import Judge
 from spamfilter.reports.daily_summaries import keep
 from spamfilter.reports.report import build
 from spamfilter.system.ids import new_id
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the store in memory is the tests'
+
 from tests.support.memory_store import open_store
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)

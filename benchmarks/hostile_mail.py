@@ -31,11 +31,11 @@ from spamfilter.mail.header_fields import mark
 from spamfilter.mail.line_ends import has_bare_newlines, normalised
 from spamfilter.mail.message import parse
 from spamfilter.relay.judging import Judge
-from tests.support.memory_store import open_store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the bombs are those of the tests
 
 from tests.hostile.bombs import BOMBS
+from tests.support.memory_store import open_store
 
 BOUND = 20
 LEARNT, JUDGED = 1000, 60

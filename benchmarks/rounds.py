@@ -11,6 +11,7 @@ Needs SPAMFILTER_CORPORA; takes about ten minutes.
 
 import argparse
 import random
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,9 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the store in memory is the tests'
+
 from tests.support.memory_store import open_store
 
 Mails = Sequence[tuple[Label, Mail]]
