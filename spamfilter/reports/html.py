@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from spamfilter.reports.report import Report
 from spamfilter.reports.report_figures import Slot
-from spamfilter.reports.text import DRIFTS, TRAININGS, change_text, moment, size_text
+from spamfilter.reports.text import REPLIES, TRAININGS, change_text, disk_text, drift_text, moment, size_text
 from spamfilter.system.escaping import harmless
 
 HEIGHT = 88
@@ -32,6 +32,7 @@ def environment(room: str) -> Environment:
     made = Environment(loader=PackageLoader(room), autoescape=True, undefined=StrictUndefined, finalize=_finalized)
     made.filters |= {
         "capital": _capital,
+        "class_name": _class_name,
         "milliseconds": _milliseconds,
         "moment": moment,
         "number": _number,
@@ -49,7 +50,9 @@ def facts(report: Report, host: str = "") -> dict[str, Any]:
         "before": report.before,
         "host": host,
         "change": change_text(report.figures.messages, report.before.messages),
-        "drifts": DRIFTS,
+        "drift_text": drift_text,
+        "disk_text": disk_text,
+        "replies": REPLIES,
         "trainings": TRAININGS,
         "share": _share,
         "height": _height,
@@ -67,6 +70,11 @@ def _finalized(value: object) -> object:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def _class_name(class_: str) -> str:
+    """What a page calls a class: its readers may not know the word ham."""
+    return "not spam" if class_ == "ham" else class_
 
 
 def _milliseconds(microseconds: int) -> str:

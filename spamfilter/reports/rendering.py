@@ -40,7 +40,7 @@ def change_text(name: str, label: Label | None, change: Change) -> str:
     if not change.changed:
         return f"{name}: already learnt as {label}; nothing changed"
     if change.was == label:
-        return f"{name}: learnt as {label} before, by nobody's mark; now it is yours"
+        return f"{name}: already learnt as {label} by `train` or a rule; now recorded as your mark"
     was = f" (was {change.was}, which is taken back)" if change.was else ""
     return f"{name}: learnt as {label}{was}; {scores}"
 
@@ -86,9 +86,9 @@ _COLUMNS = (
 
 def outcomes_text(outcomes: "Sequence[Outcome]", suspects: int) -> str:
     """A table of runs, each with its 95 % intervals below it, and the suspected wrong labels."""
-    width = max(len("contender"), *(len(_title(outcome)) for outcome in outcomes))
+    width = max(len("filter"), *(len(_title(outcome)) for outcome in outcomes))
     head = "".join(f"{title:>15}" for title, _, _ in _COLUMNS)
-    lines = [f"{'contender':<{width}}{head}{'us':>8}"]
+    lines = [f"{'filter':<{width}}{head}{'us':>8}"]
     for outcome in outcomes:
         figures = "".join(f"{getattr(outcome.metrics, name):>15.{digits}f}" for _, name, digits in _COLUMNS)
         lines.append(f"{_title(outcome):<{width}}{figures}{outcome.microseconds:>8.0f}")
@@ -100,7 +100,7 @@ def outcomes_text(outcomes: "Sequence[Outcome]", suspects: int) -> str:
         whose = f" by {_title(outcome)}" if len(judged) > 1 else ""
         lines += ["", f"{ham + spam:,} messages judged{whose}: {ham:,} ham, {spam:,} spam"]
     for outcome in outcomes if suspects else ():
-        lines += ["", f"labels that {_title(outcome)} doubts:"]
+        lines += ["", f"labels that look wrong to {_title(outcome)}:"]
         lines += [
             f"  {printable(name, 100)}: labelled {label}, probability of spam {posterior:.4f}"
             for name, label, posterior in outcome.suspects[:suspects]

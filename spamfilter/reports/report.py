@@ -28,7 +28,7 @@ WEEKS = 4
 SOON = 60
 """Days until the disk is full in which somebody should hear of it."""
 LOST = 0.01
-"""Share of ham taken for spam that nobody should bear."""
+"""Rate of false positives from which on the report advises to act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,17 +284,17 @@ def _advice(figures: Figures, learnt: dict[str, int], waiting: int, drifts: list
     """What to do, the most important first; a sentence each."""
     found = []
     if not min(learnt.values()):
-        found.append("mark some ham and some spam: with one class alone nothing can be told apart")
+        found.append("mark some ham and some spam: the filter cannot judge when it knows one class only")
     if size.days_left is not None and size.days_left < SOON:
-        found.append(f"the disk is full in {size.days_left:.0f} days: lower [report] journal_days or give it more room")
+        found.append(f"the disk will be full in {size.days_left:.0f} days: lower [report] journal_days, or add space")
     if waiting:
-        found.append(
-            f"{waiting:,} unsure message{'s wait' if waiting > 1 else ' waits'} for a label: spamfilter review"
-        )
+        found.append(f"{waiting:,} message{'s need' if waiting > 1 else ' needs'} review: spamfilter review")
     if any(one.what == "put_off" and one.share > one.before for one in drifts):
-        found.append("more mail than usual is put off: see what the next hop says, and spamfilter doctor")
+        found.append("more mail than usual is deferred: look at the replies of the next hop, and run spamfilter doctor")
     if any(one.what.endswith(("judged_spam", "judged_ham")) and one.share > one.before for one in drifts):
-        found.append("more verdicts than usual were wrong: see whom the wrong ones have in common, and mark them")
+        found.append(
+            "more verdicts than usual were wrong: see what the corrected messages have in common, and mark more of them"
+        )
     if figures.ham_rate.errors and figures.ham_rate.low > LOST:
-        found.append("more than one ham in a hundred was taken for spam: raise [verdict] spam, or train more ham")
+        found.append("more than 1 % of ham were false positives: raise [verdict] spam, or train more ham")
     return found

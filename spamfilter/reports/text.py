@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
+from spamfilter.reports.drift import Drift
 from spamfilter.reports.report import MatteringWord, Report
 from spamfilter.reports.report_figures import Delay, Figures, Rate
 from spamfilter.system.escaping import printable
@@ -19,13 +20,17 @@ TRAININGS = 20
 BARS, PLAIN_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"
 """Eight heights, for whoever can be shown them and for others."""
 DRIFTS = {
-    "spam": "share of spam",
-    "unsure": "share of unsure",
-    "ham_judged_spam": "ham taken for spam",
-    "spam_judged_ham": "spam taken for ham",
-    "put_off": "mail put off",
+    "spam": "spam",
+    "unsure": "unsure mail",
+    "ham_judged_spam": "false positives",
+    "spam_judged_ham": "missed spam",
+    "put_off": "deferred mail",
 }
-"""What a drift is called."""
+"""The subject of a sentence about a drift."""
+REPLIES = {"accepted": "delivered", "put_off": "deferred", "refused": "rejected"}
+"""Key of Figures.replies -> the word for it; clients heard 2xx, 4xx, 5xx. Mail in quarantine was answered with 250."""
+MANY_DAYS = 730
+"""Days until the disk is full beyond which their number is only a guess."""
 
 
 def report_text(report: Report, width: int = 100, encoding: str = "utf-8") -> str:
@@ -82,31 +87,51 @@ def change_text(now: float, before: float) -> str:
     return f"{change:+d} %" if change else "0 %"
 
 
+def drift_text(drift: Drift) -> str:
+    """How a rate has changed.
+
+    >>> drift_text(Drift("unsure", 0.0226, 0.0647))
+    'unsure mail fell from 6.5 % to 2.3 %'
+    """
+    way = "rose" if drift.share > drift.before else "fell"
+    return f"{DRIFTS[drift.what]} {way} from {100 * drift.before:.1f} % to {100 * drift.share:.1f} %"
+
+
+def disk_text(days: float) -> str:
+    """When the disk will be full.
+
+    >>> disk_text(44.3), disk_text(4_143_269)
+    ('disk: full in 44 days', 'disk: more than 2 years left')
+    """
+    return "disk: more than 2 years left" if days > MANY_DAYS else f"disk: full in {days:.0f} days"
+
+
 def _mail(report: Report, width: int) -> Iterator[str]:
     now, before = report.figures, report.before
     change = change_text(now.messages, before.messages)
     yield ""
     yield (
         f"Mail        {now.messages:,} message{'' if now.messages == 1 else 's'}, {size_text(now.bytes)}"
-        + (f", {change} against the period before" if change else "")
+        + (f", {change} compared with the period before" if change else "")
     )
-    for head, counts in (("judged", now.classes), ("done", now.actions), ("answered", now.replies)):
-        shares = _shares({name.replace("_", " "): n for name, n in counts.items()}, now.messages)
+    replies = {REPLIES[name]: n for name, n in now.replies.items()}
+    for head, counts in (("judged", now.classes), ("action", now.actions), ("reply", replies)):
+        shares = _shares(counts, now.messages)
         yield from _wrapped(f"  {head:<10}", shares, width)
     if now.messages:
         room = width - 14
         per_day = _grouped([sum(day.classes.values()) for day in report.days], room)
         spam = _grouped([day.classes["spam"] for day in report.days], room)
         yield f"  by day    {sparkline(per_day)}"
-        yield f"  its spam  {''.join(sparkline([*spam, max(per_day)])[:-1])}"
+        yield f"  spam      {''.join(sparkline([*spam, max(per_day)])[:-1])}"
         yield f"  by hour   {sparkline([sum(hour.classes.values()) for hour in report.hours])}  0 to 23, UTC"
     yield ""
-    yield "Time a message (median, 99 % below)"
+    yield "Processing time (median, 99th percentile)"
     yield f"  judging   {_delay(now.judging)}"
-    yield f"  in all    {_delay(now.relaying)}"
+    yield f"  total     {_delay(now.relaying)}"
     if report.troubles:
         yield ""
-        yield "Not accepted"
+        yield "Not delivered"
         for trouble in report.troubles:
             yield f"  {trouble.messages:>7,}  {printable(trouble.reply, width - 11) or 'no reply'}"
 
@@ -120,21 +145,20 @@ def _grouped(numbers: Sequence[int], room: int) -> list[float]:
 def _errors(report: Report, width: int) -> Iterator[str]:
     now, before = report.figures, report.before
     yield ""
-    yield "Errors that users corrected (95 % interval)"
-    yield from _wrapped("  ham taken for spam    ", _rate(now.ham_rate) + _before(now, before.ham_rate), width)
-    yield from _wrapped("  spam taken for ham    ", _rate(now.spam_rate) + _before(now, before.spam_rate), width)
+    yield "Errors that users corrected (95 % confidence interval)"
+    yield from _wrapped("  false positives       ", _rate(now.ham_rate) + _before(now, before.ham_rate), width)
+    yield from _wrapped("  missed spam           ", _rate(now.spam_rate) + _before(now, before.spam_rate), width)
     if now.lam is not None:
         yield f"  both (LAM)            {now.lam:.2f} %" + (f"; {before.lam:.2f} % before" if before.lam else "")
     yield (
-        f"  unsure, since marked  {now.unsure_settled['spam']:,} spam, {now.unsure_settled['ham']:,} ham"
+        f"  unsure, later marked  {now.unsure_settled['spam']:,} spam, {now.unsure_settled['ham']:,} ham"
         f" of {now.classes['unsure']:,}"
     )
     for drift in report.drifts:
-        sentence = f"{DRIFTS[drift.what]}: {100 * drift.share:.2f} %, in the weeks before {100 * drift.before:.2f} %"
-        yield from _wrapped("  CHANGED               ", sentence, width)
+        yield from _wrapped("  CHANGED               ", drift_text(drift), width)
     if report.calibration:
         yield ""
-        yield "Probability of spam as said, and share of spam as it was"
+        yield "Predicted and actual spam rate"
         for part in report.calibration:
             share = part.spam / part.messages
             yield (
@@ -161,9 +185,9 @@ def _learning(report: Report, width: int) -> Iterator[str]:
     size = report.size
     yield f"Database    {printable(report.store, width - 30)}, {size_text(size.bytes)}"
     if size.growth is not None:
-        left = f"; the disk is full in {size.days_left:,.0f} days" if size.days_left is not None else ""
+        left = f"; {disk_text(size.days_left)}" if size.days_left is not None else ""
         yield f"  grows     {size_text(size.growth)} a day{left}"
-    yield "  knows     " + ", ".join(f"{count:,} words of {voice}" for voice, count in report.vocabulary.items())
+    yield "Vocabulary  " + ", ".join(f"{count:,} words in {voice}" for voice, count in report.vocabulary.items())
     if report.moved:
         yield ""
         yield f"Words that were learnt most  {'in ham':>20}  {'in spam':>8}"
@@ -191,7 +215,7 @@ def _latest(report: Report, width: int) -> Iterator[str]:
     if report.waiting:
         yield ""
         more = f", {report.waiting_in_all:,} in all" if report.waiting_in_all > len(report.waiting) else ""
-        yield f"Unsure, and not marked yet{more}: spamfilter review"
+        yield f"Needs review{more}: spamfilter review"
         for waiting in report.waiting:
             head = f"  {waiting.id}  {waiting.score:.3f}  {printable(waiting.sender, 24):<24}"
             yield head + (f"  {printable(waiting.subject, room)}" if (room := width - len(head) - 2) > 0 else "")

@@ -125,7 +125,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    return PlainTextResponse("a fault of the page, see its log; try again", 500)
+    return PlainTextResponse("the page has failed; its log says why. Try again", 500)
 
 
 def _endpoint(site: Site, page: Page) -> Callable[[Request], Awaitable[Response]]:
@@ -197,16 +197,16 @@ def _allowed(page: Page, request: Request, visit: Visit) -> Response:
     """What the page answers, if this account may have it and means it."""
     post = request.method == "POST"
     if post and request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return _refused(visit, "this was sent by another site")
+        return _refused(visit, "rejected: the request came from another site")
     if page.role is not None and visit.account is None:
         if visit.origin.proxied:
             return _refused(visit, f"{visit.origin.proxied!r} has no account here; see [web] accounts")
         target = "/" if post else visit.path + (f"?{request.url.query}" if request.url.query else "")
         return redirected(f"/login?next={quote(target)}")
     if page.role is not None and not visit.user.may(page.role):
-        return _refused(visit, f"this needs the role {page.role!r}, and you have {visit.user.role!r}")
+        return _refused(visit, f"this needs the role {page.role!r}; your role is {visit.user.role!r}")
     if post and not visit.site.sessions.is_stamp(visit.token, visit.form.get("stamp", "")):
-        return _refused(visit, "the form has expired; go back, load the page again and repeat it")
+        return _refused(visit, "session expired: go back, load the page again, and repeat")
     answer = page.post if post else page.get
     assert answer is not None
     try:

@@ -78,7 +78,9 @@ def _account(line: str) -> Account:
 def valid_name(name: str) -> str:
     """A name that an account may have. Raises ValueError."""
     if not name or name != name.strip() or ":" in name or name.startswith("#"):
-        raise ValueError(f"{name!r} is no name: it is empty, has a colon or blanks around it, or begins with #")
+        raise ValueError(
+            f"{name!r} is not a valid name: it is empty, contains a colon, has blanks around it, or begins with #"
+        )
     return one_line(name)
 
 

@@ -45,5 +45,5 @@ def forget(visit: Visit) -> Response:
     taught = teaching.taught(site.store, by, _since(visit.form.get("period", "")))
     done = teaching.forget(site.store, site.settings, taught, visit.user)
     rest = len(taught) - done
-    visit.tell(f"{done} of {by} forgotten" + (f"; {rest} are left, the same button does the next ones" if rest else ""))
+    visit.tell(f"{done} marks of {by} undone" + (f"; {rest} are left: press the button again" if rest else ""))
     return redirected("/learning")

@@ -107,7 +107,7 @@ def entry_of(store: Store, id: str) -> JournalEntry:
     """The journal's entry of an id. Raises Unknown."""
     entry = store.find_journal(id.upper()) if is_id(id) else None
     if entry is None:
-        raise Unknown("no message of this id in the journal; it may be too old ([report] journal_days)")
+        raise Unknown("no message with this id in the journal; it may be too old ([report] journal_days)")
     return entry
 
 
@@ -120,7 +120,7 @@ def looked_at(filter: Filter, settings: Settings, id: str) -> Looked:
     try:
         subject = by_id(filter.store, entry.id, wait=False)
         if not any(voice.name in subject.reading.tokens for voice in filter.voices):
-            raise InputError("judged by other voices than today's")
+            raise InputError("judged under another configuration ([learn] voices), so its words are not kept")
         score, evidence = filter.explained(subject.reading)
         policy = settings.policy()
         judged = judgement_json(
@@ -149,7 +149,7 @@ def quarantined(settings: Settings, store: Store, id: str) -> JournalEntry:
     """The journal's entry of a mail in quarantine. Raises Unknown where it is not there."""
     entry = entry_of(store, id)
     if kept_of(settings, entry) is None:
-        raise Unknown(f"{entry.id}: not in the quarantine; it was released or deleted, has expired, or never was there")
+        raise Unknown(f"{entry.id}: not in the quarantine: released, deleted, expired, or never there")
     return entry
 
 

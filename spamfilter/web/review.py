@@ -117,7 +117,7 @@ def undo(visit: Visit) -> Response:
     else:
         active = site.store.active(entry.digest)
         if active is None or (active.by, active.source, active.label) != (visit.user.name, teaching.SOURCE, label):
-            visit.tell(f"{id}: was changed by somebody else meanwhile and stays as it is")
+            visit.tell(f"{id}: not undone, because somebody else has changed it since")
         else:
             visit.tell(str(teaching.mark(site.filter(), site.settings, id, None, visit.user)["text"]))
     session.done.pop()

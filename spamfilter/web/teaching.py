@@ -39,7 +39,9 @@ def mark(filter: Filter, settings: Settings, id: str, label: Label | None, accou
     except NoRelay:
         subject = marks.by_id(filter.store, id, wait=False)
         if not any(voice.name in subject.reading.tokens for voice in filter.voices):
-            raise InputError(f"{id}: judged by other voices than today's; name its file to `mark-spam`") from None
+            raise InputError(
+                f"{id}: judged under another configuration ([learn] voices); mark its file with `spamfilter mark-spam`"
+            ) from None
         author = Author(account.name, SOURCE, master=master)
         change = marks.mark(filter, subject, label, author, settings.feedback.marks_a_day)
         text = rendering.change_text(subject.name, label, change)
@@ -75,7 +77,7 @@ def _readable(path: bytes) -> str:
 def taught(store: Store, by: str, since: datetime | None) -> Sequence[Taught]:
     """What an account, or anybody else, has said that counts. Raises InputError for nobody."""
     if not by or len(by) > 200:
-        raise InputError("by: name whose trainings are to be forgotten")
+        raise InputError("by: name the author whose marks are to be undone")
     return taught_by(store, by, since)
 
 

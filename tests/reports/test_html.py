@@ -76,8 +76,10 @@ def test_the_figures_are_those_of_the_report() -> None:
     text = Page(report_html(report)).text
     assert "4 messages" in text
     assert "50.00 % spam" in text
-    assert "50.00 % of ham taken for spam" in text  # one of two: the one that was learnt as ham, the one judged so
-    assert "1 unsure message waits for a label" in text
+    assert (
+        "50.00 % false positives: good mail wrongly marked as spam" in text
+    )  # one of two: the one that was learnt as ham, the one judged so
+    assert "1 message needs review" in text
     assert all(mail.id in text for mail in report.waiting)
 
 

@@ -15,13 +15,16 @@ from tests.web.pages import Browser
 
 PERIODS = {"month": 30, "week": 7, "day": 1}
 """Periods of the overview that lie within a month, and their days."""
+WORDS = {"ham": "not spam", "accepted": "delivered", "put_off": "deferred", "refused": "rejected"}
+"""What is counted -> what the pages call it."""
+KEYS = {word: key for key, word in WORDS.items()}
 
 _ROW = re.compile(r"<tr><th scope=\"row\">(.*?)</th>(.*?)</tr>", re.DOTALL)
 _CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
 _MAIL = re.compile(
     r'<li><a href="/messages/([0-9A-Z]{26})">.*?<span class="from">(.*?)</span>'
-    r'<span class="quiet">([0-9: -]{16})(?:, (tag|reject|quarantine|defer))?(?:, learnt as (ham|spam))?</span>'
-    r'<span class="chip (\w+)">\w+ <b>([0-9.]+)</b>',
+    r'<span class="quiet">([0-9: -]{16})(?:, (tag|reject|quarantine|defer))?(?:, learnt as ((?:not )?spam))?</span>'
+    r'<span class="chip (\w+)">[a-z ]+ <b>([0-9.]+)</b>',
     re.DOTALL,
 )
 _NEXT = re.compile(r'<a rel="next" href="([^"]+)">')
@@ -35,11 +38,11 @@ def overview_differences(browser: Browser, period: str, count: dict[str, Any]) -
         rows.setdefault(unescape(head), [re.sub(r"<[^>]*>", "", cell) for cell in _CELL.findall(cells)])
     shown = Counter({name: _number(cells[0]) for name, cells in rows.items() if cells and cells[0]})
     found = [] if f'id="messages">{count["messages"]:,}<' in page else ["messages"]
-    for title, name in (("judged", "classes"), ("done", "actions"), ("answered", "replies")):
+    for title, name in (("judged", "classes"), ("action", "actions"), ("reply", "replies")):
         said = {key.partition(": ")[2]: number for key, number in shown.items() if key.startswith(f"{title}: ")}
-        counted = {key.replace("_", " "): number for key, number in count[name].items()}
+        counted = {WORDS.get(key, key): number for key, number in count[name].items()}
         found += [name] * ({key: number for key, number in said.items() if number} != counted)
-    for title, name in (("ham taken for spam", "ham_rate"), ("spam taken for ham", "spam_rate")):
+    for title, name in (("false positives", "ham_rate"), ("missed spam", "spam_rate")):
         found += [name] * (tuple(map(_number, rows[title][:2])) != count[name])
     for name, width in (("days", 10), ("hours", 2)):
         slots = {
@@ -51,8 +54,8 @@ def overview_differences(browser: Browser, period: str, count: dict[str, Any]) -
         found += [name] * ({key: number for key, number in slots.items() if number} != dict(count[name]))
     settled = count["unsure_settled"]
     sentence = (
-        f"Of {count['classes']['unsure']:,} unsure, {settled['spam']:,} were marked as spam since and"
-        f" {settled['ham']:,} as ham; {count['waiting_in_all']:,} wait."
+        f"Of {count['classes']['unsure']:,} unsure messages, {settled['spam']:,} were later marked as spam and"
+        f" {settled['ham']:,} as not spam; {count['waiting_in_all']:,} need review."
     )
     found += ["unsure"] * (sentence not in page)
     found += ["learnings"] * (f"<p>{count['learnings']:,} messages in this period;" not in page)
@@ -61,7 +64,7 @@ def overview_differences(browser: Browser, period: str, count: dict[str, Any]) -
     trainings: dict[tuple[str, str, str], int] = {}
     for head, cells in _ROW.findall(trained):
         source, label, number, *_ = _CELL.findall(cells)
-        trainings[source, unescape(head).removeprefix("-"), label] = _number(number)
+        trainings[source, unescape(head).removeprefix("-"), KEYS.get(label, label)] = _number(number)
     found += ["trainings"] * (trainings != dict(count["trainings"]))
     return found
 
@@ -74,7 +77,15 @@ def list_differences(browser: Browser, database: Path) -> list[str]:
             labels[digest] = "" if undoes else label
         query = "SELECT id, sender, at, action, digest, class, score FROM journal ORDER BY id DESC"
         journal = [
-            (id, sender or "<>", at[:16], "" if action == "pass" else action, labels.get(digest, ""), class_, score)
+            (
+                id,
+                sender or "<>",
+                at[:16],
+                "" if action == "pass" else action,
+                WORDS.get(labels.get(digest, ""), labels.get(digest, "")),
+                class_,
+                score,
+            )
             for id, sender, at, action, digest, class_, score in connection.execute(query)
         ]
     expected = [(*row[:6], f"{row[6]:.3f}") for row in journal]

@@ -45,7 +45,7 @@ def test_a_role_includes_those_before_it() -> None:
         pytest.param("alice:label:a:b", "line 2: not of the form", id="too-much"),
         pytest.param("alice:root:-", "line 2: 'alice' has the role 'root'; known: look, label, administer", id="role"),
         pytest.param("alice:look:hunter2", "line 2: 'alice' has no argon2id hash", id="plain-password"),
-        pytest.param(":look:-", "line 2: '' is no name", id="no-name"),
+        pytest.param(":look:-", "line 2: '' is not a valid name", id="no-name"),
         pytest.param("bob:label:-", "line 2: a second account 'bob'", id="twice"),
         pytest.param("a\x07b:label:-", "line 2: must be one line", id="control-character"),
     ],

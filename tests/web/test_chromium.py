@@ -85,7 +85,7 @@ def test_a_user_finds_the_message_just_sent_reads_why_and_marks_it(chromium: Bro
     text = "quarterly figures of the greenhouse tomatoes and their irrigation"
     pages.send(mail_of("t1", "Tomatoes for Tuesday", text))
     page.get_by_role("link", name="Messages").click()
-    page.get_by_label("Words of the subject").fill("tomatoes")
+    page.get_by_label("Words in the subject").fill("tomatoes")
     page.get_by_role("button", name="Search").click()
     page.get_by_role("link", name="Tomatoes for Tuesday").click()
     expect(page.get_by_role("heading", name="Why")).to_be_visible()
@@ -145,7 +145,7 @@ def test_the_pages_work_without_script(chromium: Browser, pages: Site) -> None:
     page = signed_in(opened(chromium, pages, java_script_enabled=False), "lena")
     page.goto("/review")
     card = page.locator("[data-card]", has=page.locator(f"input[value='{id}']"))
-    card.get_by_role("button", name="Spam").click()
+    card.get_by_role("button", name="Spam", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text(f"{id}: learnt as spam")
 
 

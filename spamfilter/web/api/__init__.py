@@ -59,7 +59,7 @@ def _endpoint(site: Site, by_method: Mapping[str, Operation]) -> Callable[[Reque
         operation = by_method["GET" if request.method == "HEAD" else request.method]
         account = await run_in_threadpool(_account, site, request)
         if not account.may(operation.role):
-            raise HTTPException(403, f"this needs the role {operation.role!r}, and you have {account.role!r}")
+            raise HTTPException(403, f"this needs the role {operation.role!r}; your role is {account.role!r}")
         parts = {name: str(part) for name, part in request.path_params.items()}
         call = Call(site, account, parts, await _input(request, operation))
         return await run_in_threadpool(_answered, operation, call)

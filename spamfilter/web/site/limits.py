@@ -58,7 +58,7 @@ async def body_of(request: Request) -> bytes:
                 if len(content) > MOST_BODY:
                     raise HTTPException(413, f"more than {MOST_BODY} bytes")
     except (TimeoutError, ClientDisconnect):
-        raise HTTPException(408, "the request did not come to its end") from None
+        raise HTTPException(408, "the request was incomplete when the time was up") from None
     return bytes(content)
 
 
