@@ -21,19 +21,20 @@ from spamfilter.system.packaged_files import shipped
 SAMPLE = "config/spamfilter.toml"
 EXITS = (
     ("0", "Done."),
-    ("1", "No: what was asked for is refused, or, of doctor, there is a warning."),
-    ("2", "Wrong usage or input; the line on standard error names file, key or line."),
-    ("75", "Something that is needed does not answer; try again."),
+    ("1", "Not allowed, or not all of it could be done; of doctor: there are warnings."),
+    ("2", "Wrong usage or input; standard error names the file, key or line. Of doctor: something has failed."),
+    ("75", "The database or the relay is busy or does not answer; try again."),
+    ("130", "Interrupted."),
 )
 FILES = (
     ("/etc/spamfilter/spamfilter.toml", "The configuration, if there is one: spamfilter.toml(5)."),
     ("/var/lib/spamfilter/spamfilter.db", "What was learnt, and the journal of what was judged."),
-    ("/run/spamfilter/feedback.sock", "The socket over which users teach a running relay."),
+    ("/run/spamfilter/feedback.sock", "The socket by which users mark mail."),
 )
 ENVIRONMENT = (
     ("SPAMFILTER_CONFIG", "The configuration file."),
     ("SPAMFILTER_SECTION__KEY", "Any key of it, as SPAMFILTER_VERDICT__SPAM=0.95."),
-    ("STATE_DIRECTORY", "Where the database is, as systemd says it."),
+    ("STATE_DIRECTORY", "The folder of the database; systemd sets it."),
 )
 
 

@@ -38,7 +38,7 @@ def moment(option: str, text: str, now: "datetime") -> "datetime":
         found = datetime.fromisoformat(text)
         found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise InputError(f"{option} {text!r}: not a span as 24h, 7d, 4w, nor a date as 2026-01-31") from None
+        raise InputError(f"{option} {text!r}: neither a span (24h, 7d, 4w) nor a date (2026-01-31)") from None
     if found >= now:
         raise InputError(f"{option} {text!r}: lies in the future")
     return found
@@ -56,7 +56,7 @@ def standard_input() -> bytes:
     """The mail that is piped in."""
     mail = sys.stdin.buffer.read()
     if not mail.strip():
-        raise InputError("standard input: no mail in it; name an id, a file or a Maildir, or pipe a mail in")
+        raise InputError("standard input: no mail; name an id, a file or a Maildir, or pipe a mail in")
     return mail
 
 

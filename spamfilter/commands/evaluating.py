@@ -50,10 +50,14 @@ def _percent(context: click.Context, parameter: click.Parameter, value: float) -
     type=click.Choice(["full", "delayed", "partial", "errors-and-unsure"]),
     default="full",
     show_default=True,
-    help="Which labels come after the verdict (prequential).",
+    help="Which labels the filter gets after its verdict (prequential).",
 )
 @click.option(
-    "--delay", type=click.IntRange(min=1), default=500, show_default=True, help="Messages until a label comes."
+    "--delay",
+    type=click.IntRange(min=1),
+    default=500,
+    show_default=True,
+    help="Messages between a verdict and its label (--feedback delayed).",
 )
 @click.option(
     "--share",
@@ -61,7 +65,7 @@ def _percent(context: click.Context, parameter: click.Parameter, value: float) -
     default=10,
     show_default=True,
     callback=_percent,
-    help="Per cent of labels that come with partial feedback.",
+    help="Per cent of messages that get a label (--feedback partial).",
 )
 @click.option(
     "--noise",
@@ -69,7 +73,7 @@ def _percent(context: click.Context, parameter: click.Parameter, value: float) -
     default=0,
     show_default=True,
     callback=_percent,
-    help="Per cent of labels that are taught wrong.",
+    help="Per cent of labels that are made wrong.",
 )
 @click.option(
     "--split",
@@ -79,8 +83,8 @@ def _percent(context: click.Context, parameter: click.Parameter, value: float) -
     help="How trained-once and learning-curve divide the mail.",
 )
 @click.option("--folds", type=click.IntRange(2, 100), default=10, show_default=True)
-@click.option("--first", type=click.IntRange(min=1), help="Only so many messages from the beginning.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Chance that can be repeated.")
+@click.option("--first", type=click.IntRange(min=1), help="Use only the first messages, at most this many.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of all random choices.")
 @click.option(
     "--resamples",
     type=click.IntRange(min=0),
@@ -94,10 +98,10 @@ def _percent(context: click.Context, parameter: click.Parameter, value: float) -
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Name the N messages whose label is contradicted most confidently.",
+    help="Name the N labels that look most wrong.",
 )
 @click.option("--scores", type=_PATH, help="Write label, log-odds and class of each message to this file.")
-@click.option("--plot", type=_PATH, help="Draw ROC and reliability, or the learning curve: .svg or .png.")
+@click.option("--plot", type=_PATH, help="Draw ROC and calibration, or the learning curve: .svg or .png.")
 @as_json_option
 @click.pass_obj
 def evaluate(
@@ -117,9 +121,9 @@ def evaluate(
     as_json: bool,
     **varied: Any,
 ) -> None:
-    """Measure filters on one's own labelled mail: an INDEX of lines 'spam PATH', 'ham PATH', or folders, or --live.
+    """Measure filters on your own labelled mail: an INDEX of lines 'spam PATH', 'ham PATH', or folders, or --live.
 
-    Mail of folders is taken in the order it arrived. Nothing is learnt: the database stays as it is.
+    Mail of folders is taken in the order in which it arrived. The database does not change.
 
     Example: spamfilter evaluate --spam ~/Maildir/.Junk --ham ~/Maildir/.Archive --likelihood configured
     --likelihood multinomial

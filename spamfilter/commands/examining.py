@@ -16,17 +16,17 @@ WIDTH = max(map(len, CHECKS))
 
 
 @click.command()
-@click.option("--verify", "deep", is_flag=True, help="Look at every page and recompute every count; takes its time.")
+@click.option("--verify", "deep", is_flag=True, help="Check every page and recompute every count; this takes time.")
 @click.option("--no-canary", is_flag=True, help="Send no probe through the relay.")
 @click.option(
     "--dovecot",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder of Dovecot's configuration, where it is not /etc/dovecot.",
+    help="The folder of Dovecot's configuration, if it is not /etc/dovecot.",
 )
 @as_json_option
 @click.pass_context
 def doctor(context: click.Context, deep: bool, no_canary: bool, dovecot: Path | None, as_json: bool) -> None:
-    """Is it running, and is it learning? What is wrong is said with what to do about it.
+    """Is the relay running, and is it learning? Below each problem stands what to do.
 
     Run it as root or as the user of the relay. Exit code for monitoring: 0 all is well, 1 there are
     warnings, 2 something has failed.

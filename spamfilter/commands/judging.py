@@ -18,16 +18,18 @@ words takes as long as to look up those of ten messages (benchmarks/judge_speed.
 @click.command()
 @names_argument
 @click.option(
-    "--explain", is_flag=True, help="Show the tokens that made the score, who taught them, and what would change it."
+    "--explain",
+    is_flag=True,
+    help="Show the words that made the score, who taught them, and what would change the verdict.",
 )
 @as_json_option
 @click.pass_obj
 def judge(file: Path | None, names: tuple[str, ...], explain: bool, as_json: bool) -> None:
     """Judge messages without delivering or learning them.
 
-    With --explain: the loudest tokens, their counts and shares of the log-odds; the learnings that gave those
-    counts (#, as in the ledger), with id and subject where the journal has them; and what would have to be
-    otherwise for the verdict to change.
+    With --explain: the most influential words, their counts and log-odds; the trainings that gave these counts
+    (#: the number in the ledger), with id and subject if they are in the journal; and what would change the
+    verdict.
 
     Example: spamfilter judge --explain message.eml
     """

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from spamfilter.bayes.counts import Label
     from spamfilter.learning.undoing import Taught
 
-_by = click.option("--by", help="Whom this mark is of, where a mail server asks for its user; [feedback] proxies.")
-_source = click.option("--source", type=click.Choice(["cli", "imap"]), default="cli", help="The way it came.")
+_by = click.option(
+    "--by", help="The user who made the mark, if a mail server marks for its users; see [feedback] proxies."
+)
+_source = click.option("--source", type=click.Choice(["cli", "imap"]), default="cli", help="Where the mark comes from.")
 
 
 def _mark(
@@ -70,7 +72,7 @@ def _of_relay(
 
                 id = id_in(name)
                 if not id:
-                    raise InputError(f"{name}: no such file or folder, and no id (26 letters and digits)")
+                    raise InputError(f"{name}: not a file, a folder or an id (26 letters and digits)")
                 yield client.ask({**request, "id": id})
 
 
@@ -101,10 +103,10 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 @click.command("mark-spam")
 @_options
 def mark_spam(file: Path | None, names: tuple[str, ...], as_json: bool, by: str | None, source: str) -> None:
-    """Say that messages are spam, and learn that.
+    """Mark messages as spam, and learn them.
 
     Names are ids from X-Spamfilter-Id, files, folders or Maildirs; - is standard input. A repeat changes
-    nothing; a ham that was learnt is taken back exactly before.
+    nothing. If a message was learnt as ham, that is taken back exactly first.
 
     Example: spamfilter mark-spam 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
@@ -114,7 +116,7 @@ def mark_spam(file: Path | None, names: tuple[str, ...], as_json: bool, by: str 
 @click.command("mark-ham")
 @_options
 def mark_ham(file: Path | None, names: tuple[str, ...], as_json: bool, by: str | None, source: str) -> None:
-    """Say that messages are ham, and learn that; the mirror of mark-spam.
+    """Mark messages as ham (not spam), and learn them; the opposite of mark-spam.
 
     Example: spamfilter mark-ham < message.eml
     """
@@ -123,8 +125,10 @@ def mark_ham(file: Path | None, names: tuple[str, ...], as_json: bool, by: str |
 
 @click.command()
 @_options
-@click.option("--since", help="With --by alone: only from then on; a span (24h, 7d, 4w) or a date (2026-01-31, UTC).")
-@click.option("--yes", is_flag=True, help="With --by alone: do it, and do not only show it.")
+@click.option(
+    "--since", help="With --by alone: only marks since then; a span (24h, 7d, 4w) or a date (2026-01-31, UTC)."
+)
+@click.option("--yes", is_flag=True, help="With --by alone: undo the marks, and do not only show them.")
 def forget(
     file: Path | None,
     names: tuple[str, ...],
@@ -134,13 +138,12 @@ def forget(
     since: str | None,
     yes: bool,
 ) -> None:
-    """Take back what was learnt of messages, exactly.
+    """Undo what was learnt from messages, exactly.
 
-    With --by NAME and no message: all that NAME has said and that still counts. It is shown first, and done with
-    --yes. It goes on the database itself, whose owner you must be, in batches: if it is stopped, the same command does
-    the rest. What `train` or a rule had learnt before NAME changed it is learnt again; messages that other people had
-    learnt otherwise are then not learnt at all. What others have taught since keeps what it added; `spamfilter retrain`
-    measures that anew, without NAME.
+    With --by NAME and no message: all marks of NAME that still count. They are shown first, and undone with --yes. You
+    must own the database. It works in batches: if it is stopped, run the same command again. What `train` or a rule had
+    learnt before NAME changed it is learnt again; messages that other users had marked otherwise are then not learnt at
+    all. What others have taught since stays as it was measured; `spamfilter retrain` measures it again, without NAME.
 
     \b
     Example: spamfilter forget 01KAH3V5E8M6Q2T0J9Z4R7X1CN
@@ -175,7 +178,7 @@ def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_jso
             try:
                 undo(Filter(store, settings.voices(), whole=len(taught) >= MANY), taught, "cli", user(), done.update)
             except StoreError as error:
-                so_far = f"{error}; {len(done)} of {len(taught)} are forgotten, the same command does the rest"
+                so_far = f"{error}; {len(done)} of {len(taught)} are forgotten; run the same command again for the rest"
                 raise type(error)(so_far) from error
     if as_json:
         for each in taught:
@@ -183,10 +186,10 @@ def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_jso
     elif yes and taught:
         again = sum(each.before is not None for each in taught if each.entry.id in done)
         text = f"{len(done)} forgotten" + (f", {again} of them learnt again as before" if again else "")
-        changed = f"; {len(taught) - len(done)} were changed meanwhile" if len(done) < len(taught) else ""
+        changed = f"; {len(taught) - len(done)} were changed by others meanwhile" if len(done) < len(taught) else ""
         click.echo(text + changed)
     elif taught:
-        click.echo("nothing is forgotten yet; the same command with --yes does it")
+        click.echo("nothing is undone yet; add --yes to undo it")
 
 
 def _taught_text(by: str, taught: "Sequence[Taught]") -> str:
@@ -197,14 +200,14 @@ def _taught_text(by: str, taught: "Sequence[Taught]") -> str:
 
     name = harmless(by) or "nobody"
     if not taught:
-        return f"{name} has taught nothing that counts"
+        return f"{name} has no marks that count"
     entries = [each.entry for each in taught]
     first, last = min(entry.at for entry in entries), max(entry.at for entry in entries)
-    lines = [f"{name} has taught {len(entries)} that count, from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"]
+    lines = [f"{name} has {len(entries)} marks that count, from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"]
     numbers = Counter((entry.source, "taken back" if entry.undoes else entry.label) for entry in entries)
     lines += [f"  {source:<10} {label:<5} {number:>8}" for (source, label), number in sorted(numbers.items())]
     again = Counter(each.before.label for each in taught if each.before is not None)
-    lines += [f"  learnt again without that: {number} as {label}" for label, number in sorted(again.items())]
+    lines += [f"  will be learnt again: {number} as {label}" for label, number in sorted(again.items())]
     return "\n".join(lines)
 
 

@@ -20,9 +20,9 @@ _ids = click.argument("names", nargs=-1, required=True, metavar="ID...")
 
 @click.group()
 def quarantine() -> None:
-    """Look at mail that was kept instead of delivered ([verdict] on_spam = "quarantine"), release or delete it.
+    """List, show, release or delete mail in quarantine ([verdict] on_spam = "quarantine").
 
-    Run it as the user of the relay, whose Maildir it is.
+    Run it as the user of the relay, who owns the folder.
 
     Example: spamfilter quarantine list
     """
@@ -32,7 +32,7 @@ def quarantine() -> None:
 @as_json_option
 @click.pass_obj
 def list_(file: Path | None, as_json: bool) -> None:
-    """List what is there, the oldest first.
+    """List the mails, the oldest first.
 
     Example: spamfilter quarantine list --json
     """
@@ -43,7 +43,7 @@ def list_(file: Path | None, as_json: bool) -> None:
     for mail in mails:
         click.echo(rendering.to_json(_json(mail)) if as_json else _text(mail))
     if not mails and not as_json:
-        click.echo(f"nothing in quarantine {kept.path}")
+        click.echo(f"the quarantine {kept.path} is empty")
 
 
 @quarantine.command()
@@ -64,14 +64,14 @@ def show(file: Path | None, name: str) -> None:
 
 @quarantine.command()
 @_ids
-@click.option("--no-learn", is_flag=True, help="Deliver only; do not learn that it is ham.")
+@click.option("--no-learn", is_flag=True, help="Deliver only; do not learn it as ham.")
 @click.pass_obj
 def release(file: Path | None, names: tuple[str, ...], no_learn: bool) -> None:
-    """Deliver mails to their recipients after all, through the next hop, and learn that they are ham.
+    """Deliver mails through the next hop to their recipients, and learn them as ham.
 
-    A mail goes out of quarantine only after the next hop has taken it; recipients that it refuses keep theirs there. If
-    a release is broken off when nobody can know whether the mail has arrived, it stays, and `list` says so: released
-    again it may arrive twice. It goes without X-Spam-Flag, by which a mail server would file it as spam.
+    A mail leaves the quarantine only after the next hop has accepted it; for recipients that the next hop rejects, it
+    stays. If a release is interrupted when nobody can know whether the mail has arrived, it stays, and `list` says so;
+    a second release may deliver it twice. It is delivered without X-Spam-Flag, so that no mail server files it as spam.
 
     Example: spamfilter quarantine release 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
@@ -86,7 +86,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool) -> None:
     def one(id: str) -> None:
         mail = kept.find(id)
         if mail.broken_off:
-            click.echo(f"{id}: an earlier release was broken off; its recipients may get it twice", err=True)
+            click.echo(f"{id}: an earlier release was interrupted; its recipients may get the mail twice", err=True)
         released = asyncio.run(kept.release(mail, next_hop))
         click.echo(f"{id}: delivered to {_paths(released.delivered)}")
         if not no_learn:
@@ -100,7 +100,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool) -> None:
 @_ids
 @click.pass_obj
 def delete(file: Path | None, names: tuple[str, ...]) -> None:
-    """Delete mails for good. Nothing is learnt by that; mark-spam teaches.
+    """Delete mails for ever. Nothing is learnt by this; to teach, use mark-spam.
 
     Example: spamfilter quarantine delete 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
@@ -116,7 +116,7 @@ def delete(file: Path | None, names: tuple[str, ...]) -> None:
 @quarantine.command()
 @click.pass_obj
 def expire(file: Path | None) -> None:
-    """Delete what is older than [verdict] quarantine_days; a running relay does it every hour.
+    """Delete what is older than [verdict] quarantine_days; a running relay does this every hour.
 
     Example: spamfilter quarantine expire
     """
@@ -137,7 +137,7 @@ def _quarantine(file: Path | None) -> "Quarantine":
 def _id(name: str) -> str:
     if id := id_in(name):
         return id
-    raise InputError(f"{name!r}: no id (26 letters and digits); `spamfilter quarantine list` shows them")
+    raise InputError(f"{name!r}: not an id (26 letters and digits); `spamfilter quarantine list` shows them")
 
 
 def _each(names: Iterable[str], one: Callable[[str], None]) -> None:
@@ -195,7 +195,7 @@ def _text(mail: "Quarantined") -> str:
         f"  <{harmless(mail.sender)}> to {harmless(recipients)}: {harmless(mail.subject)}",
     ]
     if mail.broken_off:
-        lines.append("  a release was broken off: it may have been delivered")
+        lines.append("  a release was interrupted: the mail may have been delivered")
     return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--since", default="7d", show_default=True, help="A span (24h, 7d, 4w) or a date (2026-01-31, UTC).")
-@click.option("--until", default="", help="The end, likewise; now, if it is not given.")
+@click.option("--until", default="", help="The end of the period, likewise; by default now.")
 @click.option(
     "--format",
     "form",
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--mail-to", "addresses", multiple=True, metavar="ADDRESS", help="Mail it through the next hop instead.")
-@click.option("--mail", is_flag=True, help="Mail it to [report] mail_to; where that is empty, print it.")
+@click.option("--mail", is_flag=True, help="Mail it to [report] mail_to; if that is empty, print it.")
 @click.pass_obj
 def stats(
     file: Path | None, since: str, until: str, form: str, as_json: bool, addresses: tuple[str, ...], mail: bool
 ) -> None:
-    """Report: mail, verdicts, errors that users corrected, drift, delays, what was learnt, and what to do.
+    """Report: mail, verdicts, errors that users corrected, processing time, what was learnt, and what to do.
 
-    It is compared with the period of the same length before.
+    Each figure is compared with the period of the same length before.
 
     Example: spamfilter stats --since 24h
     """

@@ -35,15 +35,15 @@ SHOWN = 200
 
 
 @click.command()
-@click.option("--since", help="Only mail from then on; a span (24h, 7d, 4w) or a date (2026-01-31, UTC).")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many messages.")
+@click.option("--since", help="Only mail since then; a span (24h, 7d, 4w) or a date (2026-01-31, UTC).")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of messages.")
 @as_json_option
 @click.pass_obj
 def review(file: Path | None, since: str | None, limit: int, as_json: bool) -> None:
-    """Label the messages whose label would teach most, with one key each: unsure ones first.
+    """Mark the messages that teach the filter most, one key for each; unsure messages first.
 
-    What is labelled is learnt at once, so you may stop at any time; what you skip comes back when all else is done. It
-    reads the database, so run it as the user of the relay. Where standard input is no terminal, each line is a key.
+    Each answer is learnt at once, so you may stop at any time. Skipped messages come last. It reads the database:
+    run it as the user of the relay. If standard input is not a terminal, each line is a key.
 
     Example: spamfilter review --since 7d
     """
@@ -71,9 +71,7 @@ def _opened(stack: ExitStack, file: Path | None) -> tuple[Filter, Settings]:
         raise
     except (StoreError, InputError, OSError) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        raise StoreError(
-            f"review reads the database, which cannot be opened: {reason}; run it as the user of the relay"
-        ) from error
+        raise StoreError(f"review cannot open the database: {reason}; run it as the user of the relay") from error
 
 
 def _present(review: Review, queue: Sequence[Waiting]) -> Iterator[tuple[Waiting, Subject]]:
@@ -116,7 +114,7 @@ class _Session:
         """Until the keys or the messages end."""
         at, shown = 0, -1
         if not self._queue:
-            click.echo("nothing to label: every message of this time is learnt, or its tokens are not kept any more")
+            click.echo("nothing needs review: every message of this period is learnt, or too old to mark by id")
             return
         while at < len(self._queue) or self._done:
             subject = None
@@ -178,7 +176,7 @@ class _Session:
         else:
             active = self._filter.store.active(entry.digest)
             if active is None or (active.source, active.label) != (SOURCE, label):
-                click.echo(f"{entry.id}: was changed by somebody else meanwhile and stays as it is")
+                click.echo(f"{entry.id}: not undone, because somebody else has changed it since")
                 self._done.pop()
                 return at, at
             click.echo(self._mark(Subject(entry.id, entry.id, Reading(entry.digest, active.tokens)), None))
@@ -210,11 +208,11 @@ class _Session:
             f"  to       {harmless(', '.join(entry.recipients)[:SHOWN])}",
             f"  subject  {harmless(entry.subject[:SHOWN])}",
             f"  score    {entry.score:.3f} ({entry.class_}) when it came, {score.posterior:.3f} now",
-            f"  words    {words or 'none that is known'}",
+            f"  words    {words or 'the filter knows none'}",
         ):
             click.echo(line)
 
     def _summary(self) -> None:
         numbers = [f"{sum(given == label for _, given in self._done)} {label}" for label in LABELS]
         skipped = sum(given is None for _, given in self._done)
-        click.echo(f"labelled {', '.join(numbers)}; skipped {skipped}; {len(self._queue) - len(self._done)} left")
+        click.echo(f"marked {', '.join(numbers)}; skipped {skipped}; {len(self._queue) - len(self._done)} left")

@@ -16,7 +16,7 @@ from spamfilter.web.accounts import ROLES, Role, line_of
 def web_password(name: str, role: Role) -> None:
     """Read a password and print the line of an account for the file that [web] accounts names.
 
-    On a terminal it is asked for, twice; else the first line of standard input is taken.
+    On a terminal it asks twice; otherwise it reads the first line of standard input.
 
     Example: spamfilter web-password alice --role administer >> /etc/spamfilter/accounts
     """
@@ -25,7 +25,7 @@ def web_password(name: str, role: Role) -> None:
     else:
         password = sys.stdin.readline().rstrip("\r\n")
         if not password:
-            raise InputError("standard input: no password in it; type one, or pipe one in")
+            raise InputError("standard input: no password; type one, or pipe one in")
     click.echo(line_of(name, role, password))
 
 
@@ -34,7 +34,7 @@ def web_password(name: str, role: Role) -> None:
 def web(file: Path | None) -> None:
     """Serve the web page at [web] listen until SIGTERM: report, search, review, marks, doctor.
 
-    Runs beside the relay, as its user: it reads the database, and marks by the relay's feedback socket.
+    Run it as the user of the relay: it reads the database, and marks through the relay's feedback socket.
 
     Example: spamfilter web
     """

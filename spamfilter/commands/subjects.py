@@ -45,9 +45,9 @@ def _without_file(filter: Filter, name: str) -> Subject:
     if id := id_in(name):
         subject = by_id(filter.store, id)
         if not any(voice.name in subject.reading.tokens for voice in filter.voices):
-            raise InputError(f"{name}: judged by other voices than today's; name its file instead")
+            raise InputError(f"{name}: judged under another configuration ([learn] voices); give its file instead")
         return subject
-    raise InputError(f"{name}: no such file or folder, and no id (26 letters and digits)")
+    raise InputError(f"{name}: not a file, a folder or an id (26 letters and digits)")
 
 
 def named(subject: Subject) -> dict[str, str]:

@@ -22,9 +22,9 @@ from spamfilter.reports import rendering
 def train(
     file: Path | None, spam: tuple[Path, ...], ham: tuple[Path, ...], index: tuple[Path, ...], as_json: bool
 ) -> None:
-    """Learn from sorted mail, in bulk. May be stopped and started again; nothing counts twice.
+    """Learn from sorted mail, in bulk. May be stopped and started again; no message counts twice.
 
-    Goes over the mail up to five times: what is still judged badly is learnt again, within bounds.
+    Goes over the mail up to five times, and learns again what is still judged wrongly or narrowly.
 
     Example: spamfilter train --spam ~/Maildir/.Junk --ham ~/Maildir/.Archive
     """
@@ -46,7 +46,7 @@ def train(
             ) as bar:
                 run(filter, mails, user(), bar.update, outcome, processes_here())
         except KeyboardInterrupt:
-            click.echo("\nstopped; what is learnt is kept, the same command goes on from here", err=True)
+            click.echo("\nstopped; what was learnt is kept. Run the same command to continue", err=True)
             raise
         finally:
             if as_json:
@@ -54,7 +54,7 @@ def train(
             else:
                 click.echo(
                     f"learnt {outcome.learnt['ham']} ham and {outcome.learnt['spam']} spam;"
-                    f" {outcome.known} were known, {outcome.relabelled} changed their label"
+                    f" {outcome.known} were already learnt, {outcome.relabelled} changed their label"
                 )
                 if compiled.WHY_PLAIN:
                     click.echo(f"judging here is {compiled.in_words()}", err=True)

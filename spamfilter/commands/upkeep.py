@@ -22,7 +22,7 @@ from spamfilter.system.paths import config_file
 @click.option("--revision", default="head", show_default=True, help="'head', or four digits; an older one goes back.")
 @click.pass_obj
 def migrate(file: Path | None, revision: str) -> None:
-    """Bring the database to the schema of this version. `serve` does it, too; make a backup before.
+    """Migrate the database to the schema of this version. `serve` does this, too; make a backup first.
 
     Example: spamfilter migrate
     """
@@ -42,14 +42,14 @@ def migrate(file: Path | None, revision: str) -> None:
     "folders",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Where learnt mail still lies: read anew for voices that the ledger has no tokens of.",
+    help="Folder with learnt mail: read again for voices that the ledger has no words for.",
 )
 @as_json_option
 @click.pass_obj
 def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None:
     """Rebuild the counts from the ledger, after a change of [learn] or of the tokenizer.
 
-    All or nothing, and a relay runs on: it judges with the old counts until the new ones are there.
+    All or nothing. A running relay judges with the old counts until the new ones are complete.
 
     Example: spamfilter retrain --mail ~/Maildir
     """
@@ -72,18 +72,21 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
     if as_json:
         click.echo(rendering.to_json(asdict(done)))
         return
-    click.echo(f"rebuilt from {done.messages} messages, {done.reread} of them read anew")
+    files = f"{done.reread} mail files were read again" if done.reread else "the mail files were not needed"
+    click.echo(f"rebuilt from {done.messages} messages; {files}")
     for problem in done.problems:
         click.echo(f"spamfilter: {problem}", err=True)
     for voice, number in done.silent.items():
-        click.echo(f"voice {voice} has learnt nothing of {number} messages: name the folders of that mail with --mail")
+        click.echo(
+            f"voice {voice} has learnt nothing from {number} messages: name the folders of that mail with --mail"
+        )
 
 
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path))
 @click.pass_obj
 def backup(file: Path | None, target: Path) -> None:
-    """Copy the database into a new file while everything goes on.
+    """Copy the database into a new file while the relay runs.
 
     Example: spamfilter backup /var/backups/spamfilter-monday.db
     """
@@ -93,10 +96,12 @@ def backup(file: Path | None, target: Path) -> None:
 
 
 @click.command("check-config")
-@click.option("--systemd", is_flag=True, help="Print the drop-in that this configuration wants; see docs/install.md.")
+@click.option(
+    "--systemd", is_flag=True, help="Print the systemd drop-in that this configuration needs; see docs/install.md."
+)
 @click.pass_obj
 def check_config(file: Path | None, systemd: bool) -> None:
-    """Check the configuration and say what it means.
+    """Check the configuration and show what it means.
 
     Exit code 2, with the reason, if it is wrong.
 

@@ -98,6 +98,6 @@ def _findings(check: Callable[[Examination], Iterator[Finding]], examined: Exami
     except NotTried:
         raise
     except StoreBusy as error:
-        yield Finding("warning", str(error), "look again when the other command is done")
+        yield Finding("warning", str(error), "try again when the other command has ended")
     except Exception as error:  # what cannot be looked at is not well, and must not hide the other checks
-        yield Finding("failed", f"cannot be looked at: {error or type(error).__name__}", "see the other checks")
+        yield Finding("failed", f"cannot be checked: {error or type(error).__name__}", "see the other checks")

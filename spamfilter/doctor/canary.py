@@ -58,7 +58,7 @@ def canary(examined: Examination) -> Iterator[Finding]:
         with closing(SocketClient(examined.settings.socket_path())) as client:
             yield _probed(client, examined.settings.socket_path(), listening)
     except (NoRelay, SpamfilterError, StepFailed) as error:
-        yield Finding("failed", str(error).replace("\n", " "), "the relay's log tells more of this step")
+        yield Finding("failed", str(error).replace("\n", " "), "see the relay's log for this step")
 
 
 def _probed(client: SocketClient, socket: Path, listening: str) -> Finding:
@@ -94,7 +94,7 @@ class _Probe:
         for _ in range(TRIES):
             if finding := self._taught_and_untaught(id):
                 return finding
-        return Finding("warning", "others teach all the time, so that no score stays what it was", "look again later")
+        return Finding("warning", "marks of other users changed the score at each try", "try again later")
 
     def _taught_and_untaught(self, id: str) -> Finding | None:
         """What came of one mark and its undoing; None where others have taught meanwhile."""

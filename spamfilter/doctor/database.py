@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.errors import SpamfilterError, StoreBusy
@@ -15,21 +16,21 @@ SUFFIXES = ("", "-wal", "-shm")
 """The files of a database of SQLite."""
 SHOWN = 3
 """Damages named; one is reason enough to act, and a broken file has thousands."""
-RESTORE = "stop the relay, keep the file for whoever can rescue it, and put a backup in its place"
+RESTORE = "stop the relay, keep the damaged file, and restore a backup"
 
 
 def database(examined: Examination) -> Iterator[Finding]:
     """Which database it is, and whether the relay may read and write it."""
     path, user = file_of(examined.settings.store_url()), examined.user
     if not path.exists():
-        yield Finding("failed", f"{path}: no such file", "the relay makes it at its start; see [store] url")
+        yield Finding("failed", f"{path}: no such file", "the relay makes it when it starts; see [store] url")
         return
     troubles = list(_troubles(path, user))
     yield from troubles
     if isinstance(examined.opened.database, SpamfilterError):
         error = examined.opened.database
         if isinstance(error, StoreBusy):
-            yield Finding("warning", str(error), "another command is at work; look again when it is done")
+            yield Finding("warning", str(error), "another command is running; try again when it has ended")
         else:
             yield Finding("failed", f"{path} cannot be opened: {error}", RESTORE)
         return
@@ -97,7 +98,9 @@ def integrity(examined: Examination) -> Iterator[Finding]:
         rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         yield Finding("failed", "; ".join(found[:SHOWN]).replace("\n", " ") + rest, RESTORE)
     else:
-        yield Finding("ok", "no damage found" + ("" if examined.deep else ", at a quick look; --verify looks closely"))
+        yield Finding(
+            "ok", "no damage found" + ("" if examined.deep else " by a quick check; --verify checks every page")
+        )
 
 
 def counting(examined: Examination) -> Iterator[Finding]:
@@ -109,9 +112,17 @@ def counting(examined: Examination) -> Iterator[Finding]:
         )
     else:
         yield Finding(
-            "failed", f"the counts were made by {kept}, the configuration asks for {asked}",
-            "spamfilter retrain, or set [learn] as it was",
+            "failed", f"the database was learnt with {_rules_text(kept)}; the configuration says {_rules_text(asked)}",
+            "run `spamfilter retrain`, or change [learn] back",
         )  # fmt: skip
+
+
+def _rules_text(kept: Any) -> str:
+    """What counts depend on, in a sentence; the setting is JSON, and a newer version may have written it."""
+    if not isinstance(kept, dict) or not isinstance(kept.get("voices"), dict):
+        return str(kept)
+    voices = ", ".join(f'{voice} by "{likelihood}"' for voice, likelihood in kept["voices"].items())
+    return f"{voices} (tokenizer {kept.get('tokenizer')})"
 
 
 def ledger(examined: Examination) -> Iterator[Finding]:
@@ -124,6 +135,6 @@ def ledger(examined: Examination) -> Iterator[Finding]:
     if store.get_setting(RULES) is None:
         yield Finding("ok", "nothing was learnt yet")
     elif found := Filter(store, examined.settings.voices()).verify():
-        yield Finding("failed", "; ".join(found[:SHOWN]), "spamfilter retrain, which makes the counts anew")
+        yield Finding("failed", "; ".join(found[:SHOWN]), "spamfilter retrain, which rebuilds the counts")
     else:
         yield Finding("ok", f"words and totals are the sum of the ledger's {store.state({}).last} entries")

@@ -30,7 +30,11 @@ def next_hop(examined: Examination) -> Iterator[Finding]:
     try:
         keywords = asyncio.run(_announced(examined.settings))
     except (NextHopError, OSError) as error:
-        yield Finding("failed", str(error), "start it, or mend [relay] next_hop; until then clients hear 451 and wait")
+        refused = isinstance(error.__cause__ or error, ConnectionRefusedError)
+        found = f"the next hop {address.removeprefix('//')} refuses connections" if refused else str(error)
+        yield Finding(
+            "failed", found, "start it, or correct [relay] next_hop; until then clients hear 451 and try again"
+        )
         return
     yield Finding("ok", f"{url} answers, and announces {', '.join(keywords) or 'nothing'}")
 
@@ -61,7 +65,7 @@ def _writable(examined: Examination, maildir: Path) -> Finding:
             return Finding(
                 "failed", f"{maildir}/{part}: {user.name} may not write there", f"chown -R {user.name} {maildir}"
             )
-    return Finding("ok", f"{maildir} of {owner(maildir)}, which {user.name} may write")
+    return Finding("ok", f"{maildir} of {owner(maildir)}; {user.name} may write it")
 
 
 def disk(examined: Examination) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from spamfilter.doctor.examination import DOVECOT, FRAGMENT, Examination, Finding, NotTried
 from spamfilter.system.file_access import ANYBODY, User, may, user_named
 
-INSTALL = "install it anew: docs/dovecot.md"
+INSTALL = "install it again: docs/dovecot.md"
 
 _SCRIPT = re.compile(r"^\s*\w+\s*=\s*file:([^;\s]+\.sieve)", re.MULTILINE)
 _PROGRAMS = re.compile(r"^\s*sieve_pipe_bin_dir\s*=\s*(\S+)", re.MULTILINE)
@@ -73,7 +73,7 @@ def _usable(path: Path, users: list[User], want: int, verb: str) -> Iterator[Fin
     for place in (path, path.parent):
         found = place.stat()
         if found.st_mode & 0o002 or (found.st_mode & 0o020 and found.st_gid):
-            yield Finding("failed", f"{place}: others than its owner may change it", f"chmod go-w {place}")
+            yield Finding("failed", f"{place}: users other than its owner may change it", f"chmod go-w {place}")
 
 
 def _compiled(script: Path) -> Iterator[Finding]:
@@ -94,6 +94,6 @@ def _leading_here(examined: Examination, program: Path, users: list[User]) -> It
     for called in sorted(set(_CALLED.findall(text))):
         if denied := [user.name for user in users if not may(user, Path(called), os.X_OK)]:
             yield Finding(
-                "failed", f"{program}: {', '.join(denied)} may not run {called}, or it is not there",
+                "failed", f"{program}: {', '.join(denied)} may not run {called}, or it does not exist",
                 f"ln -s $(command -v spamfilter) {called}",
             )  # fmt: skip

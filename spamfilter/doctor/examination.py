@@ -76,7 +76,7 @@ class Examination:
     def relay(self) -> dict[str, Any]:
         """What the running relay says of itself. Raises NotTried where it says nothing."""
         if isinstance(self.opened.status, Exception):
-            raise NotTried("no word from a relay")
+            raise NotTried("the relay does not answer")
         return self.opened.status
 
     @property

@@ -30,15 +30,15 @@ def classes(examined: Examination) -> Iterator[Finding]:
     found = ", ".join(f"{learnt[label]:,} {label}" for label in LABELS) + " learnt"
     if not learnt["ham"]:
         yield Finding(
-            "warning", f"{found}: nothing is called spam before a ham is learnt", "spamfilter mark-ham, or train"
+            "warning", f"{found}: nothing is judged spam before ham is learnt", "spamfilter mark-ham, or train"
         )
     elif not learnt["spam"]:
         yield Finding(
-            "warning", f"{found}: nothing is called spam before one is learnt", "spamfilter mark-spam, or train"
+            "warning", f"{found}: nothing is judged spam before spam is learnt", "spamfilter mark-spam, or train"
         )
     elif max(learnt.values()) > UNBALANCED * min(learnt.values()):
         rarer = min(LABELS, key=lambda label: learnt[label])
-        yield Finding("warning", f"{found}: one class is hardly known", f"spamfilter mark-{rarer} more, or train")
+        yield Finding("warning", f"{found}: one class is too rare", f"spamfilter mark-{rarer} more, or train")
     else:
         yield Finding("ok", found)
 
@@ -53,9 +53,9 @@ def following(examined: Examination) -> Iterator[Finding]:
         time.sleep(0.1)
         status = _status(examined)
     if not status["following"]:
-        yield Finding("failed", "the relay cannot read the ledger, and judges by what it knew", "its log says why")
+        yield Finding("failed", "the relay cannot read the ledger, and judges by older counts", "see the relay's log")
     elif status["last"] < last:
-        yield Finding("failed", f"the relay is at entry {status['last']} of the ledger's {last}", "its log says why")
+        yield Finding("failed", f"the relay is at entry {status['last']} of the ledger's {last}", "see the relay's log")
     else:
         yield Finding("ok", f"the relay knows the ledger up to its last entry, {last}")
 
@@ -78,11 +78,11 @@ def feedback(examined: Examination) -> Iterator[Finding]:
         since = last.get(source)
         if examined.now - (since or first) > SILENT:
             silent = True
-            said = f"silent for {_days(examined.now - since)}" if since else "never heard of"
-            yield Finding("warning", f"{source}: {said}, though {setting} is there", _ADVICE[source])
+            said = f"no mark for {_days(examined.now - since)}" if since else "no mark yet"
+            yield Finding("warning", f"{source}: {said}, although it is set up in {setting}", _ADVICE[source])
     if not silent:
         heard = sorted(last.items(), key=lambda item: item[1], reverse=True)
-        yield Finding("ok", ", ".join(f"{source} {_ago(examined.now - at)}" for source, at in heard) or "nothing yet")
+        yield Finding("ok", ", ".join(f"{source} {_ago(examined.now - at)}" for source, at in heard) or "no mark yet")
 
 
 _ADVICE = {
@@ -116,8 +116,8 @@ def clock(examined: Examination) -> Iterator[Finding]:
     if ahead:
         yield Finding(
             "warning",
-            f"{len(ahead)} entries are later than now, up to {max(ahead):%Y-%m-%d %H:%M} UTC",
-            "set the clock, and let it be synchronised: timedatectl set-ntp true",
+            f"{len(ahead)} entries are in the future, up to {max(ahead):%Y-%m-%d %H:%M} UTC",
+            "set the clock and synchronise it: timedatectl set-ntp true",
         )
         return
     moments = [entry.at for entry in store.learnings(now - LOOKED_BACK)]
@@ -127,10 +127,10 @@ def clock(examined: Examination) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"the clock went back by {_days(before - after)} on {after:%Y-%m-%d %H:%M} UTC",
-            "let it be synchronised: timedatectl set-ntp true",
+            "synchronise the clock: timedatectl set-ntp true",
         )
     else:
-        yield Finding("ok", f"{now:%Y-%m-%d %H:%M} UTC, and no entry is later")
+        yield Finding("ok", f"{now:%Y-%m-%d %H:%M} UTC, and no entry is in the future")
 
 
 def _days(span: timedelta) -> str:

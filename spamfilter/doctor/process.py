@@ -30,7 +30,7 @@ def process(examined: Examination) -> Iterator[Finding]:
         return
     if isinstance(status, Exception):
         if examined.opened.greeted:
-            raise NotTried("a relay greets, but its feedback socket says nothing")
+            raise NotTried("a relay greets, but its feedback socket does not answer")
         yield Finding(
             "failed", "no relay is running", "start it: systemctl start spamfilter; its log says why it ended"
         )
@@ -41,7 +41,7 @@ def process(examined: Examination) -> Iterator[Finding]:
     if waits := status.get("changed"):
         yield Finding(
             "warning",
-            f"since the relay read it, the configuration has changed in {', '.join(waits)}",
+            f"the configuration has changed since the relay read it: {', '.join(waits)}",
             "systemctl reload spamfilter, or restart where its log says so",
         )
     elif not stale:
@@ -95,7 +95,9 @@ def feedback_socket(examined: Examination) -> Iterator[Finding]:
     if isinstance(status, Exception) and not isinstance(status, Refused):
         if not examined.opened.greeted:
             raise NotTried("no relay is running")
-        advice = f"it was removed, is another's, or the configuration has changed since the start: {RESTART}"
+        advice = (
+            f"it was removed, belongs to another relay, or [feedback] socket has changed since the start: {RESTART}"
+        )
         if len(os.fsencode(path)) > LONGEST_SOCKET:
             advice = f"set [feedback] socket to a path of at most {LONGEST_SOCKET} bytes, and restart the relay"
         yield Finding("failed", f"no answer: {status}", advice)
@@ -177,7 +179,7 @@ def memory(examined: Examination) -> Iterator[Finding]:
 def held(resident: int, total: int) -> Finding:
     """What so many bytes of a host's memory mean."""
     share = resident / total
-    found = f"{resident / 1e6:.0f} MB, {100 * share:.1f} % of this host's"
+    found = f"{resident / 1e6:.0f} MB, {100 * share:.1f} % of this host's memory"
     if share < MEMORY_WARNING:
         return Finding("ok", found)
     advice = "lower [limits] memory_megabytes and connections, or give the host more memory"

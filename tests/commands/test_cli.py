@@ -269,7 +269,7 @@ def pile(shell: Shell, name: str, count: int = 3) -> Path:
 def test_training_learns_both_piles_and_shows_its_progress_on_standard_error(shell: Shell) -> None:
     result = shell.run("train", "--spam", pile(shell, "junk"), "--ham", pile(shell, "good", 4))
     assert result.exit_code == 0
-    assert result.stdout == "learnt 4 ham and 3 spam; 0 were known, 0 changed their label\n"
+    assert result.stdout == "learnt 4 ham and 3 spam; 0 were already learnt, 0 changed their label\n"
     assert "Learning" in result.stderr
     assert shell.learnt() == ({"ham": 4, "spam": 3}, [])
 
@@ -278,7 +278,7 @@ def test_training_again_learns_nothing_twice(shell: Shell) -> None:
     words = ("train", "--spam", pile(shell, "junk"), "--ham", pile(shell, "good"))
     shell.done(*words)
     before = shell.rows("words"), shell.rows("ledger")
-    assert shell.done(*words) == "learnt 0 ham and 0 spam; 6 were known, 0 changed their label\n"
+    assert shell.done(*words) == "learnt 0 ham and 0 spam; 6 were already learnt, 0 changed their label\n"
     assert (shell.rows("words"), shell.rows("ledger")) == before
 
 
@@ -317,9 +317,9 @@ def test_an_interrupted_training_says_so_and_goes_on_the_next_time(
     result = shell.run(*words)
     assert result.exit_code == 130
     assert result.stdout.startswith("learnt 32 ham and 32 spam; ")
-    assert "stopped; what is learnt is kept, the same command goes on from here" in result.stderr
+    assert "stopped; what was learnt is kept. Run the same command to continue" in result.stderr
     assert shell.learnt() == ({"ham": 32, "spam": 32}, [])
-    assert shell.done(*words).startswith("learnt 8 ham and 8 spam; 64 were known, ")
+    assert shell.done(*words).startswith("learnt 8 ham and 8 spam; 64 were already learnt, ")
 
 
 def test_the_report_as_text_and_as_json(shell: Shell) -> None:
@@ -416,10 +416,10 @@ def test_a_sample_that_is_none_is_named(shell: Shell, name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "stdin", "sentence"),
     [
-        pytest.param(("mark-spam", "none.eml"), b"", "none.eml: no such file", id="missing-file"),
+        pytest.param(("mark-spam", "none.eml"), b"", "none.eml: not a file, a folder or an id", id="missing-file"),
         pytest.param(("mark-spam", ID), b"", f"{ID}: no message of this id", id="unknown-id"),
-        pytest.param(("mark-ham",), b"", "standard input: no mail in it", id="empty-input"),
-        pytest.param(("judge",), b" \r\n", "standard input: no mail in it", id="blank-input"),
+        pytest.param(("mark-ham",), b"", "standard input: no mail", id="empty-input"),
+        pytest.param(("judge",), b" \r\n", "standard input: no mail", id="blank-input"),
         pytest.param(("forget", "empty"), b"", "empty: no mail in it", id="empty-folder"),
         pytest.param(("train", "--spam", "none"), b"", "none: no such file", id="missing-pile"),
         pytest.param(("train", "--index", "bad-index"), b"", "bad-index: line 1: ", id="bad-index"),
@@ -578,7 +578,7 @@ def test_the_module_runs_as_a_program_without_a_traceback(shell: Shell) -> None:
     assert learnt.stdout.startswith(b"standard input: learnt as spam; ")
     wrong = subprocess.run([*program, "judge", "none.eml"], capture_output=True, check=False)
     assert (wrong.returncode, wrong.stdout) == (2, b"")
-    assert wrong.stderr == b"spamfilter: none.eml: no such file or folder, and no id (26 letters and digits)\n"
+    assert wrong.stderr == b"spamfilter: none.eml: not a file, a folder or an id (26 letters and digits)\n"
 
 
 def test_a_file_name_cannot_move_the_cursor(shell: Shell) -> None:

@@ -87,7 +87,7 @@ def test_an_index_is_evaluated_and_the_table_names_each_contender(shell: Shell) 
     text = evaluated(shell, index(shell, "hshshshshs"), "--resamples", "20", *options)
     lines = text.splitlines()
     assert lines[0].split() == [
-        "contender", "1-ROCA%", "sm@.1", "LAM%", "hm%", "sm%", "Brier", "ECE", "us",
+        "filter", "1-ROCA%", "sm@.1", "LAM%", "hm%", "sm%", "Brier", "ECE", "us",
     ]  # fmt: skip
     assert [line.split()[0] for line in lines[1:9:2]] == list(names)
     assert all(re.fullmatch(r"( +[0-9.]+-[0-9.]+){7}", line) for line in lines[2:9:2])
@@ -97,7 +97,7 @@ def test_an_index_is_evaluated_and_the_table_names_each_contender(shell: Shell) 
 
 def test_the_configured_filter_is_evaluated_where_no_other_is_named(shell: Shell) -> None:
     text = evaluated(shell, index(shell, "hshs"), "--resamples", "0")
-    assert [line.split()[0] for line in text.splitlines() if line] == ["contender", "configured", "4"]
+    assert [line.split()[0] for line in text.splitlines() if line] == ["filter", "configured", "4"]
 
 
 def test_folders_are_evaluated_in_the_order_the_mail_arrived(shell: Shell) -> None:
@@ -244,7 +244,7 @@ def test_a_picture_is_drawn(shell: Shell, name: str, words: tuple[str, ...]) -> 
 def test_planted_wrong_labels_are_named(shell: Shell) -> None:
     path = index(shell, "hs" * 8 + "H" + "sh" * 4 + "S" + "hs" * 2)
     text = evaluated(shell, path, "--wrong-labels", "2", "--resamples", "0", "--likelihood", "multinomial")
-    doubts = text.partition("labels that multinomial doubts:\n")[2].splitlines()
+    doubts = text.partition("labels that look wrong to multinomial:\n")[2].splitlines()
     assert len(doubts) == 2
     assert {line.split(":")[0].strip() for line in doubts} == {
         str(shell.folder / "spam" / "16.eml"), str(shell.folder / "ham" / "25.eml"),
@@ -262,7 +262,7 @@ def test_planted_wrong_labels_are_named(shell: Shell) -> None:
 def test_where_no_label_is_doubted_that_is_said(shell: Shell) -> None:
     words = ("--protocol", "trained-once", "--resamples", "0", "--likelihood", "multinomial", "--wrong-labels", "3")
     text = evaluated(shell, index(shell, "hs" * 10), *words)
-    assert text.endswith("labels that multinomial doubts:\n  none\n")
+    assert text.endswith("labels that look wrong to multinomial:\n  none\n")
 
 
 # The installation's own mail
@@ -291,7 +291,7 @@ def test_the_installations_own_mail_is_evaluated_beside_the_verdicts_it_got(shel
     assert all(line.keys() == KEYS for line in lines)
     text = evaluated(shell, "--live", "--resamples", "0", "--wrong-labels", "5")
     assert [line.split()[0] for line in text.splitlines()[1:3]] == ["journal", "configured"]
-    assert "labels that journal doubts:" in text
+    assert "labels that look wrong to journal:" in text
 
 
 def test_without_verdicts_of_both_classes_the_journal_is_left_out(shell: Shell) -> None:

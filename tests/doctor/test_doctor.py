@@ -111,8 +111,8 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
     [
         pytest.param([0], [-2, -1, 0], None, id="in-order"),
         pytest.param([0], [-2, -2.05, 0], None, id="a-correction"),
-        pytest.param([24], [-2, -1], "1 entries are later than now, up to 2026-05-02 12:00", id="journal-ahead"),
-        pytest.param([0], [-2, 24], "1 entries are later than now", id="ledger-ahead"),
+        pytest.param([24], [-2, -1], "1 entries are in the future, up to 2026-05-02 12:00", id="journal-ahead"),
+        pytest.param([0], [-2, 24], "1 entries are in the future", id="ledger-ahead"),
         pytest.param([0], [-1, -72, -3], "went back by 3 days on 2026-04-28 12:00", id="leap"),
     ],
 )
@@ -127,7 +127,7 @@ def test_time_must_go_on(tmp_path: Path, judged: list[float], learnt: list[float
     store.close()
     (finding,) = look(clock, Examination(ours, None, now=NOW))
     assert finding.status == ("warning" if said else "ok")
-    assert (said or "no entry is later") in finding.found
+    assert (said or "no entry is in the future") in finding.found
 
 
 @pytest.mark.parametrize(
@@ -298,8 +298,8 @@ DOVECOT: list[tuple[Callable[[Path], None], str, str]] = [
     (no_program, "failed", "spamfilter-mark: no such file"),
     (not_executable, "failed", "spamfilter-mark: every user may not run it"),
     (unreadable, "failed", "learn-ham.sieve: every user may not read it"),
-    (open_to_all, "failed", "spamfilter-mark: others than its owner may change it"),
-    (folder_open_to_all, "failed", "dovecot/spamfilter: others than its owner may change it"),
+    (open_to_all, "failed", "spamfilter-mark: users other than its owner may change it"),
+    (folder_open_to_all, "failed", "dovecot/spamfilter: users other than its owner may change it"),
     (other_socket, "failed", "another.sock, the relay listens on"),
     (no_spamfilter, "failed", "may not run"),
     (old_binary, "warning", "learn-ham.svbin: is older than its source"),

@@ -252,7 +252,7 @@ FAULTS = {
         "0 ham, 2 spam learnt: nothing is called spam before a ham is learnt",
         status="warning",
     ),
-    "feedback-path-silent": Fault(silent_path, "feedback", r"imap: silent for 30 days", status="warning"),
+    "feedback-path-silent": Fault(silent_path, "feedback", r"imap: no mark for 30 days", status="warning"),
     "socket-unreachable": Fault(socket_gone, "feedback_socket", r"no answer: .*feedback\.sock: No such file"),
 }
 

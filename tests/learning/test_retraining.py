@@ -737,8 +737,8 @@ def test_after_a_change_of_the_configuration_the_command_makes_marks_possible_ag
     monkeypatch.setenv("SPAMFILTER_LEARN__LIKELIHOOD", "bernoulli")
     assert "run `spamfilter retrain`" in shell.fails("mark-spam", stdin=mail())
     result = shell.run("retrain")
-    assert (result.exit_code, result.stdout) == (0, "rebuilt from 10 messages, 0 of them read anew\n")
-    assert "by nobody's mark; now it is yours" in shell.done("mark-spam", shell.folder / "spam")
+    assert (result.exit_code, result.stdout) == (0, "rebuilt from 10 messages; the mail files were not needed\n")
+    assert "by `train` or a rule; now recorded as your mark" in shell.done("mark-spam", shell.folder / "spam")
     assert "learnt as spam" in shell.done("mark-spam", stdin=mail())
     with shell.store() as store:
         assert Filter(store, voice("bernoulli")).verify() == []
@@ -752,8 +752,8 @@ def test_the_command_reads_folders_of_mail_and_names_voices_that_stay_silent(
     result = shell.run("retrain", "--mail", "spam")
     assert result.exit_code == 0
     assert result.stdout == (
-        f"rebuilt from 10 messages, {10 - number} of them read anew\n"
-        f"voice grams has learnt nothing of {number} messages: name the folders of that mail with --mail\n"
+        f"rebuilt from 10 messages; {10 - number} mail files were read again\n"
+        f"voice grams has learnt nothing from {number} messages: name the folders of that mail with --mail\n"
     )
     done = json.loads(shell.run("retrain", "--mail", "spam", "--mail", "ham", "--json").stdout)
     assert done == {"messages": 10, "reread": number, "silent": {}, "problems": []}

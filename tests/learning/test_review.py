@@ -185,7 +185,7 @@ def test_each_key_labels_the_message_that_is_shown(desk: Desk) -> None:
     assert shown == sorted(shown)
     assert "1 of 4" in result.stdout
     assert f"{ids['one']}: learnt as spam; score 0.500 -> " in result.stdout
-    assert result.stdout.endswith("labelled 1 ham, 1 spam; skipped 1; 1 left\n")
+    assert result.stdout.endswith("marked 1 ham, 1 spam; skipped 1; 1 left\n")
     assert desk.listed() == ["four", "three"]
     assert desk.learnt() == ({"ham": 1, "spam": 1}, [])
 
@@ -251,7 +251,7 @@ def test_undo_leaves_alone_what_somebody_has_changed_since(desk: Desk, monkeypat
 
     monkeypatch.setattr(Review, "subject", and_another_at_the_second)
     said = desk.press("s", "u", "q").stdout
-    assert f"{ids['one']}: was changed by somebody else meanwhile and stays as it is" in said
+    assert f"{ids['one']}: not undone, because somebody else has changed it since" in said
     assert desk.labels() == {"one": ("ham", "cli", "ann")}
 
 
@@ -271,12 +271,12 @@ def test_what_another_has_labelled_meanwhile_is_passed_over(desk: Desk, monkeypa
 
 def test_the_end_of_the_keys_ends_it_and_all_is_kept(desk: Desk) -> None:
     desk.fill("one", "two", "three")
-    assert desk.press("s").stdout.endswith("labelled 0 ham, 1 spam; skipped 0; 2 left\n")
+    assert desk.press("s").stdout.endswith("marked 0 ham, 1 spam; skipped 0; 2 left\n")
     assert desk.press("n").exit_code == 0
     assert desk.listed() == ["three", "two"]
     assert desk.press("h", "h").stdout.count("that was the last one") == 1
     assert desk.labels().keys() == {"one", "two", "three"}
-    assert desk.done("review").startswith("nothing to label: ")
+    assert desk.done("review").startswith("nothing needs review: ")
 
 
 def test_the_list_is_for_scripts(desk: Desk) -> None:
@@ -318,7 +318,7 @@ def _of_a_full_desk(path: Path) -> object:
 def test_a_database_that_cannot_be_opened_is_named(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPAMFILTER_STORE__URL", f"sqlite:///{desk.folder}/none/spamfilter.db")
     said = desk.fails("review")
-    assert "review reads the database, which cannot be opened: " in said
+    assert "review cannot open the database: " in said
     assert said.endswith("run it as the user of the relay\n")
 
 
@@ -387,7 +387,7 @@ def test_one_key_is_enough_in_a_terminal_and_it_is_left_as_it_was(desk: Desk) ->
         terminal.wait(b"skip")
         assert b"subject  four" in terminal.wait(b"quit > ") + terminal.wait(b"quit > ")
         terminal.press(b"q")
-        terminal.wait(b"labelled 1 ham, 1 spam; skipped 1; 1 left")
+        terminal.wait(b"marked 1 ham, 1 spam; skipped 1; 1 left")
         assert terminal.process.wait(60) == 0
         assert termios.tcgetattr(terminal.theirs) == terminal.before
     finally:

@@ -69,10 +69,10 @@ def test_it_is_shown_and_nothing_is_done_without_yes(shell: Shell) -> None:
     before = shell.rows("ledger")
     first, last = (f"{NOW - timedelta(days=days):%Y-%m-%d %H:%M}" for days in (2, 1))
     assert shell.done("forget", "--by", "mallory").splitlines() == [
-        f"mallory has taught 3 that count, from {first} to {last} UTC",
+        f"mallory has 3 marks that count, from {first} to {last} UTC",
         "  cli        ham          1",
         "  imap       spam         2",
-        "nothing is forgotten yet; the same command with --yes does it",
+        "nothing is undone yet; add --yes to undo it",
     ]
     assert shell.rows("ledger") == before
 
@@ -93,7 +93,7 @@ def test_it_is_undone_exactly_as_if_the_author_had_never_spoken(
     assert counts(shell) == before
     assert shell.learnt() == ({"ham": 1, "spam": 2}, [])
     assert set(active(shell)) == {("ann", "spam"), ("ann", "ham")}
-    assert shell.done("forget", "--by", "mallory", "--yes") == "mallory has taught nothing that counts\n"
+    assert shell.done("forget", "--by", "mallory", "--yes") == "mallory has no marks that count\n"
     with shell.store() as store:
         undoings = [entry for entry in store.entries_after(0) if entry.undoes]
     assert {(entry.source, entry.by) for entry in undoings} == {("cli", command.user())}
@@ -135,13 +135,13 @@ def test_what_it_had_taken_from_sorted_mail_or_a_rule_is_learnt_again(shell: She
             sent = mail(subject=f"of {name}", body=f"words of {name}", name=name)
             marks.mark(filter, marks.Subject(name, "", filter.read(parse(sent))), label, MALLORY, 200)
     lines = shell.done("forget", "--by", "mallory", "--yes").splitlines()
-    assert lines[0].startswith("mallory has taught 3 that count, from ")
+    assert lines[0].startswith("mallory has 3 marks that count, from ")
     assert lines[1:] == [
         "  imap       ham          1",
         "  imap       spam         1",
         "  imap       taken back        1",
-        "  learnt again without that: 2 as ham",
-        "  learnt again without that: 1 as spam",
+        "  will be learnt again: 2 as ham",
+        "  will be learnt again: 1 as spam",
         "3 forgotten, 3 of them learnt again as before",
     ]
     assert counts(shell) == before
@@ -222,7 +222,7 @@ def test_an_undoing_that_was_stopped_is_gone_on_with(shell: Shell, monkeypatch: 
     holder.execute("ROLLBACK")
     holder.close()
     assert result.exit_code == 75
-    assert result.stderr.endswith("try again; 4 of 5 are forgotten, the same command does the rest\n")
+    assert result.stderr.endswith("try again; 4 of 5 are forgotten; run the same command again for the rest\n")
     assert shell.learnt() == ({"ham": 1, "spam": 1}, [])
     assert "1 forgotten" in shell.done("forget", "--by", "mallory", "--yes")
     assert counts(shell) == before
@@ -239,7 +239,7 @@ def test_what_was_changed_since_it_was_shown_is_left_alone(shell: Shell, monkeyp
 
     monkeypatch.setattr(undoing, "taught_by", and_then_ann)
     said = shell.done("forget", "--by", "mallory", "--yes")
-    assert said.splitlines()[-1] == "1 forgotten; 1 were changed meanwhile"
+    assert said.splitlines()[-1] == "1 forgotten; 1 were changed by others meanwhile"
     assert list(active(shell)) == [("ann", "spam")]
     assert shell.learnt() == ({"ham": 0, "spam": 1}, [])
 
@@ -253,7 +253,7 @@ def test_a_batch_that_cannot_be_undone_is_not_undone_in_part(shell: Shell) -> No
     connection.close()
     result = shell.run("forget", "--by", "mallory", "--yes")
     assert result.exit_code == 2
-    assert result.stderr.endswith("; 0 of 2 are forgotten, the same command does the rest\n")
+    assert result.stderr.endswith("; 0 of 2 are forgotten; run the same command again for the rest\n")
     assert shell.rows("ledger") == before
 
 
@@ -263,7 +263,7 @@ def test_a_batch_that_cannot_be_undone_is_not_undone_in_part(shell: Shell) -> No
         pytest.param(("--since", "7d"), "--since and --yes go with --by NAME", id="since-without-by"),
         pytest.param(("--yes",), "--since and --yes go with --by NAME", id="yes-without-by"),
         pytest.param(("--by", "x", "--yes", "-"), "--since and --yes go with --by NAME", id="yes-with-a-message"),
-        pytest.param(("--by", "x", "--since", "soon"), "--since 'soon': not a span as 24h", id="since-when"),
+        pytest.param(("--by", "x", "--since", "soon"), "--since 'soon': neither a span (24h", id="since-when"),
         pytest.param(("--by", "x", "--since", "2999-01-01"), "'2999-01-01': lies in the future", id="future"),
     ],
 )

@@ -239,15 +239,15 @@ async def test_a_release_that_was_broken_off_is_told_of_and_can_be_done_again(wa
     assert name.startswith("cur/")
     assert name.endswith(":2,P")
     assert json.loads((await warder.run("list", "--json")).stdout)["broken_off"] is True
-    assert "a release was broken off: it may have been delivered" in (await warder.run("list")).stdout
+    assert "a release was interrupted: the mail may have been delivered" in (await warder.run("list")).stdout
     # Refused this time: that says nothing of the time before.
     warder.hop.replies["DOT"] = b"451 4.2.0 later\r\n"
-    assert "its recipients may get it twice" in await warder.release(id, code=75)
+    assert "its recipients may get the mail twice" in await warder.release(id, code=75)
     assert list(warder.files()) == [name]
     warder.hop.replies.clear()
     said = await warder.release(id)
     assert said == (
-        f"{id}: an earlier release was broken off; its recipients may get it twice\n"
+        f"{id}: an earlier release was interrupted; its recipients may get the mail twice\n"
         f"{id}: delivered to <b@example.net>\n"
     )
     assert warder.arrived() == [unflagged(kept)] * 3
@@ -266,7 +266,7 @@ async def test_a_release_that_is_killed_before_the_reply_leaves_the_mail_and_say
     said = await asyncio.to_thread(process.communicate)
     assert (process.returncode, said) == (-signal.SIGKILL, (b"", b""))
     warder.hop.before_final = None
-    assert "its recipients may get it twice" in await warder.release(id)
+    assert "its recipients may get the mail twice" in await warder.release(id)
     assert warder.arrived() == [unflagged(kept)] * 2
 
 
@@ -379,7 +379,7 @@ async def test_half_an_envelope_is_nobody_to_deliver_to(warder: Warder) -> None:
 
 
 async def test_the_list_tells_what_is_there(warder: Warder) -> None:
-    assert (await warder.run("list")).stdout == f"nothing in quarantine {warder.path}\n"
+    assert (await warder.run("list")).stdout == f"the quarantine {warder.path} is empty\n"
     assert (await warder.run("list", "--json")).stdout == ""
     id, _ = warder.keep(mail(subject="=?utf-8?q?gr=C3=BCn=1B=5B2J?="), recipients=TWO)
     told = json.loads((await warder.run("list", "--json")).stdout)
@@ -468,7 +468,7 @@ async def test_a_mail_is_deleted(warder: Warder) -> None:
 async def test_what_is_no_id_is_refused(warder: Warder, words: tuple[str, str]) -> None:
     result = await warder.run(*words)
     assert result.exit_code == 2
-    assert f"{words[1]!r}: no id (26 letters and digits); `spamfilter quarantine list` shows them" in result.stderr
+    assert f"{words[1]!r}: not an id (26 letters and digits); `spamfilter quarantine list` shows them" in result.stderr
 
 
 async def test_mail_that_is_gone_by_then_is_named(warder: Warder) -> None:
