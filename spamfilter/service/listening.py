@@ -103,7 +103,7 @@ def descriptors(limits: Limits) -> int:
 def raise_descriptor_limit(limits: Limits) -> None:
     """Take what the system allows: each client needs a descriptor, and one for its next hop."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * limits.connections + _beside(limits)
+    wanted = descriptors(limits)
     if soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -7,100 +7,27 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from spamfilter import __version__, commands
-from spamfilter.bayes.counts import Label
-from spamfilter.cli import main
 from spamfilter.commands.judging import FEW
 from spamfilter.config.settings import Settings
-from spamfilter.learning import bulk_training, marks
-from spamfilter.learning.filter import Filter
+from spamfilter.learning import bulk_training
 from spamfilter.mail import mailboxes
 from spamfilter.mail.message import parse
-from spamfilter.stores import Store, open_store
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import connection as sql_connection
-from spamfilter.system import paths
 from spamfilter.system.packaged_files import samples, shipped
 from tests.support.made import NOON, journal_entry, mail
 from tests.support.parts import Hop
+from tests.support.shell import Shell
 
 ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
 COMMANDS = sorted(commands.COMMANDS)
-
-
-@dataclass(frozen=True)
-class Shell:
-    """A user with a folder of their own, and a database in it."""
-
-    folder: Path
-
-    @property
-    def url(self) -> str:
-        return f"sqlite:///{self.folder}/spamfilter.db"
-
-    def run(self, *words: object, stdin: bytes = b"") -> Result:
-        return CliRunner().invoke(main, [str(word) for word in words], input=stdin)
-
-    def done(self, *words: object, stdin: bytes = b"") -> str:
-        """Runs a command that must succeed; returns its output."""
-        result = self.run(*words, stdin=stdin)
-        assert (result.exit_code, result.stderr) == (0, result.stderr if words[0] == "train" else "")
-        return result.stdout
-
-    def fails(self, *words: object, stdin: bytes = b"", code: int = 2) -> str:
-        """Runs a command that must fail with one line on standard error; returns that."""
-        result = self.run(*words, stdin=stdin)
-        assert isinstance(result.exception, SystemExit)
-        assert result.exit_code == code
-        assert result.stdout == ""
-        assert result.stderr.startswith("spamfilter: ")
-        assert result.stderr.count("\n") == 1
-        return result.stderr
-
-    def write(self, name: str, content: bytes) -> Path:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        return path
-
-    @contextmanager
-    def store(self) -> Iterator[Store]:
-        store = open_store(self.url)
-        try:
-            yield store
-        finally:
-            store.close()
-
-    def learnt(self) -> tuple[dict[Label, int], list[str]]:
-        """Messages learnt of each class; and what a check of the database finds."""
-        with self.store() as store:
-            return dict(store.load([]).learnt), Filter(store, Settings().voices(), whole=False).verify()
-
-    def rows(self, table: str) -> list[tuple[object, ...]]:
-        connection = sqlite3.connect(self.folder / "spamfilter.db")
-        try:
-            return connection.execute(f"SELECT * FROM {table}").fetchall()
-        finally:
-            connection.close()
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
-    monkeypatch.setattr(marks, "WRITTEN_WITHIN", 0.0)
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
-    monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return Shell(tmp_path)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

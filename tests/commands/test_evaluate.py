@@ -15,28 +15,16 @@ from spamfilter.commands.evaluating import evaluate
 from spamfilter.config import settings
 from spamfilter.evaluation.metrics import RATES
 from spamfilter.evaluation.protocols import PROTOCOLS, SIZES
-from spamfilter.learning import marks
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
-from spamfilter.system import paths
-from tests.commands.test_cli import Shell
 from tests.project.test_docs import documented
 from tests.support.made import journal_entry, mail
+from tests.support.shell import Shell
 
 KEYS = {
     "likelihood", "protocol", "part", "taught", "messages", "ham", "spam", "intervals", "microseconds", "suspects",
     *RATES,
 }  # fmt: skip
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
-    monkeypatch.setattr(marks, "WRITTEN_WITHIN", 0.0)
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
-    monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return Shell(tmp_path)
 
 
 def written(shell: Shell, kind: str, number: int) -> Path:

@@ -18,7 +18,6 @@ from spamfilter.bayes.model import State
 from spamfilter.bayes.voices import Voice, Voices, VoiceTokens, view
 from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.evaluation.contenders import Learner
-from spamfilter.learning import marks
 from spamfilter.learning.bulk_training import Outcome, train
 from spamfilter.learning.filter import RULES, Filter, Reading, rules
 from spamfilter.learning.labelled_mail import interleaved
@@ -28,12 +27,11 @@ from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, Learning, Store
 from spamfilter.stores.sql import queries
-from spamfilter.system import paths
-from tests.commands.test_cli import Shell
 from tests.project.test_docs import documented
 from tests.support import memory_store
 from tests.support.made import VOICE, mail, reading
 from tests.support.memory_store import KINDS, open_store
+from tests.support.shell import Shell
 
 Opened = Callable[[], Store]
 Mails = list[tuple[Label, Mail]]
@@ -717,16 +715,10 @@ def test_numbers_are_learnt_from_mail_that_is_read_again(opened: Opened) -> None
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
-    monkeypatch.setattr(marks, "WRITTEN_WITHIN", 0.0)
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
-    monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
-    monkeypatch.chdir(tmp_path)
+def shell(shell: Shell, tmp_path: Path) -> Shell:
     for at, (label, item) in enumerate(labelled(10)):
         (tmp_path / label).mkdir(exist_ok=True)
         (tmp_path / label / f"{at}.eml").write_bytes(item.read())
-    shell = Shell(tmp_path)
     shell.done("train", "--spam", "spam", "--ham", "ham")
     return shell
 

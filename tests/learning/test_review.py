@@ -22,11 +22,11 @@ from spamfilter.learning.review import Review
 from spamfilter.stores import JournalEntry
 from spamfilter.system import paths
 from spamfilter.system.ids import new_id
-from tests.commands.test_cli import Shell
 from tests.integration.servers import relay, wait_until
 from tests.project.test_docs import documented
 from tests.support.made import NOON, VOICE, journal_entry, mail
 from tests.support.memory_store import MemoryStore
+from tests.support.shell import Shell
 
 NOW = datetime.now(UTC)
 WAIT_SECONDS = 60.0

@@ -5,7 +5,6 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -17,22 +16,13 @@ from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
 from spamfilter.stores import Store
 from spamfilter.stores.sql import connection as sql_connection
-from spamfilter.system import paths
-from tests.commands.test_cli import Shell
 from tests.project.test_docs import documented
 from tests.support.made import NOON, journal_entry, mail
+from tests.support.shell import Shell
 
 NOW = datetime.now(UTC)
 MALLORY = marks.Author("mallory", "imap")
 TABLES = ("words", "classes", "vocabularies", "tallies")
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
-    monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
-    return Shell(tmp_path)
 
 
 def teach(

@@ -28,12 +28,12 @@ from spamfilter.relay.quarantine import Quarantine
 from spamfilter.system import paths as places
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import new_id
-from tests.commands.test_cli import Shell
 from tests.integration.servers import relay, wait_until
 from tests.project.test_docs import documented
 from tests.support.made import journal_entry, mail, some
 from tests.support.parts import Hop
 from tests.support.real import require_root
+from tests.support.shell import Shell
 
 TWO = (b"b@example.net", b"c@example.net")
 

@@ -6,7 +6,7 @@ import pytest
 
 from spamfilter.errors import ConfigError, InputError
 from spamfilter.web.accounts import ROLES, Account, is_right, line_of, read_accounts
-from tests.commands.test_cli import Shell
+from tests.support.shell import Shell
 
 PASSWORD = "correct horse battery"
 HASHED = line_of("alice", "label", PASSWORD)
