@@ -4,11 +4,14 @@ Guarantee: nothing is written, and nothing that a visitor types is anything but 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.json_schema import SkipJsonSchema
 
 from spamfilter.bayes.labels import Label
-from spamfilter.bayes.verdict import ACTIONS, CLASSES
+from spamfilter.bayes.verdict import Action, Class
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning.explanation import judgement_json
@@ -17,12 +20,43 @@ from spamfilter.learning.marks import by_id
 from spamfilter.learning.provenance import provenance
 from spamfilter.relay.quarantine import Quarantine, Quarantined
 from spamfilter.stores import Entry, JournalEntry, Store, Wanted
-from spamfilter.system.ids import is_id
+from spamfilter.system.ids import ID_LENGTH, is_id
 
 PAGE = 50
 """Messages of one page: what is scrolled through."""
 LONGEST = 200
 """Letters of what is searched for."""
+
+
+TITLES = {"least": "score from", "most": "score to"}
+"""Names of a search -> what the form calls them."""
+
+ID = f"[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{{{ID_LENGTH}}}"
+"""Pattern of an id of the journal."""
+Text = Annotated[str, Field(max_length=LONGEST, pattern=r"^[^\x00]*$")]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Input(BaseModel):
+    """What a request says. Other names than those of the model are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Search(Input):
+    """A search of the journal; all of it must hold. before: the page ends before this id, '' for the latest."""
+
+    class_: Class | SkipJsonSchema[None] = Field(None, alias="class")
+    action: Action | SkipJsonSchema[None] = None
+    sender: Text = ""
+    subject: Text = ""
+    least: Share = 0
+    most: Share = 1
+    unsure_first: bool = False
+    before: Annotated[str, Field(pattern=f"^({ID})?$")] = ""
+
+
+SEARCHED = tuple(field.alias or name for name, field in Search.model_fields.items())
 
 
 class Unknown(InputError):
@@ -44,54 +78,26 @@ class Looked:
     history: list[Entry]
 
 
-def wanted_of(query: Mapping[str, str]) -> Wanted:
-    """What a search form asks for. Raises InputError."""
-    found = Wanted(
-        sender=_text(query, "sender"),
-        subject=_text(query, "subject"),
-        least=_share(query, "least", 0.0),
-        most=_share(query, "most", 1.0),
-        unsure_first=bool(query.get("unsure_first")),
-    )
-    for class_ in CLASSES:
-        if query.get("class") == class_:
-            found = replace(found, class_=class_)
-    for action in ACTIONS:
-        if query.get("action") == action:
-            found = replace(found, action=action)
-    if query.get("class") and not found.class_:
-        raise InputError(f"class: not one of {', '.join(CLASSES)}")
-    if query.get("action") and not found.action:
-        raise InputError(f"action: not one of {', '.join(ACTIONS)}")
-    return found
-
-
-def _text(query: Mapping[str, str], name: str) -> str:
-    text = query.get(name, "").strip()
-    if len(text) > LONGEST or "\0" in text:
-        raise InputError(f"{name}: not a text of at most {LONGEST} letters")
-    return text
-
-
-def _share(query: Mapping[str, str], name: str, default: float) -> float:
-    text = query.get(name, "").strip()
+def search_of(query: Mapping[str, str]) -> Search:
+    """The search of a form; fields left empty say nothing. Raises InputError."""
+    given = {name: text.strip() for name in SEARCHED if (text := query.get(name, "")).strip()}
     try:
-        share = float(text) if text else default
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise InputError(f"{name} (score {'from' if name == 'least' else 'to'}): not a number from 0 to 1")
-    return share
+        return Search.model_validate_strings(given)
+    except ValidationError as error:
+        raise InputError(sentence_of(error)) from None
 
 
-def page_of(store: Store, wanted: Wanted, before: str) -> tuple[list[JournalEntry], str]:
-    """A page of a search, and the id after which the next one begins, '' for none. Raises InputError.
+def sentence_of(error: ValidationError) -> str:
+    """The first fault of what somebody sent."""
+    fault = error.errors()[0]
+    name = ".".join(str(part) for part in fault["loc"])[:100] or "the body"
+    return f"{TITLES.get(name, name)}: {fault['msg']}"
 
-    before: the id that a former page ended with, '' for the first page.
-    """
-    if before and not is_id(before):
-        raise InputError("before: not an id (26 letters and digits)")
-    found = store.search(wanted, PAGE + 1, before.upper())
+
+def page_of(store: Store, search: Search) -> tuple[list[JournalEntry], str]:
+    """A page of a search, and the id to give as `before` for the next one, '' for none."""
+    wanted = Wanted(**search.model_dump(exclude={"before"}))
+    found = store.search(wanted, PAGE + 1, search.before.upper())
     return found[:PAGE], found[PAGE - 1].id if len(found) > PAGE else ""
 
 

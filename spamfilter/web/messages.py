@@ -11,21 +11,17 @@ from spamfilter.stores import JournalEntry
 from spamfilter.web import looking, teaching
 from spamfilter.web.site import Visit, redirected, shown
 
-FIELDS = ("class", "action", "sender", "subject", "least", "most", "unsure_first")
-
 
 def listed(visit: Visit) -> Response:
     """The list."""
-    query = {name: visit.query.get(name, "") for name in FIELDS}
+    query = {name: visit.query.get(name, "") for name in looking.SEARCHED}
     trouble, next_ = "", ""
     entries: list[JournalEntry] = []
     try:
-        entries, next_ = looking.page_of(
-            visit.site.store, looking.wanted_of(visit.query), visit.query.get("before", "")
-        )
+        entries, next_ = looking.page_of(visit.site.store, looking.search_of(visit.query))
     except InputError as error:
         trouble = str(error)
-    more = "?" + urlencode({**{name: text for name, text in query.items() if text}, "before": next_}) if next_ else ""
+    more = "?" + urlencode({name: text for name, text in (query | {"before": next_}).items() if text}) if next_ else ""
     return shown(
         visit, "messages", 400 if trouble else 200, entries=entries, query=query, trouble=trouble, more=more,
         labels=looking.labels_of(visit.site.store, entries), classes=CLASSES, actions=ACTIONS,

@@ -18,8 +18,8 @@ from spamfilter.errors import SpamfilterError
 from spamfilter.reports import rendering
 from spamfilter.web.accounts import Account
 from spamfilter.web.api.description import description
-from spamfilter.web.api.operations import OPERATIONS, Call, Input, Operation
-from spamfilter.web.looking import status_of
+from spamfilter.web.api.operations import OPERATIONS, Call, Operation
+from spamfilter.web.looking import Input, sentence_of, status_of
 from spamfilter.web.site import Site
 from spamfilter.web.site.limits import body_of, kind_of
 from spamfilter.web.site.visitors import TooOften
@@ -103,6 +103,4 @@ async def _input(request: Request, operation: Operation) -> Input:
             raise HTTPException(400, "a parameter is repeated")
         return operation.input.model_validate_strings(sent)
     except ValidationError as error:
-        fault = error.errors()[0]
-        name = ".".join(str(part) for part in fault["loc"]) or "the body"
-        raise HTTPException(400, f"{name[:100]}: {fault['msg']}") from None
+        raise HTTPException(400, sentence_of(error)) from None

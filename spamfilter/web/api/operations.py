@@ -5,19 +5,17 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import BeforeValidator, Field
 
 from spamfilter.bayes.labels import Label
-from spamfilter.bayes.verdict import Action, Class
 from spamfilter.doctor import Examination, examine
 from spamfilter.learning.review import Review
 from spamfilter.reports.rendering import report_json
 from spamfilter.reports.report import build, latest
-from spamfilter.stores import JournalEntry, Wanted
-from spamfilter.system.ids import ID_LENGTH
+from spamfilter.stores import JournalEntry
 from spamfilter.web import looking, teaching
 from spamfilter.web.accounts import Account, Role
+from spamfilter.web.looking import Input, Search
 from spamfilter.web.site import Site
 
 Result = dict[str, Any]
@@ -26,10 +24,7 @@ QUEUE = 200
 """Messages to review that are named."""
 LATEST = 100
 
-_ID = f"[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{{{ID_LENGTH}}}"
-ID = Annotated[str, Field(pattern=f"^{_ID}$")]
-Text = Annotated[str, Field(max_length=looking.LONGEST, pattern=r"^[^\x00]*$")]
-Share = Annotated[float, Field(ge=0, le=1)]
+ID = Annotated[str, Field(pattern=f"^{looking.ID}$")]
 
 
 def _whole(value: object) -> object:
@@ -39,25 +34,8 @@ def _whole(value: object) -> object:
 Days = Annotated[int, Field(ge=1, le=36_500), BeforeValidator(_whole)]
 
 
-class Input(BaseModel):
-    """The query or the body of a request. Other names than those of the model are errors."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
 class Period(Input):
     days: Days = 7
-
-
-class Search(Input):
-    class_: Class | SkipJsonSchema[None] = Field(None, alias="class")
-    action: Action | SkipJsonSchema[None] = None
-    sender: Text = ""
-    subject: Text = ""
-    least: Share = 0
-    most: Share = 1
-    unsure_first: bool = False
-    before: Annotated[str, Field(pattern=f"^({_ID})?$")] = ""
 
 
 class Marking(Input):
@@ -116,9 +94,7 @@ def _entry(entry: JournalEntry) -> Result:
 
 
 def messages(call: Call) -> Result:
-    asked: Search = call.input
-    wanted = Wanted(**asked.model_dump(exclude={"before"}))
-    found, next_ = looking.page_of(call.site.store, wanted, asked.before)
+    found, next_ = looking.page_of(call.site.store, call.input)
     labels = looking.labels_of(call.site.store, found)
     return {"messages": [{**_entry(one), "label": labels.get(one.id)} for one in found], "next": next_}
 
