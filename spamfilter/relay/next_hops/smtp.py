@@ -8,7 +8,6 @@ Connections are kept for the next client, and checked with RSET unless they took
 
 import asyncio
 import math
-import re
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,12 +17,10 @@ from dataclasses import dataclass
 from spamfilter.errors import NextHopError
 from spamfilter.relay.connection import Connection, TooLate
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
+from spamfilter.relay.next_hops.replies import kind_of, read_reply
 from spamfilter.relay.next_hops.resolver import Resolver
 from spamfilter.relay.next_hops.stuffing import stuffed
 
-MAX_REPLY_LINE = 4096
-MAX_REPLY_LINES = 200
-"""RFC 5321 allows 512 bytes a line; eight times that is not a mail server any more."""
 KEPT_SECONDS = 60.0
 KEPT_CONNECTIONS = 20
 """Idle connections that wait for the next client: Postfix hangs up after 300 s and counts clients."""
@@ -32,8 +29,6 @@ CHECK_SECONDS = 5.0
 FRESH_SECONDS = 1.0
 """A kept connection on which the next hop took a message since then needs no such check: behind Postfix each message
 comes by a connection of its own, and RSET was a fourteenth of what the relay spends on one."""
-
-_LINE = re.compile(rb"([2-5][0-9][0-9])([ -])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +105,7 @@ class SmtpNextHop(NextHop):
                 f"{self.where}: no greeting within {self.timeouts.connect:g} s", "timeout", "connect_seconds"
             ) from error
         except OSError as error:
-            raise NextHopError(f"{self.where}: {error}", _kind_of(error, "unreachable")) from error
+            raise NextHopError(f"{self.where}: {error}", kind_of(error, "unreachable")) from error
 
     async def _connected(self) -> Connection:
         """A connection to the first address of the host that takes it. Raises OSError."""
@@ -301,7 +296,7 @@ class _SmtpConversation(Conversation):
         except TooLate:
             raise
         except OSError as error:
-            raise NextHopError(f"{self._hop.where}: {error}", _kind_of(error, "closed")) from error
+            raise NextHopError(f"{self._hop.where}: {error}", kind_of(error, "closed")) from error
         return await self._reply()
 
     async def _skip(self, line: bytes) -> None:
@@ -312,37 +307,7 @@ class _SmtpConversation(Conversation):
             raise NextHopError(f"{self._hop.where}: answered {verb}, which is not to be, with {reply.text}")
 
     async def _reply(self) -> Reply:
-        """The next reply."""
-        buffer = self._connection.buffer
-        lines: list[bytes] = []
-        start = 0
-        while len(lines) < MAX_REPLY_LINES:
-            while (end := buffer.find(b"\n", start)) < 0 and len(buffer) - start <= MAX_REPLY_LINE:
-                await self._more()
-            if end < 0 or end - start > MAX_REPLY_LINE:
-                raise NextHopError(f"{self._hop.where}: a line of its reply is too long")
-            line = bytes(buffer[start:end]).removesuffix(b"\r")
-            start = end + 1
-            match = _LINE.match(line)
-            if not match or not (match.group(2) or len(line) == 3):
-                raise NextHopError(f"{self._hop.where}: answered {line[:80]!r}, which is not SMTP")
-            if lines and lines[0][:3] != line[:3]:
-                raise NextHopError(f"{self._hop.where}: gave two codes in one reply, {lines[0][:3]!r} and {line[:3]!r}")
-            lines.append(line)
-            if match.group(2) != b"-":
-                del buffer[:start]
-                return Reply.of(*lines)
-        raise NextHopError(f"{self._hop.where}: its reply has no end")
-
-    async def _more(self) -> None:
-        try:
-            await self._connection.more()
-        except TooLate:
-            raise
-        except EOFError as error:
-            raise NextHopError(f"{self._hop.where}: closed the connection", "closed") from error
-        except OSError as error:
-            raise NextHopError(f"{self._hop.where}: {error}", _kind_of(error, "closed")) from error
+        return await read_reply(self._connection, self._hop.where)
 
     @property
     def fresh(self) -> bool:
@@ -378,10 +343,6 @@ class _SmtpConversation(Conversation):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _kind_of(error: OSError, otherwise: str) -> str:
-    return "tls" if isinstance(error, ssl.SSLError) else otherwise
 
 
 def _kind_by(reply: Reply) -> str:

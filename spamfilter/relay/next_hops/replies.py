@@ -1,0 +1,57 @@
+"""Replies of a next hop over SMTP, read byte for byte: RFC 5321 section 4.2.
+
+Guarantee: what is not a reply, has no end or gives two codes raises; it is never passed on.
+"""
+
+import re
+import ssl
+
+from spamfilter.errors import NextHopError
+from spamfilter.relay.connection import Connection, TooLate
+from spamfilter.relay.next_hops.next_hop import Reply
+
+MAX_REPLY_LINE = 4096
+MAX_REPLY_LINES = 200
+"""RFC 5321 allows 512 bytes a line; what sends eight times that is not a mail server."""
+
+_LINE = re.compile(rb"([2-5][0-9][0-9])([ -])?")
+
+
+async def read_reply(connection: Connection, where: str) -> Reply:
+    """The next reply. where: the next hop, for errors. Raises NextHopError, and TooLate after the connection's time."""
+    buffer = connection.buffer
+    lines: list[bytes] = []
+    start = 0
+    while len(lines) < MAX_REPLY_LINES:
+        while (end := buffer.find(b"\n", start)) < 0 and len(buffer) - start <= MAX_REPLY_LINE:
+            await _more(connection, where)
+        if end < 0 or end - start > MAX_REPLY_LINE:
+            raise NextHopError(f"{where}: a line of its reply is too long")
+        line = bytes(buffer[start:end]).removesuffix(b"\r")
+        start = end + 1
+        match = _LINE.match(line)
+        if not match or not (match.group(2) or len(line) == 3):
+            raise NextHopError(f"{where}: answered {line[:80]!r}, which is not SMTP")
+        if lines and lines[0][:3] != line[:3]:
+            raise NextHopError(f"{where}: gave two codes in one reply, {lines[0][:3]!r} and {line[:3]!r}")
+        lines.append(line)
+        if match.group(2) != b"-":
+            del buffer[:start]
+            return Reply.of(*lines)
+    raise NextHopError(f"{where}: its reply has no end")
+
+
+async def _more(connection: Connection, where: str) -> None:
+    try:
+        await connection.more()
+    except TooLate:
+        raise
+    except EOFError as error:
+        raise NextHopError(f"{where}: closed the connection", "closed") from error
+    except OSError as error:
+        raise NextHopError(f"{where}: {error}", kind_of(error, "closed")) from error
+
+
+def kind_of(error: OSError, otherwise: str) -> str:
+    """The kind of failure that an error of the connection is."""
+    return "tls" if isinstance(error, ssl.SSLError) else otherwise
