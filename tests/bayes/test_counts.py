@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.counts import LABELS, MAX_COUNT, Counts, Growth, Label
+from spamfilter.bayes.counts import LABELS, MAX_COUNT, Counts, Growth, Hashed, Label
 from spamfilter.errors import CountError
 from tests.support.made import some
 
@@ -141,3 +141,8 @@ def test_counts_are_equal_by_what_they_count_and_differ_by_any_of_it() -> None:
     assert counts != tallied
     with pytest.raises(TypeError):
         hash(counts)
+
+
+def test_counts_that_know_hashes_only_do_not_list_their_words() -> None:
+    with pytest.raises(TypeError, match="hash only"):
+        assert Counts(Hashed()).words

@@ -7,6 +7,7 @@ import pkgutil
 import quopri
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from spamfilter.mail import charsets
 from spamfilter.mail.header_fields import mark
-from spamfilter.mail.message import MAX_NAME, MAX_PARTS, MAX_TEXT, MAX_VALUE, SCANNED, parse
+from spamfilter.mail.message import MAX_FIELDS, MAX_NAME, MAX_PARTS, MAX_TEXT, MAX_VALUE, SCANNED, Message, parse
 from tests.support.made import mail, some
 
 CODECS = sorted(
@@ -48,6 +49,25 @@ def test_any_bytes_are_a_message_of_valid_utf_8(data: bytes) -> None:
     assert len(message.text.decode("utf-8").encode()) <= MAX_TEXT
     assert (message.size, message.scanned) == (len(data), len(data))
     assert len(message.digest()) == 16
+
+
+@some(100)
+@given(MAILS)
+def test_a_packed_message_is_the_same_but_for_its_defects(data: bytes) -> None:
+    message = parse(data)
+    assert Message.unpacked(message.packed()) == replace(message, defects=())
+
+
+def test_the_head_is_the_fields_as_they_were_written_and_those_of_the_parts_after_them() -> None:
+    mail = b"Subject: a\n b\nX-UID: 1\nContent-Type: multipart/mixed; boundary=x\n\n--x\nX-Part: c\n d\n\n--x--\n"
+    assert parse(mail).head == b"Subject: a\n b\nContent-Type: multipart/mixed; boundary=x\nx-part: c d"
+
+
+def test_all_parts_together_have_one_bound_of_fields() -> None:
+    many = b"X: y\n" * (MAX_FIELDS // 2)
+    message = parse(b"Content-Type: multipart/mixed; boundary=x\n" + (b"\n--x\n" + many) * 3 + b"\n--x--\n")
+    assert len(message.part_fields) == MAX_FIELDS
+    assert "many-fields" in message.defects
 
 
 @some(100)
@@ -138,6 +158,8 @@ def test_text_becomes_utf_8_by_its_charset(content_type: str, raw: bytes, text: 
         pytest.param(b"YWI", b"ab", id="padding-missing"),
         pytest.param(b"YWJjY", b"abc", id="one-character-left-over"),
         pytest.param(b"YWI=====", b"ab", id="too-much-padding"),
+        pytest.param(b"YWJj=YWJj", b"abcabc", id="padding-inside-alone-is-foreign"),
+        pytest.param(b"YWI=YWJj=", b"ab", id="padding-inside-and-at-the-end-ends-it"),
         pytest.param(b"**?**", b"**?**", id="nothing-left-is-taken-as-it-is"),
         pytest.param(b"", b"", id="nothing-at-all"),
     ],
