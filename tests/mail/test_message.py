@@ -88,6 +88,12 @@ def test_crlf_and_lf_are_the_same_mail(data: bytes) -> None:
     assert ours.defects == theirs.defects
 
 
+def test_as_much_is_looked_at_of_a_mail_with_crlf() -> None:
+    start, end = b"Content-Type: multipart/mixed; boundary=x\n\n--x\n\n", b"--x\nX-Late: y\n\n"
+    late = (start + b"\n" * (SCANNED - len(start) - len(end)) + end).replace(b"\n", b"\r\n")
+    assert parse(late).part_fields == ((b"x-late", b"y"),)
+
+
 NO_CHARSETS = {"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"}
 
 
@@ -218,6 +224,11 @@ def test_a_value_is_unfolded_and_cut_between_characters() -> None:
     assert message.field(b"c") == "y" * MAX_VALUE
 
 
+@pytest.mark.parametrize(("word", "text"), [(b"Y2Fmw6k=", "café"), (b"**", "**")], ids=["base64", "no-base64"])
+def test_an_encoded_word_of_base64_is_decoded_or_left(word: bytes, text: str) -> None:
+    assert parse(b"Subject: =?utf-8?b?%s?=\n\n" % word).field(b"subject") == text
+
+
 def test_an_encoded_word_that_decodes_to_line_breaks_makes_no_field() -> None:
     message = parse(b"Subject: =?utf-8?q?a=0AX-Spam: b?=\n\nbody")
     assert [name for name, _ in message.fields] == [b"subject"]
@@ -278,6 +289,7 @@ def test_six_levels_are_walked_and_the_seventh_is_text() -> None:
         pytest.param(b"--x\n\none\n--x-\ntwo\n--x--\n", [b"one\n--x-\ntwo"], id="almost-the-end"),
         pytest.param(b"--x\n\none --x\ntwo\n--x--\n", [b"one --x\ntwo"], id="not-at-the-start-of-a-line"),
         pytest.param(b"--x\n\n--x--\n", [b""], id="empty-part"),
+        pytest.param(b"--x\n\none\n--x", [b"one", b""], id="begun-by-the-last-line"),
         pytest.param(b"--x--\n", [b"--x--\n"], id="closed-without-a-part-is-text"),
     ],
 )
