@@ -356,7 +356,7 @@ def main() -> None:
         *([f"| spamassassin, Bayes only | {other:.0f} | {other / median(bulk['bogofilter']):.0f} |"]
           if other else []),
         "",
-        f"`spamfilter judge` over {COMMAND:,} files in one call, start included: {quartiles(commands, 2)} of bogofilter.",
+        f"`spamfilter judge` over {COMMAND:,} files in one call, start included: {quartiles(commands, 2)} of its.",
         "",
         "By stage, with the default voices and the helper, as arrays of bytes in memory. Of each mail the median of the"
         f" rounds. Of trec07p p99 is {tail(whole) / median(whole):.1f} times the median.",
