@@ -237,7 +237,7 @@ FAULTS = {
     "stale-process": Fault(
         nothing, "process", rf"runs version {OLD_VERSION}; this program is {__version__}", prepare=old_program
     ),
-    "next-hop-down": Fault(hop_down, "next_hop", r"smtp://127\.0\.0\.1:\d+: .*[Cc]onnect"),
+    "next-hop-down": Fault(hop_down, "next_hop", r"the next hop 127\.0\.0\.1:\d+ refuses connections"),
     "disk-nearly-full": Fault(
         full, "disk", r"state \(database, quarantine\): [01]\.\d MB free, [12]\.\d %", prepare=small_disk
     ),
@@ -249,7 +249,7 @@ FAULTS = {
     "class-never-learnt": Fault(
         class_never_learnt,
         "classes",
-        "0 ham, 2 spam learnt: nothing is called spam before a ham is learnt",
+        "0 ham, 2 spam learnt: nothing is judged spam before ham is learnt",
         status="warning",
     ),
     "feedback-path-silent": Fault(silent_path, "feedback", r"imap: no mark for 30 days", status="warning"),
