@@ -80,9 +80,6 @@ class Worker:
             filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics, quiet=not process.keeps
         )
         self._desk = Desk(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
-        self._socket = FeedbackSocket(
-            settings.socket_path(), self._desk, settings.feedback, {}, limits, self._limit_log
-        )
         self._relay = Relay(
             judge=Judge(self._filter, settings.policy()),
             journal=self._journal,
@@ -100,18 +97,21 @@ class Worker:
             tls=_server_tls(settings),
             normalise=settings.normalises(),
         )
-        self._live = LiveSettings(settings, file, self._relay, self._following, self._socket, process)
         self._canaries = canaries = Canaries(self._relay, self._desk, store)
         self._facts: dict[str, object] = {"pid": process.main or os.getpid(), "next_hop": self._relay.next_hop.where}
         writer = self._collector or self._journal
         self._status = Status(file, self._filter, self._following, self._facts, self._figures, lambda: writer.trouble)
-        self._socket.masters_commands = {
+        commands = {
             "status": self._status_now,
             "judge": self._status.judge,
             "canary": canaries.issue,
             "canary_mark": canaries.mark,
             "canary_end": canaries.end,
         }
+        self._socket = FeedbackSocket(
+            settings.socket_path(), self._desk, settings.feedback, commands, limits, self._limit_log
+        )
+        self._live = LiveSettings(settings, file, self._relay, self._following, self._socket, process)
         self._connect_metrics()
 
     def _connect_metrics(self) -> None:

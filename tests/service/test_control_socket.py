@@ -558,7 +558,7 @@ async def test_the_longest_path_that_is_allowed_works(tmp_path: Path) -> None:
     with workshop() as folder:
         path = folder / ("x" * (LONGEST_SOCKET - len(str(folder)) - 1))
         async with place(tmp_path) as there:
-            longest = FeedbackSocket(path, there.desk, Feedback(), there.socket.masters_commands)
+            longest = FeedbackSocket(path, there.desk, Feedback(), there.socket.commands)
             await longest.start()
             client = await asyncio.to_thread(SocketClient, path)
             assert await asyncio.to_thread(client.ask, {"command": "status"}) == {"fine": True}

@@ -76,7 +76,7 @@ class FeedbackSocket:
         self.settings = settings
         self.limits = limits or Limits()
         self.excess = excess or LimitLog()
-        self.masters_commands = commands
+        self.commands = commands
         self._server: asyncio.Server | None = None
         self._file: tuple[int, int] | None = None
         self._connections: dict[asyncio.Task[None], _Connection] = {}
@@ -287,11 +287,11 @@ class _Connection:
             )
             self.marking = True
             return await make_mark(asked, self._server.desk)
-        if not isinstance(command, str) or command not in self._server.masters_commands:
+        if not isinstance(command, str) or command not in self._server.commands:
             raise InputError(f"unknown command {printable(repr(command), 40)}")
         if not self.master:
             raise Refused(f"{self._user}: only the administrator may ask for {command!r}")
-        return await self._server.masters_commands[command](request)
+        return await self._server.commands[command](request)
 
 
 def _name(uid: int) -> str:
