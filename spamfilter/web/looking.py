@@ -1,6 +1,6 @@
-"""What the pages and the API look up: searches, a message with all that is known of it, trainings.
+"""What the pages and the API read: searches of the journal, and all that is known of one message.
 
-Guarantee: nothing is written, and nothing that a visitor types is anything but a value.
+Guarantee: nothing is written, and what a visitor types is only ever used as a value.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ from spamfilter.stores import Entry, JournalEntry, Store, Wanted
 from spamfilter.system.ids import ID_LENGTH, is_id
 
 PAGE = 50
-"""Messages of one page: what is scrolled through."""
+"""Messages of one page."""
 LONGEST = 200
-"""Letters of what is searched for."""
+"""Characters of a text to search for."""
 
 
 TITLES = {"least": "score from", "most": "score to"}
@@ -60,15 +60,15 @@ SEARCHED = tuple(field.alias or name for name, field in Search.model_fields.item
 
 
 class Unknown(InputError):
-    """There is no such thing."""
+    """No message of this id. The API answers 404."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
     """All that is known of a message.
 
-    judged: what it would be judged now and why, as `judge --explain --json`; None, with the reason in `mute`, where its
-    tokens are not kept. label: as what it is learnt. history: its ledger entries, the latest first.
+    judged: the verdict by today's counts and why, as `judge --explain --json`; None, with the reason in `mute`, if its
+    tokens are not kept. label: what it is learnt as. history: its ledger entries, the latest first.
     """
 
     entry: JournalEntry
@@ -102,7 +102,7 @@ def page_of(store: Store, search: Search) -> tuple[list[JournalEntry], str]:
 
 
 def labels_of(store: Store, entries: list[JournalEntry]) -> dict[str, Label]:
-    """As what these messages are learnt, by id; who is not in it is not."""
+    """Id -> label, for those of these messages that are learnt."""
     said = store.histories([entry.digest for entry in entries])
     last = {digest: history[-1] for digest, history in said.items() if history}
     active = {digest: entry.label for digest, entry in last.items() if not entry.undoes}
@@ -142,7 +142,7 @@ def looked_at(filter: Filter, settings: Settings, id: str) -> Looked:
 
 
 def kept_of(settings: Settings, entry: JournalEntry) -> Quarantined | None:
-    """The mail in quarantine, where it is still there."""
+    """The mail in quarantine, None if it is not there."""
     if entry.action != "quarantine":
         return None
     try:
@@ -152,7 +152,7 @@ def kept_of(settings: Settings, entry: JournalEntry) -> Quarantined | None:
 
 
 def quarantined(settings: Settings, store: Store, id: str) -> JournalEntry:
-    """The journal's entry of a mail in quarantine. Raises Unknown where it is not there."""
+    """The journal's entry of a mail in quarantine. Raises Unknown if it is not there."""
     entry = entry_of(store, id)
     if kept_of(settings, entry) is None:
         raise Unknown(f"{entry.id}: not in the quarantine: released, deleted, expired, or never there")
@@ -160,7 +160,7 @@ def quarantined(settings: Settings, store: Store, id: str) -> JournalEntry:
 
 
 def status_of(error: SpamfilterError) -> int:
-    """The status of HTTP for an error of ours."""
+    """The HTTP status for an error."""
     if isinstance(error, Unknown):
         return 404
     if isinstance(error, Refused):

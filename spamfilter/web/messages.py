@@ -1,4 +1,4 @@
-"""Messages: the list with its search, one of them with why, and what can be done with it."""
+"""The pages of messages: the search, one message with its explanation, marks and release."""
 
 from urllib.parse import urlencode
 
@@ -13,7 +13,7 @@ from spamfilter.web.site import Visit, redirected, shown
 
 
 def listed(visit: Visit) -> Response:
-    """The list."""
+    """A page of a search."""
     query = {name: visit.query.get(name, "") for name in looking.SEARCHED}
     trouble, next_ = "", ""
     entries: list[JournalEntry] = []
@@ -38,7 +38,7 @@ def message(visit: Visit) -> Response:
 
 
 def mark(visit: Visit) -> Response:
-    """Marked as spam or ham, or forgotten."""
+    """Mark it as spam or ham, or forget it."""
     site = visit.site
     entry = looking.entry_of(site.store, visit.parts["id"])
     done = teaching.mark(site.filter(), site.settings, entry.id, label_of(visit.form.get("label", "")), visit.user)
@@ -57,7 +57,7 @@ def label_of(text: str) -> Label | None:
 
 
 def release(visit: Visit) -> Response:
-    """Delivered after all."""
+    """Deliver it from quarantine."""
     site = visit.site
     entry = looking.quarantined(site.settings, site.store, visit.parts["id"])
     for sentence in teaching.release(site.filter(), site.settings, entry.id, visit.user):

@@ -1,7 +1,7 @@
-"""The pages' actions for programs: JSON by name and password of an account.
+"""The JSON API: what the pages do, for programs, by name and password of an account (HTTP Basic).
 
-Guarantee: no cookie counts here, and a body is application/json, which no form of another site can send: a browser that
-knows a password does nothing at another site's word.
+Guarantee: cookies are ignored, and a body must be application/json, which no form of another site can send. So another
+site cannot use a browser that knows a password.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,7 +29,7 @@ CHALLENGE = {"WWW-Authenticate": 'Basic realm="spamfilter", charset="UTF-8"'}
 
 
 def routes(site: Site) -> list[Route]:
-    """The routes of all operations, and of their description."""
+    """The routes of all operations and of the OpenAPI description."""
     paths: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method] = operation
@@ -38,7 +38,7 @@ def routes(site: Site) -> list[Route]:
 
 
 def failed(sentence: str, status: int, fields: Mapping[str, str] | None = None) -> Response:
-    """An error."""
+    """The answer for an error: a JSON object with `error`."""
     return _json({"error": sentence}, status, fields)
 
 
@@ -75,7 +75,7 @@ def _answered(operation: Operation, call: Call) -> Response:
 
 
 def _account(site: Site, request: Request) -> Account:
-    """Whose name and password are sent, or whom a proxy has named. Raises HTTPException."""
+    """The account by name and password, or by the proxy's header. Raises HTTPException."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise HTTPException(403, "this was sent by another site")
     origin = site.visitors.origin(request.client.host if request.client else "", request.headers)
