@@ -12,7 +12,7 @@ from tests.faults.account import Account
 from tests.faults.client import Answer, Client, mail_of, stuffed
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.fault import Drip, Hold, Say
-from tests.faults.hop import Hop, next_hop
+from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
 from tests.relay.limits.scraping import Scraper, assert_hit
 from tests.support.certificates import write_certificate
@@ -27,30 +27,20 @@ ENOUGH = 60
 """Steps after which a limit was not kept."""
 
 
-@pytest.fixture(scope="module")
-def scraper() -> Scraper:
-    return Scraper()
+@pytest.fixture(autouse=True)
+def healed(hop: Hop) -> Iterator[None]:
+    """The next hop behaves at the beginning of each test, and again after it."""
+    hop.heal()
+    yield
+    hop.heal()
 
 
 @pytest.fixture(scope="module")
-def one_hop() -> Iterator[Hop]:
-    with next_hop() as made:
-        yield made
-
-
-@pytest.fixture
-def hop(one_hop: Hop) -> Iterator[Hop]:
-    one_hop.heal()
-    yield one_hop
-    one_hop.heal()
-
-
-@pytest.fixture(scope="module")
-def relay(one_hop: Hop, scraper: Scraper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def relay(hop: Hop, scraper: Scraper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     folder = tmp_path_factory.mktemp("hasty")
     certificate, key = write_certificate(folder)
     tls = {"tls_certificate": str(certificate), "tls_key": str(key)}
-    with daemon(folder / "relay", one_hop, relay=tls, limits=LIMITS, metrics=scraper.settings) as server:
+    with daemon(folder / "relay", hop, relay=tls, limits=LIMITS, metrics=scraper.settings) as server:
         yield server
 
 
