@@ -1,8 +1,8 @@
 """Do the tests notice when the code is wrong? Cosmic Ray changes one place at a time, and a test must fail.
 
-The modules are those that a mail or a count depends on. Each runs with the tests of its own behaviour, in a copy of the
-tree: the tree itself is never changed. A mutant that survives is either a gap in the tests or changes nothing that
-anybody could observe; its line says which place to look at.
+The modules are those that guard mail and counts; each is tried with its own tests, in a copy of the tree. A mutant that
+survives is a gap in the tests, or changes nothing that can be observed: its line says where to look. `tried` is below
+`mutants` where --mutants or --minutes ended it; those tried are a random sample.
 
     pip install 'spamfilter[mutation]'
     python benchmarks/mutation.py [--mutants N] [--minutes M] [--result FILE] [MODULE ...]
@@ -143,6 +143,8 @@ def main() -> None:
         os.environ |= {"PYTHONPATH": str(copy), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         with contextlib.chdir(copy):
             for name in arguments.modules or MODULES:
+                if time.monotonic() > end:
+                    break
                 every, tried, surviving = survivors(copy, name, arguments.mutants, end)
                 rows.append(f"| {name} | {every} | {tried} | {len(surviving)} |")
                 lines += [f"- {line}" for line in surviving]
