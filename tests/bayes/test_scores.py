@@ -13,7 +13,7 @@ from spamfilter.bayes import voices
 from spamfilter.bayes.compiled import score_helper
 from spamfilter.bayes.counts import LABELS, MAX_COUNT, Counts, Hashed, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS, Opinion, eddc, likelihood, soft
-from spamfilter.bayes.likelihoods.likelihood import Heard, Matrix
+from spamfilter.bayes.likelihoods.likelihood import Heard, MessageCounts
 from spamfilter.bayes.token_arrays import Seen, Spellings
 from spamfilter.bayes.tokens import tokenize
 from spamfilter.bayes.voices import Evidence, Voice, judged
@@ -66,13 +66,13 @@ def test_opinion_and_evidence_are_what_python_makes_of_the_same_counts(
 @given(st.lists(st.tuples(COUNT, COUNT), max_size=40), st.integers(0, 3000), st.integers(0, 3000))
 def test_shares_are_what_python_computes(pairs: list[tuple[int, int]], ham: int, spam: int) -> None:
     numbers = np.array(pairs, np.float64).reshape(-1, 2).T.copy()
-    matrix = Matrix([b""] * len(pairs), np.ones(len(pairs)), numbers, np.zeros(len(pairs), np.intp), 1)
+    message = MessageCounts([b""] * len(pairs), np.ones(len(pairs)), numbers)
     counts = Counts()
     counts.messages = {"ham": ham, "spam": spam}
-    quick = [row.shares(matrix, counts).tolist() for row in (soft.Soft(), eddc.Eddc())]
+    quick = [row.shares(message, counts).tolist() for row in (soft.Soft(), eddc.Eddc())]
     with pytest.MonkeyPatch.context() as patch:
         without_helpers(patch)
-        assert quick == [row.shares(matrix, counts).tolist() for row in (soft.Soft(), eddc.Eddc())]
+        assert quick == [row.shares(message, counts).tolist() for row in (soft.Soft(), eddc.Eddc())]
 
 
 @some(500)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spamfilter.bayes.counts import LABELS, OTHER, Counts, Label
 from spamfilter.bayes.likelihoods.eddc import Eddc
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
-from spamfilter.bayes.likelihoods.likelihood import Matrix
+from spamfilter.bayes.likelihoods.likelihood import MessageCounts
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.tokens import FEATURES, tokenize
@@ -101,7 +101,7 @@ def test_evidence_adds_up_to_the_score_but_for_the_priors(
     counts = counts_of(learnings)
     tokens = {"one": first, "two": second}
     opinions, found = judged(TWO, tokens, counts, None)
-    priors = 0.25 * Multinomial().constants(Matrix.of([second], counts["two"]), counts["two"])
+    priors = 0.25 * Multinomial().constants(MessageCounts.of(second, counts["two"]), counts["two"])
     assert together(TWO, opinions) == pytest.approx(math.fsum(item.weight for item in found) + priors, abs=1e-9)
     assert [abs(item.weight) for item in found] == sorted((abs(item.weight) for item in found), reverse=True)
     assert judged(TWO, tokens, counts, 2) == (opinions, found[:2])

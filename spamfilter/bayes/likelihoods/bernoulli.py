@@ -6,7 +6,7 @@ from typing import ClassVar
 from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.likelihoods.likelihood import (
     Floats,
-    Matrix,
+    MessageCounts,
     NotBelow,
     OfPresence,
     Prior,
@@ -40,11 +40,11 @@ class Bernoulli(OfPresence):
     def _chance(self, number: Floats, label: Label, counts: Counts) -> Floats | float:
         return ratio(number + self.smoothing, counts.messages[label] + 2 * self.smoothing)
 
-    def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
-        chance = self._chance(matrix.of_class(label), label, counts)
+    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
+        chance = self._chance(message.of_class(label), label, counts)
         return log(chance) - log(1 - chance)
 
-    def rest(self, label: Label, matrix: Matrix, counts: Counts) -> float:
+    def rest(self, label: Label, message: MessageCounts, counts: Counts) -> float:
         def absent() -> float:
             return over_vocabulary(label, counts, lambda number: log(1 - self._chance(number, label, counts)))
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 from spamfilter.bayes.counts import LABELS, Counts, Label
 from spamfilter.bayes.likelihoods.likelihood import (
     Floats,
-    Matrix,
+    MessageCounts,
     NotBelow,
     OfOccurrences,
     Prior,
@@ -40,12 +40,12 @@ class Binomial(OfOccurrences):
     def _chance(self, number: Floats, label: Label, counts: Counts) -> Floats | float:
         return ratio(number + self.smoothing, counts.occurrences[label] + len(LABELS) * self.smoothing)
 
-    def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
-        chance = self._chance(matrix.of_class(label), label, counts)
-        return matrix.times * (log(chance) - log(1 - chance))
+    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
+        chance = self._chance(message.of_class(label), label, counts)
+        return message.times * (log(chance) - log(1 - chance))
 
-    def rest(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
+    def rest(self, label: Label, message: MessageCounts, counts: Counts) -> float:
         def absent() -> float:
             return over_vocabulary(label, counts, lambda number: log(1 - self._chance(number, label, counts)))
 
-        return matrix.length * counts.derived((self, label), absent)
+        return message.length * counts.derived((self, label), absent)

@@ -6,7 +6,7 @@ from typing import ClassVar
 from spamfilter.bayes.counts import OTHER, Counts, Label
 from spamfilter.bayes.likelihoods.likelihood import (
     Floats,
-    Matrix,
+    MessageCounts,
     NotBelow,
     OfOccurrences,
     Prior,
@@ -40,14 +40,14 @@ class Complement(OfOccurrences):
     name: ClassVar[str] = "complement"
     needs_tallies: ClassVar[bool] = True
 
-    def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
+    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
         other = OTHER[label]
         m, sum_of_all = self.smoothing, counts.occurrences[other] + self.smoothing * counts.vocabulary
 
         def logarithms(number: Floats) -> Floats:
             return log(ratio(number + m, sum_of_all))
 
-        each = matrix.times * logarithms(matrix.of_class(other))
+        each = message.times * logarithms(message.of_class(other))
         if not self.normalise:
             return -each
         whole = counts.derived((self, label), lambda: over_vocabulary(other, counts, logarithms))

@@ -19,7 +19,7 @@ from spamfilter.bayes.likelihoods.likelihood import (
     Floats,
     Heard,
     Likelihood,
-    Matrix,
+    MessageCounts,
     Opinion,
     each,
     exact_sum,
@@ -74,13 +74,13 @@ class Eddc(Likelihood):
     text_limit: Above = 15.0
     name: ClassVar[str] = "eddc"
 
-    def shares(self, matrix: Matrix, counts: Counts) -> Floats:
-        return self._shares(matrix.counts, *_learnt(counts))
+    def shares(self, message: MessageCounts, counts: Counts) -> Floats:
+        return self._shares(message.counts, *_learnt(counts))
 
-    def heard(self, matrix: Matrix, shares: Floats) -> Floats:
+    def heard(self, message: MessageCounts, shares: Floats) -> Floats:
         if np.abs(shares).sum() <= min(self.limit, self.text_limit):
             return shares
-        header = _of_header(matrix.tokens)
+        header = _of_header(message.tokens)
         for part, most in ((header, self.limit), (~header, self.text_limit)):
             said = abs(exact_sum(shares[part]))
             if said > most:
@@ -96,7 +96,7 @@ class Eddc(Likelihood):
         own, heard, shares = score_helper.heard(logarithms, SCALE, constant, words.text, words.ends, *limits)
         return Opinion(own, heard), Heard(words, numbers, np.frombuffer(shares))
 
-    def constants(self, matrix: Matrix, counts: Counts) -> float:
+    def constants(self, message: MessageCounts, counts: Counts) -> float:
         return self._constant(*_learnt(counts))
 
     def _constant(self, ham_learnt: int, spam_learnt: int) -> float:
@@ -127,12 +127,12 @@ class Eddc(Likelihood):
         before = log_odds if label == "spam" else -log_odds
         if before >= self.thick:
             return 0
-        matrix = Matrix.of([tokens], counts)
+        message = MessageCounts.of(tokens, counts)
         learnt = {**counts.messages, label: counts.messages[label] + 1}
-        header = _of_header(matrix.tokens)
+        header = _of_header(message.tokens)
 
         def towards(repeats: int) -> float:
-            raised = matrix.counts.copy()
+            raised = message.counts.copy()
             raised[LABELS.index(label)] += 1 + repeats * header
             shares = self._shares(raised, learnt["ham"], learnt["spam"])
             found = exact_sum(shares) + self._constant(learnt["ham"], learnt["spam"])

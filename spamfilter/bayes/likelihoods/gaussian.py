@@ -9,7 +9,7 @@ import numpy as np
 from annotated_types import Ge
 
 from spamfilter.bayes.counts import Counts, Label
-from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Generative, Matrix, Prior
+from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Generative, MessageCounts, Prior
 from spamfilter.bayes.tokens import Token, Tokens
 
 SUM, SQUARES = b" sum", b" squares"
@@ -49,19 +49,21 @@ class Gaussian(Generative):
         total, squares = counts.get(attribute + SUM, label), counts.get(attribute + SQUARES, label)
         return total / n, max((n * squares - total * total) / (n * n), self.floor)
 
-    def heard(self, matrix: Matrix, shares: Floats) -> Floats:
+    def heard(self, message: MessageCounts, shares: Floats) -> Floats:
         return np.clip(shares, -self.most, self.most)
 
-    def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
+    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
         both = {
             attribute: self.moments(attribute, label, counts)
-            for attribute in set(matrix.tokens)
+            for attribute in set(message.tokens)
             if min(counts.get(attribute, "ham"), counts.get(attribute, "spam")) >= self.least
         }
-        return np.fromiter(self._logarithms(matrix, both), np.float64, len(matrix.tokens))
+        return np.fromiter(self._logarithms(message, both), np.float64, len(message.tokens))
 
-    def _logarithms(self, matrix: Matrix, moments: Mapping[Token, tuple[float, float] | None]) -> Iterator[float]:
-        for attribute, value in zip(matrix.tokens, matrix.times.tolist(), strict=True):
+    def _logarithms(
+        self, message: MessageCounts, moments: Mapping[Token, tuple[float, float] | None]
+    ) -> Iterator[float]:
+        for attribute, value in zip(message.tokens, message.times.tolist(), strict=True):
             found = moments.get(attribute)
             if found is None:
                 yield 0.0

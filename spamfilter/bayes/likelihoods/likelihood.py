@@ -1,7 +1,6 @@
 """What a likelihood must supply: a share of the log-odds for each word, and an update rule.
 
-A row of the table writes its formula once, over a Matrix: many messages in an evaluation, one in the
-relay. What is streamed and what is computed in bulk is therefore the same number.
+A row of the table writes its formula over the arrays of a message, MessageCounts.
 """
 
 from abc import ABC, abstractmethod
@@ -32,43 +31,23 @@ IMPOSSIBLE = float(np.finfo(np.float64).tiny)
 impossible the one with the fewest impossible words wins, as it would for a smoothing that goes to 0."""
 
 
-class Matrix(NamedTuple):
-    """Messages x words with their counts, sparse: an element for each distinct word of each message.
+class MessageCounts(NamedTuple):
+    """The distinct words of a message with their counts.
 
-    tokens, times, rows: the word, its occurrences, and the number of the message, each of shape (elements,). counts:
-    of the word in ham and in spam, shape (2, elements). messages: how many rows there are, empty ones too.
+    tokens, times: the word and its occurrences, each of shape (tokens,). counts: of the word in ham and in spam, shape
+    (2, tokens).
     """
 
     tokens: Sequence[Token]
     times: Floats
     counts: Floats
-    rows: NDArray[np.intp]
-    messages: int
 
     @classmethod
-    def of(cls, messages: Sequence[Tokens], counts: Counts) -> "Matrix":
-        if len(messages) == 1 and isinstance(messages[0], Seen):
-            return cls.of_seen(messages[0], counts)
-        tokens = list(messages[0]) if len(messages) == 1 else list(chain.from_iterable(messages))
-        times = chain.from_iterable(message.values() for message in messages)
-        return cls(
-            tokens=tokens,
-            times=np.fromiter(times, np.float64, len(tokens)),
-            counts=counts.numbers(tokens),
-            rows=np.repeat(np.arange(len(messages)), np.array([len(message) for message in messages], np.intp)),
-            messages=len(messages),
-        )
-
-    @classmethod
-    def of_seen(cls, seen: Seen, counts: Counts) -> "Matrix":
-        """The same of one message, whose tokens stay in their arrays."""
-        return cls(
-            tokens=seen.spellings,
-            times=seen.times.astype(np.float64),
-            counts=counts.numbers(seen.spellings),
-            rows=np.zeros(len(seen), np.intp),
-            messages=1,
-        )
+    def of(cls, tokens: Tokens, counts: Counts) -> "MessageCounts":
+        if isinstance(tokens, Seen):  # they stay in their arrays
+            return cls(tokens.spellings, tokens.times.astype(np.float64), counts.numbers(tokens.spellings))
+        words = list(tokens)
+        return cls(words, np.fromiter(tokens.values(), np.float64, len(words)), counts.numbers(words))
 
     @property
     def ham(self) -> Floats:
@@ -88,25 +67,9 @@ class Matrix(NamedTuple):
         return (self.ham + self.spam) > 0
 
     @property
-    def distinct(self) -> Floats:
-        """Distinct words of each message, unknown ones too; shape (messages,)."""
-        if self.messages == 1:
-            return np.array([len(self.times)], np.float64)
-        return np.bincount(self.rows, minlength=self.messages).astype(np.float64)
-
-    @property
-    def length(self) -> Floats:
-        """All words of each message, unknown ones too; shape (messages,)."""
-        return self._summed(self.times)
-
-    def sums(self, values: Floats) -> Floats:
-        """The sum of an element-wise quantity for each message; exact for a single one, in whatever order."""
-        if self.messages == 1:
-            return np.array([exact_sum(values)])
-        return self._summed(values)
-
-    def _summed(self, values: Floats) -> Floats:
-        return np.asarray(np.bincount(self.rows, values, minlength=self.messages), dtype=np.float64)
+    def length(self) -> float:
+        """All words of the message, unknown ones too."""
+        return float(self.times.sum())
 
 
 class Opinion(NamedTuple):
@@ -140,25 +103,20 @@ class Likelihood(ABC):
     needs_tallies: ClassVar[bool] = False
 
     @abstractmethod
-    def shares(self, matrix: Matrix, counts: Counts) -> Floats:
-        """What each element says: its share of the log-odds of its message, natural logarithm; 0 if unknown."""
+    def shares(self, message: MessageCounts, counts: Counts) -> Floats:
+        """What each word says: its share of the log-odds, natural logarithm; 0 if unknown; shape (tokens,)."""
 
-    def constants(self, matrix: Matrix, counts: Counts) -> Floats | float:
-        """The part of each message's log-odds that no word of it owns: prior, absent words."""
+    def constants(self, message: MessageCounts, counts: Counts) -> float:
+        """The part of the log-odds that no word of the message owns: prior, absent words."""
         return 0.0
 
-    def total(self, matrix: Matrix, shares: Floats, counts: Counts) -> Floats:
-        """The log-odds of each message, from the shares of its words."""
-        return matrix.sums(shares) + self.constants(matrix, counts)
+    def total(self, message: MessageCounts, shares: Floats, counts: Counts) -> float:
+        """The log-odds of a message, from the shares of its words."""
+        return exact_sum(shares) + self.constants(message, counts)
 
-    def heard(self, matrix: Matrix, shares: Floats) -> Floats:
+    def heard(self, message: MessageCounts, shares: Floats) -> Floats:
         """The shares as the filter hears them, where it trusts a voice less than the voice trusts itself."""
         return shares
-
-    def log_odds_of(self, messages: Sequence[Tokens], counts: Counts) -> Floats:
-        """ln(P(spam) / P(ham)) of many messages at once; shape (messages,)."""
-        matrix = Matrix.of(messages, counts)
-        return self.total(matrix, self.shares(matrix, counts), counts)
 
     def log_odds(self, tokens: Tokens, counts: Counts) -> float:
         """ln(P(spam) / P(ham)) of a message."""
@@ -171,12 +129,12 @@ class Likelihood(ABC):
 
     def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
         """The opinion, and what is heard of the words."""
-        matrix = Matrix.of([tokens], counts)
-        shares = self.shares(matrix, counts)
-        own = self.total(matrix, shares, counts).item()
-        heard = self.heard(matrix, shares)
-        all_heard = own if heard is shares else self.total(matrix, heard, counts).item()
-        return Opinion(own, all_heard), Heard(matrix.tokens, matrix.counts, heard)
+        message = MessageCounts.of(tokens, counts)
+        shares = self.shares(message, counts)
+        own = self.total(message, shares, counts)
+        heard = self.heard(message, shares)
+        all_heard = own if heard is shares else self.total(message, heard, counts)
+        return Opinion(own, all_heard), Heard(message.tokens, message.counts, heard)
 
     def words(self, tokens: Tokens) -> set[Token]:
         """The words whose counts a message needs."""
@@ -216,10 +174,10 @@ class Generative(Likelihood):
     skips_unknown: ClassVar[bool] = True
 
     @abstractmethod
-    def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
-        """What each element adds to ln P(message | class), without factors that are the same in every class."""
+    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
+        """What each word adds to ln P(message | class), without factors that are the same in every class."""
 
-    def rest(self, label: Label, matrix: Matrix, counts: Counts) -> Floats | float:
+    def rest(self, label: Label, message: MessageCounts, counts: Counts) -> float:
         """What no word of the message adds to it: the words that are absent."""
         return 0.0
 
@@ -230,23 +188,22 @@ class Generative(Likelihood):
         spam = 0.5 if self.prior == "equal" else float(self.prior)
         return float(np.log(spam if label == "spam" else 1 - spam))
 
-    def shares(self, matrix: Matrix, counts: Counts) -> Floats:
-        difference = self.given("spam", matrix, counts) - self.given("ham", matrix, counts)
-        return np.where(matrix.known, difference, 0.0) if self.skips_unknown else difference
+    def shares(self, message: MessageCounts, counts: Counts) -> Floats:
+        difference = self.given("spam", message, counts) - self.given("ham", message, counts)
+        return np.where(message.known, difference, 0.0) if self.skips_unknown else difference
 
-    def constants(self, matrix: Matrix, counts: Counts) -> Floats | float:
-        rest = self.rest("spam", matrix, counts) - self.rest("ham", matrix, counts)
+    def constants(self, message: MessageCounts, counts: Counts) -> float:
+        rest = self.rest("spam", message, counts) - self.rest("ham", message, counts)
         return rest + self.log_prior("spam", counts) - self.log_prior("ham", counts)
 
     def joint(self, tokens: Tokens, counts: Counts) -> dict[Label, float]:
         """Class -> ln P(class) + ln P(message | class), without factors that are the same in every class."""
-        matrix = Matrix.of([tokens], counts)
+        message = MessageCounts.of(tokens, counts)
         found: dict[Label, float] = {}
         for label in LABELS:
-            each = self.given(label, matrix, counts)
-            each = np.where(matrix.known, each, 0.0) if self.skips_unknown else each
-            rest = np.asarray(self.rest(label, matrix, counts)).item()
-            found[label] = matrix.sums(each).item() + rest + self.log_prior(label, counts)
+            each = self.given(label, message, counts)
+            each = np.where(message.known, each, 0.0) if self.skips_unknown else each
+            found[label] = exact_sum(each) + self.rest(label, message, counts) + self.log_prior(label, counts)
         return found
 
     def posterior(self, tokens: Tokens, counts: Counts) -> dict[Label, float]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spamfilter.bayes.counts import LABELS, Counts, Label
-from spamfilter.bayes.likelihoods.likelihood import Floats, Matrix, NotBelow, OfOccurrences, Prior, log, ratio
+from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, NotBelow, OfOccurrences, Prior, log, ratio
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Poisson(OfOccurrences):
     def _rate(self, number: Floats | float, label: Label, counts: Counts) -> Floats | float:
         return ratio(number, counts.occurrences[label] + len(LABELS) * self.smoothing)
 
-    def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
-        rate = self._rate(matrix.of_class(label) + self.smoothing, label, counts)
-        return matrix.times * log(rate * matrix.length[matrix.rows])
+    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
+        rate = self._rate(message.of_class(label) + self.smoothing, label, counts)
+        return message.times * log(rate * message.length)
 
-    def rest(self, label: Label, matrix: Matrix, counts: Counts) -> Floats | float:
+    def rest(self, label: Label, message: MessageCounts, counts: Counts) -> float:
         of_all = counts.occurrences[label] + self.smoothing * counts.vocabulary
-        return -matrix.length * self._rate(float(of_all), label, counts)
+        return -message.length * float(self._rate(float(of_all), label, counts))

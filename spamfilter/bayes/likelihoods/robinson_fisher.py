@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Lt
 from numpy.typing import NDArray
 
 from spamfilter.bayes.counts import Counts, Label
-from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Likelihood, Matrix, log, ratio
+from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Likelihood, MessageCounts, exact_sum, log, ratio
 from spamfilter.bayes.tokens import Token, Tokens
 
 SILENCE = -1e300
@@ -37,11 +37,11 @@ class RobinsonFisher(Likelihood):
     deviation: Annotated[float, Ge(0), Lt(0.5)] = 0.1
     name: ClassVar[str] = "robinson_fisher"
 
-    def _chances(self, matrix: Matrix, counts: Counts) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    def _chances(self, message: MessageCounts, counts: Counts) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """f of each word, 1 - f, and which words are heard; both are 1 for the others."""
-        number = matrix.ham + matrix.spam
-        spam = ratio(matrix.spam, counts.messages["spam"])
-        ham = ratio(matrix.ham, counts.messages["ham"])
+        number = message.ham + message.spam
+        spam = ratio(message.spam, counts.messages["spam"])
+        ham = ratio(message.ham, counts.messages["ham"])
         known = (number > 0) & (spam + ham > 0)
         p = np.divide(spam, spam + ham, out=np.full(len(number), self.assumed), where=known)
         q = np.divide(ham, spam + ham, out=np.full(len(number), 1 - self.assumed), where=known)
@@ -50,16 +50,14 @@ class RobinsonFisher(Likelihood):
         heard = known & (np.abs(f - g) >= 2 * self.deviation)
         return np.where(heard, f, 1.0), np.where(heard, g, 1.0), heard
 
-    def shares(self, matrix: Matrix, counts: Counts) -> Floats:
+    def shares(self, message: MessageCounts, counts: Counts) -> Floats:
         """ln(f / (1 - f)): what each word says alone. The test combines them to less than their sum."""
-        f, g, _ = self._chances(matrix, counts)
+        f, g, _ = self._chances(message, counts)
         return log(f) - log(g)
 
-    def total(self, matrix: Matrix, shares: Floats, counts: Counts) -> Floats:
-        f, g, heard = self._chances(matrix, counts)
-        numbers = np.bincount(matrix.rows, heard, minlength=matrix.messages).astype(int).tolist()
-        sums = (matrix.sums(-log(f)).tolist(), matrix.sums(-log(g)).tolist())
-        return np.array([_indicator(spam, ham, n) for spam, ham, n in zip(*sums, numbers, strict=True)])
+    def total(self, message: MessageCounts, shares: Floats, counts: Counts) -> float:
+        f, g, heard = self._chances(message, counts)
+        return _indicator(exact_sum(-log(f)), exact_sum(-log(g)), int(np.count_nonzero(heard)))
 
     def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
         return 1

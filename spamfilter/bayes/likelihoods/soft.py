@@ -14,7 +14,7 @@ import numpy as np
 
 from spamfilter.bayes.compiled import score_helper
 from spamfilter.bayes.counts import Counts, Label
-from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Heard, Likelihood, Matrix, Opinion, each
+from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Heard, Likelihood, MessageCounts, Opinion, each
 from spamfilter.bayes.token_arrays import Seen
 from spamfilter.bayes.tokens import Token, Tokens
 
@@ -52,12 +52,12 @@ class Soft(Likelihood):
     """Eighths that one message may add in all rounds of bulk training: two messages. Without the bound
     wrong labels are hammered in (trec07p with 5 % of them, 1-ROCA%: .244 without, .018 with)."""
 
-    def shares(self, matrix: Matrix, counts: Counts) -> Floats:
-        logarithms = np.log(matrix.counts + self.prior * self.unit)
-        ham, spam = matrix.counts
+    def shares(self, message: MessageCounts, counts: Counts) -> Floats:
+        logarithms = np.log(message.counts + self.prior * self.unit)
+        ham, spam = message.counts
         purity = np.sqrt(np.abs(spam - ham) / (spam + ham + self.purity * self.unit))
-        root = np.sqrt(matrix.distinct)[matrix.rows]
-        return np.asarray((logarithms[1] - logarithms[0]) * self.scale * purity / root)
+        shares = (logarithms[1] - logarithms[0]) * self.scale * purity
+        return np.asarray(shares / math.sqrt(len(shares)) if len(shares) else shares)
 
     def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
         table, least = counts.kept.table, self.purity * self.unit

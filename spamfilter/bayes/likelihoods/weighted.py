@@ -8,7 +8,7 @@ import numpy as np
 from annotated_types import Gt, Lt
 
 from spamfilter.bayes.counts import Counts, Label
-from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Matrix, OfPresence, Prior, log, ratio
+from spamfilter.bayes.likelihoods.likelihood import Above, Floats, MessageCounts, OfPresence, Prior, log, ratio
 
 Chance = Annotated[float, Gt(0), Lt(1)]
 
@@ -37,13 +37,13 @@ class Weighted(OfPresence):
     name: ClassVar[str] = "weighted"
     skips_unknown: ClassVar[bool] = False
 
-    def given(self, label: Label, matrix: Matrix, counts: Counts) -> Floats:
-        number = matrix.ham + matrix.spam
-        counted = ratio(matrix.of_class(label), counts.messages[label])
-        return log((self.weight * self._assumption(label, matrix) + number * counted) / (self.weight + number))
+    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
+        number = message.ham + message.spam
+        counted = ratio(message.of_class(label), counts.messages[label])
+        return log((self.weight * self._assumption(label, message) + number * counted) / (self.weight + number))
 
-    def _assumption(self, label: Label, matrix: Matrix) -> Floats | float:
+    def _assumption(self, label: Label, message: MessageCounts) -> Floats | float:
         if not self.assumptions:
             return self.assumed
-        own = (self.assumptions.get(token.decode(), {}).get(label, self.assumed) for token in matrix.tokens)
-        return np.fromiter(own, np.float64, len(matrix.tokens))
+        own = (self.assumptions.get(token.decode(), {}).get(label, self.assumed) for token in message.tokens)
+        return np.fromiter(own, np.float64, len(message.tokens))

@@ -16,7 +16,7 @@ from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.binomial import Binomial
 from spamfilter.bayes.likelihoods.complement import Complement
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
-from spamfilter.bayes.likelihoods.likelihood import Generative, Matrix
+from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.bayes.likelihoods.poisson import Poisson
 from spamfilter.bayes.likelihoods.soft import Soft
@@ -180,7 +180,7 @@ def test_the_chances_of_all_words_of_a_class_sum_to_one_in_the_multinomial(
     model = Multinomial(smoothing)
     counts = learnt(model, messages)
     vocabulary = dict.fromkeys({*counts.words["ham"], *counts.words["spam"]}, 1)
-    chances = [math.exp(each) for each in model.given(label, Matrix.of([vocabulary], counts), counts).tolist()]
+    chances = [math.exp(each) for each in model.given(label, MessageCounts.of(vocabulary, counts), counts).tolist()]
     if counts.vocabulary and (smoothing or counts.occurrences[label]):
         assert math.fsum(chances) == pytest.approx(1, abs=1e-12)
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from spamfilter.bayes.counts import LABELS, MAX_COUNT, OTHER, Counts, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
-from spamfilter.bayes.likelihoods.likelihood import Generative, Matrix
+from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts
 from spamfilter.bayes.voices import Voice, judged
 from tests.bayes.likelihoods.drawn import (
-    UNKNOWN,
     any_counts,
     bags,
     every,
@@ -159,20 +158,6 @@ def test_the_extremes_of_counts_and_smoothing_give_a_number(
 @every
 @some(30)
 @given(st.data())
-def test_streaming_equals_bulk(name: str, data: st.DataObject) -> None:
-    model = data.draw(models(name))
-    counts = learnt(model, data.draw(learnings(name)))
-    messages = data.draw(st.lists(bags(name), max_size=6))
-    strangers = data.draw(st.booleans())
-    if messages and strangers:
-        messages.append({**messages[0], **dict.fromkeys(UNKNOWN, 2)})
-    bulk = model.log_odds_of(messages, counts).tolist()
-    assert bulk == pytest.approx([model.log_odds(tokens, counts) for tokens in messages], rel=1e-9, abs=1e-9)
-
-
-@every
-@some(30)
-@given(st.data())
 def test_a_score_is_what_the_words_say_and_what_none_of_them_says(name: str, data: st.DataObject) -> None:
     model = data.draw(models(name))
     counts, tokens = learnt(model, data.draw(learnings(name))), data.draw(bags(name))
@@ -182,9 +167,7 @@ def test_a_score_is_what_the_words_say_and_what_none_of_them_says(name: str, dat
     if type(model).total is not Likelihood.total:
         assert name == "robinson_fisher"  # its words are combined by a test, to less than their sum
         return
-    matrix = Matrix.of([tokens], counts)
-    (constant,) = (model.constants(matrix, counts) + matrix.length * 0).tolist()
-    total = constant + math.fsum(weights.values())
+    total = model.constants(MessageCounts.of(tokens, counts), counts) + math.fsum(weights.values())
     assert model.judge(tokens, counts)[0].heard == pytest.approx(total, rel=1e-9, abs=1e-9)
 
 
