@@ -36,11 +36,11 @@ from results import write_result
 from running import relay
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import LABELS, Counts, Hashed
+from spamfilter.bayes.counts import LABELS, Counts, HashedTable
 from spamfilter.bayes.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.bayes.likelihoods.likelihood import each
 from spamfilter.bayes.model import State
-from spamfilter.bayes.token_arrays import Seen, Spellings
+from spamfilter.bayes.token_arrays import Spellings, TokenArrays
 from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import view
 from spamfilter.config.likelihood_settings import Learn
@@ -65,9 +65,9 @@ def made(size: int, chance: np.random.Generator, common: Sequence[bytes] = ()) -
 
     common: those that count most, instead of words that are made up.
     """
-    counts = Counts(Hashed(size))
+    counts = Counts(HashedTable(size))
     kept = counts.kept
-    assert isinstance(kept, Hashed)
+    assert isinstance(kept, HashedTable)
     for numbers in np.array_split(chance.permutation(size), -(-size // PIECE)):
         times = [10_000 // (numbers + 1) + (numbers % 3 != remainder) for remainder in (0, 1)]
         words = [common[number] if number < len(common) else b"word%d" % number for number in numbers.tolist()]
@@ -81,21 +81,21 @@ def made(size: int, chance: np.random.Generator, common: Sequence[bytes] = ()) -
     return counts
 
 
-def messages(chance: random.Random) -> list[Seen]:
+def messages(chance: random.Random) -> list[TokenArrays]:
     """As the tokenizer gives them."""
     found = []
     for _ in range(MESSAGES):
         words = Spellings.of([b"word%d" % number for number in chance.sample(range(SIZES[0]), WORDS)])
         times = np.array([chance.randint(1, 3) for _ in words], np.uint32)
-        found.append(Seen(words.text, words.end_bytes, words.hash_bytes, times.tobytes()))
+        found.append(TokenArrays(words.text, words.end_bytes, words.hash_bytes, times.tobytes()))
     return found
 
 
-def look_up(tokens: Seen, counts: Counts) -> object:
+def look_up(tokens: TokenArrays, counts: Counts) -> object:
     return counts.numbers(tokens.spellings)
 
 
-def microseconds(work: Callable[[Seen], object], mails: list[Seen]) -> float:
+def microseconds(work: Callable[[TokenArrays], object], mails: list[TokenArrays]) -> float:
     """The median over the messages."""
     taken: list[float] = []
     for tokens in mails:
@@ -105,7 +105,7 @@ def microseconds(work: Callable[[Seen], object], mails: list[Seen]) -> float:
     return median(taken)
 
 
-def learning(mails: list[Seen], counts: Counts) -> float:
+def learning(mails: list[TokenArrays], counts: Counts) -> float:
     """The median microseconds to learn a message in memory."""
     taken: list[float] = []
     for tokens in mails:
@@ -176,8 +176,8 @@ def judging(sizes: Sequence[int]) -> list[str]:
     return [*lines, "", f"Bytes of a table for each word: {room}."]
 
 
-def hashed(tables: dict[int, Counts]) -> list[tuple[int, Hashed]]:
-    return [(size, counts.kept) for size, counts in tables.items() if isinstance(counts.kept, Hashed)]
+def hashed(tables: dict[int, Counts]) -> list[tuple[int, HashedTable]]:
+    return [(size, counts.kept) for size, counts in tables.items() if isinstance(counts.kept, HashedTable)]
 
 
 def judging_real_mail(sizes: Sequence[int]) -> list[str]:

@@ -42,7 +42,7 @@ from results import write_result
 
 from spamfilter.bayes import model
 from spamfilter.bayes.counts import Counts, Label
-from spamfilter.bayes.token_arrays import Seen
+from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.tokens import Tokens
 from spamfilter.bayes.verdict import EVIDENCE_SHOWN, Policy
 from spamfilter.bayes.voices import pack, pack_seen, view
@@ -152,7 +152,7 @@ def by_zlib() -> Iterator[None]:
 
 
 def numbers(tokens: Tokens, counts: Counts) -> object:
-    return counts.numbers(tokens.spellings if isinstance(tokens, Seen) else list(tokens))
+    return counts.numbers(tokens.spellings if isinstance(tokens, TokenArrays) else list(tokens))
 
 
 class Beside:

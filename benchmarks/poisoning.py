@@ -35,7 +35,7 @@ from peers import MAIL, Bogofilter, stripped
 from results import write_result
 
 from spamfilter.bayes import model
-from spamfilter.bayes.count_table import Spelled
+from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.likelihoods.eddc import Eddc
 from spamfilter.bayes.voices import Voice, view
@@ -94,7 +94,7 @@ class Victim:
 
     def __init__(self, likelihood: str = CONFIGURED, **bounds: float) -> None:
         self.voices = tuple(bounded(voice, bounds) for voice in entrants([likelihood], Learn())[0])
-        self.state = model.empty(self.voices, Spelled)  # which can list its words
+        self.state = model.empty(self.voices, SpelledTable)  # which can list its words
 
     def posterior(self, mail: bytes) -> float:
         return self.score(mail).posterior

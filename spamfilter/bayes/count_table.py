@@ -1,6 +1,6 @@
 """Where the counts of words are kept in memory: under the words themselves, or in a table by their hashes.
 
-`Spelled` can list its words, for whatever writes them elsewhere. `Hashed` is made for judging: a message finds its
+`SpelledTable` can list its words, for a store that writes them. `HashedTable` is made for judging: a message finds its
 words in one step over all of them, in a time that grows little with the words that are known, and in a third of the
 memory (benchmarks/growth.py).
 """
@@ -54,7 +54,7 @@ class Words(ABC):
 
     @property
     def table(self) -> Integers | None:
-        """That of `Hashed`, where compiled helpers look words up; None where there is none."""
+        """That of `HashedTable`, where compiled helpers look words up; None where there is none."""
         return None
 
     @abstractmethod
@@ -73,7 +73,7 @@ class Words(ABC):
     __hash__ = None  # type: ignore[assignment]  # mutable, as a dict is
 
 
-class Spelled(Words):
+class SpelledTable(Words):
     """A dict for each class: class -> word -> count above zero."""
 
     __slots__ = ("spelled",)
@@ -103,12 +103,12 @@ class Spelled(Words):
         return _in_order(hashed(tokens), *self.columns(tokens))
 
     def __eq__(self, other: object) -> bool:
-        return self.spelled == other.spelled if isinstance(other, Spelled) else super().__eq__(other)
+        return self.spelled == other.spelled if isinstance(other, SpelledTable) else super().__eq__(other)
 
     __hash__ = None
 
 
-class Hashed(Words):
+class HashedTable(Words):
     """A table of buckets, shape (buckets, BUCKET, 2 or 3). A word has the first free slot from the bucket on that its
     hash names. A slot is its hash or 0, and its counts: two of 32 bits that share a number, or two numbers.
 
@@ -127,8 +127,8 @@ class Hashed(Words):
         self._table = _empty(buckets, 2)
         self._used = 0
 
-    def __deepcopy__(self, memo: object) -> "Hashed":
-        other = Hashed()
+    def __deepcopy__(self, memo: object) -> "HashedTable":
+        other = HashedTable()
         other._table, other._used = _empty(len(self._table), self._table.shape[2]), self._used
         other._table[:] = self._table
         return other
@@ -261,7 +261,7 @@ class Hashed(Words):
     def _grow(self, more: int) -> None:
         """Make a new table of the words that count anything, with room for so many more."""
         keys, ham, spam = self._live()
-        larger = Hashed(len(keys) + more)
+        larger = HashedTable(len(keys) + more)
         larger._insert(keys)
         larger._set(keys, ham, spam)
         self._table, self._used = larger._table, larger._used

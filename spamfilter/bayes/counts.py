@@ -10,13 +10,24 @@ from typing import TypeVar
 
 import numpy as np
 
-from spamfilter.bayes.count_table import Hashed, Spelled, Words
+from spamfilter.bayes.count_table import HashedTable, SpelledTable, Words
 from spamfilter.bayes.labels import LABELS, OTHER, Label
-from spamfilter.bayes.token_arrays import Floats, Integers, Seen
+from spamfilter.bayes.token_arrays import Floats, Integers, TokenArrays
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import CountError
 
-__all__ = ["LABELS", "MAX_COUNT", "OTHER", "Counts", "Growth", "Hashed", "Label", "Spelled", "Tallies", "move"]
+__all__ = [
+    "LABELS",
+    "MAX_COUNT",
+    "OTHER",
+    "Counts",
+    "Growth",
+    "HashedTable",
+    "Label",
+    "SpelledTable",
+    "Tallies",
+    "move",
+]
 
 Tallies = dict[Label, dict[int, int]]
 """Class -> count -> how many words have it in this class; counts above zero only."""
@@ -50,7 +61,7 @@ class Counts:
 
     def __init__(self, kept: Words | None = None) -> None:
         """kept: where; without it, words are kept by their spelling."""
-        self.kept = Spelled() if kept is None else kept
+        self.kept = SpelledTable() if kept is None else kept
         self.messages: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self.occurrences: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self.vocabulary = 0
@@ -73,7 +84,7 @@ class Counts:
     @property
     def words(self) -> dict[Label, dict[Token, int]]:
         """Class -> word -> count above zero. Raises TypeError where words are not kept by their spelling."""
-        if not isinstance(self.kept, Spelled):
+        if not isinstance(self.kept, SpelledTable):
             raise TypeError("these counts know their words by hash only, and cannot list them")
         return self.kept.spelled
 
@@ -141,7 +152,7 @@ class Counts:
 
 def _listed(deltas: Mapping[Token, int]) -> tuple[Sequence[Token], Integers, int, int]:
     """The words, what each is to count more, the sum of that, and the largest."""
-    if isinstance(deltas, Seen):
+    if isinstance(deltas, TokenArrays):
         changes = deltas.times.astype(np.int64, copy=False)
         return deltas.spellings, changes, int(changes.sum()), int(changes.max(initial=0))
     largest = max(deltas.values(), default=0)

@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from spamfilter.bayes.calibration import Calibration, Step
-from spamfilter.bayes.count_table import Hashed, Words
+from spamfilter.bayes.count_table import HashedTable, Words
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
-from spamfilter.bayes.token_arrays import Seen
+from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, judged, together
 
 
@@ -62,7 +62,7 @@ class Taught:
     tokens: VoiceTokens
 
 
-def empty(voices: Voices, kept: Callable[[], Words] = Hashed) -> State:
+def empty(voices: Voices, kept: Callable[[], Words] = HashedTable) -> State:
     """The state before anything is learnt; `kept` makes the table of each voice's words."""
     counts = {voice.name: Counts(kept()) for voice in voices}
     return prepared(voices, State(counts, dict.fromkeys(LABELS, 0), Calibration(), 0))
@@ -123,7 +123,7 @@ def apply(voices: Voices, lesson: Lesson, state: State, sign: int = 1) -> list[t
 
 
 def _negative(deltas: Mapping[bytes, int]) -> Mapping[bytes, int]:
-    if isinstance(deltas, Seen):
+    if isinstance(deltas, TokenArrays):
         return deltas.with_times(-deltas.times.astype(np.int64))
     return {word: -delta for word, delta in deltas.items()}
 

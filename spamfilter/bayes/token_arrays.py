@@ -1,7 +1,7 @@
 """The tokens of a message as judging wants them: each once, with its hash and its occurrences, in arrays.
 
-`Seen` is the mapping token -> occurrences that `features.tokenize` gives, made by the compiled helper: its words become
-Python objects only if somebody asks for them, as evidence and the ledger do, and judging does not.
+`TokenArrays` is the mapping token -> occurrences that `tokens.tokenize` gives, made by the compiled helper: its words
+become Python objects only when they are asked for, as evidence and the ledger do, and judging does not.
 """
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
@@ -80,7 +80,7 @@ class Spellings(Sequence[bytes]):
         return np.asarray(np.frombuffer(self.text, np.uint8)[starts] == ord(character))
 
 
-class Seen(Mapping[bytes, int]):
+class TokenArrays(Mapping[bytes, int]):
     """Token -> occurrences."""
 
     __slots__ = ("_plain", "_times", "spellings")
@@ -105,10 +105,10 @@ class Seen(Mapping[bytes, int]):
         """What it can be made of again. What `with_times` gives has none: its numbers are of another kind."""
         return self.spellings.text, self.spellings.end_bytes, self.spellings.hash_bytes, self._times
 
-    def __reduce__(self) -> tuple[type["Seen"], tuple[bytes, bytes, bytes, bytes]]:
-        return Seen, self.parts()
+    def __reduce__(self) -> tuple[type["TokenArrays"], tuple[bytes, bytes, bytes, bytes]]:
+        return TokenArrays, self.parts()
 
-    def with_times(self, times: NDArray[np.integer[Any]]) -> "Seen":
+    def with_times(self, times: NDArray[np.integer[Any]]) -> "TokenArrays":
         """The same tokens with other whole numbers, in this order: what learning adds to their counts, for instance."""
         return _Renumbered(self.spellings, times)
 
@@ -132,10 +132,10 @@ class Seen(Mapping[bytes, int]):
         return self._dict().items()
 
     def __repr__(self) -> str:
-        return f"Seen({self._dict()})"
+        return f"TokenArrays({self._dict()})"
 
 
-class _Renumbered(Seen):
+class _Renumbered(TokenArrays):
     """times: in the place of the occurrences."""
 
     __slots__ = ("_others",)
@@ -148,11 +148,13 @@ class _Renumbered(Seen):
         return self._others
 
 
-def by_hash(tokens: Mapping[bytes, int]) -> Seen:
+def by_hash(tokens: Mapping[bytes, int]) -> TokenArrays:
     """Tokens without their spellings, twelve bytes each: good for a look at their counts in a table by hash, and for a
     change of these. Whoever asks for a token itself gets ValueError or IndexError.
     """
-    if isinstance(tokens, Seen):
+    if isinstance(tokens, TokenArrays):
         *_, hashes, times = tokens.parts()
-        return Seen(b"", b"", hashes, times)
-    return Seen(b"", b"", hashed([*tokens]).tobytes(), np.fromiter(tokens.values(), np.uint32, len(tokens)).tobytes())
+        return TokenArrays(b"", b"", hashes, times)
+    return TokenArrays(
+        b"", b"", hashed([*tokens]).tobytes(), np.fromiter(tokens.values(), np.uint32, len(tokens)).tobytes()
+    )

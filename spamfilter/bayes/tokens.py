@@ -18,7 +18,7 @@ from typing import Any
 
 from spamfilter.bayes.attributes import attributes
 from spamfilter.bayes.compiled import token_helper
-from spamfilter.bayes.token_arrays import Seen
+from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.mail.message import Message, cut
 
 Token = bytes
@@ -138,7 +138,9 @@ def tokenize(message: Message, families: Sequence[str], known: Callable[[str], T
     known: the tokens of one family of this message, if somebody has found them; the compiled helper asks for them.
     """
     if token_helper is not None and COMPILED.keys() >= set(families):
-        return Seen(*token_helper.find(tuple(part for family in families for part in _parts(message, family, known))))
+        return TokenArrays(
+            *token_helper.find(tuple(part for family in families for part in _parts(message, family, known)))
+        )
     found: Counter[Token] = Counter()
     for family in families:
         found.update(FEATURES[family](message))
@@ -159,4 +161,4 @@ COMPILED: dict[str, Callable[[Message], tuple[Part, ...]]] = {
 
 def _parts(message: Message, family: str, known: Callable[[str], Tokens | None] | None) -> tuple[Part, ...]:
     tokens = known(family) if known else None
-    return ((_KNOWN, tokens.parts()),) if isinstance(tokens, Seen) else COMPILED[family](message)
+    return ((_KNOWN, tokens.parts()),) if isinstance(tokens, TokenArrays) else COMPILED[family](message)

@@ -18,7 +18,7 @@ from spamfilter.bayes.compiled import score_helper
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods import Likelihood, Opinion
 from spamfilter.bayes.likelihoods.likelihood import Heard
-from spamfilter.bayes.token_arrays import Seen
+from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.tokens import Token, Tokens, tokenize
 from spamfilter.mail.message import Message
 from spamfilter.system.compression import compressed
@@ -116,7 +116,9 @@ def packed_tokens(tokens: VoiceTokens) -> Packed:
 def _lines(tokens: VoiceTokens) -> bytes | None:
     """What is said of the voices, and all tokens on a line each; None where one of them has a line end in it."""
     said = [[name, len(some), _not_once(some)] for name, some in tokens.items()]
-    words = [*chain.from_iterable(some.spellings if isinstance(some, Seen) else some for some in tokens.values())]
+    words = [
+        *chain.from_iterable(some.spellings if isinstance(some, TokenArrays) else some for some in tokens.values())
+    ]
     lines = b"\n".join(words)
     if lines.count(b"\n") != max(len(words) - 1, 0):
         return None
@@ -125,7 +127,7 @@ def _lines(tokens: VoiceTokens) -> bytes | None:
 
 def _not_once(tokens: Tokens) -> dict[int, int]:
     """Place of a token -> its occurrences, where that is not one."""
-    if isinstance(tokens, Seen):
+    if isinstance(tokens, TokenArrays):
         others = np.flatnonzero(tokens.times != 1)
         return dict(zip(others.tolist(), tokens.times[others].tolist(), strict=True))
     return {at: n for at, n in enumerate(tokens.values()) if n != 1}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from spamfilter.bayes import model
-from spamfilter.bayes.count_table import Spelled
+from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.model import State, Taught
 from spamfilter.bayes.voices import Voices, VoiceTokens, pack, unpack
@@ -64,7 +64,7 @@ class _Rebuilding:
     """active: entries up to `known` that count; later ones do until another takes them back."""
 
     def __init__(self, voices: Voices, mails: Mails, active: set[int], known: int) -> None:
-        self.state: State = model.empty(voices, Spelled)  # whose words are written at the end
+        self.state: State = model.empty(voices, SpelledTable)  # whose words are written at the end
         self._active, self._known = active, known
         self._voices = voices
         self._mails = mails

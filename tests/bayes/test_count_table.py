@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes import count_table as module
-from spamfilter.bayes.count_table import BUCKET, NARROW, Hashed, Spelled, Words
+from spamfilter.bayes.count_table import BUCKET, NARROW, HashedTable, SpelledTable, Words
 from spamfilter.bayes.labels import LABELS, Label
 from tests.support.made import some, spelled
 
@@ -24,7 +24,7 @@ def put(words: Words, tokens: list[bytes], label: Label, first: int) -> None:
 @some(150)
 @given(steps=STEPS, asked=WORDS)
 def test_both_hold_the_same(steps: list[tuple[list[bytes], Label, int]], asked: list[bytes]) -> None:
-    kept = [Spelled(), Hashed(), Hashed(10_000)]
+    kept = [SpelledTable(), HashedTable(), HashedTable(10_000)]
     for tokens, label, first in steps:
         for words in kept:
             put(words, tokens, label, first)
@@ -53,7 +53,7 @@ def test_hashes_that_crowd_lose_no_word(monkeypatch: pytest.MonkeyPatch, hashed:
         return hashed(int(word))
 
     monkeypatch.setattr(module, "hash", chosen, raising=False)
-    kept, plain = Hashed(), Spelled()
+    kept, plain = HashedTable(), SpelledTable()
     for start in range(0, 40 * BUCKET, 10):
         tokens = [b"%d" % number for number in range(2 + start, 12 + start)]
         for words in (kept, plain):
@@ -64,7 +64,7 @@ def test_hashes_that_crowd_lose_no_word(monkeypatch: pytest.MonkeyPatch, hashed:
 
 
 def test_a_table_grows_and_gives_up_what_counts_nothing() -> None:
-    kept = Hashed()
+    kept = HashedTable()
     room = kept._keys.size
     for turn in range(20):
         tokens = [b"%d-%d" % (turn, number) for number in range(room // 4)]
@@ -77,13 +77,13 @@ def test_a_table_grows_and_gives_up_what_counts_nothing() -> None:
 
 @pytest.mark.parametrize("expected", [0, 1_000, 10_007])
 def test_a_bucket_is_a_cache_line(expected: int) -> None:
-    table = Hashed(expected).table
+    table = HashedTable(expected).table
     assert table.ctypes.data % module.LINE == 0
     assert table[0].nbytes == module.LINE
 
 
 def test_a_copy_goes_its_own_way() -> None:
-    kept = Hashed()
+    kept = HashedTable()
     put(kept, [b"a"], "ham", 1)
     other = copy.deepcopy(kept)
     put(other, [b"a", b"b"], "spam", 9)
@@ -97,7 +97,7 @@ def test_a_copy_goes_its_own_way() -> None:
 @pytest.mark.parametrize("again", [1, 300, 600])
 def test_words_that_counted_nothing_until_now_survive_the_growth_that_they_cause(again: int) -> None:
     """Unlearnt and learnt again, together with new words that the table has no room for."""
-    kept, plain = Hashed(), Spelled()
+    kept, plain = HashedTable(), SpelledTable()
     old = [b"old%d" % number for number in range(600)]
     new = [b"new%d" % number for number in range(400)]
     for words in (kept, plain):
@@ -110,7 +110,7 @@ def test_words_that_counted_nothing_until_now_survive_the_growth_that_they_cause
 
 @pytest.mark.parametrize("largest", [NARROW, NARROW + 1, 2**62 - 1])
 def test_counts_of_any_size_are_kept(largest: int) -> None:
-    filled, put_in = Hashed(), Hashed()
+    filled, put_in = HashedTable(), HashedTable()
     filled.fill(b"a\nb\nc", np.array([1, largest, 0]), np.array([largest, 0, 3]))
     for label, counts in (("ham", [1, largest, 0]), ("spam", [largest, 0, 3])):
         put_in.put([b"a", b"b", b"c"], label, np.array(counts))  # type: ignore[arg-type]  # labels of a table of two
@@ -120,7 +120,7 @@ def test_counts_of_any_size_are_kept(largest: int) -> None:
 def test_a_table_is_filled_without_the_helper_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = [b"%d" % number for number in range(3_000)]
     ham, spam = np.arange(1, 3_001), np.arange(3_000)
-    lines, quick, slow = b"\n".join(tokens), Hashed(), Hashed(3_000)
+    lines, quick, slow = b"\n".join(tokens), HashedTable(), HashedTable(3_000)
     quick.fill(lines, ham, spam)
     monkeypatch.setattr(module, "token_helper", None)
     slow.fill(lines, ham, spam)
@@ -130,4 +130,4 @@ def test_a_table_is_filled_without_the_helper_alike(monkeypatch: pytest.MonkeyPa
 
 def test_more_counts_than_words_are_refused() -> None:
     with pytest.raises(ValueError, match="2 words, and counts of 2 and 3"):
-        Hashed().fill(b"a\nb", np.ones(2, np.int64), np.ones(3, np.int64))
+        HashedTable().fill(b"a\nb", np.ones(2, np.int64), np.ones(3, np.int64))

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from spamfilter.bayes import voices
 from spamfilter.bayes.compiled import score_helper
-from spamfilter.bayes.counts import LABELS, MAX_COUNT, Counts, Hashed, Label
+from spamfilter.bayes.counts import LABELS, MAX_COUNT, Counts, HashedTable, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS, Opinion, eddc, likelihood, soft
 from spamfilter.bayes.likelihoods.likelihood import Heard, MessageCounts
-from spamfilter.bayes.token_arrays import Seen, Spellings
+from spamfilter.bayes.token_arrays import Spellings, TokenArrays
 from spamfilter.bayes.tokens import tokenize
 from spamfilter.bayes.voices import Evidence, Voice, judged
 from spamfilter.mail.message import Message
@@ -46,7 +46,7 @@ def test_opinion_and_evidence_are_what_python_makes_of_the_same_counts(
         b" ".join(b"%d" % number for number, (marked, *_) in enumerate(words) if marked is part)
         for part in (True, False)
     )
-    tokens, counts = tokenize(Message((), (), head, text, 0, 0, ()), ("phrases",)), Counts(Hashed())
+    tokens, counts = tokenize(Message((), (), head, text, 0, 0, ()), ("phrases",)), Counts(HashedTable())
     for number, (marked, *each) in enumerate(words):
         for label, count in zip(LABELS, each, strict=True):
             counts.kept.put([b"^" * marked + b"%d" % number], label, np.array([count]))
@@ -147,8 +147,8 @@ def test_words_that_end_beyond_their_text_begin_with_no_character(end: int) -> N
 
 @pytest.mark.parametrize("label", LABELS)
 def test_a_count_beyond_the_logarithms_at_hand_is_judged_all_the_same(label: Label) -> None:
-    counts, words = Counts(Hashed()), Spellings.of([b"often"])
-    tokens = Seen(words.text, words.end_bytes, words.hash_bytes, np.ones(1, np.uint32).tobytes())
+    counts, words = Counts(HashedTable()), Spellings.of([b"often"])
+    tokens = TokenArrays(words.text, words.end_bytes, words.hash_bytes, np.ones(1, np.uint32).tobytes())
     counts.add(label, {b"often": soft.COMMON})
     exact = math.log((soft.COMMON + 24) / 24) * 1.9 * math.sqrt(soft.COMMON / (soft.COMMON + 6))
     assert soft.Soft().log_odds(tokens, counts) == pytest.approx(exact if label == "spam" else -exact, rel=1e-12)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from spamfilter.bayes import count_table
 from spamfilter.bayes import tokens as features
 from spamfilter.bayes.compiled import score_helper, token_helper
-from spamfilter.bayes.counts import LABELS, Counts, Hashed, Label
-from spamfilter.bayes.token_arrays import Integers, Seen, hashed
+from spamfilter.bayes.counts import LABELS, Counts, HashedTable, Label
+from spamfilter.bayes.token_arrays import Integers, TokenArrays, hashed
 from spamfilter.bayes.tokens import tokenize
 from spamfilter.bayes.voices import VOICES, View, pack, unpack
 from spamfilter.config.likelihood_settings import Learn
@@ -49,10 +49,10 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def both(message: Message, families: tuple[str, ...]) -> tuple[Seen, dict[bytes, int]]:
+def both(message: Message, families: tuple[str, ...]) -> tuple[TokenArrays, dict[bytes, int]]:
     """Tokens found by the helper, and by Python."""
     quick = tokenize(message, families)
-    assert isinstance(quick, Seen)
+    assert isinstance(quick, TokenArrays)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(features, "token_helper", None)
         return quick, dict(tokenize(message, families))
@@ -109,8 +109,8 @@ def test_what_is_known_is_found_again(data: bytes) -> None:
     both, message = View(("fields", "body"), parse(data)), parse(data)
     alone = {name: tokenize(message, VOICES[name]) for name in both}
     for name, tokens in both.items():
-        assert isinstance(tokens, Seen)
-        assert tokens.parts() == alone[name].parts()  # type: ignore[attr-defined]  # the helper makes Seen
+        assert isinstance(tokens, TokenArrays)
+        assert tokens.parts() == alone[name].parts()  # type: ignore[attr-defined]  # the helper makes TokenArrays
 
 
 def test_a_voice_that_has_the_name_of_a_family_need_not_be_known() -> None:
@@ -135,7 +135,7 @@ KNOWN = b"ab", np.array([1, 2], np.uint32), np.array([5, 6]), np.array([1, 1], n
 )
 def test_words_that_do_not_fit_together_are_not_known(place: int, part: object) -> None:
     assert token_helper is not None
-    assert Seen(*token_helper.find(((4, KNOWN),))) == {b"a": 1, b"b": 1}
+    assert TokenArrays(*token_helper.find(((4, KNOWN),))) == {b"a": 1, b"b": 1}
     with pytest.raises(ValueError, match=r"each word has|no text"):
         token_helper.find(((4, (*KNOWN[:place], part, *KNOWN[place + 1 :])),))
 
@@ -189,7 +189,7 @@ def test_lines_are_hashed_as_words_are(lines: bytes) -> None:
 @some(100)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1).filter(bool), unique=True, max_size=2000))
 def test_the_helper_finds_the_slots_that_python_finds(keys: list[int]) -> None:
-    table = Hashed()
+    table = HashedTable()
     half = np.array(keys[::2], np.int64)
     if not table._has_room(len(half)):
         table._grow(len(half))
@@ -209,7 +209,7 @@ def test_the_helper_finds_the_slots_that_python_finds(keys: list[int]) -> None:
     st.lists(st.integers(0, 40) | st.just(2**31), min_size=120, max_size=120),
 )
 def test_the_helper_finds_the_counts_that_python_finds(tokens: list[bytes], drawn: list[int]) -> None:
-    table, size = Hashed(), len(tokens) // 2
+    table, size = HashedTable(), len(tokens) // 2
     for label, counts in zip(LABELS, (drawn[:60], drawn[60:]), strict=True):
         table.put(tokens[:size], label, np.array(counts[:size], np.int64))
     assert table.numbers(tokens).tolist() == [column.tolist() for column in table.columns(tokens)]
@@ -269,10 +269,10 @@ def test_a_view_takes_less_room_than_its_tokens() -> None:
 
 
 def test_counts_are_found_by_spelling_and_by_seen_alike() -> None:
-    counts = Counts(Hashed())
+    counts = Counts(HashedTable())
     seen = tokenize(parse(mail()), ("header", "body"))
     counts.add("spam", dict.fromkeys(seen, 3))
-    assert isinstance(seen, Seen)
+    assert isinstance(seen, TokenArrays)
     assert [column.tolist() for column in counts.columns(seen.spellings)] == [
         column.tolist() for column in counts.columns(list(seen))
     ]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import LABELS, Counts, Growth, Label, Spelled
+from spamfilter.bayes.counts import LABELS, Counts, Growth, Label, SpelledTable
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.model import State
@@ -257,7 +257,7 @@ def test_counts_forgotten_in_memory_are_loaded_anew() -> None:
         filter = Filter(again(), VOICE)
         act(filter, "spam", MESSAGES[0])
         score = filter.score(MESSAGES[0])
-        filter._all().counts["fields"].kept = Spelled()
+        filter._all().counts["fields"].kept = SpelledTable()
         assert filter.score(MESSAGES[0]) != score
         filter.adopt(filter.loaded())
         assert filter.score(MESSAGES[0]) == score

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from hypothesis import HealthCheck, settings
 
-from spamfilter.bayes.count_table import Spelled
+from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import Voice, Voices
@@ -62,9 +62,9 @@ def journal_entry(**changes: object) -> JournalEntry:
     return replace(_ENTRY, **{"id": new_id(), **changes})  # type: ignore[arg-type]  # names are checked at run time
 
 
-def spelled(**classes: dict[bytes, int]) -> Spelled:
+def spelled(**classes: dict[bytes, int]) -> SpelledTable:
     """Words with these counts, as class -> word -> count."""
-    words = Spelled()
+    words = SpelledTable()
     for label in LABELS:
         words.spelled[label].update(classes.get(label, {}))
     return words

@@ -14,7 +14,7 @@ from typing import Any
 
 from spamfilter import stores
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import LABELS, Counts, Growth, Hashed, Label
+from spamfilter.bayes.counts import LABELS, Counts, Growth, HashedTable, Label
 from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import pack_seen
@@ -77,7 +77,7 @@ class MemoryStore(Store):
 
     def _hashed(self, counts: Counts) -> Counts:
         hashed = copy.deepcopy(counts)
-        hashed.kept = Hashed(counts.vocabulary)
+        hashed.kept = HashedTable(counts.vocabulary)
         for label in LABELS:
             words = list(counts.words[label])
             hashed.kept.put(words, label, counts.kept.column(words, label))

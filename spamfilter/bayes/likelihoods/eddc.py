@@ -25,7 +25,7 @@ from spamfilter.bayes.likelihoods.likelihood import (
     exact_sum,
     log,
 )
-from spamfilter.bayes.token_arrays import Seen, Spellings
+from spamfilter.bayes.token_arrays import Spellings, TokenArrays
 from spamfilter.bayes.tokens import HEADER_PHRASE, Token, Tokens
 
 SCALE = 0.59 / math.log(10)
@@ -88,7 +88,7 @@ class Eddc(Likelihood):
         return shares
 
     def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
-        if score_helper is None or not isinstance(tokens, Seen):
+        if score_helper is None or not isinstance(tokens, TokenArrays):
             return super().judge(tokens, counts)
         words, numbers, learnt = tokens.spellings, counts.numbers(tokens.spellings), _learnt(counts)
         logarithms, constant = np.log(_chances(numbers, *learnt)), self._constant(*learnt)
@@ -151,7 +151,7 @@ class Eddc(Likelihood):
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
         if amount <= 1:
             return each(tokens, amount)
-        if isinstance(tokens, Seen) and amount <= FEW:
+        if isinstance(tokens, TokenArrays) and amount <= FEW:
             return tokens.with_times(np.where(_of_header(tokens.spellings), amount, 1))
         return {token: amount if token[:1] == HEADER_PHRASE else 1 for token in tokens}
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from spamfilter.bayes.compiled import score_helper
 from spamfilter.bayes.counts import LABELS, Counts, Label
 from spamfilter.bayes.token_arrays import Floats as Floats
-from spamfilter.bayes.token_arrays import Seen
+from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.tokens import Token, Tokens
 
 Above = Annotated[float, Gt(0), Le(1e6)]
@@ -44,7 +44,7 @@ class MessageCounts(NamedTuple):
 
     @classmethod
     def of(cls, tokens: Tokens, counts: Counts) -> "MessageCounts":
-        if isinstance(tokens, Seen):  # they stay in their arrays
+        if isinstance(tokens, TokenArrays):  # they stay in their arrays
             return cls(tokens.spellings, tokens.times.astype(np.float64), counts.numbers(tokens.spellings))
         words = list(tokens)
         return cls(words, np.fromiter(tokens.values(), np.float64, len(words)), counts.numbers(words))
@@ -221,7 +221,7 @@ class OfOccurrences(Generative):
     """A message adds each word as often as it has it."""
 
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
-        if isinstance(tokens, Seen):
+        if isinstance(tokens, TokenArrays):
             return tokens
         return {token: times for token, times in tokens.items() if times}
 
@@ -235,7 +235,7 @@ class OfPresence(Generative):
 
 def each(tokens: Tokens, amount: int) -> Mapping[Token, int]:
     """So much for each of these tokens; nothing for 0."""
-    if isinstance(tokens, Seen) and 0 < amount <= FEW:
+    if isinstance(tokens, TokenArrays) and 0 < amount <= FEW:
         return tokens.with_times(np.full(len(tokens), amount, np.int64))
     return dict.fromkeys(tokens, amount) if amount else {}
 

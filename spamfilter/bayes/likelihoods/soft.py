@@ -15,7 +15,7 @@ import numpy as np
 from spamfilter.bayes.compiled import score_helper
 from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Heard, Likelihood, MessageCounts, Opinion, each
-from spamfilter.bayes.token_arrays import Seen
+from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.tokens import Token, Tokens
 
 
@@ -61,7 +61,7 @@ class Soft(Likelihood):
 
     def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
         table, least = counts.kept.table, self.purity * self.unit
-        if score_helper is not None and table is not None and isinstance(tokens, Seen):
+        if score_helper is not None and table is not None and isinstance(tokens, TokenArrays):
             words = tokens.spellings
             found = score_helper.soft(table, words.hash_bytes, _logarithms(self.prior * self.unit), self.scale, least)
             if found is not None:

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import LABELS, Counts, Hashed, Label, Tallies
+from spamfilter.bayes.counts import LABELS, Counts, HashedTable, Label, Tallies
 from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import VoiceTokens, pack, unpack_with
@@ -271,13 +271,13 @@ def fill(counts: Counts, rows: Iterable[Any]) -> None:
         counts.kept.put(tokens, label, np.array([row[at] for row in rows], np.int64))
 
 
-def load_words(connection: Connection, voice: str, vocabulary: int) -> Hashed:
+def load_words(connection: Connection, voice: str, vocabulary: int) -> HashedTable:
     """All words of a voice. Raises StoreError where they are damaged.
 
     The database joins them to a few long strings: as a row each they would take four times as long. What counts is
     joined as JSON, which writes a number in a third of the time of what joins text.
     """
-    kept = Hashed(vocabulary)
+    kept = HashedTable(vocabulary)
     after: str | None = ""
     counted = [func.json_group_array(column, type_=Text) for column in (words.c.ham, words.c.spam)]
     joined = select(func.aggregate_strings(words.c.word, "\n"), *counted)
