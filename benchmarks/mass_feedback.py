@@ -29,7 +29,7 @@ from spamfilter.errors import Refused
 from spamfilter.evaluation.metrics import roc_area_above, split
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
@@ -132,7 +132,7 @@ class Place:
         filter = self.opened()
 
         async def all_of_them() -> tuple[int, int]:
-            desk = Desk(filter, marks_a_day, filter.follow)
+            desk = MarkQueue(filter, marks_a_day, filter.follow)
             taken = refused = 0
             for by, content, label in marks:
                 try:

@@ -17,7 +17,7 @@ from spamfilter.bayes.labels import AUTOMATIC
 from spamfilter.config.sections import Feedback
 from spamfilter.errors import SpamfilterError
 from spamfilter.learning.filter import Reading
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author, Subject
 from spamfilter.mail.message import Message
 from spamfilter.stores import Store
@@ -111,7 +111,7 @@ RULES: dict[str, Rule] = {
 class Automatic:
     """The rules at work on what the relay has seen, one mail after the other. dropped: mails beyond the bound."""
 
-    def __init__(self, desk: Desk, store: Store) -> None:
+    def __init__(self, desk: MarkQueue, store: Store) -> None:
         self.dropped = 0
         self._desk = desk
         self._store = store

@@ -1,4 +1,4 @@
-"""The feedback desk: marks that reach a running relay, one after the other, beside its event loop.
+"""The queue of marks: marks that reach a running relay, one after the other, beside its event loop.
 
 Guarantee: each mark is one transaction of the store; what was learnt is told to the relay at once. A mark that has
 begun is learnt to its end, also when the relay stops.
@@ -33,7 +33,7 @@ class Marked:
     change: Change
 
 
-class Desk:
+class MarkQueue:
     """Learns what others say. learnt: called in the event loop after each change. marks_a_day: of each author."""
 
     def __init__(

@@ -18,7 +18,7 @@ from spamfilter.bayes.labels import CANARY, LABELS
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
 from spamfilter.learning.filter import Reading
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author, Subject
 from spamfilter.relay.front_ends import Relay
 from spamfilter.relay.journal import WRITE_EVERY
@@ -42,7 +42,7 @@ Answer = dict[str, Any]
 class Canaries:
     """Addresses that take one mail which goes nowhere. To be used in the relay's event loop."""
 
-    def __init__(self, relay: Relay, desk: Desk, store: Store) -> None:
+    def __init__(self, relay: Relay, desk: MarkQueue, store: Store) -> None:
         self._relay = relay
         self._desk = desk
         self._store = store

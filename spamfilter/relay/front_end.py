@@ -14,7 +14,7 @@ from spamfilter.config.addresses import Network
 from spamfilter.config.sections import Feedback, Limits
 from spamfilter.errors import NextHopError
 from spamfilter.learning.automatic_rules import Automatic
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.limit_log import LimitLog
@@ -46,7 +46,7 @@ class Relay:
     trusted: Sequence[Network]
     domains: frozenset[str]
     hostname: str
-    desk: Desk
+    desk: MarkQueue
     feedback: Feedback
     automatic: Automatic
     tls: ssl.SSLContext | None = None

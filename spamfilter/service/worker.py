@@ -23,7 +23,7 @@ from spamfilter.config.settings import Settings, load
 from spamfilter.errors import ConfigError, SpamfilterError
 from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.canary import Canaries
 from spamfilter.relay.front_ends import FRONT_ENDS, FrontEnd, Relay
 from spamfilter.relay.journal import EXPIRE_EVERY, Journal
@@ -79,7 +79,7 @@ class Worker:
         self._following = Following(
             filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics, quiet=not process.keeps
         )
-        self._desk = Desk(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
+        self._desk = MarkQueue(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
         self._relay = Relay(
             judge=Judge(self._filter, settings.policy()),
             journal=self._journal,

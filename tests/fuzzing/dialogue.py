@@ -18,7 +18,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.errors import NextHopError
 from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.front_ends import Relay
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
@@ -172,7 +172,7 @@ def target() -> Iterator[Run]:
 
     def relay(filter: Filter, hop: NextHop, chosen: int) -> Relay:
         store = filter.store
-        desk = Desk(filter, marks_a_day=200, learnt=filter.follow)
+        desk = MarkQueue(filter, marks_a_day=200, learnt=filter.follow)
         return Relay(
             judge=Judge(filter, tag if chosen & TAGS else Policy()),
             journal=Journal(store),

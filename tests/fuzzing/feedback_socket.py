@@ -11,7 +11,7 @@ from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
 from spamfilter.learning import marks
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.service.control_socket.server import Answer, FeedbackSocket
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import loop
@@ -44,7 +44,7 @@ def target() -> Iterator[Run]:
 
     def empty() -> FeedbackSocket:
         filter = Filter(open_store("memory:"), voices)
-        desk = Desk(filter, marks_a_day=200, learnt=filter.follow)
+        desk = MarkQueue(filter, marks_a_day=200, learnt=filter.follow)
         return FeedbackSocket(Path("/nonexistent"), desk, Feedback(), {"status": _status})
 
     untaught = empty()

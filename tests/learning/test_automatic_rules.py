@@ -14,7 +14,7 @@ from spamfilter.errors import StoreBusy
 from spamfilter.learning import automatic_rules
 from spamfilter.learning.automatic_rules import RULES, Automatic, Seen
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, JournalEntry
@@ -46,7 +46,7 @@ class Running:
 
     def __init__(self, store: MemoryStore) -> None:
         self.filter = Filter(store, VOICE)
-        self.desk = Desk(self.filter, marks_a_day=2, learnt=lambda: None)
+        self.desk = MarkQueue(self.filter, marks_a_day=2, learnt=lambda: None)
         self.rules = Automatic(self.desk, store)
 
     def learnt(self) -> list[Entry]:

@@ -13,7 +13,7 @@ from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
 from spamfilter.learning import mark_queue as desk_module
 from spamfilter.learning import marks
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author, Subject
 from spamfilter.mail.message import parse
 from spamfilter.stores import Learning, Store, open_store
@@ -30,7 +30,7 @@ class Office:
     def __init__(self, store: Store) -> None:
         self.filter = Filter(store, VOICE)
         self.told = 0
-        self.desk = Desk(self.filter, 200, self._tell)
+        self.desk = MarkQueue(self.filter, 200, self._tell)
         self.entered, self._go_on = threading.Event(), threading.Event()
         self._go_on.set()
         self._learning = store.learning

@@ -142,7 +142,7 @@ def test_every_score_and_threshold_has_its_place(threshold: float) -> None:
 # The command
 
 
-class Desk(Shell):
+class MarkQueue(Shell):
     """A user with messages to label: the nearest to the threshold is the first."""
 
     def fill(self, *names: str) -> dict[str, str]:
@@ -168,15 +168,15 @@ class Desk(Shell):
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MarkQueue:
     monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     monkeypatch.setenv("LOGNAME", "ann")
     monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
-    return Desk(tmp_path)
+    return MarkQueue(tmp_path)
 
 
-def test_each_key_labels_the_message_that_is_shown(desk: Desk) -> None:
+def test_each_key_labels_the_message_that_is_shown(desk: MarkQueue) -> None:
     ids = desk.fill("one", "two", "three", "four")
     result = desk.press("s", "H", "n", "?", "q")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -190,7 +190,7 @@ def test_each_key_labels_the_message_that_is_shown(desk: Desk) -> None:
     assert desk.learnt() == ({"ham": 1, "spam": 1}, [])
 
 
-def test_a_message_is_shown_with_what_speaks_for_it_and_does_no_harm(desk: Desk) -> None:
+def test_a_message_is_shown_with_what_speaks_for_it_and_does_no_harm(desk: MarkQueue) -> None:
     desk.fill("taught")
     desk.press("s")
     desk.fill("taught")
@@ -208,7 +208,7 @@ def test_a_message_is_shown_with_what_speaks_for_it_and_does_no_harm(desk: Desk)
     assert "\x1b" not in said
 
 
-def test_w_shows_why_and_stays(desk: Desk) -> None:
+def test_w_shows_why_and_stays(desk: MarkQueue) -> None:
     ids = desk.fill("taught")
     desk.press("s")
     with desk.store() as store:
@@ -219,7 +219,7 @@ def test_w_shows_why_and_stays(desk: Desk) -> None:
     assert len(ids) == 1
 
 
-def test_undo_takes_back_one_answer_after_the_other(desk: Desk) -> None:
+def test_undo_takes_back_one_answer_after_the_other(desk: MarkQueue) -> None:
     desk.fill("one", "two", "three")
     before = [row[:4] for row in desk.rows("words")]
     result = desk.press("u", "s", " ", "h", "u", "u", "u", "u", "q")
@@ -232,14 +232,14 @@ def test_undo_takes_back_one_answer_after_the_other(desk: Desk) -> None:
     assert desk.learnt() == ({"ham": 0, "spam": 0}, [])
 
 
-def test_what_is_undone_can_be_labelled_otherwise(desk: Desk) -> None:
+def test_what_is_undone_can_be_labelled_otherwise(desk: MarkQueue) -> None:
     desk.fill("one", "two")
     desk.press("s", "s", "u", "h", "u", "h")
     assert {name: label for name, (label, _, _) in desk.labels().items()} == {"one": "spam", "two": "ham"}
     assert desk.learnt() == ({"ham": 1, "spam": 1}, [])
 
 
-def test_undo_leaves_alone_what_somebody_has_changed_since(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_leaves_alone_what_somebody_has_changed_since(desk: MarkQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = desk.fill("one", "two")
     subject, asked = Review.subject, []
 
@@ -255,7 +255,7 @@ def test_undo_leaves_alone_what_somebody_has_changed_since(desk: Desk, monkeypat
     assert desk.labels() == {"one": ("ham", "cli", "ann")}
 
 
-def test_what_another_has_labelled_meanwhile_is_passed_over(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_has_labelled_meanwhile_is_passed_over(desk: MarkQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = desk.fill("one", "two", "three")
     run = Review.waiting
 
@@ -269,7 +269,7 @@ def test_what_another_has_labelled_meanwhile_is_passed_over(desk: Desk, monkeypa
     assert {name: label for name, (label, _, _) in desk.labels().items()} == {"one": "spam", "two": "ham"}
 
 
-def test_the_end_of_the_keys_ends_it_and_all_is_kept(desk: Desk) -> None:
+def test_the_end_of_the_keys_ends_it_and_all_is_kept(desk: MarkQueue) -> None:
     desk.fill("one", "two", "three")
     assert desk.press("s").stdout.endswith("marked 0 ham, 1 spam; skipped 0; 2 left\n")
     assert desk.press("n").exit_code == 0
@@ -279,7 +279,7 @@ def test_the_end_of_the_keys_ends_it_and_all_is_kept(desk: Desk) -> None:
     assert desk.done("review").startswith("nothing needs review: ")
 
 
-def test_the_list_is_for_scripts(desk: Desk) -> None:
+def test_the_list_is_for_scripts(desk: MarkQueue) -> None:
     ids = desk.fill("one", "two", "three")
     desk.press("n")
     told = [json.loads(line) for line in desk.done("review", "--json").splitlines()]
@@ -293,7 +293,7 @@ def test_the_list_is_for_scripts(desk: Desk) -> None:
     assert desk.labels() == {}
 
 
-def test_the_limit_counts_only_what_can_be_labelled(desk: Desk) -> None:
+def test_the_limit_counts_only_what_can_be_labelled(desk: MarkQueue) -> None:
     desk.fill("one", "two")
     with desk.store() as store:
         store.write_journal([seen("tokenless", 0.899, tokens=None, at=NOW)])
@@ -301,7 +301,7 @@ def test_the_limit_counts_only_what_can_be_labelled(desk: Desk) -> None:
     assert "1 of 1" in desk.run("review", "--limit", "1").stdout
 
 
-def test_a_script_stops_at_the_first_fault(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_stops_at_the_first_fault(desk: MarkQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.fill("one", "two")
     monkeypatch.setattr("spamfilter.commands.reviewing.SocketClient", _of_a_full_desk)
     result = desk.press("s", "s")
@@ -315,7 +315,7 @@ def _of_a_full_desk(path: Path) -> object:
     raise Refused("that is enough for today")
 
 
-def test_a_database_that_cannot_be_opened_is_named(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_cannot_be_opened_is_named(desk: MarkQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPAMFILTER_STORE__URL", f"sqlite:///{desk.folder}/none/spamfilter.db")
     said = desk.fails("review")
     assert "review cannot open the database: " in said
@@ -375,7 +375,7 @@ class Terminal:
         os.close(self.theirs)
 
 
-def test_one_key_is_enough_in_a_terminal_and_it_is_left_as_it_was(desk: Desk) -> None:
+def test_one_key_is_enough_in_a_terminal_and_it_is_left_as_it_was(desk: MarkQueue) -> None:
     desk.fill("one", "two", "three", "four")
     terminal = Terminal()
     try:
@@ -395,7 +395,7 @@ def test_one_key_is_enough_in_a_terminal_and_it_is_left_as_it_was(desk: Desk) ->
     assert {name: label for name, (label, _, _) in desk.labels().items()} == {"one": "spam", "three": "ham"}
 
 
-def test_an_interrupt_in_a_terminal_keeps_what_was_labelled_and_leaves_it_as_it_was(desk: Desk) -> None:
+def test_an_interrupt_in_a_terminal_keeps_what_was_labelled_and_leaves_it_as_it_was(desk: MarkQueue) -> None:
     desk.fill("one", "two")
     terminal = Terminal()
     try:
@@ -411,7 +411,7 @@ def test_an_interrupt_in_a_terminal_keeps_what_was_labelled_and_leaves_it_as_it_
     assert desk.listed() == ["two"]
 
 
-def test_a_fault_in_a_terminal_is_told_and_the_message_stays(desk: Desk) -> None:
+def test_a_fault_in_a_terminal_is_told_and_the_message_stays(desk: MarkQueue) -> None:
     desk.fill("one")
     terminal = Terminal()
     try:

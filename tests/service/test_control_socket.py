@@ -19,7 +19,7 @@ from spamfilter.bayes.labels import Label
 from spamfilter.config.sections import Feedback, Limits
 from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.mail.message import SCANNED, parse
 from spamfilter.service.control_socket import client as socket_client
 from spamfilter.service.control_socket import server
@@ -72,7 +72,7 @@ class Place:
         self.store = open_store(f"sqlite:///{folder}/x.db", migrate=True)
         self.filter = Filter(self.store, VOICE)
         feedback = Feedback(**settings)
-        self.desk = Desk(self.filter, feedback.marks_a_day, lambda: None)
+        self.desk = MarkQueue(self.filter, feedback.marks_a_day, lambda: None)
         self.socket = FeedbackSocket(folder / "feedback.sock", self.desk, feedback, commands)
         self._peers: list[Peer] = []
 

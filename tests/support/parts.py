@@ -16,7 +16,7 @@ from spamfilter.config.sections import Feedback, Limits
 from spamfilter.config.settings import Settings
 from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.front_ends import FRONT_ENDS, Relay
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
@@ -222,7 +222,7 @@ async def relaying(
         else next_hop
     )
     filter = filter or Filter(store, Settings().voices())
-    desk = Desk(filter, marks_a_day=200, learnt=filter.follow)
+    desk = MarkQueue(filter, marks_a_day=200, learnt=filter.follow)
     relay = Relay(
         judge=Judge(filter, policy or Policy()),
         journal=Journal(store),

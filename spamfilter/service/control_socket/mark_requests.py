@@ -7,7 +7,7 @@ from typing import Any
 
 from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import InputError, Refused
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import printable
@@ -57,7 +57,7 @@ def mark_request(request: Answer, mail: bytes | None, client: Client, users: Col
     return MarkRequest(label, author, id or "", mail, name)
 
 
-async def make_mark(asked: MarkRequest, desk: Desk) -> Answer:
+async def make_mark(asked: MarkRequest, desk: MarkQueue) -> Answer:
     """Make the mark. Raises what the desk raises."""
     if asked.mail is not None:
         marked = await desk.mark_mail(asked.mail, asked.name, asked.label, asked.author)

@@ -24,7 +24,7 @@ from typing import Any
 
 from spamfilter.config.sections import Feedback, Limits
 from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
-from spamfilter.learning.mark_queue import Desk
+from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import LOOKED_AT
@@ -65,7 +65,7 @@ class FeedbackSocket:
     def __init__(
         self,
         path: Path,
-        desk: Desk,
+        desk: MarkQueue,
         settings: Feedback,
         commands: Mapping[str, Callable[[Answer], Awaitable[Answer]]],
         limits: Limits | None = None,
