@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.counts import LABELS, MAX_COUNT, Counts, Growth, Hashed, Label
+from spamfilter.bayes.counts import LABELS, MAX_COUNT, Counts, Growth, HashedTable, Label
 from spamfilter.errors import CountError
 from tests.support.made import some
 
@@ -145,4 +145,4 @@ def test_counts_are_equal_by_what_they_count_and_differ_by_any_of_it() -> None:
 
 def test_counts_that_know_hashes_only_do_not_list_their_words() -> None:
     with pytest.raises(TypeError, match="hash only"):
-        assert Counts(Hashed()).words
+        assert Counts(HashedTable()).words
