@@ -146,7 +146,8 @@ class _Run:
         """The mails that can be learnt, as many at a time as a transaction may have."""
         group: list[_Read] = []
         words, began = 0, time.monotonic()
-        with closing(read_ahead(self._reading, [mail for _, mail in self._mails], processes)) as readings:
+        mails = [mail for _, mail in self._mails]
+        with closing(read_ahead(lambda mail: self._filter.read(parse(mail.read())), mails, processes)) as readings:
             for number, reading in enumerate(readings):
                 label, mail = self._mails[number]
                 if isinstance(reading, InputError):
@@ -158,9 +159,6 @@ class _Run:
                     yield group
                     group, words, began = [], 0, time.monotonic()
         yield group
-
-    def _reading(self, mail: Mail) -> Reading:
-        return self._filter.read(parse(mail.read()))
 
     def _is_consistent(self, number: int, label: Label, mail: Mail, reading: Reading) -> bool:
         """Whether this run has not met the same mail under the other label: neither can be right for both."""
