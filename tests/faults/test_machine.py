@@ -34,10 +34,10 @@ def read(self, message):
 Filter.read = read
 """,
     "marking": """
-from spamfilter.relay import delivery as handover
+from spamfilter.relay import delivery
 def mark(*arguments):
     raise RecursionError("planted")
-handover.mark = mark
+delivery.mark = mark
 """,
     "journalling": """
 from spamfilter.relay.journal import Journal
