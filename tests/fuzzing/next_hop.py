@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from spamfilter.errors import NextHopError
-from spamfilter.relay.connection import Connection
 from spamfilter.relay.next_hops import Conversation, Reply
+from spamfilter.relay.next_hops.connection import Connection
 from spamfilter.relay.next_hops.smtp import SmtpNextHop, _SmtpConversation
 from tests.fuzzing.dialogue import replies
 from tests.fuzzing.target import Run, without_faults

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from spamfilter.relay.connection import Connection
+from spamfilter.relay.next_hops.connection import Connection
 
 PIECES = 64
 HANG_SECONDS = 60.0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spamfilter.relay.connection import Connection
 from spamfilter.relay.next_hops import Timeouts
+from spamfilter.relay.next_hops.connection import Connection
 from spamfilter.relay.next_hops.smtp import SmtpNextHop
 from spamfilter.reports.rendering import to_json
 from spamfilter.system.escaping import harmless

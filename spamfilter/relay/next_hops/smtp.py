@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from spamfilter.errors import NextHopError
-from spamfilter.relay.connection import Connection, TooLate
+from spamfilter.relay.next_hops.connection import Connection, TooLate
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
 from spamfilter.relay.next_hops.replies import kind_of, read_reply
 from spamfilter.relay.next_hops.resolver import Resolver

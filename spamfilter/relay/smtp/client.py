@@ -10,10 +10,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from spamfilter.config.addresses import Network
-from spamfilter.relay.connection import Connection
 from spamfilter.relay.front_end import Relay
 from spamfilter.relay.limits.crowd import OVER
 from spamfilter.relay.next_hops import Reply
+from spamfilter.relay.next_hops.connection import Connection
 from spamfilter.relay.transaction import Transaction
 from spamfilter.system.escaping import printable
 

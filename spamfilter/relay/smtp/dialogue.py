@@ -10,10 +10,10 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 
 from spamfilter.errors import NextHopError
+from spamfilter.relay import xforward
 from spamfilter.relay.front_end import Relay
 from spamfilter.relay.limits.crowd import Crowd
 from spamfilter.relay.next_hops import Conversation, Reply
-from spamfilter.relay.smtp import xforward
 from spamfilter.relay.smtp.client import Client
 from spamfilter.relay.smtp.keywords import announced
 from spamfilter.relay.smtp.wire import LineTooLong, Wire

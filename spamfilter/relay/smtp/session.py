@@ -10,16 +10,16 @@ from itertools import chain, islice
 from time import perf_counter
 
 from spamfilter.mail.line_ends import has_bare_newlines, normalised
-from spamfilter.relay.connection import TooLate
+from spamfilter.relay import xforward
 from spamfilter.relay.delivery import hand_over
 from spamfilter.relay.front_end import Relay
 from spamfilter.relay.limits.crowd import Crowd
 from spamfilter.relay.limits.memory_budget import Held
 from spamfilter.relay.local_delivery import end_here, purpose_of, refusal
 from spamfilter.relay.next_hops import Conversation, Reply
+from spamfilter.relay.next_hops.connection import TooLate
+from spamfilter.relay.next_hops.keep_alive import kept_alive
 from spamfilter.relay.paths import MAX_PATH, is_plain, path_of, size_of
-from spamfilter.relay.receiving import kept_alive
-from spamfilter.relay.smtp import xforward
 from spamfilter.relay.smtp.dialogue import LEAVING, UNREACHABLE, Dialogue, decoded, encoded, is_sound
 from spamfilter.relay.smtp.wire import BLOCK, NoRoom, TooLarge
 from spamfilter.relay.transaction import Transaction

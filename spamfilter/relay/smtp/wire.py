@@ -7,7 +7,7 @@ content. It is taken in blocks, not in lines, and never held beyond the limit.
 import math
 from collections.abc import Callable, Iterator
 
-from spamfilter.relay.connection import Connection
+from spamfilter.relay.next_hops.connection import Connection
 
 BLOCK = 65_536
 END = b"\r\n.\r\n"

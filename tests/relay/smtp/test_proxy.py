@@ -193,7 +193,7 @@ async def test_a_next_hop_that_is_down_lets_the_greeting_succeed_and_defers_the_
 async def test_a_keep_alive_reaches_the_next_hop_while_a_client_sends_slowly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spamfilter.relay.receiving.KEEP_ALIVE_SECONDS", 0.1)
+    monkeypatch.setattr("spamfilter.relay.next_hops.keep_alive.KEEP_ALIVE_SECONDS", 0.1)
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         client = await running.connect()
         await client.envelope()
@@ -208,7 +208,7 @@ async def test_a_keep_alive_reaches_the_next_hop_while_a_client_sends_slowly(
 async def test_a_client_that_stalls_is_not_read_as_commands_whatever_the_next_hop_does_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: bytes
 ) -> None:
-    monkeypatch.setattr("spamfilter.relay.receiving.KEEP_ALIVE_SECONDS", 0.1)
+    monkeypatch.setattr("spamfilter.relay.next_hops.keep_alive.KEEP_ALIVE_SECONDS", 0.1)
     limits = Limits(data_seconds=0.5)
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=limits) as running:
         hop.replies["NOOP"] = fault
@@ -225,7 +225,7 @@ async def test_a_client_that_stalls_is_not_read_as_commands_whatever_the_next_ho
 async def test_a_next_hop_that_dies_while_a_client_sends_slowly_leaves_the_mail_with_the_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spamfilter.relay.receiving.KEEP_ALIVE_SECONDS", 0.1)
+    monkeypatch.setattr("spamfilter.relay.next_hops.keep_alive.KEEP_ALIVE_SECONDS", 0.1)
     limits = Limits(message_size=65536)
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=limits) as running:
         hop.replies["NOOP"] = b"close"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from spamfilter.relay.connection import UNREAD, Connection
+from spamfilter.relay.next_hops.connection import UNREAD, Connection
 
 SENT = 64 * UNREAD
 
