@@ -31,6 +31,7 @@ class Relay:
     """The parts of a running relay. trusted, domains, feedback, limits and normalise may change while it runs.
 
     trusted: networks whose clients may relay anywhere and speak for others by XFORWARD.
+    proxy_protocol: whether those clients begin with a PROXY header, and speak for another client by it.
     domains: what everybody else may address mail to, in lower case.
     handovers: messages on their way to the next hop; they outlive their client's connection.
     canaries: addresses, in lower case, each good for one mail that is judged and journalled and goes no further.
@@ -51,6 +52,7 @@ class Relay:
     automatic: Automatic
     tls: ssl.SSLContext | None = None
     normalise: bool = False
+    proxy_protocol: bool = False
     draining: bool = False
     handovers: set[asyncio.Task[Any]] = field(default_factory=set)
     shared: Shared = field(default_factory=Shared)

@@ -1,4 +1,4 @@
-"""What the arguments of MAIL and RCPT say; everything else in them is passed on unread."""
+"""What the arguments of commands say, as far as a proxy has to know; everything else in them is passed on unread."""
 
 import re
 import string
@@ -9,9 +9,28 @@ _SIZE = re.compile(r" SIZE=([0-9]{1,20})(?: |$)", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\(.)")
 _TO_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ROUTING = re.compile(r'[@%!:,"\\]')
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+MAX_LINE = 2000
+"""Bytes of a command: RFC 5321 wants 512 and 1,000 more for DSN's ORCPT. Postfix cuts a line off at 2,048 bytes, and
+would obey another command than the one that was judged."""
 MAX_PATH = 512
 """Bytes of a path: twice what RFC 5321 section 4.5.3.1.3 promises to a client. Up to a thousand of them are kept of
 each mail, in memory that no limit counts, and in the journal."""
+
+
+def decoded(argument: bytes) -> str:
+    """The argument of a command, whatever bytes it has."""
+    return argument.strip().decode("utf-8", "surrogateescape")
+
+
+def encoded(text: str) -> bytes:
+    """What a client has sent, as it came."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def has_control(argument: str) -> bool:
+    """Whether an argument has what might divide the command for others."""
+    return _CONTROL.search(argument) is not None
 
 
 def path_of(argument: str, keyword: str) -> str | None:
@@ -24,7 +43,7 @@ def path_of(argument: str, keyword: str) -> str | None:
     if not match or match.group(1).upper() != keyword:
         return None
     path = match.group(3) if match.group(2) is None else match.group(2)
-    return path if len(path.encode("utf-8", "surrogateescape")) <= MAX_PATH else None
+    return path if len(encoded(path)) <= MAX_PATH else None
 
 
 def mailbox_of(path: str) -> str:

@@ -24,7 +24,7 @@ from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.crowd import Crowd
 from spamfilter.relay.next_hops import Conversation, Maildir, NextHop, Reply
-from spamfilter.relay.smtp.session import Session
+from spamfilter.relay.smtp.dialogue import Dialogue
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import Transport, feed, loop
 from tests.support.memory_store import open_store
@@ -200,7 +200,7 @@ def target() -> Iterator[Run]:
             heard = bytearray()
 
             async def talk() -> None:
-                session = Session(made, Crowd(), submission=bool(chosen & SUBMISSION))
+                session = Dialogue(made, Crowd(), submission=bool(chosen & SUBMISSION))
                 transport = Transport(session)
                 session.connection_made(transport)
                 await feed(session, transport, sent, 1 + piece * 8)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from spamfilter.relay.next_hops.connection import Connection
-
 PIECES = 64
 HANG_SECONDS = 60.0
 """Nothing here waits for anybody, so whatever is not done by then hangs."""
@@ -63,7 +61,7 @@ class Transport(asyncio.Transport):
         return 0
 
 
-async def feed(protocol: Connection, transport: Transport, data: bytes, piece: int) -> None:
+async def feed(protocol: asyncio.Protocol, transport: Transport, data: bytes, piece: int) -> None:
     """Everything in pieces, as fast as the protocol reads, then the end of input.
 
     piece: bytes of the first PIECES; the next ones are larger and larger, or long inputs would take a hundred times as
@@ -75,7 +73,7 @@ async def feed(protocol: Connection, transport: Transport, data: bytes, piece: i
             await asyncio.sleep(0)
         if transport.is_closing():
             return
-        protocol.received(data[place : place + piece])
+        protocol.data_received(data[place : place + piece])
         await asyncio.sleep(0)
         place += piece
         number += 1

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.relay.xforward import ATTRIBUTES, MAX_COMMAND
-from spamfilter.relay.xforward import commands as xforward_lines
+from spamfilter.relay.session.xforward import ATTRIBUTES, MAX_COMMAND
+from spamfilter.relay.session.xforward import commands as xforward_lines
 from tests.support.certificates import client_context, server_context
 from tests.support.parts import KEYWORDS, Hop, relaying
 

@@ -1,4 +1,4 @@
-"""A connection whose bytes wait in one buffer until they are asked for: what both sides of the relay talk through.
+"""A connection to a next hop, whose bytes wait in one buffer until they are asked for.
 
 asyncio's streams do the same at several times the cost, and hide what has come unasked; see
 benchmarks/results/2026-11-21-relay-speed.md. Guarantee: a peer that sends more than is asked for is not read any
@@ -6,10 +6,11 @@ further, and one that does not read is not written to without end.
 """
 
 import asyncio
-import math
 import ssl
 import threading
 from typing import cast
+
+from spamfilter.relay.limits.deadline import Deadline
 
 UNREAD = 262_144
 """Bytes that may wait unread before no more is taken from the peer, and the most that one read takes."""
@@ -35,7 +36,7 @@ _landing = _Landing()
 class Connection(asyncio.BufferedProtocol):
     """One reader and one writer at a time. buffer: what has come and was not taken yet; ended: the peer sends no more.
 
-    A time may be set with `due`: then `timed_out` is called, unless it is set anew before.
+    A time may be set with `due`: when it passes, whoever waits hears that it is too late.
     """
 
     def __init__(self) -> None:
@@ -48,8 +49,7 @@ class Connection(asyncio.BufferedProtocol):
         self._more: asyncio.Future[bool] | None = None
         self._room: asyncio.Future[None] | None = None
         self._clogged = False
-        self._due = self._woken = math.inf
-        self._alarm: asyncio.TimerHandle | None = None
+        self._deadline = Deadline(lambda: self._fail(TooLate()))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -86,10 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self.ended = self.lost = True
         self._error = error
         self._fail(error)
-        self.due(math.inf)
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        self._deadline.cancel()
 
     def pause_writing(self) -> None:
         self._clogged = True
@@ -108,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         """Wait until something was added to the buffer.
 
         Raises EOFError where the peer sends no more, OSError where the connection broke, MemoryError where there was
-        no room for what came, TooLate by `timed_out`.
+        no room for what came, TooLate after `due`.
         """
         if self._error is not None:
             raise self._error
@@ -130,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.write(data)
 
     async def drain(self) -> None:
-        """Wait until more may be written. Raises OSError where the connection broke, TooLate by `timed_out`."""
+        """Wait until more may be written. Raises OSError where the connection broke, TooLate after `due`."""
         if self.closing:
             await asyncio.sleep(0)  # what broke it is told in the next turn of the loop
         if self.lost:
@@ -142,14 +139,10 @@ class Connection(asyncio.BufferedProtocol):
             finally:
                 self._room = None
 
-    async def secure(
-        self, context: ssl.SSLContext, *, server_side: bool = False, server_hostname: str | None = None
-    ) -> None:
+    async def secure(self, context: ssl.SSLContext, server_hostname: str) -> None:
         """The handshake of TLS. Raises OSError, of which SSLError is one; then the connection is closed."""
         assert self.transport is not None
-        transport = await self.loop.start_tls(
-            self.transport, self, context, server_side=server_side, server_hostname=server_hostname
-        )
+        transport = await self.loop.start_tls(self.transport, self, context, server_hostname=server_hostname)
         if transport is None:  # it was closed meanwhile
             raise ConnectionResetError("the connection is lost")
         self.transport = transport
@@ -160,28 +153,8 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.abort()
 
     def due(self, at: float) -> None:
-        """Let `timed_out` be called at this time of the loop's clock; math.inf: never.
-
-        It costs next to nothing, as a time that is set for each command and next to never comes should.
-        """
-        self._due = at
-        if at < self._woken and not self.lost:
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._woken = at
-            self._alarm = self.loop.call_at(at, self._wake)
-
-    def _wake(self) -> None:
-        self._alarm, self._woken = None, math.inf
-        if self._due > self.loop.time():
-            self.due(self._due)
-            return
-        self._due = math.inf
-        self.timed_out()
-
-    def timed_out(self) -> None:
-        """Whoever waits hears that it is too late."""
-        self._fail(TooLate())
+        """Wait no longer than until this time of the loop's clock; math.inf: for ever."""
+        self._deadline.set(at)
 
     def _fail(self, error: Exception | None) -> None:
         """End the waiting; None: at the end of input."""

@@ -151,7 +151,7 @@ class _SmtpConversation(Conversation):
             # What came in the clear behind the reply may be anybody's: RFC 3207 section 6. `_exchange` asks once more.
             if self._connection.buffer:
                 raise NextHopError(f"{self._hop.where}: sent more than its reply to STARTTLS", "tls")
-            await self._connection.secure(self._hop.tls, server_hostname=self._hop.host)
+            await self._connection.secure(self._hop.tls, self._hop.host)
             await self._hello()  # what was announced in the clear counts no more
 
     async def _hello(self) -> None:

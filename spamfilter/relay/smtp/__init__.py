@@ -1,4 +1,8 @@
-"""Mail over SMTP: a transparent proxy in front of the next hop."""
+"""Mail over SMTP, on aiosmtpd: a transparent proxy in front of the next hop.
+
+server.py fits aiosmtpd's class to a proxy, client.py has the limits and the end of a connection, dialogue.py the
+commands, incoming.py the mail behind DATA. What they mean: ../session.
+"""
 
 import asyncio
 import socket
@@ -8,7 +12,7 @@ from functools import partial
 from spamfilter.relay.front_end import FrontEnd, Relay
 from spamfilter.relay.limits.crowd import Crowd
 from spamfilter.relay.smtp.accepting import Acceptor
-from spamfilter.relay.smtp.session import Session
+from spamfilter.relay.smtp.dialogue import Dialogue
 
 __all__ = ["SmtpFrontEnd"]
 
@@ -25,7 +29,7 @@ class SmtpFrontEnd(FrontEnd):
     async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
         loop = asyncio.get_running_loop()
         for sock in (*sockets, *submission):
-            session = partial(Session, self._relay, self._crowd, submission=sock in submission)
+            session = partial(Dialogue, self._relay, self._crowd, submission=sock in submission)
             if self._relay.shared.has_others:
                 acceptor = Acceptor(sock, session, self._crowd)
                 acceptor.start()

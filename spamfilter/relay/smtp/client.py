@@ -1,137 +1,164 @@
-"""A client's connection: who it is, its timers, its end.
+"""A client's connection: who it is, the limits of its session, its end.
 
-Guarantee: the end of input, or of the connection, does not stop a hand-over, and nobody is cut off without a word.
+Guarantee: nobody is cut off without a word, but in the midst of a handshake.
 """
 
-import asyncio
 import logging
-import math
-from abc import abstractmethod
-from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address
 
-from spamfilter.config.addresses import Network
+from aiosmtpd.proxy_protocol import V2_CMD, ProxyData
+
 from spamfilter.relay.front_end import Relay
-from spamfilter.relay.limits.crowd import OVER
+from spamfilter.relay.limits.crowd import Crowd
 from spamfilter.relay.next_hops import Reply
-from spamfilter.relay.next_hops.connection import Connection
-from spamfilter.relay.transaction import Transaction
+from spamfilter.relay.session import LEAVING, Session
+from spamfilter.relay.smtp.incoming import Incoming
+from spamfilter.relay.smtp.server import Server
 from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)
 
 LINGER_SECONDS = 5.0
 """For a client to take our last words before it is cut off."""
+PROXY_SECONDS = 10.0
+"""For a proxy to send its header, which is the first that it sends; its specification wants at least three."""
 REFUSALS_LOGGED = 20
 """Refused commands of a session that have a line in the log; a session may have as many as [limits] commands."""
 
 
-class Client(Connection):
-    """The connection; `_leaving` once its last words are said, `_parted` once nothing is written or read any more."""
+class Client(Server):
+    """crowd: those it is one of. relaying: its transactions."""
 
-    def __init__(self, relay: Relay) -> None:
-        super().__init__()
+    relaying: Session
+
+    def __init__(self, relay: Relay, crowd: Crowd, submission: bool = False) -> None:
+        super().__init__(relay.hostname, relay.tls)
         self._relay = relay
-        self._task: asyncio.Task[None] | None = None
-        self._peer = ""
-        self._port = 0
-        self._networks: Sequence[Network] | None = None
-        self._is_trusted = False
-        self._greeted = ""
-        self._leaving = self._parted = self._receiving = self._handing_over = False
-        self._transaction: Transaction | None = None
+        self._crowd = crowd
+        self._submission = submission
         self._began = self.loop.time()
         self._commands = 0  # since the last accepted message
-        self._refused = 0
-        self._timer = "idle_seconds"  # the limit that ends this session if nothing comes
+        self._errors = self._refused = 0
+        self._leaving = self._busy = False
+        self._handshaking = False  # of TLS or PROXY
+        self._incoming: Incoming | None = None
+        self._waits = "idle_seconds"  # the limit that ends this session if nothing comes
 
-    @abstractmethod
-    async def _handle_client(self) -> None:
-        """The session, from its greeting on."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+    async def serve(self) -> None:
+        assert self.session is not None
         # A peer that is gone already has no name.
-        address, self._port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        self._peer = address.removeprefix("::ffff:") if "." in address else address
-        self._task = self.loop.create_task(self._handle_client())
-
-    def connection_lost(self, error: Exception | None) -> None:
-        super().connection_lost(error)
-        if self._task is not None and not self._handing_over:
-            self._task.cancel()
-
-    def received(self, data: bytes | memoryview) -> None:
-        # What is unread when a connection is closed makes the system reset it, and the client loses the replies that
-        # are on their way, a 250 among them: it would send that mail again. So it is read to its end, and dropped.
-        if not self._parted:
-            super().received(data)
-
-    def eof_received(self) -> bool | None:
-        return super().eof_received() and not self._parted
-
-    def timed_out(self) -> None:
-        if self._receiving:
-            super().timed_out()
-        else:
-            self._last_words(self._over(self._timer))
-
-    def _over(self, limit: str) -> Reply:
-        """What this client hears that has gone over a limit."""
-        reply = OVER[limit]
-        self._relay.excess.noted(limit, f"{self._peer} hears {reply.text}")
-        return reply
-
-    def _last_words(self, reply: Reply) -> None:
-        self._leaving = True
-        if not self._gone():
-            self._relay.replied(reply.code)
-            self.write(reply.raw)
+        self._is(*(self.session.peer or ("", 0))[:2])
+        try:
+            if not self._enters():
+                return
+            self._handshaking = self._relay.proxy_protocol and self.relaying.trusted
+            if self._handshaking:
+                self.await_proxy(PROXY_SECONDS)
+            await self.converse()
+            if self._handshaking:
+                log.warning("%s: no valid PROXY header; closing connection", self.relaying.peer)
+        except (EOFError, ConnectionError):
+            pass
+        finally:
+            self._crowd.leave(self)
+            if self._refused > REFUSALS_LOGGED:
+                log.info("%s: %d further refusals in this session", self.relaying.peer, self._refused - REFUSALS_LOGGED)
+            self.relaying.close()
             self._close()
 
-    def _close(self) -> None:
-        """Close once what is written has been read; a client that does not read loses its place all the same."""
-        if self._gone() or self.transport is None:
-            return
-        self._parted = True
-        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
-        if self.ended or not self.transport.can_write_eof():  # TLS says goodbye, and hears the client out, by itself
-            self.transport.close()
-            return
-        self.transport.resume_reading()
-        try:
-            self.transport.write_eof()
-        except OSError:  # it has hung up already, which our last words made the system see
-            self.transport.abort()
-        self.ended = True
-        self._fail(None)
+    def _is(self, address: str, port: int) -> None:
+        peer = address.removeprefix("::ffff:") if "." in address else address
+        self.relaying = Session(self._relay, peer, port, submission=self._submission, gone=self._gone)
 
-    async def _send(self, reply: Reply) -> None:
-        if self._parted or self.lost:  # a session whose message was handed over goes on to this point
-            raise ConnectionError("nobody hears any more")
+    def _enters(self) -> bool:
+        """Whether there is a place for this client; it hears why there is none."""
+        limits = self._relay.limits
+        if limit := self._crowd.enter(self, self.relaying.peer, limits, trusted=self.relaying.trusted):
+            self._say_goodbye(self.relaying.over(limit))
+            return False
+        self._relay.metrics.count("sessions")
+        return True
+
+    def proxied(self, header: ProxyData) -> None:
+        self._handshaking = False
+        # A proxy that speaks for itself, as to see whether we are there, says LOCAL or names nobody.
+        if isinstance(header.src_addr, IPv4Address | IPv6Address) and header.command != V2_CMD.LOCAL:
+            self._crowd.leave(self)
+            self._is(str(header.src_addr), header.src_port or 0)
+            self._enters()
+
+    def leave_if_idle(self) -> None:
+        """Say goodbye unless a transaction is running; it may end, and then no new one begins."""
+        if self._handshaking:
+            self.abort()
+        elif not self._busy and self.relaying.transaction is None:
+            self._say_goodbye(LEAVING)
+
+    def abort(self) -> None:
+        """Cut the connection; what was written and is not sent yet never is."""
+        self.link.abort()
+
+    async def push(self, status: str | bytes | Reply) -> None:
+        """A reply of ours, which counts, or a line of aiosmtpd's; nothing where the session has ended."""
+        if self._leaving or not status:
+            return
+        reply = status if isinstance(status, Reply) else _reply(status)
+        if reply.code == 421:
+            self._say_goodbye(reply)
+            return
+        if 500 <= reply.code <= 504:  # of the protocol; a refused recipient or message is no client's fault
+            self._errors += 1
+            if self._errors > self._relay.limits.errors:
+                self._say_goodbye(self.relaying.over("errors"))
+                return
+        self._wait()
         self._relay.replied(reply.code)
-        self.write(reply.raw)
-        await self.drain()
+        await self.write(reply.raw)
 
-    @property
-    def _trusted(self) -> bool:
-        if self._networks is not self._relay.trusted:  # they may change while the session lasts
-            self._networks, self._is_trusted = self._relay.trusted, self._relay.trusts(self._peer)
-        return self._is_trusted
+    async def handle_exception(self, error: Exception) -> str:
+        """What the client hears: 451, whatever it was; nothing where it is gone."""
+        if isinstance(error, EOFError | ConnectionError):
+            self.stop()
+            return ""
+        reply = self.relaying.fault()
+        if self.reader.exception() is not None:  # nothing can be read any more
+            reply = Reply.of("421 4.3.0 Temporary fault; closing connection")
+        return reply.text
+
+    def data_received(self, data: bytes) -> None:
+        if self._incoming is not None:
+            self._incoming.came(len(data))
+            self._wait()
+        super().data_received(data)
+
+    def _wait(self) -> None:
+        """Let the client have its time: for the next command, for more of its mail, for a handshake."""
+        limits, now = self._relay.limits, self.loop.time()
+        if self._handshaking:
+            self._waits = "tls_seconds"
+            self.deadline.set(now + limits.tls_seconds)
+            return
+        seconds, self._waits = limits.idle_seconds, "idle_seconds"
+        if self._incoming is not None:
+            seconds, self._waits = limits.data_seconds, "data_seconds"
+        limit, end = self._end()
+        if end - now < seconds:
+            self._waits = limit
+        self.deadline.set(min(now + seconds, end))
+
+    def timed_out(self) -> None:
+        if self._handshaking:
+            self._relay.excess.noted(self._waits, f"{self.relaying.peer} has not ended its handshake")
+            self.abort()
+        else:
+            self._say_goodbye(self.relaying.over(self._waits))
 
     def _end(self) -> tuple[str, float]:
         """When the time of this session is over, or of its transaction while there is one; and by which limit."""
         limits = self._relay.limits
-        if self._transaction is not None:
-            return "transaction_seconds", self._transaction.began + limits.transaction_seconds
+        if self.relaying.transaction is not None:
+            return "transaction_seconds", self.relaying.transaction.began + limits.transaction_seconds
         return "session_seconds", self._began + limits.session_seconds
-
-    def _start_timeout(self) -> None:
-        """Let the client have its time for the next command, or to read a reply."""
-        idle = self._relay.limits.idle_seconds
-        limit, end = self._end()
-        left = end - self.loop.time()
-        self._timer = limit if left < idle else "idle_seconds"
-        self.due(self.loop.time() + min(left, idle))
 
     def _exceeded(self) -> str:
         """The limit that the session is over already when a command comes, '' if none."""
@@ -140,20 +167,42 @@ class Client(Connection):
             return "commands"
         return limit if self.loop.time() >= end else ""
 
-    def _pause_timeout(self) -> None:
-        """While a command is obeyed, blocks and the next hop have limits of their own; the idle timer must wait."""
-        self.due(math.inf)
-
-    def _log_refusal(self, line: bytes, reply: Reply) -> None:
+    def _log_refusal(self, verb: str, reply: Reply) -> None:
         self._refused += 1
         if self._refused <= REFUSALS_LOGGED:
-            verb = printable(line[:8].decode("ascii", "replace").split(" ")[0])
-            log.info("%s: %s is answered with %s", self._peer, verb, printable(reply.text, 200))
+            text = printable(reply.text, 200)
+            log.info("%s: %s is answered with %s", self.relaying.peer, printable(verb, 8), text)
 
-    def _sum_up(self) -> None:
-        """Say how much was left out of the log."""
-        if self._refused > REFUSALS_LOGGED:
-            log.info("%s: %d further refusals in this session", self._peer, self._refused - REFUSALS_LOGGED)
+    def _say_goodbye(self, reply: Reply) -> None:
+        if not self._leaving:
+            self._leaving = True
+            if not self._gone():
+                self._relay.replied(reply.code)
+                self.link.write(reply.raw)
+                self._close()
+            self.stop()
+
+    def _close(self) -> None:
+        """Close once what is written has been read; a client that does not read loses its place all the same."""
+        self.deadline.cancel()
+        if self._gone():
+            return
+        self.parted = True
+        self.loop.call_later(LINGER_SECONDS, self.link.abort)
+        if self.ended or not self.link.can_write_eof():  # TLS says goodbye, and hears the client out, by itself
+            self.link.close()
+            return
+        self.link.resume_reading()
+        try:
+            self.link.write_eof()
+        except OSError:  # it has hung up already, which our last words made the system see
+            self.link.abort()
 
     def _gone(self) -> bool:
-        return self._parted or self.closing
+        return self.parted or self.link.is_closing()
+
+
+def _reply(line: str | bytes) -> Reply:
+    """A line of aiosmtpd's; its own have no enhanced status code."""
+    text = line if isinstance(line, str) else line.decode("utf-8", "replace")
+    return Reply.of(text.replace("500 ", "500 5.5.2 ", 1) if text.startswith("500 ") else text)

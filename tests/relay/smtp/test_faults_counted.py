@@ -8,7 +8,7 @@ import pytest
 
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.next_hops.maildir import Maildir, MaildirNextHop
-from spamfilter.relay.smtp import session
+from spamfilter.relay.session import mail as session_mail
 from tests.support.made import mail
 from tests.support.parts import relaying
 
@@ -22,7 +22,7 @@ def broken(*arguments: object) -> NoReturn:
     [
         ("judge", lambda patch: patch.setattr(Filter, "read", broken), b"250"),
         ("hand_over", lambda patch: patch.setattr(Maildir, "write", broken), b"451"),
-        ("session", lambda patch: patch.setattr(session, "path_of", broken), b"451"),
+        ("session", lambda patch: patch.setattr(session_mail, "path_of", broken), b"451"),
     ],
     ids=["judge", "hand-over", "session"],
 )

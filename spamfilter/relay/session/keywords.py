@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from spamfilter.relay import xforward
+from spamfilter.relay.session import xforward
 
 OWN_KEYWORDS = ("8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
 """Announced where the next hop announces them; PIPELINING, SIZE, STARTTLS, XFORWARD have rules of their own."""

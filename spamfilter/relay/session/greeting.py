@@ -1,0 +1,200 @@
+"""What is said before a mail and between two: greetings, XFORWARD, VRFY, RSET; the conversation with the next hop."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from spamfilter.config.addresses import Network
+from spamfilter.errors import NextHopError
+from spamfilter.relay.front_end import Relay
+from spamfilter.relay.limits.crowd import OVER
+from spamfilter.relay.next_hops import Conversation, Reply
+from spamfilter.relay.paths import encoded
+from spamfilter.relay.session import xforward
+from spamfilter.relay.session.keywords import announced
+from spamfilter.relay.transaction import Transaction
+from spamfilter.system.escaping import printable
+
+log = logging.getLogger(__name__)
+
+OK = Reply.of("250 2.0.0 Ok")
+UNREACHABLE = Reply.of("451 4.4.1 The next hop cannot be reached; try again later")
+TEMPORARY = Reply.of("451 4.3.0 Temporary fault; try again later")
+
+_S = TypeVar("_S", bound="Greeting")
+_P = ParamSpec("_P")
+
+
+def answered(
+    method: Callable[Concatenate[_S, _P], Awaitable[Reply]],
+) -> Callable[Concatenate[_S, _P], Coroutine[Any, Any, Reply]]:
+    """A command that fails is answered with 451, and the conversation with the next hop is given up."""
+
+    @wraps(method)
+    async def guarded(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> Reply:
+        try:
+            return await method(self, *args, **kwargs)
+        except NextHopError as error:
+            self.next_hop_failed(error)
+            return UNREACHABLE
+        except (EOFError, ConnectionError, asyncio.CancelledError):
+            self.drop()
+            raise
+        except Exception:
+            return self.fault()
+
+    return guarded
+
+
+class Greeting:
+    """The session but for its mails, which a subclass adds.
+
+    peer, port: the client's address. submission: senders are authenticated. gone: whether the client has hung up.
+
+    transaction: the one that is running, None between two.
+    """
+
+    def __init__(
+        self,
+        relay: Relay,
+        peer: str,
+        port: int = 0,
+        *,
+        submission: bool = False,
+        gone: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.peer = peer
+        self.transaction: Transaction | None = None
+        self._relay = relay
+        self._port = port
+        self._submission = submission
+        self._gone = gone
+        self._conversation: Conversation | None = None
+        self._forwarded: dict[str, str] = {}
+        self._greeted = ""
+        self._broken = self._closed = False
+        self._networks: Sequence[Network] | None = None
+        self._is_trusted = False
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the client is in a trusted network."""
+        if self._networks is not self._relay.trusted:  # they may change while the session lasts
+            self._networks, self._is_trusted = self._relay.trusted, self._relay.trusts(self.peer)
+        return self._is_trusted
+
+    def over(self, limit: str) -> Reply:
+        """What a client hears that has gone over a limit."""
+        reply = OVER[limit]
+        self._relay.excess.noted(limit, f"{self.peer} hears {reply.text}")
+        return reply
+
+    def fault(self) -> Reply:
+        """What the client hears of the exception that is being handled, a fault of our own."""
+        log.exception("%s: a command failed", self.peer)
+        self._relay.metrics.count("faults", "session")
+        self.drop()
+        return TEMPORARY
+
+    def close(self) -> None:
+        """The client is gone; a hand-over goes on."""
+        self._closed = True
+        if self._conversation is not None:
+            self._conversation.release()
+            self._conversation = None
+
+    @answered
+    async def helo(self, name: str) -> Reply:
+        await self.rset()
+        self._greeted = name
+        return Reply.of(f"250 {self._relay.hostname}")
+
+    @answered
+    async def ehlo(self, name: str, *, offers_tls: bool = False) -> Reply:
+        await self.rset()
+        self._greeted = name
+        try:
+            theirs = (await self._open()).keywords
+        except NextHopError as error:
+            # The greeting must succeed all the same, or Postfix takes us for broken; MAIL will say 451.
+            self.next_hop_failed(error)
+            theirs = {}
+        ours = announced(theirs, self._relay.limits.message_size, tls=offers_tls, trusted=self.trusted)
+        *first, last = [self._relay.hostname, *ours]
+        return Reply.of(*(f"250-{line}" for line in first), f"250 {last}")
+
+    @answered
+    async def restart(self) -> Reply:
+        """Forget what was said, as before the first greeting: RFC 3207 wants it of STARTTLS."""
+        await self.rset()
+        self._forwarded.clear()
+        self._greeted = ""
+        return OK
+
+    @answered
+    async def xforward(self, argument: str) -> Reply:
+        if not self.trusted:
+            return Reply.of("550 5.7.1 XFORWARD is for trusted clients only")
+        if self.transaction is not None:
+            return Reply.of("503 5.5.1 XFORWARD within a transaction")
+        try:
+            self._forwarded |= xforward.parse(argument)
+        except ValueError as error:
+            return Reply.of(f"501 5.5.4 {error}")
+        return OK
+
+    @answered
+    async def rset(self) -> Reply:
+        """End the transaction here and at the next hop."""
+        running = self.transaction is not None
+        self._end_transaction()
+        if not running or self._conversation is None:
+            return OK
+        try:
+            reply = await self._conversation.command(b"RSET")
+        except NextHopError:
+            reply = None
+        if reply is not None and reply.positive:
+            return reply
+        self._conversation.abort()  # with the connection the envelope is gone, too
+        return OK
+
+    @answered
+    async def vrfy(self, argument: str) -> Reply:
+        if not self.trusted:
+            return Reply.of("252 2.0.0 Send some mail and see")
+        if self.transaction is None:  # another connection would know nothing of it
+            await self._open()
+        assert self._conversation is not None
+        return await self._conversation.command(encoded(f"VRFY {argument}"))
+
+    def next_hop_failed(self, error: NextHopError) -> None:
+        """Log and count it; the conversation is over."""
+        log.warning("%s: %s", self.peer, printable(str(error), 300))
+        self._relay.failed(error)
+        self.drop()
+
+    def drop(self) -> None:
+        """Give up the conversation with a next hop that cannot be relied on.
+
+        What a client has pipelined behind the failed command must hear 451, never 503: that would
+        be final, and cost the mail.
+        """
+        self._broken = True
+        self.transaction = None
+        self._forwarded.clear()
+        if self._conversation is not None:
+            self._conversation.abort()
+            self._conversation = None
+
+    async def _open(self) -> Conversation:
+        if self._conversation is None or self._conversation.closed:
+            self._conversation = await self._relay.next_hop.open()
+        return self._conversation
+
+    def _end_transaction(self) -> None:
+        self.transaction = None
+        self._broken = False
+        self._forwarded.clear()
