@@ -61,6 +61,7 @@ class Relay(Section):
     next_hop_ca: str = ""
     mode: Literal["before-queue", "after-queue"] = "before-queue"
     trusted: list[NetworkText] = ["127.0.0.0/8", "::1/128"]
+    proxy_protocol: bool = False
     domains: list[Annotated[str, AfterValidator(addresses.domain)]] = []
     hostname: Annotated[str, AfterValidator(addresses.host_name)] = ""
     tls_certificate: str = ""

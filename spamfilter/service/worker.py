@@ -96,6 +96,7 @@ class Worker:
             excess=self._limit_log,
             tls=_server_tls(settings),
             normalise=settings.normalises(),
+            proxy_protocol=settings.relay.proxy_protocol,
         )
         self._canaries = canaries = Canaries(self._relay, self._desk, store)
         self._facts: dict[str, object] = {"pid": process.main or os.getpid(), "next_hop": self._relay.next_hop.where}

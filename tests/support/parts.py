@@ -213,6 +213,7 @@ async def relaying(
     filter: Filter | None = None,
     feedback: Feedback | None = None,
     submission: bool = False,
+    proxy_protocol: bool = False,
 ) -> AsyncIterator[Running]:
     """A relay with a store in memory in front of a next hop, on a free port; submission: for authenticated senders."""
     store = filter.store if filter else open_store("memory:")
@@ -237,6 +238,7 @@ async def relaying(
         automatic=Automatic(desk, store),
         tls=tls,
         normalise=normalise,
+        proxy_protocol=proxy_protocol,
     )
     sock = socket.create_server(("127.0.0.1", 0))
     sock.setblocking(False)
