@@ -7,7 +7,7 @@ import re
 import ssl
 
 from spamfilter.errors import NextHopError
-from spamfilter.relay.connection import Connection, TooLate
+from spamfilter.relay.next_hops.connection import Connection, TooLate
 from spamfilter.relay.next_hops.next_hop import Reply
 
 MAX_REPLY_LINE = 4096
