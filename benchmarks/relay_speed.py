@@ -1,13 +1,14 @@
 """How many messages a second does the relay carry, beside a relay that judges nothing, and beside a sink written in C?
 
-    python benchmarks/relay_speed.py [--rounds 5] [--load NAME]... [--result FILE]
+    python benchmarks/relay_speed.py [--rounds 5] [--load NAME]... [--against DIR] [--result FILE]
 
 The relay judges by counts of 2,000 mails of trec07p, marks what is spam, and keeps its journal; it has one worker. The
 null relay is aiosmtpd and aiosmtplib (null_relay.py), the sink Postfix' smtp-sink; the relays run on asyncio's loop,
 and again on uvloop. In each round each has its turn with each load, in this order and then in the other, so that a
 noisy machine is noisy for all. A ratio is that of two turns of one round; its median and its quartiles are over the
 rounds. The relays are bound to one processor; what sends (smtp-source) and what receives (smtp-sink) share the other.
-CPU is that of the relay's process with all its threads.
+CPU is that of the relay's process with all its threads. With --against another checkout of this program, with an
+environment of its own in .venv, takes the null relay's place: has a change made it slower?
 
 Wants SPAMFILTER_CORPORA, `apt-get install postfix`, for smtp-source and smtp-sink, and `pip install .[test]`.
 """
@@ -66,6 +67,9 @@ LOADS = {
     "4 KB, 20 connections, a new one for each message": Load(4096, 20, 600, kept=False),
 }
 
+USUAL = [load for load in LOADS if "20 connections" in load]
+"""What a mail server's traffic looks like; what a change is tried with."""
+
 
 @dataclass(frozen=True)
 class Turn:
@@ -89,12 +93,14 @@ class Peer:
 
 
 @contextlib.contextmanager
-def running(processor: int, command: list[str], state: Path | None = None) -> Iterator["subprocess.Popen[str]"]:
+def running(
+    processor: int, command: list[str], state: Path | None = None, root: Path = ROOT
+) -> Iterator["subprocess.Popen[str]"]:
     environment = dict(os.environ)
     if state is not None:
         environment |= {"STATE_DIRECTORY": str(state), "SPAMFILTER_CONFIG": str(state / "spamfilter.toml")}
     process = subprocess.Popen(
-        ["taskset", "-c", str(processor), *command], env=environment, stdout=subprocess.PIPE, text=True
+        ["taskset", "-c", str(processor), *command], env=environment, stdout=subprocess.PIPE, text=True, cwd=root
     )
     try:
         yield process
@@ -136,26 +142,38 @@ def taught(state: Path, mails: list[tuple[Label, Mail]]) -> None:
 
 
 @contextlib.contextmanager
-def peers(folder: Path, mails: list[tuple[Label, Mail]]) -> Iterator[dict[str, Peer]]:
+def relay(root: Path, run: list[str], state: Path, sink: int, mails: list[tuple[Label, Mail]]) -> Iterator[Peer]:
+    """The relay of a checkout: of this one by the Python that runs this, of another by its own."""
+    state.mkdir()
+    taught(state, mails)
+    port = free_port()
+    python = sys.executable if root == ROOT else str(root / ".venv/bin/python")
+    settings = {
+        "relay": {"listen": [f"127.0.0.1:{port}"], "next_hop": f"smtp://127.0.0.1:{sink}", "workers": 1},
+        "verdict": {"reject": 0},
+        "log": {"level": "warning"},
+    }
+    (state / "spamfilter.toml").write_text(toml(settings))
+    with running(RELAYS, [python, *run], state, root) as process:
+        await_listener(port)
+        yield Peer(port, process.pid)
+
+
+@contextlib.contextmanager
+def peers(folder: Path, mails: list[tuple[Label, Mail]], against: Path | None) -> Iterator[dict[str, Peer]]:
     """Everybody who takes part, by name."""
     found: dict[str, Peer] = {}
     sink = free_port()
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(REST, ["smtp-sink", "-u", "postfix", f"127.0.0.1:{sink}", "1024"]))
         for loop, run in (("", ["-c", WITHOUT_UVLOOP]), (", uvloop", ["-m", "spamfilter", "serve"])):
-            state = folder / f"state{loop.strip(', ')}"
-            state.mkdir()
-            taught(state, mails)
-            port = free_port()
-            relay: dict[str, object] = {"listen": [f"127.0.0.1:{port}"], "next_hop": f"smtp://127.0.0.1:{sink}"}
-            if "workers" in type(Settings().relay).model_fields:
-                relay["workers"] = 1
-            settings = {"relay": relay, "verdict": {"reject": 0}, "log": {"level": "warning"}}
-            (state / "spamfilter.toml").write_text(toml(settings))
-            process = stack.enter_context(running(RELAYS, [sys.executable, *run], state))
-            await_listener(port)
-            found[f"relay{loop}"] = Peer(port, process.pid)
-            command = [sys.executable, str(ROOT / "benchmarks/null_relay.py"), str(sink), loop.strip(", ")]
+            name = loop.strip(", ")
+            found[f"relay{loop}"] = stack.enter_context(relay(ROOT, run, folder / f"state{name}", sink, mails))
+            if against is not None:
+                other = relay(against, run, folder / f"before{name}", sink, mails)
+                found[f"before{loop}"] = stack.enter_context(other)
+                continue
+            command = [sys.executable, str(ROOT / "benchmarks/null_relay.py"), str(sink), name]
             process = stack.enter_context(running(RELAYS, command))
             assert process.stdout is not None
             found[f"null{loop}"] = Peer(int(process.stdout.readline()), process.pid)
@@ -174,14 +192,14 @@ def sampled(mails: list[tuple[Label, Mail]], folder: Path) -> list[Path]:
     return files
 
 
-def measured(rounds: int, loads: list[str]) -> tuple[dict[tuple[str, str], list[Turn]], float]:
+def measured(rounds: int, loads: list[str], against: Path | None) -> tuple[dict[tuple[str, str], list[Turn]], float]:
     """Load and peer -> its turns; and the mean bytes of the mails of the corpus."""
     turns: dict[tuple[str, str], list[Turn]] = {}
     mails = find_indexed(unpacked("trec07p-first20000") / "index")
     with tempfile.TemporaryDirectory(prefix="speed-") as made:
         folder = Path(made)
         samples = sampled(mails[LEARNT : 2 * LEARNT], folder)
-        with peers(folder, mails[:LEARNT]) as present:
+        with peers(folder, mails[:LEARNT], against) as present:
             for peer in present.values():
                 send(Load(4096, 20, 200), peer.port, samples)
             for number in range(rounds):
@@ -200,14 +218,13 @@ def spread(values: list[float]) -> str:
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
-def tables(turns: dict[tuple[str, str], list[Turn]], loads: list[str], corpus_size: float) -> str:
-    names = [name for load, name in turns if load == loads[0]]
-    names.sort(key=["relay", "null", "relay, uvloop", "null, uvloop", "sink"].index)
+def tables(turns: dict[tuple[str, str], list[Turn]], loads: list[str], corpus_size: float, other: str) -> str:
+    names = ["relay", other, "relay, uvloop", f"{other}, uvloop", "sink"]
     rates = ["Messages a second, medians:", "", f"| load | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     times = ["Milliseconds of CPU a message, medians:", "", f"| load | {' | '.join(names[:-1])} |"]
     times.append("|---" * len(names) + "|")
     ratios = [
-        "Relay to null relay, of messages a second and of CPU for one, medians and quartiles:",
+        f"Relay to {other}, of messages a second and of CPU for one, medians and quartiles:",
         "",
         "| load | rate | CPU | rate, both on uvloop | CPU, both on uvloop |",
         "|---|---|---|---|---|",
@@ -225,9 +242,9 @@ def tables(turns: dict[tuple[str, str], list[Turn]], loads: list[str], corpus_si
         times.append(f"| {load} | {' | '.join(f'{each:.2f}' for each in cpu)} |")
         cells = []
         for loop in ("", ", uvloop"):
-            pairs = list(zip(turns[load, f"relay{loop}"], turns[load, f"null{loop}"], strict=True))
-            cells.append(spread([null.seconds / relay.seconds for relay, null in pairs]))
-            cells.append(spread([relay.cpu / null.cpu for relay, null in pairs]))
+            pairs = list(zip(turns[load, f"relay{loop}"], turns[load, f"{other}{loop}"], strict=True))
+            cells.append(spread([theirs.seconds / ours.seconds for ours, theirs in pairs]))
+            cells.append(spread([ours.cpu / theirs.cpu for ours, theirs in pairs]))
         ratios.append(f"| {load} | {' | '.join(cells)} |")
     note = f"Mails of the corpus: {SAMPLES} sizes, {corpus_size / 1000:.1f} KB on average."
     return "\n".join([*ratios, "", *rates, "", *times, "", note, ""])
@@ -237,11 +254,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--load", action="append", choices=LOADS, help="only these; all of them by default")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="a checkout to compare with, on the loads in USUAL")
     parser.add_argument("--result", type=Path, help="write the tables to this file, too")
     arguments = parser.parse_args()
-    loads = arguments.load or list(LOADS)
-    turns, corpus_size = measured(max(arguments.rounds, 2), loads)
-    text = tables(turns, loads, corpus_size)
+    against = arguments.against.resolve() if arguments.against else None
+    loads = arguments.load or (USUAL if against else list(LOADS))
+    turns, corpus_size = measured(max(arguments.rounds, 2), loads, against)
+    text = tables(turns, loads, corpus_size, "before" if against else "null")
     print(text)
     if arguments.result:
         write_result(arguments.result, "The relay's speed", __file__, text)
