@@ -36,7 +36,8 @@ COMMANDS = ("HELO", "EHLO", "STARTTLS", "XFORWARD", "RSET", "NOOP", "VRFY", "QUI
 """AUTH, EXPN and HELP are aiosmtpd's, and not ours to offer."""
 _METHODS = [f"smtp_{command}" for command in COMMANDS]
 
-logging.getLogger("mail.log").disabled = True  # aiosmtpd's: it quotes what clients send
+for name in ("mail.log", "mail.debug"):  # aiosmtpd's: they quote what clients send
+    logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 class _OneLimit(dict[str, int]):

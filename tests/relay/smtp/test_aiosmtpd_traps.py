@@ -1,12 +1,15 @@
-"""The traps of a library's server, aiosmtpd 1.4.6, each closed: what it would do to real mail, and ours must not."""
+"""The traps of aiosmtpd 1.4.6, on which the client's side stands: what it would do to real mail, and ours must not."""
 
 import asyncio
+import contextlib
 import logging
 from pathlib import Path
 
 import pytest
 
 from spamfilter.config.sections import Limits
+from spamfilter.relay.smtp.dialogue import Dialogue
+from tests.support.certificates import server_context
 from tests.support.parts import Hop, relaying
 
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
@@ -229,7 +232,70 @@ async def test_no_auth_is_offered_or_taken(tmp_path: Path) -> None:
 
 
 async def test_what_clients_send_is_not_logged_by_the_library(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "spamfilter"):
-        async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
-            await (await running.connect()).send(MAIL)
+    with caplog.at_level(logging.DEBUG):
+        async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", proxy_protocol=True) as running:
+            client = await running.connect(greet=False)
+            client.writer.write(b"PROXY UNKNOWN\r\n")
+            await client.reply()
+            await client.ask("SECRET word", "AUTH PLAIN AGEAYg==")
+            await client.send(MAIL)
+            broken = await running.connect(greet=False)
+            broken.writer.write(b"PROXY secret\r\n")
+            with contextlib.suppress(ConnectionResetError):
+                await broken.reply()
     assert len([line for line in caplog.messages if "class=" in line]) == 1
+    assert {record.name.split(".")[0] for record in caplog.records} <= {"spamfilter", "asyncio"}
+    assert "secret" not in caplog.text
+
+
+async def test_unknown_commands_are_errors_as_others_and_no_more(tmp_path: Path) -> None:
+    async with (
+        Hop() as hop,
+        relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=Limits(errors=8)) as running,
+    ):
+        client = await running.connect()
+        for line in ("WHAT", "help", "EXPN list", "\N{GREEK SMALL LETTER ALPHA}", "", "X" * 1999, "NOOP" * 600, "AUTH"):
+            assert (await client.ask(line)).startswith(b"500 5.5.2 "), line
+        assert (await client.ask("NOOP")).startswith(b"250 ")
+        assert (await client.ask("WHAT")).startswith(b"421 ")
+
+
+async def test_a_word_that_no_command_has_is_not_kept(tmp_path: Path) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        client = await running.connect()
+        await client.ask("EHLO client.example", "WHAT")
+        assert not Dialogue.command_size_limits
+
+
+async def test_an_exception_of_the_front_end_itself_is_a_451_without_details(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        client = await running.connect()
+        await client.envelope()
+        monkeypatch.setattr(Dialogue, "coming", None)
+        assert await client.ask("RCPT TO:<c@example.test>") == b"451 4.3.0 Temporary fault; try again later\r\n"
+        assert running.relay.metrics.value("faults", "session") == 1
+        assert (await client.ask("DATA")).startswith(b"451 ")  # what comes behind it hears no worse
+
+
+@pytest.mark.parametrize("ending", ["half-close", "reset", "no TLS"])
+async def test_a_client_that_leaves_in_the_handshake_leaves_nothing_behind(tmp_path: Path, ending: str) -> None:
+    async with (
+        Hop() as hop,
+        relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", tls=server_context(tmp_path)) as running,
+    ):
+        client = await running.connect()
+        assert (await client.ask("EHLO client.example", "STARTTLS")).startswith(b"220 ")
+        if ending == "half-close":
+            client.writer.write_eof()
+        elif ending == "reset":
+            client.writer.transport.abort()
+        else:
+            client.writer.write(b"EHLO client.example\r\n")
+        for _ in range(200):
+            if not running.relay.metrics.value("connections"):
+                break
+            await asyncio.sleep(0.02)
+        assert running.relay.metrics.value("connections") == 0
+        assert running.relay.metrics.value("faults", "session") == 0
