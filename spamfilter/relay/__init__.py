@@ -1,6 +1,7 @@
 """A mail on its way from the client to the next hop: received, judged, journalled, delivered.
 
-No mail is lost: 250 only after the next hop's 250, and a failure of ours is a 4xx. smtp/ is the client's side,
-next_hops/ the other, limits/ what strangers may take. A new front end or next hop is a module and a row of a table.
+No mail is lost: 250 only after the next hop's 250, and a failure of ours is a 4xx. smtp/ is the client's side, session/
+what its commands mean, next_hops/ the other side, limits/ what strangers may take. A new front end or next hop is a
+module and a row of a table.
 Imports: errors, system, mail, bayes, stores, config and learning. Start with docs/flow.md, then delivery.
 """
