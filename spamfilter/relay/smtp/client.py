@@ -51,6 +51,7 @@ class Client(Server):
         try:
             if not self._enters():
                 return
+            self._relay.metrics.count("sessions")
             self._handshaking = self._relay.proxy_protocol and self.relaying.trusted
             if self._handshaking:
                 self.await_proxy(PROXY_SECONDS)
@@ -76,15 +77,16 @@ class Client(Server):
         if limit := self._crowd.enter(self, self.relaying.peer, limits, trusted=self.relaying.trusted):
             self._say_goodbye(self.relaying.over(limit))
             return False
-        self._relay.metrics.count("sessions")
         return True
 
     def proxied(self, header: ProxyData) -> None:
         self._handshaking = False
         # A proxy that speaks for itself, as to see whether we are there, says LOCAL or names nobody.
-        if isinstance(header.src_addr, IPv4Address | IPv6Address) and header.command != V2_CMD.LOCAL:
+        client = header.src_addr
+        if isinstance(client, IPv4Address | IPv6Address) and header.command != V2_CMD.LOCAL:
             self._crowd.leave(self)
-            self._is(str(header.src_addr), header.src_port or 0)
+            mapped = client.ipv4_mapped if isinstance(client, IPv6Address) else None
+            self._is(str(mapped or client), header.src_port or 0)
             self._enters()
 
     def leave_if_idle(self) -> None:

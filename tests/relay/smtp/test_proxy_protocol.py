@@ -78,6 +78,15 @@ async def test_a_client_of_the_proxy_that_is_trusted_itself(tmp_path: Path) -> N
         assert b"XFORWARD" in await client.ask("EHLO client.example")
 
 
+async def test_an_ipv4_address_that_is_written_as_one_of_ipv6_is_that_of_ipv4(tmp_path: Path) -> None:
+    async with behind_a_proxy(tmp_path) as (running, _):
+        client = await proxied(running, version_2(f"::ffff:{REAL}"))
+        await client.reply()
+        assert (await client.send(MAIL)).startswith(b"250 ")
+        assert [entry.client for entry in running.entries()] == [REAL]
+        assert running.relay.metrics.value("sessions") == 1
+
+
 async def test_limits_are_those_of_the_client_and_not_of_the_proxy(tmp_path: Path) -> None:
     async with behind_a_proxy(tmp_path, limits=Limits(connections_per_client=1)) as (running, _):
         greetings = [
