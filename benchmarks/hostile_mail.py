@@ -27,9 +27,9 @@ from spamfilter.bayes.verdict import Policy
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed
-from spamfilter.mail.header_fields import mark
 from spamfilter.mail.line_ends import has_bare_newlines, normalised
 from spamfilter.mail.message import parse
+from spamfilter.mail.tagging import mark
 from spamfilter.relay.judging import Judge
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the bombs are those of the tests

@@ -26,7 +26,7 @@ from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.model import Score
 from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
-from spamfilter.evaluation.metrics import roc_area_above, split
+from spamfilter.evaluation.error_rates import roc_area_above, split
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.learning.mark_queue import MarkQueue

@@ -40,7 +40,7 @@ from spamfilter.bayes.counts import Label
 from spamfilter.bayes.likelihoods.eddc import Eddc
 from spamfilter.bayes.voices import Voice, view
 from spamfilter.config.likelihood_settings import Learn
-from spamfilter.evaluation.metrics import roc_area_above, split
+from spamfilter.evaluation.error_rates import roc_area_above, split
 from spamfilter.evaluation.runs import CONFIGURED, entrants
 from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail import message

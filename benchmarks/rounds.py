@@ -21,7 +21,7 @@ from results import write_result
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import Voice
-from spamfilter.evaluation.metrics import Metrics, measure
+from spamfilter.evaluation.error_rates import Metrics, measure
 from spamfilter.learning import bulk_training
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from spamfilter.bayes.attributes import attributes
 from spamfilter.bayes.compiled import token_helper
+from spamfilter.bayes.numeric_attributes import attributes
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.mail.message import Message, cut
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spamfilter.bayes.intervals import wilson
+from spamfilter.bayes.confidence_intervals import wilson
 from spamfilter.errors import InputError
 from spamfilter.evaluation.runs import Outcome
 

@@ -17,7 +17,7 @@ from spamfilter.bayes.voices import VOICES, Voice, Voices, VoiceTokens, pack, un
 from spamfilter.config.likelihood_settings import ATTRIBUTES, Learn
 from spamfilter.errors import InputError
 from spamfilter.evaluation.contenders import ONE_RULE, Contender, Learner, OneRule
-from spamfilter.evaluation.metrics import Metrics, contradicted, intervals, measure
+from spamfilter.evaluation.error_rates import Metrics, contradicted, intervals, measure
 from spamfilter.evaluation.protocols import PROTOCOLS, Example, Progress, Run, Trial
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse

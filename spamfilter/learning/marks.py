@@ -18,8 +18,8 @@ from spamfilter.bayes.tokens import HEADER_PHRASE, Token, Tokens, words
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError, Refused, ShareUsed
 from spamfilter.learning.filter import Change, Filter, Reading, Training
-from spamfilter.mail.header_fields import header_end
 from spamfilter.mail.message import Message, parse
+from spamfilter.mail.tagging import header_end
 from spamfilter.stores import Entry, JournalEntry, Store
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import is_id

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 
 from spamfilter.errors import NextHopError
 from spamfilter.learning.automatic_rules import Seen
-from spamfilter.mail.header_fields import header_end, mark
-from spamfilter.relay.front_end import Relay
+from spamfilter.mail.tagging import header_end, mark
+from spamfilter.relay.envelope import Transaction
+from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.judging import Judgement
 from spamfilter.relay.next_hops import Conversation, Reply
-from spamfilter.relay.paths import mailbox_of
-from spamfilter.relay.transaction import Transaction
+from spamfilter.relay.relay import Relay
 from spamfilter.stores import JournalEntry
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id

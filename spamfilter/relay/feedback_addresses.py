@@ -14,11 +14,11 @@ from spamfilter.errors import InputError, Refused
 from spamfilter.learning.marks import WRITTEN_WITHIN, Author, by_mail, header_id
 from spamfilter.mail.attached_mails import addresses_in, is_mail, mails_of
 from spamfilter.mail.message import parse
+from spamfilter.relay.envelope import Transaction
+from spamfilter.relay.envelope_paths import folded
 from spamfilter.relay.feedback_answers import Lesson, send
-from spamfilter.relay.front_end import Relay
 from spamfilter.relay.next_hops import Reply
-from spamfilter.relay.paths import folded
-from spamfilter.relay.transaction import Transaction
+from spamfilter.relay.relay import Relay
 from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)

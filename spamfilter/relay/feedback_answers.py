@@ -17,10 +17,10 @@ from spamfilter.bayes.counts import Label
 from spamfilter.errors import NextHopError
 from spamfilter.learning.mark_queue import Marked
 from spamfilter.mail.message import parse
-from spamfilter.relay.front_end import Relay
+from spamfilter.relay.envelope import Transaction
+from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops import Conversation, Reply
-from spamfilter.relay.paths import mailbox_of
-from spamfilter.relay.transaction import Transaction
+from spamfilter.relay.relay import Relay
 from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)

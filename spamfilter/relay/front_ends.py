@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from spamfilter.relay.front_end import FrontEnd, Relay
+from spamfilter.relay.relay import FrontEnd, Relay
 from spamfilter.relay.smtp import SmtpFrontEnd
 
 FRONT_ENDS: dict[str, Callable[[Relay], FrontEnd]] = {"smtp": SmtpFrontEnd}

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from spamfilter.errors import StoreError
 from spamfilter.relay.delivery import record
+from spamfilter.relay.envelope import Purpose, Transaction
+from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.feedback_addresses import learn
-from spamfilter.relay.front_end import Relay
 from spamfilter.relay.next_hops import Reply
-from spamfilter.relay.paths import mailbox_of
-from spamfilter.relay.transaction import Purpose, Transaction
+from spamfilter.relay.relay import Relay
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id
 

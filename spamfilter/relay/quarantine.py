@@ -19,8 +19,8 @@ from pathlib import Path
 
 from spamfilter.errors import InputError, NextHopError, Refused, SpamfilterError, StoreBusy, StoreError, TryAgain
 from spamfilter.learning.marks import header_id
-from spamfilter.mail.header_fields import MBOX_LINE, header_end
 from spamfilter.mail.message import parse
+from spamfilter.mail.tagging import MBOX_LINE, header_end
 from spamfilter.relay.next_hops import Conversation, Maildir, NextHop, Reply
 from spamfilter.relay.next_hops.maildir import unwrapped, wrapped
 from spamfilter.system.escaping import printable

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from spamfilter.bayes.intervals import wilson
+from spamfilter.bayes.confidence_intervals import wilson
 from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
 from spamfilter.reports.daily_summaries import BINS, REPLIES, Summary, duration

@@ -15,8 +15,8 @@ from spamfilter.bayes import compiled
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.limits.shared_counters import Shared
-from spamfilter.service.announcement import announce
 from spamfilter.service.listening import Sockets, bound, inherited, raise_descriptor_limit
+from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import Process, Supervisor
 from spamfilter.service.worker import Worker
 from spamfilter.stores import open_store

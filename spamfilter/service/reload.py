@@ -12,7 +12,7 @@ from spamfilter.config.settings import Settings, load
 from spamfilter.errors import ConfigError
 from spamfilter.relay.front_ends import Relay
 from spamfilter.service.control_socket.server import FeedbackSocket
-from spamfilter.service.following import Following
+from spamfilter.service.ledger_following import Following
 from spamfilter.service.listening import raise_descriptor_limit, within_descriptors
 from spamfilter.service.supervisor import Process
 from spamfilter.system import tls

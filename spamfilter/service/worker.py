@@ -34,12 +34,12 @@ from spamfilter.relay.metrics import Metrics, Snapshot, merged
 from spamfilter.relay.next_hops import Maildir, next_hop_of
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.reports import daily_summaries
-from spamfilter.service.announcement import announce
 from spamfilter.service.control_socket.server import Answer, FeedbackSocket
 from spamfilter.service.control_socket.status import Status
-from spamfilter.service.following import Following
+from spamfilter.service.ledger_following import Following
 from spamfilter.service.listening import AcceptFaults, Sockets, name_of, within_descriptors
 from spamfilter.service.reload import LiveSettings
+from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import Process
 from spamfilter.system import tls
 from spamfilter.system.process import notify, own_name, proportional_bytes, resident_bytes

@@ -30,8 +30,8 @@ from spamfilter.service.listening import bound, name_of
 from spamfilter.stores import Store, open_store
 from spamfilter.system import logs
 from spamfilter.system.process import notify
-from spamfilter.web import api, examining, learning, messages, overview, review, signing_in
-from spamfilter.web.looking import status_of
+from spamfilter.web import api, doctor, learning, messages, overview, review, signing_in
+from spamfilter.web.message_views import status_of
 from spamfilter.web.site import Page, Site, Visit, new_token, redirected, shown
 from spamfilter.web.site.connections import Bounded
 from spamfilter.web.site.limits import Fields, body_of, kind_of
@@ -44,7 +44,7 @@ log = logging.getLogger("spamfilter.web")
 MOST_FIELDS = 50
 """Of a form."""
 FORM = "application/x-www-form-urlencoded"
-FILES = {"style.css": "text/css", "keys.js": "text/javascript", "icon.svg": "image/svg+xml"}
+FILES = {"style.css": "text/css", "keyboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
 """What is served as it is."""
 
 PAGES: tuple[Page, ...] = (
@@ -59,7 +59,7 @@ PAGES: tuple[Page, ...] = (
     Page("/review/undo", "label", None, review.undo),
     Page("/learning", "look", learning.learning),
     Page("/learning/forget", "administer", learning.asked, learning.forget),
-    Page("/doctor", "administer", examining.doctor, examining.probed),
+    Page("/doctor", "administer", doctor.doctor, doctor.probed),
 )
 
 
@@ -212,8 +212,8 @@ def _allowed(page: Page, request: Request, visit: Visit) -> Response:
     try:
         return answer(visit)
     except SpamfilterError as error:
-        return shown(visit, "trouble", status_of(error), trouble=str(error))
+        return shown(visit, "error", status_of(error), trouble=str(error))
 
 
 def _refused(visit: Visit, sentence: str) -> Response:
-    return shown(visit, "trouble", 403, trouble=sentence)
+    return shown(visit, "error", 403, trouble=sentence)

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from spamfilter.errors import InputError
 from spamfilter.reports.report import latest
-from spamfilter.web import teaching
+from spamfilter.web import marking
 from spamfilter.web.site import Visit, redirected, shown
 
 PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365, "ever": 36_500}
@@ -34,7 +34,7 @@ def _since(period: str) -> datetime:
 def asked(visit: Visit) -> Response:
     """What would be forgotten."""
     by, period = visit.query.get("by", ""), visit.query.get("period", "week")
-    taught = teaching.taught(visit.site.store, by, _since(period))
+    taught = marking.taught(visit.site.store, by, _since(period))
     return shown(visit, "forget", by=by, period=period, taught=taught[:LATEST], number=len(taught))
 
 
@@ -42,8 +42,8 @@ def forget(visit: Visit) -> Response:
     """Forgotten, exactly; as many as one click does."""
     site = visit.site
     by = visit.form.get("by", "")
-    taught = teaching.taught(site.store, by, _since(visit.form.get("period", "")))
-    done = teaching.forget(site.store, site.settings, taught, visit.user)
+    taught = marking.taught(site.store, by, _since(visit.form.get("period", "")))
+    done = marking.forget(site.store, site.settings, taught, visit.user)
     rest = len(taught) - done
     visit.tell(f"{done} marks of {by} undone" + (f"; {rest} are left: press the button again" if rest else ""))
     return redirected("/learning")

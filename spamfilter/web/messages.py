@@ -8,23 +8,23 @@ from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
 from spamfilter.errors import InputError
 from spamfilter.stores import JournalEntry
-from spamfilter.web import looking, teaching
+from spamfilter.web import marking, message_views
 from spamfilter.web.site import Visit, redirected, shown
 
 
 def listed(visit: Visit) -> Response:
     """A page of a search."""
-    query = {name: visit.query.get(name, "") for name in looking.SEARCHED}
+    query = {name: visit.query.get(name, "") for name in message_views.SEARCHED}
     trouble, next_ = "", ""
     entries: list[JournalEntry] = []
     try:
-        entries, next_ = looking.page_of(visit.site.store, looking.search_of(visit.query))
+        entries, next_ = message_views.page_of(visit.site.store, message_views.search_of(visit.query))
     except InputError as error:
         trouble = str(error)
     more = "?" + urlencode({name: text for name, text in (query | {"before": next_}).items() if text}) if next_ else ""
     return shown(
         visit, "messages", 400 if trouble else 200, entries=entries, query=query, trouble=trouble, more=more,
-        labels=looking.labels_of(visit.site.store, entries), classes=CLASSES, actions=ACTIONS,
+        labels=message_views.labels_of(visit.site.store, entries), classes=CLASSES, actions=ACTIONS,
         first=not visit.query.get("before"),
     )  # fmt: skip
 
@@ -32,16 +32,16 @@ def listed(visit: Visit) -> Response:
 def message(visit: Visit) -> Response:
     """One message."""
     site = visit.site
-    looked = looking.looked_at(site.filter(), site.settings, visit.parts["id"])
-    kept = looking.kept_of(site.settings, looked.entry) if visit.user.may("administer") else None
+    looked = message_views.looked_at(site.filter(), site.settings, visit.parts["id"])
+    kept = message_views.kept_of(site.settings, looked.entry) if visit.user.may("administer") else None
     return shown(visit, "message", looked=looked, entry=looked.entry, judged=looked.judged, kept=kept)
 
 
 def mark(visit: Visit) -> Response:
     """Mark it as spam or ham, or forget it."""
     site = visit.site
-    entry = looking.entry_of(site.store, visit.parts["id"])
-    done = teaching.mark(site.filter(), site.settings, entry.id, label_of(visit.form.get("label", "")), visit.user)
+    entry = message_views.entry_of(site.store, visit.parts["id"])
+    done = marking.mark(site.filter(), site.settings, entry.id, label_of(visit.form.get("label", "")), visit.user)
     visit.tell(str(done["text"]))
     return redirected(f"/messages/{entry.id}")
 
@@ -59,7 +59,7 @@ def label_of(text: str) -> Label | None:
 def release(visit: Visit) -> Response:
     """Deliver it from quarantine."""
     site = visit.site
-    entry = looking.quarantined(site.settings, site.store, visit.parts["id"])
-    for sentence in teaching.release(site.filter(), site.settings, entry.id, visit.user):
+    entry = message_views.quarantined(site.settings, site.store, visit.parts["id"])
+    for sentence in marking.release(site.filter(), site.settings, entry.id, visit.user):
         visit.tell(sentence)
     return redirected(f"/messages/{entry.id}")

@@ -12,7 +12,7 @@ from spamfilter.bayes.voices import Evidence
 from spamfilter.errors import InputError
 from spamfilter.learning.review import Review
 from spamfilter.stores import JournalEntry
-from spamfilter.web import looking, teaching
+from spamfilter.web import marking, message_views
 from spamfilter.web.site import Site, Visit, redirected, shown
 
 SHOWN = 10
@@ -86,7 +86,7 @@ def answer(visit: Visit) -> Response:
     """One of the buttons of a card."""
     session, site = visit.session, visit.site
     assert session is not None
-    entry = looking.entry_of(site.store, visit.form.get("id", ""))
+    entry = message_views.entry_of(site.store, visit.form.get("id", ""))
     word = visit.form.get("label", "")
     if word == "skip":
         review_of(site).skip(entry.digest)
@@ -95,7 +95,7 @@ def answer(visit: Visit) -> Response:
         label = next((label for label in LABELS if label == word), None)
         if label is None:
             raise InputError("label: neither ham nor spam nor skip")
-        visit.tell(str(teaching.mark(site.filter(), site.settings, entry.id, label, visit.user)["text"]))
+        visit.tell(str(marking.mark(site.filter(), site.settings, entry.id, label, visit.user)["text"]))
         session.done.append((entry.id, label))
     session.queue = [id for id in session.queue if id != entry.id]
     del session.done[:-QUEUE]
@@ -111,15 +111,15 @@ def undo(visit: Visit) -> Response:
         visit.tell("nothing to undo")
         return redirected("/review")
     id, label = session.done[-1]
-    entry = looking.entry_of(site.store, id)
+    entry = message_views.entry_of(site.store, id)
     if label is None:
         review_of(site).unskip(entry.digest)
     else:
         active = site.store.active(entry.digest)
-        if active is None or (active.by, active.source, active.label) != (visit.user.name, teaching.SOURCE, label):
+        if active is None or (active.by, active.source, active.label) != (visit.user.name, marking.SOURCE, label):
             visit.tell(f"{id}: not undone, because somebody else has changed it since")
         else:
-            visit.tell(str(teaching.mark(site.filter(), site.settings, id, None, visit.user)["text"]))
+            visit.tell(str(marking.mark(site.filter(), site.settings, id, None, visit.user)["text"]))
     session.done.pop()
     session.queue = [id, *(other for other in session.queue if other != id)]
     return redirected("/review")

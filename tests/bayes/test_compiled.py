@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from spamfilter.bayes import compiled, tokens
 from spamfilter.bayes.compiled import build, score_helper, token_helper
-from spamfilter.bayes.compiled.proof import first_difference
+from spamfilter.bayes.compiled.self_test import first_difference
 from spamfilter.cli import main
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.learning.filter import Filter

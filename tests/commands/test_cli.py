@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spamfilter import __version__, commands
-from spamfilter.commands.judging import FEW
+from spamfilter.commands.judge import FEW
 from spamfilter.config.settings import Settings
 from spamfilter.learning import bulk_training
 from spamfilter.mail import mailboxes

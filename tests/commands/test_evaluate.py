@@ -11,9 +11,9 @@ import pytest
 
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
-from spamfilter.commands.evaluating import evaluate
+from spamfilter.commands.evaluate import evaluate
 from spamfilter.config import settings
-from spamfilter.evaluation.metrics import RATES
+from spamfilter.evaluation.error_rates import RATES
 from spamfilter.evaluation.protocols import PROTOCOLS, SIZES
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse

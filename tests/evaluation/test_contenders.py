@@ -20,7 +20,7 @@ from spamfilter.evaluation.contenders import ONE_RULE, Contender, Examples, Lear
 from spamfilter.learning.bulk_training import Outcome, train
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.learning.labelled_mail import interleaved, mixed
-from spamfilter.learning.rounds import ROUNDS, Message, later_rounds, no_amounts, note
+from spamfilter.learning.training_rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from tests.support.made import VOICE, mail, some

@@ -15,7 +15,7 @@ from spamfilter.bayes.voices import VOICES, Voice, VoiceTokens, view
 from spamfilter.config.likelihood_settings import DEFAULT_VOICES, Learn
 from spamfilter.errors import InputError
 from spamfilter.evaluation.contenders import Learner, OneRule
-from spamfilter.evaluation.metrics import RATES, intervals, measure
+from spamfilter.evaluation.error_rates import RATES, intervals, measure
 from spamfilter.evaluation.protocols import Example, Run, Trial
 from spamfilter.evaluation.runs import (
     at_thresholds,

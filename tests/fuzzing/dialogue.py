@@ -22,7 +22,7 @@ from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.front_ends import Relay
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
-from spamfilter.relay.limits.crowd import Crowd
+from spamfilter.relay.limits.connections import Crowd
 from spamfilter.relay.next_hops import Conversation, Maildir, NextHop, Reply
 from spamfilter.relay.smtp.dialogue import Dialogue
 from tests.fuzzing.target import Run, without_faults

@@ -23,8 +23,8 @@ from spamfilter.learning.marks import header_id
 from spamfilter.mail import message
 from spamfilter.mail.attached_mails import mails_of
 from spamfilter.mail.charsets import to_utf8
-from spamfilter.mail.header_fields import mark
 from spamfilter.mail.line_ends import has_bare_newlines, normalised
+from spamfilter.mail.tagging import mark
 from spamfilter.system.escaping import printable
 from spamfilter.web import _sent
 

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from spamfilter.relay.next_hops.stuffing import BLOCK
+from spamfilter.relay.next_hops.dot_stuffing import BLOCK
 from tests.hostile.chain_smtp import SETTINGS, Chain, chain
 from tests.hostile.smuggling_smtp import DOTS, ENDS, PLACES, case, check
 

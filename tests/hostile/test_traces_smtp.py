@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.mail.header_fields import mark
+from spamfilter.mail.tagging import mark
 from tests.faults.client import Answer, Client, stuffed
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.fault import Say
@@ -233,5 +233,5 @@ def test_a_header_in_pieces_is_marked_as_one(head: bytes, piece: int, prefix: st
     mail, fields = b"Z: z\r\n" + head + b"\r\nbody\r\n", [("X-Spamfilter-Id", "1")]
     whole = mark(mail, fields, prefix)[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spamfilter.mail.header_fields.PIECE", piece)
+        patch.setattr("spamfilter.mail.tagging.PIECE", piece)
         assert mark(mail, fields, prefix)[0] == whole

@@ -17,7 +17,7 @@ from spamfilter.errors import InputError, Refused
 from spamfilter.learning import marks as feedback
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.learning.marks import Author, Subject, by_id, by_mail, header_id, mark
-from spamfilter.mail import header_fields
+from spamfilter.mail import tagging
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, JournalEntry
 from spamfilter.system.ids import new_id
@@ -56,7 +56,7 @@ def judged(filter: Filter, sent: bytes, id: str = ID, **changes: object) -> Read
 
 
 def delivered(sent: bytes, id: str = ID) -> bytes:
-    return b"".join(header_fields.mark(sent, [("X-Spamfilter-Id", id)]))
+    return b"".join(tagging.mark(sent, [("X-Spamfilter-Id", id)]))
 
 
 @pytest.fixture
@@ -303,7 +303,7 @@ def test_the_id_stands_in_the_header(sent: bytes, id: str) -> None:
 
 def test_new_ids_are_found_again() -> None:
     id = new_id()
-    assert header_id(b"".join(header_fields.mark(mail(), [("X-Spamfilter-Id", id)]))) == id
+    assert header_id(b"".join(tagging.mark(mail(), [("X-Spamfilter-Id", id)]))) == id
 
 
 # Who may change what

@@ -14,9 +14,9 @@ import pytest
 from spamfilter.bayes.voices import pack, view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError
-from spamfilter.learning import reading
+from spamfilter.learning import reading_ahead
 from spamfilter.learning.filter import Reading
-from spamfilter.learning.reading import CHUNK, read_ahead
+from spamfilter.learning.reading_ahead import CHUNK, read_ahead
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from tests.support.made import mail
@@ -43,7 +43,7 @@ def children() -> list[int]:
 
 @pytest.fixture(autouse=True)
 def _few_are_enough_and_no_process_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(reading, "FEWEST", 10)
+    monkeypatch.setattr(reading_ahead, "FEWEST", 10)
     before = children()
     yield
     assert children() == before
@@ -59,12 +59,12 @@ def assert_all_read(found: list[Reading | InputError], sent: list[Mail]) -> None
         assert pack(one.tokens) == pack(own.tokens)
 
 
-@pytest.mark.parametrize("waiting", [1, 3, reading.WAITING])
+@pytest.mark.parametrize("waiting", [1, 3, reading_ahead.WAITING])
 @pytest.mark.parametrize("processes", [0, 1, 2, 3])
 def test_readings_are_those_of_this_process_in_the_order_of_the_mails(
     processes: int, waiting: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "WAITING", waiting)
+    monkeypatch.setattr(reading_ahead, "WAITING", waiting)
     assert_all_read([*read_ahead(read, mails(), processes)], mails())
 
 

@@ -22,7 +22,7 @@ from spamfilter.learning.bulk_training import Outcome, train
 from spamfilter.learning.filter import RULES, Filter, Reading, rules
 from spamfilter.learning.labelled_mail import interleaved
 from spamfilter.learning.retraining import Rebuilt, retrain
-from spamfilter.learning.rounds import ROUNDS
+from spamfilter.learning.training_rounds import ROUNDS
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, Learning, Store

@@ -303,7 +303,7 @@ def test_the_limit_counts_only_what_can_be_labelled(desk: MarkQueue) -> None:
 
 def test_a_script_stops_at_the_first_fault(desk: MarkQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.fill("one", "two")
-    monkeypatch.setattr("spamfilter.commands.reviewing.SocketClient", _of_a_full_desk)
+    monkeypatch.setattr("spamfilter.commands.review.SocketClient", _of_a_full_desk)
     result = desk.press("s", "s")
     assert result.exit_code == 1
     assert result.stderr == "spamfilter: that is enough for today\n"

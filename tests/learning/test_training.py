@@ -17,9 +17,9 @@ from spamfilter.learning import bulk_training
 from spamfilter.learning.bulk_training import STEPS, Outcome, train
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import interleaved
-from spamfilter.learning.reading import processes_here
+from spamfilter.learning.reading_ahead import processes_here
 from spamfilter.learning.retraining import retrain
-from spamfilter.learning.rounds import ROUNDS
+from spamfilter.learning.training_rounds import ROUNDS
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Store

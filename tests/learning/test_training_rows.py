@@ -12,11 +12,11 @@ from spamfilter.bayes import tokens as features
 from spamfilter.bayes.counts import OTHER, Label
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError
-from spamfilter.learning import bulk_training, reading
+from spamfilter.learning import bulk_training, reading_ahead
 from spamfilter.learning.bulk_training import Outcome, train
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import interleaved
-from spamfilter.learning.rounds import ROUNDS
+from spamfilter.learning.training_rounds import ROUNDS
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
@@ -97,7 +97,7 @@ def trained(database: Path, processes: int = 0, stop: int = 0) -> Outcome:
 
 @pytest.fixture(autouse=True)
 def _few_are_enough_for_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "FEWEST", 10)
+    monkeypatch.setattr(reading_ahead, "FEWEST", 10)
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spamfilter.mail import charsets
-from spamfilter.mail.header_fields import mark
 from spamfilter.mail.message import MAX_FIELDS, MAX_NAME, MAX_PARTS, MAX_TEXT, MAX_VALUE, SCANNED, Message, parse
+from spamfilter.mail.tagging import mark
 from tests.support.made import mail, some
 
 CODECS = sorted(

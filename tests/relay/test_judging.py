@@ -14,8 +14,8 @@ from spamfilter.bayes.verdict import Action, Class, Policy
 from spamfilter.bayes.voices import View, Voice
 from spamfilter.errors import StoreError
 from spamfilter.learning.filter import Filter
-from spamfilter.mail.header_fields import mark
 from spamfilter.mail.message import parse
+from spamfilter.mail.tagging import mark
 from spamfilter.relay.judging import Judge
 from tests.mail.test_message import MAILS
 from tests.support.made import VOICE, mail, some

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from spamfilter.bayes.verdict import Verdict
 from spamfilter.errors import InputError
 from spamfilter.learning import marks
-from spamfilter.mail.header_fields import mark
+from spamfilter.mail.tagging import mark
 from spamfilter.relay.next_hops import Maildir
 from spamfilter.relay.next_hops.maildir import unwrapped, wrapped
 from spamfilter.relay.quarantine import Quarantine

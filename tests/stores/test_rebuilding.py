@@ -20,7 +20,7 @@ from spamfilter.bayes.voices import Voice, Voices
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.learning.retraining import retrain
 from spamfilter.stores import Entry, Learning, Relearnt, Store
-from spamfilter.stores.sql import learning as sql_learning
+from spamfilter.stores.sql import ledger_writing as sql_learning
 from tests.support.made import NOON, VOICE, reading, some
 from tests.support.memory_store import KINDS, open_store
 

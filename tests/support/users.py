@@ -24,7 +24,7 @@ for _ in range(int(sys.argv[3])):
     client.close()
     there.recv(1)
 """
-_LIGHT = "import click, spamfilter.cli, spamfilter.commands.marking, spamfilter.system.ids, spamfilter.mail.mailboxes\n"
+_LIGHT = "import click, spamfilter.cli, spamfilter.commands.mark, spamfilter.system.ids, spamfilter.mail.mailboxes\n"
 _WHOLE = (
     _LIGHT
     + """

@@ -28,7 +28,7 @@ def pages() -> Iterator[Site]:
 
 def assert_no_markup(text: str, where: str) -> None:
     """Of mail or of a query, in a page."""
-    ours = text.replace('<script src="/keys.js" defer></script>', "")
+    ours = text.replace('<script src="/keyboard.js" defer></script>', "")
     assert not re.search(r"<(script|img|b>bold|svg/)", ours), where
     tags = "".join(re.findall(r"<[a-z][^>]*>", ours))
     assert not re.search(r"\son\w+=", re.sub(r'"[^"]*"', "", tags)), where

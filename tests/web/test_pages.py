@@ -174,7 +174,7 @@ def test_no_mail_is_markup(pages: Site, sent: str) -> None:
     for path in ("/", "/messages", f"/messages/{sent}", "/review", "/learning", "/learning/forget?by=anna&period=week"):
         answer = browser.get(path)
         assert answer.status == 200
-        text = answer.text.replace('<script src="/keys.js" defer></script>', "")
+        text = answer.text.replace('<script src="/keyboard.js" defer></script>', "")
         assert not re.search(r"<(script|img|b>bold|svg/)", text), path
         assert "\x01" not in text
         assert not re.search(r"\son\w+=", re.sub(r'"[^"]*"', "", "".join(re.findall(r"<[a-z][^>]*>", text)))), path

@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spamfilter.bayes.compiled.proof import first_difference
+from spamfilter.bayes.compiled.self_test import first_difference
 
 NAMES = ("tokens", "scores")
 SOURCES = ("arithmetic.h", "table.h", "tokens.c", "scores.c")

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from spamfilter.errors import NextHopError, StoreError
-from spamfilter.mail.header_fields import MBOX_LINE
+from spamfilter.mail.tagging import MBOX_LINE
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
 from spamfilter.system.file_access import make_folder
 

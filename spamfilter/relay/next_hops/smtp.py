@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from spamfilter.errors import NextHopError
 from spamfilter.relay.next_hops.connection import Connection, TooLate
+from spamfilter.relay.next_hops.dot_stuffing import stuffed
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
 from spamfilter.relay.next_hops.replies import kind_of, read_reply
 from spamfilter.relay.next_hops.resolver import Resolver
-from spamfilter.relay.next_hops.stuffing import stuffed
 
 KEPT_SECONDS = 60.0
 KEPT_CONNECTIONS = 20

@@ -8,13 +8,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from spamfilter.config.addresses import Network
 from spamfilter.errors import NextHopError
-from spamfilter.relay.front_end import Relay
-from spamfilter.relay.limits.crowd import OVER
+from spamfilter.relay.envelope import Transaction
+from spamfilter.relay.envelope_paths import encoded
+from spamfilter.relay.limits.connections import OVER
 from spamfilter.relay.next_hops import Conversation, Reply
-from spamfilter.relay.paths import encoded
+from spamfilter.relay.relay import Relay
 from spamfilter.relay.session import xforward
 from spamfilter.relay.session.keywords import announced
-from spamfilter.relay.transaction import Transaction
 from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)

@@ -12,14 +12,23 @@ from time import perf_counter
 
 from spamfilter.mail.line_ends import has_bare_newlines, normalised
 from spamfilter.relay.delivery import hand_over
+from spamfilter.relay.envelope import Transaction
+from spamfilter.relay.envelope_paths import (
+    MAX_LINE,
+    MAX_PATH,
+    decoded,
+    encoded,
+    has_control,
+    is_plain,
+    path_of,
+    size_of,
+)
 from spamfilter.relay.limits.memory_budget import Held
 from spamfilter.relay.local_delivery import end_here, purpose_of, refusal
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.next_hops.keep_alive import kept_alive
-from spamfilter.relay.paths import MAX_LINE, MAX_PATH, decoded, encoded, has_control, is_plain, path_of, size_of
 from spamfilter.relay.session import xforward
 from spamfilter.relay.session.greeting import UNREACHABLE, Greeting, answered
-from spamfilter.relay.transaction import Transaction
 from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ import socket
 from collections.abc import Sequence
 from functools import partial
 
-from spamfilter.relay.front_end import FrontEnd, Relay
-from spamfilter.relay.limits.crowd import Crowd
+from spamfilter.relay.limits.connections import Crowd
+from spamfilter.relay.relay import FrontEnd, Relay
 from spamfilter.relay.smtp.accepting import Acceptor
 from spamfilter.relay.smtp.dialogue import Dialogue
 

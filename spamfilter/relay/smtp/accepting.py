@@ -10,7 +10,7 @@ import errno
 import socket
 from collections.abc import Callable
 
-from spamfilter.relay.limits.crowd import Crowd
+from spamfilter.relay.limits.connections import Crowd
 
 MOMENT = 0.005
 """Seconds that a process with fewer connections has for itself: an idle one needs a fiftieth, a busy one some mails."""

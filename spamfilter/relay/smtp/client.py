@@ -8,9 +8,9 @@ from ipaddress import IPv4Address, IPv6Address
 
 from aiosmtpd.proxy_protocol import V2_CMD, ProxyData
 
-from spamfilter.relay.front_end import Relay
-from spamfilter.relay.limits.crowd import Crowd
+from spamfilter.relay.limits.connections import Crowd
 from spamfilter.relay.next_hops import Reply
+from spamfilter.relay.relay import Relay
 from spamfilter.relay.session import LEAVING, Session
 from spamfilter.relay.smtp.incoming import Incoming
 from spamfilter.relay.smtp.server import Server

@@ -7,8 +7,8 @@ from typing import Any
 
 from aiosmtpd.smtp import TLSSetupException
 
+from spamfilter.relay.envelope_paths import has_control
 from spamfilter.relay.next_hops import Reply
-from spamfilter.relay.paths import has_control
 from spamfilter.relay.session import LEAVING, OK, HasRoom
 from spamfilter.relay.smtp.client import Client
 from spamfilter.relay.smtp.incoming import Incoming

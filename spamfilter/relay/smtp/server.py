@@ -16,8 +16,8 @@ from aiosmtpd.proxy_protocol import ProxyData
 from aiosmtpd.smtp import SMTP, Envelope
 from aiosmtpd.smtp import Session as Connection
 
+from spamfilter.relay.envelope_paths import MAX_LINE
 from spamfilter.relay.limits.deadline import Deadline
-from spamfilter.relay.paths import MAX_LINE
 
 PRIVATE = {
     "_handle_client": "a session is counted when it begins, and has last words when it ends",

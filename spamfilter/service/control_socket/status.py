@@ -13,7 +13,7 @@ from spamfilter.errors import ConfigError
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import by_id
 from spamfilter.relay.metrics import LIMITS, Snapshot
-from spamfilter.service.following import Following
+from spamfilter.service.ledger_following import Following
 from spamfilter.system.paths import config_file
 
 Answer = dict[str, Any]

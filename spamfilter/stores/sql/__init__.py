@@ -35,9 +35,9 @@ from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import StoreError
 from spamfilter.stores.schema import HEAD, journal, ledger, metadata
-from spamfilter.stores.sql import reporting, searching
+from spamfilter.stores.sql import journal_search, reporting
 from spamfilter.stores.sql.connection import connect, file_of, store_errors
-from spamfilter.stores.sql.learning import SqlLearning
+from spamfilter.stores.sql.ledger_writing import SqlLearning
 from spamfilter.stores.sql.queries import (
     EXPIRE,
     FACTS,
@@ -260,7 +260,7 @@ class SqlStore(Store):
 
     def search(self, wanted: Wanted, limit: int, before: str = "") -> list[JournalEntry]:
         with self._reading() as connection:
-            return searching.search(connection, wanted, limit, before)
+            return journal_search.search(connection, wanted, limit, before)
 
     def journal_days(self, first: date, last: date) -> dict[date, int]:
         with self._reading() as connection:

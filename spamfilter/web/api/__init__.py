@@ -19,7 +19,7 @@ from spamfilter.reports import rendering
 from spamfilter.web.accounts import Account
 from spamfilter.web.api.description import description
 from spamfilter.web.api.operations import OPERATIONS, Call, Operation
-from spamfilter.web.looking import Input, sentence_of, status_of
+from spamfilter.web.message_views import Input, sentence_of, status_of
 from spamfilter.web.site import Site
 from spamfilter.web.site.limits import body_of, kind_of
 from spamfilter.web.site.visitors import TooOften

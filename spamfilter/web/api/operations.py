@@ -13,9 +13,9 @@ from spamfilter.learning.review import Review
 from spamfilter.reports.rendering import report_json
 from spamfilter.reports.report import build, latest
 from spamfilter.stores import JournalEntry
-from spamfilter.web import looking, teaching
+from spamfilter.web import marking, message_views
 from spamfilter.web.accounts import Account, Role
-from spamfilter.web.looking import Input, Search
+from spamfilter.web.message_views import Input, Search
 from spamfilter.web.site import Site
 
 Result = dict[str, Any]
@@ -24,7 +24,7 @@ QUEUE = 200
 """Messages to review that are named."""
 LATEST = 100
 
-ID = Annotated[str, Field(pattern=f"^{looking.ID}$")]
+ID = Annotated[str, Field(pattern=f"^{message_views.ID}$")]
 
 
 def _whole(value: object) -> object:
@@ -94,13 +94,13 @@ def _entry(entry: JournalEntry) -> Result:
 
 
 def messages(call: Call) -> Result:
-    found, next_ = looking.page_of(call.site.store, call.input)
-    labels = looking.labels_of(call.site.store, found)
+    found, next_ = message_views.page_of(call.site.store, call.input)
+    labels = message_views.labels_of(call.site.store, found)
     return {"messages": [{**_entry(one), "label": labels.get(one.id)} for one in found], "next": next_}
 
 
 def message(call: Call) -> Result:
-    looked = looking.looked_at(call.site.filter(), call.site.settings, call.parts["id"])
+    looked = message_views.looked_at(call.site.filter(), call.site.settings, call.parts["id"])
     history = [
         {
             "training": one.id,
@@ -118,20 +118,20 @@ def message(call: Call) -> Result:
 
 
 def mark(call: Call) -> Result:
-    entry = looking.entry_of(call.site.store, call.parts["id"])
-    return teaching.mark(call.site.filter(), call.site.settings, entry.id, call.input.label, call.account)
+    entry = message_views.entry_of(call.site.store, call.parts["id"])
+    return marking.mark(call.site.filter(), call.site.settings, entry.id, call.input.label, call.account)
 
 
 def skip(call: Call) -> Result:
-    entry = looking.entry_of(call.site.store, call.parts["id"])
+    entry = message_views.entry_of(call.site.store, call.parts["id"])
     review = Review(call.site.filter(), call.site.settings.verdict.spam)
     (review.skip if call.input.skip else review.unskip)(entry.digest)
     return {"id": entry.id}
 
 
 def release(call: Call) -> Result:
-    entry = looking.quarantined(call.site.settings, call.site.store, call.parts["id"])
-    return {"id": entry.id, "said": teaching.release(call.site.filter(), call.site.settings, entry.id, call.account)}
+    entry = message_views.quarantined(call.site.settings, call.site.store, call.parts["id"])
+    return {"id": entry.id, "said": marking.release(call.site.filter(), call.site.settings, entry.id, call.account)}
 
 
 def review(call: Call) -> Result:
@@ -153,10 +153,10 @@ def learnings(call: Call) -> Result:
 
 def forget(call: Call) -> Result:
     since = datetime.now(UTC) - timedelta(days=call.input.days)
-    taught = teaching.taught(call.site.store, call.input.by, since)
+    taught = marking.taught(call.site.store, call.input.by, since)
     done = 0
     if call.input.really:
-        done = teaching.forget(call.site.store, call.site.settings, taught, call.account)
+        done = marking.forget(call.site.store, call.site.settings, taught, call.account)
     return {"taught": len(taught), "forgotten": done}
 
 

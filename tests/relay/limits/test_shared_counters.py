@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from spamfilter.config.sections import Limits
-from spamfilter.relay.limits.crowd import Crowd
+from spamfilter.relay.limits.connections import Crowd
 from spamfilter.relay.limits.memory_budget import Held, Memory
 from spamfilter.relay.limits.shared_counters import ADDRESSES, LONGEST, Addresses, Shared
 from spamfilter.relay.metrics import Metrics, merged

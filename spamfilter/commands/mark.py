@@ -80,7 +80,7 @@ def _of_database(
     label: "Label | None", file: Path | None, names: tuple[str, ...], by: str | None, source: str
 ) -> Iterator[dict[str, Any]]:
     """The same without a relay: whoever can open the database owns it, and may change what others have taught."""
-    from spamfilter.commands.subjects import named, subjects
+    from spamfilter.commands.mail_arguments import named, subjects
     from spamfilter.learning import marks
     from spamfilter.reports import rendering
 

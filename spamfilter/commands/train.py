@@ -30,8 +30,8 @@ def train(
     """
     from spamfilter.learning.bulk_training import STEPS, Outcome
     from spamfilter.learning.bulk_training import train as run
-    from spamfilter.learning.reading import processes_here
-    from spamfilter.learning.rounds import ROUNDS
+    from spamfilter.learning.reading_ahead import processes_here
+    from spamfilter.learning.training_rounds import ROUNDS
 
     if not (spam or ham or index):
         raise click.UsageError("name some mail: --spam PATH and --ham PATH, or --index FILE")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.relay.next_hops import stuffing
+from spamfilter.relay.next_hops import dot_stuffing
 from tests.support.made import some
 
 
@@ -15,5 +15,5 @@ def test_blocks_of_any_size_are_sent_as_the_whole_would_be(parts: list[bytes], b
     whole = b"." + whole if whole.startswith(b".") else whole
     whole += b"" if not whole or whole.endswith(b"\r\n") else b"\r\n"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stuffing, "BLOCK", block)
-        assert b"".join(stuffing.stuffed(parts)) == whole
+        patch.setattr(dot_stuffing, "BLOCK", block)
+        assert b"".join(dot_stuffing.stuffed(parts)) == whole

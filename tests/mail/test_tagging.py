@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spamfilter.bayes.verdict import Verdict
 from spamfilter.bayes.voices import Evidence
-from spamfilter.mail.header_fields import header_end, mark
+from spamfilter.mail.tagging import header_end, mark
 from tests.support.made import some
 
 OURS = [("X-Spam-Flag", "YES"), ("X-Spam-Status", "Yes, score=1.000"), ("X-Spamfilter-Id", "01ABC")]

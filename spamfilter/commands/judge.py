@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from spamfilter.commands.command import as_json_option, names_argument, opened_filter
-from spamfilter.commands.subjects import named, subjects
+from spamfilter.commands.mail_arguments import named, subjects
 from spamfilter.learning.explanation import judgement_json, judgement_text
 from spamfilter.learning.provenance import provenance
 from spamfilter.reports import rendering

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes.counts import LABELS, Label
-from spamfilter.evaluation.metrics import (
+from spamfilter.evaluation.error_rates import (
     RATES,
     calibration_error,
     contradicted,

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from spamfilter.bayes.attributes import ATTRIBUTES, attributes, scaled
+from spamfilter.bayes.numeric_attributes import ATTRIBUTES, attributes, scaled
 from spamfilter.mail.message import parse
 from tests.mail.test_message import MAILS
 from tests.support.made import mail, some

@@ -54,7 +54,7 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
     Example: spamfilter retrain --mail ~/Maildir
     """
     from spamfilter.learning.retraining import retrain as run
-    from spamfilter.learning.rounds import ROUNDS
+    from spamfilter.learning.training_rounds import ROUNDS
 
     settings = settings_of(file)
     voices = settings.voices()
