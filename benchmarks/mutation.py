@@ -34,11 +34,11 @@ from results import write_result
 ROOT = Path(__file__).parents[1]
 MODULES = {
     "mail/line_ends": "mail/test_line_ends.py",
-    "mail/header_fields": "mail/test_header_fields.py",
+    "mail/tagging": "mail/test_tagging.py",
     "mail/message": "mail/test_message.py",
     "bayes/counts": "bayes/test_counts.py bayes/test_count_table.py bayes/test_token_arrays.py",
     "learning/marks": "learning/test_marks.py",
-    "stores/sql/learning": "stores/test_contract.py stores/test_ledger_contract.py stores/test_sql.py",
+    "stores/sql/ledger": "stores/test_contract.py stores/test_ledger_contract.py stores/test_sql.py",
     "relay/delivery": "relay/smtp/test_proxy.py faults/test_next_hop.py",
     "relay/journal": "relay/test_journal.py",
     "relay/next_hops/smtp": "relay/next_hops/test_smtp.py faults/test_next_hop.py faults/test_next_hop_tls.py",

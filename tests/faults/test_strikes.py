@@ -146,7 +146,7 @@ def test_a_signal_during_a_migration_leaves_the_old_schema_or_the_new(
 
 
 @pytest.mark.parametrize(("call", "when"), [("pwrite64", 20), ("fdatasync", 2)])
-def test_kill_9_during_a_training_leaves_whole_transactions(
+def test_kill_9_during_a_training_loses_no_batch_that_was_done(
     hop: Hop, relay: Daemon, account: Account, tmp_path: Path, call: str, when: int
 ) -> None:
     """Beside a relay, whose mail goes on; the next training goes on where the killed one was."""

@@ -41,7 +41,7 @@ Worst = tuple[str, str, str]
 REGEXES: dict[str, list[Worst]] = {
     "config.addresses._HOST": [("", "a", "-"), ("", "a.", "!")],
     "config.addresses._LOCAL": [("", "a", "@")],
-    "bayes.attributes._CLOCK": [("", "1", ""), ("", "12:", "")],
+    "bayes.numeric_attributes._CLOCK": [("", "1", ""), ("", "12:", "")],
     "learning.automatic_rules._MESSAGE_ID": [("", "<", ""), ("<", "a", ""), ("", "<a", " ")],
     "doctor.canary._TAKEN": [("", "canary ", ""), ("canary ", "A", "")],
     "bayes.tokens._CJK": [("", "\u4e2d", ""), ("", "\xe4", "")],
@@ -52,33 +52,33 @@ REGEXES: dict[str, list[Worst]] = {
     "mail.attached_mails._FIELD": [("Content-Type", " ", ""), ("", "Content-Type \n", "")],
     "mail.attached_mails._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
     "relay.feedback_answers._MESSAGE_ID": [("<", "a", ""), ("", "<a", "")],
-    "relay.smtp.dialogue._CONTROL": [("", "a", "")],
-    "relay.paths._ESCAPED": [("", "\\", ""), ("", "a\\", "")],
-    "relay.paths._PATH": [
+    "relay.envelope_paths._CONTROL": [("", "a", "")],
+    "relay.envelope_paths._ESCAPED": [("", "\\", ""), ("", "a\\", "")],
+    "relay.envelope_paths._PATH": [
         ("FROM:<", '"', ">"), ("FROM:<", '"a', ""), ("FROM:<", '"\\', '">'), ("FROM:<", '"a"', ""), ("TO:", "a", "<"),
         ("TO:<", "a", "> x\n"),
     ],
-    "relay.paths._ROUTING": [("", "a", "")],
-    "relay.paths._SIZE": [("", " SIZE=", ""), (" SIZE=", "1", ""), ("", " SIZE=1", "x")],
-    "relay.smtp.xforward._BROKEN_CODE": [("", "+", "x"), ("", "+A", "x")],
-    "relay.smtp.xforward._CONTROL": [("", "a", "")],
-    "relay.smtp.xforward._HEX": [("", "+", ""), ("", "+A", "")],
-    "relay.smtp.xforward._PLAIN": [("", "a", ""), ("", "a", "+")],
+    "relay.envelope_paths._ROUTING": [("", "a", "")],
+    "relay.envelope_paths._SIZE": [("", " SIZE=", ""), (" SIZE=", "1", ""), ("", " SIZE=1", "x")],
+    "relay.session.xforward._BROKEN_CODE": [("", "+", "x"), ("", "+A", "x")],
+    "relay.session.xforward._CONTROL": [("", "a", "")],
+    "relay.session.xforward._HEX": [("", "+", ""), ("", "+A", "")],
+    "relay.session.xforward._PLAIN": [("", "a", ""), ("", "a", "+")],
     "system.ids._ID": [("", "A", ""), ("", "A" * 25 + " ", "")],
     "mail.mailboxes._QUOTED_FROM": [("", ">", ""), ("", ">\n", ""), ("", ">From ", "")],
     "mail.mailboxes._SEPARATOR": [
         ("From ", "Mon ", ""), ("From Mon", " ", ""), ("", "\n\nFrom Mon,  1:", ""), ("From Mon ", "11:", ""),
         ("From Mon 11:11", "x", ""), ("", "\n\nFrom " + "Mon " * 80, ""), ("", "\n\nFrom " + "Mon" + " " * 50, ""),
     ],
-    "mail.header_fields.MBOX_LINE": [("From ", "x", ""), (">From ", "From ", "")],
-    "mail.header_fields._NEXT_FIELD": [("", "\n", ""), ("", "\n ", "")],
-    "mail.header_fields._OURS": [
+    "mail.tagging.MBOX_LINE": [("From ", "x", ""), (">From ", "From ", "")],
+    "mail.tagging._NEXT_FIELD": [("", "\n", ""), ("", "\n ", "")],
+    "mail.tagging._OURS": [
         ("X-Spam-Flag", " ", "x"), ("X-Spamfilter-", "x", ""), ("X-Spamfilter-", "x ", ""),
         ("X-Spam-Flag:\n", " \n", ""), ("", "X-Spam-Flag\n", ""), ("", "X-Spam-Flag:\n", ""),
         ("X-Spam-Flag:", "x", ""), ("", "X-Spam-Flag", ""),
         ("", "x-spam-status \n", ""),
     ],
-    "mail.header_fields._SUBJECT": [("Subject", " ", "x"), ("", "Subject \n", ""), ("", "Subject", "")],
+    "mail.tagging._SUBJECT": [("Subject", " ", "x"), ("", "Subject \n", ""), ("", "Subject", "")],
     "mail.message._BETWEEN_ENCODED_WORDS": [("?=", " ", "x"), ("", "?= ", ""), ("", "?= =?", "")],
     "mail.message._ENCODED_WORD": [
         ("", "=?", ""), ("", "=?a?q?", ""), ("=?a?q?", "x", ""), ("", "=?" + "a" * 40, ""), ("", "=?a?q?x?", ""),
@@ -95,7 +95,7 @@ REGEXES: dict[str, list[Worst]] = {
         ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", ">", ""),
     ],
     "relay.next_hops.maildir._PATH": [("MAIL FROM:<", '"', ">"), ("MAIL FROM:<", '"a"', ""), ("RCPT TO:", "a", "<")],
-    "relay.next_hops.smtp._LINE": [("", "250", "")],
+    "relay.next_hops.replies._LINE": [("", "250", "")],
     "relay.quarantine._FLAG": [("", "X-Spam-Flag: YES\n", ""), ("", "\n", "")],
     "relay.quarantine._SCORE": [
         ("X-Spam-Status: ", "score=", ""), ("X-Spam-Status: ", " s", ""), ("", "X-Spam-Status: \n", ""),
@@ -106,8 +106,8 @@ REGEXES: dict[str, list[Worst]] = {
 MATCHED = frozenset((
     "config.addresses._HOST", "config.addresses._LOCAL", "mail.attached_mails._A_HEADER",
     "mail.attached_mails._BOUNDARY_END",
-    "relay.paths._PATH", "mail.header_fields.MBOX_LINE", "mail.message._NAME", "relay.next_hops.maildir._ENVELOPE",
-    "relay.next_hops.maildir._PATH", "relay.next_hops.smtp._LINE",
+    "relay.envelope_paths._PATH", "mail.tagging.MBOX_LINE", "mail.message._NAME", "relay.next_hops.maildir._ENVELOPE",
+    "relay.next_hops.maildir._PATH", "relay.next_hops.replies._LINE",
 ))  # fmt: skip
 """Those that are tried at one place; the others are looked for everywhere."""
 OWN = ("config.addresses._HEADER", "doctor.dovecot.", "config.redaction.")

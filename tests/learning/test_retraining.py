@@ -309,7 +309,7 @@ class Busy(Store):
         self.told = getattr(self, "told", 0) + count
         if self.told == 3:
             self._now("in the first round")
-        if self.told == self.entries + 3:
+        if self.told >= self.entries + 3:  # all at once where no voice learns in later rounds
             self._now("in the second round")
 
     def __post_init__(self) -> None:

@@ -38,7 +38,7 @@ PURE = {
 IMPURE = {
     "mail.mailboxes": {"mmap", "os", "pathlib"},
     "bayes.compiled": {"importlib", "os", "pathlib", "sys"},
-    "bayes.compiled.proof": {"array"},
+    "bayes.compiled.self_test": {"array"},
 }
 """Modules of these rooms that are about files, and what they need for it."""
 BUILD = "bayes.compiled.build"
