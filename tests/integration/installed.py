@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = ("spamfilter", "migrations", "config", "systemd", "docs", "benchmarks", "pyproject.toml", "README.md")
+SHIPPED = ("spamfilter", "migrations", "config", "systemd", "docs", "benchmarks", "tests", "pyproject.toml", "README.md")
 
 
 def copy_checkout(target: Path) -> Path:
-    """What a clone would hold, without tests and leftovers."""
+    """What a clone would hold."""
     target.mkdir()
     for name in SHIPPED:
         source = ROOT / name
