@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = ("spamfilter", "migrations", "config", "systemd", "docs", "benchmarks", "tests", "pyproject.toml", "README.md")
+SHIPPED = (
+    *("spamfilter", "migrations", "config", "systemd", "docs", "benchmarks", "tests"),
+    *("pyproject.toml", "README.md"),
+)
 
 
 def copy_checkout(target: Path) -> Path:
