@@ -3,11 +3,11 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.errors import SpamfilterError, StoreBusy
-from spamfilter.learning.filter import RULES, Filter, rules
+from spamfilter.learning.counting_rules import RULES, rules, rules_text
+from spamfilter.learning.filter import Filter
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.file_access import ANYBODY, User, may, owner
@@ -112,17 +112,9 @@ def counting(examined: Examination) -> Iterator[Finding]:
         )
     else:
         yield Finding(
-            "failed", f"the database was learnt with {_rules_text(kept)}; the configuration says {_rules_text(asked)}",
+            "failed", f"the database was learnt with {rules_text(kept)}; the configuration says {rules_text(asked)}",
             "run `spamfilter retrain`, or change [learn] back",
         )  # fmt: skip
-
-
-def _rules_text(kept: Any) -> str:
-    """What counts depend on, in a sentence; the setting is JSON, and a newer version may have written it."""
-    if not isinstance(kept, dict) or not isinstance(kept.get("voices"), dict):
-        return str(kept)
-    voices = ", ".join(f'{voice} by "{likelihood}"' for voice, likelihood in kept["voices"].items())
-    return f"{voices} (tokenizer {kept.get('tokenizer')})"
 
 
 def ledger(examined: Examination) -> Iterator[Finding]:

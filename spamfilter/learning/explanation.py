@@ -46,7 +46,7 @@ def _table(evidence: Sequence[Evidence], because: Provenance) -> Iterator[str]:
             f" {_count(item.spam):>7} {item.weight:>+8.3f}  {_named(trace)}"
         ).rstrip()
     if rest := len(evidence) - len(rows):
-        yield f"  and {rest} known tokens that say less"
+        yield f"  {rest} more words had less influence"
 
 
 def _count(number: float) -> str:

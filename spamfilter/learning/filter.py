@@ -14,19 +14,11 @@ from datetime import UTC, datetime
 from spamfilter.bayes import model
 from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.model import Score, State
-from spamfilter.bayes.tokens import TOKENIZER
 from spamfilter.bayes.voices import Evidence, Voices, VoiceTokens, view, words
 from spamfilter.errors import StoreError
+from spamfilter.learning.counting_rules import RULES, rules, rules_text
 from spamfilter.mail.message import Message
 from spamfilter.stores import Entry, Learning, Store
-
-RULES = "rules"
-"""The setting that says by which rules the counts were made; counts of other rules mean other things."""
-
-
-def rules(voices: Voices) -> dict[str, object]:
-    """What the counts of these voices depend on: the tokenizer, and the update rule of each voice."""
-    return {"tokenizer": TOKENIZER, "voices": {voice.name: voice.likelihood.name for voice in voices}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +111,8 @@ class Filter:
         kept, asked = self.store.get_setting(RULES), rules(voices)
         if kept != asked:
             raise StoreError(
-                f"{self.store.where}: its counts were made by {kept}, the configuration asks for {asked};"
-                " run `spamfilter retrain`, or set [learn] as it was"
+                f"{self.store.where}: the database was learnt with {rules_text(kept)};"
+                f" the configuration says {rules_text(asked)}; run `spamfilter retrain`, or change [learn] back"
             )
 
     @property

@@ -113,7 +113,9 @@ class MarkQueue:
         filter = Filter(self._relaying.store, self._relaying.voices, whole=False)
         subject = find(filter)
         if not any(voice.name in subject.reading.tokens for voice in filter.voices):
-            raise InputError(f"{subject.name}: judged by other voices than today's; name its file instead")
+            raise InputError(
+                f"{subject.name}: judged under another configuration ([learn] voices); give its file instead"
+            )
         return Marked(subject, marks.mark(filter, subject, label, author, self.marks_a_day))
 
     def close(self) -> None:

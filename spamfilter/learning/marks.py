@@ -142,7 +142,7 @@ def by_id(store: Store, id: str, wait: bool = True) -> Subject:
         tokens = active.tokens if active else None
     if tokens is None:
         raise InputError(
-            f"{id}: its tokens are not kept any more ([feedback] window_days, window_megabytes); name its file instead"
+            f"{id}: too old to mark by id ([feedback] window_days, window_megabytes); give its file instead"
         )
     return Subject(id, id, Reading(entry.digest, tokens))
 

@@ -15,7 +15,7 @@ from spamfilter.bayes.model import State, Taught
 from spamfilter.bayes.voices import Voices, VoiceTokens, pack, unpack
 from spamfilter.errors import InputError, StoreBusy
 from spamfilter.learning.bulk_training import UNFINISHED, undecided
-from spamfilter.learning.filter import RULES, rules
+from spamfilter.learning.counting_rules import RULES, rules
 from spamfilter.learning.training_rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.stores import Entry, Relearnt, Store
 

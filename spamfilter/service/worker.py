@@ -268,7 +268,7 @@ class Worker:
             before = datetime.now(UTC) - timedelta(days=self._live.settings.verdict.quarantine_days)
             try:
                 if number := await asyncio.to_thread(quarantine.expire, before):
-                    log.info("quarantine: %d mails have expired", number)
+                    log.info("quarantine: %d expired mails deleted", number)
             except (OSError, SpamfilterError) as error:
                 log.warning("quarantine: cannot expire: %s", error)
             await asyncio.sleep(EXPIRE_EVERY)

@@ -158,7 +158,7 @@ def test_a_judgement_is_explained_in_a_table(shell: Shell) -> None:
     shell.done("mark-spam", path)
     lines = shell.done("judge", "--explain", path).splitlines()
     assert lines[1].split() == ["token", "voice", "ham", "spam", "log-odds", "learnt", "from"]
-    assert lines[2 + 25] == "  and 53 known tokens that say less"
+    assert lines[2 + 25] == "  53 more words had less influence"
     assert any(line.split()[-5:-2] == ["fields", "0", "1"] for line in lines[2:27])
     assert all(len(line) <= 100 for line in lines[1:])
 
@@ -487,7 +487,7 @@ def test_a_locked_database_is_exit_code_75(shell: Shell, command: str, monkeypat
 def test_other_rules_than_those_of_the_counts_are_refused(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.done("mark-spam", stdin=mail())
     monkeypatch.setenv("SPAMFILTER_LEARN__LIKELIHOOD", "multinomial")
-    assert "set [learn] as it was" in shell.fails("judge", stdin=mail())
+    assert "change [learn] back" in shell.fails("judge", stdin=mail())
 
 
 def test_the_database_is_made_where_it_is_missing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -274,7 +274,7 @@ def test_counts_forgotten_in_memory_are_loaded_anew() -> None:
 def test_counts_made_by_other_rules_are_refused(other: Voices) -> None:
     with stored("memory") as again:
         Filter(again(), VOICE)
-        with pytest.raises(StoreError, match=r"counts were made by .*set \[learn\] as it was"):
+        with pytest.raises(StoreError, match=r"was learnt with .*change \[learn\] back"):
             Filter(again(), other)
 
 

@@ -98,7 +98,7 @@ def test_an_id_whose_tokens_have_gone_is_read_from_what_was_learnt_of_it(filter:
 
 def test_an_id_whose_tokens_have_gone_says_what_to_do_instead(filter: Filter) -> None:
     judged(filter, mail(), tokens=None)
-    with pytest.raises(InputError, match=f"{ID}: its tokens are not kept any more .*name its file"):
+    with pytest.raises(InputError, match=f"{ID}: too old to mark by id .*give its file"):
         by_id(filter.store, ID)
 
 

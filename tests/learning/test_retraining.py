@@ -19,7 +19,8 @@ from spamfilter.bayes.voices import Voice, Voices, VoiceTokens, view
 from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.evaluation.contenders import Learner
 from spamfilter.learning.bulk_training import Outcome, train
-from spamfilter.learning.filter import RULES, Filter, Reading, rules
+from spamfilter.learning.counting_rules import RULES, rules
+from spamfilter.learning.filter import Filter, Reading
 from spamfilter.learning.labelled_mail import interleaved
 from spamfilter.learning.retraining import Rebuilt, retrain
 from spamfilter.learning.training_rounds import ROUNDS
@@ -620,7 +621,7 @@ def test_a_mark_by_the_old_rules_is_refused_and_changes_nothing(
         past(old)
         run(here, voice("bernoulli"))
         before = snapshot(here)
-        with pytest.raises(StoreError, match=r"counts were made by .*run `spamfilter retrain`"):
+        with pytest.raises(StoreError, match=r"was learnt with .*run `spamfilter retrain`"):
             mark(old)
         assert snapshot(here) == before
         assert Filter(here, voice("bernoulli")).verify() == []

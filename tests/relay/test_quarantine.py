@@ -525,7 +525,7 @@ def test_a_running_relay_expires_and_what_it_keeps_is_released_as_it_would_have_
     _aged(quarantine, 31, "{}.old")
     _aged(quarantine, 29, "{}.young")
     with relay(tmp_path / "relay", verdict={"on_ham": "quarantine", "on_unsure": "quarantine"}) as server:
-        wait_until(lambda: "quarantine: 1 mails have expired" in server.log(), "the expiry")
+        wait_until(lambda: "quarantine: 1 expired mails deleted" in server.log(), "the expiry")
         (young,) = quarantine.iterdir()
         young.unlink()
         with smtplib.SMTP("127.0.0.1", server.port, "client.example", timeout=30) as client:
