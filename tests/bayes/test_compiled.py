@@ -27,7 +27,7 @@ from spamfilter.learning.retraining import retrain
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
 from tests.support.made import mail
-from tests.support.real import missing
+from tests.support.real import require_helpers
 
 PACKAGE = Path(compiled.__file__).parents[2]
 TOP = PACKAGE.parent
@@ -36,8 +36,7 @@ SAY = "from spamfilter.bayes import compiled; print(compiled.token_helper, compi
 
 @pytest.fixture
 def built() -> None:
-    if token_helper is None:
-        missing("the compiled helpers are missing: install a C compiler and Python's headers, then the package again")
+    require_helpers()
 
 
 @pytest.fixture
@@ -49,9 +48,9 @@ def copy(tmp_path: Path) -> Path:
 
 
 def said(copy: Path, code: str = SAY, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=copy.parent, env={**os.environ, **environment}, capture_output=True, text=True
-    )
+    here = {name: value for name, value in os.environ.items() if name != "SPAMFILTER_PLAIN"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=copy.parent, env=here | environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

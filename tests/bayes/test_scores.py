@@ -19,7 +19,7 @@ from spamfilter.bayes.tokens import tokenize
 from spamfilter.bayes.voices import Evidence, Voice, judged
 from spamfilter.mail.message import Message
 from tests.support.made import some
-from tests.support.real import missing
+from tests.support.real import require_helpers
 from tests.support.without_helpers import without_helpers
 
 COUNT = st.integers(0, 30) | st.integers(0, 3000) | st.sampled_from([2**31, 2**53 - 1, 2**53 + 1, MAX_COUNT])
@@ -28,8 +28,7 @@ COUNT = st.integers(0, 30) | st.integers(0, 3000) | st.sampled_from([2**31, 2**5
 @pytest.fixture(autouse=True)
 def built() -> None:
     """Without the helper there is nothing to compare; where everything must be there, it must."""
-    if score_helper is None:
-        missing("the compiled helper is missing: install a C compiler and Python's headers, then the package again")
+    require_helpers()
 
 
 @some(300)

@@ -22,7 +22,7 @@ from spamfilter.mail.message import Message, parse
 from tests.mail.test_message import MAILS
 from tests.support.made import mail, some
 from tests.support.memory_store import MemoryStore
-from tests.support.real import missing, require
+from tests.support.real import missing, require, require_helpers
 from tests.support.without_helpers import without_helpers
 
 FAMILIES = [families for families in VOICES.values() if set(families) <= features.COMPILED.keys()]
@@ -38,8 +38,7 @@ TEXTS = st.lists(
 @pytest.fixture(autouse=True)
 def built() -> None:
     """Without the helper there is nothing to compare; where everything must be there, it must."""
-    if token_helper is None:
-        missing("the compiled helper is missing: install a C compiler and Python's headers, then the package again")
+    require_helpers()
 
 
 @pytest.fixture

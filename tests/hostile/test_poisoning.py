@@ -37,6 +37,7 @@ from spamfilter.stores import Store, open_store
 from tests.integration.dovecot import connect, dovecot
 from tests.integration.servers import free_port, postfix, relay, wait_until, workshop
 from tests.mail.test_attached_mails import PLAIN, multipart
+from tests.support import memory_store
 from tests.support.made import VOICE, mail, reading, some
 from tests.support.memory_store import KINDS, MemoryStore
 from tests.support.users import NOBODY, connected_as
@@ -283,7 +284,7 @@ def test_whatever_an_author_says_is_taken_back_as_if_it_had_not_been_said(
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/y.db"
-    with closing(open_store(url, migrate=True)) as found:
+    with closing(memory_store.open_store(url)) as found:
         yield found
 
 

@@ -143,7 +143,7 @@ def test_processes_are_buried_where_those_that_end_are_ignored() -> None:
 PARENT = """
 import time
 from tests.learning.test_reading import children, mails, read
-from spamfilter.learning.reading import read_ahead
+from spamfilter.learning.reading_ahead import read_ahead
 found = read_ahead(read, mails(2000), 2)
 next(found)
 print(*children(), flush=True)

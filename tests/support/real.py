@@ -12,6 +12,8 @@ from typing import NoReturn
 import pytest
 from corpora import unpacked
 
+from spamfilter.bayes.compiled import token_helper
+
 SERVER_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/postfix/sbin", "/usr/libexec/postfix")
 """Where distributions put servers, which an ordinary user's PATH leaves out."""
 
@@ -29,6 +31,14 @@ def require(program: str, package: str, *folders: str) -> str:
     if found is None:
         missing(f"{program} is not installed: apt-get install {package}")
     return found
+
+
+def require_helpers() -> None:
+    """The compiled helpers, which there is nothing to compare with Python without."""
+    if os.environ.get("SPAMFILTER_PLAIN"):
+        pytest.skip("SPAMFILTER_PLAIN is set")
+    if token_helper is None:
+        missing("the compiled helpers are missing: install a C compiler and Python's headers, then the package again")
 
 
 def require_root(reason: str) -> None:
