@@ -35,7 +35,7 @@ from tests.faults.daemon import Daemon
 from tests.faults.hop import next_hop
 from tests.support.month import DAYS, START, Calendar, Month, counted, differences, replay
 from tests.web.month import PERIODS as PAGES
-from tests.web.month import list_differences, overview_differences
+from tests.web.month import WORDS, list_differences, overview_differences
 from tests.web.pages import PASSWORD, Site, mail_of, served, web_settings
 
 CORPUS = "trec07p-first20000"
@@ -81,7 +81,7 @@ def disagreements(report: dict[str, Any], count: dict[str, Any]) -> list[str]:
         found += [f"{name} of the page"] * (not re.search(row, report["html"]))
     for name, number in (*count["classes"].items(), *count["actions"].items()):
         found += [f"{name} of the text"] * (f"{number:,} {name} (" not in report["text"])
-        found += [f"{name} of the page"] * (f": {name}</th><td>{number:,}</td>" not in report["html"])
+        found += [f"{name} of the page"] * (f": {WORDS.get(name, name)}</th><td>{number:,}</td>" not in report["html"])
     found += ["messages of the text"] * (f"Mail        {count['messages']:,} message" not in report["text"])
     found += ["messages of the page"] * (f"<b>{count['messages']:,}</b> messages" not in report["html"])
     return found
@@ -173,7 +173,7 @@ def main() -> None:
             picture_of_report(folder / "month.html", arguments.pictures / "report.png")
     text = "\n".join([
         f"{month.sent:,} mails as those of {DAYS} days, in {seconds:.0f} s; {len(month.marked):,} marked by users.", "",
-        "| period | messages | ham, unsure, spam | ham taken for spam | spam taken for ham | learnt | waiting |"
+        "| period | messages | ham, unsure, spam | false positives | missed spam | learnt | waiting |"
         " what differs from journal and ledger |",
         "|---|---|---|---|---|---|---|---|", *lines, *of_pages, "",
         f"Lists of messages of the web page, all and by class, action and score, that differ: "
