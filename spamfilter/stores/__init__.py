@@ -5,6 +5,7 @@ Imports: errors, system, mail and bayes. Start with store, the contract; schema 
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from spamfilter.errors import StoreError
 from spamfilter.stores.schema import HEAD
@@ -29,19 +30,20 @@ def _sql(url: str, migrate: bool) -> Store:
     from spamfilter.stores.sql import SqlStore
 
     store = SqlStore(url)
-    revision = store.revision()
-    if revision == HEAD or (revision is None and store.create()):
-        store.look()
-        return store
-    store.close()
-    if revision is not None and revision > HEAD:
-        raise StoreError(f"{store.where}: made by a newer version (schema {revision}, this one knows {HEAD})")
-    if revision is not None and not migrate:
-        raise StoreError(f"{store.where}: schema {revision} is old; run `spamfilter migrate`, or restart the relay")
-    from spamfilter.stores.migration import migrate as run
+    with ExitStack() as unless_it_is_returned:
+        unless_it_is_returned.callback(store.close)
+        revision = store.revision()
+        if revision is not None and revision > HEAD:
+            raise StoreError(f"{store.where}: made by a newer version (schema {revision}, this one knows {HEAD})")
+        if revision is not None and revision < HEAD and not migrate:
+            raise StoreError(f"{store.where}: schema {revision} is old; run `spamfilter migrate`, or restart the relay")
+        if revision != HEAD and not (revision is None and store.create()):
+            from spamfilter.stores.migration import migrate as run
 
-    run(url)
-    store.look()
+            store.close()
+            run(url)
+        store.look()
+        unless_it_is_returned.pop_all()
     return store
 
 

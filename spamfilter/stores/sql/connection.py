@@ -4,7 +4,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
@@ -32,21 +31,29 @@ def connect(url: str) -> Engine:
     engine = create_engine(url, poolclass=QueuePool, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
 
     @event.listens_for(engine, "connect")
-    def _connected(connection: Any, record: Any) -> None:
-        connection.isolation_level = None  # the driver shall not begin transactions on its own
-        # What another program has made is refused soon, and stays as it is until then.
-        (ours,) = connection.execute("SELECT max(name = 'alembic_version') FROM sqlite_master").fetchone()
-        if ours in (None, 1):
-            with suppress(sqlite3.OperationalError):  # a read-only file keeps the mode it has
-                connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
+    def _connected(connection: sqlite3.Connection, record: object) -> None:
+        try:
+            _prepare(connection)
+        except sqlite3.Error:
+            connection.close()  # nobody else would
+            raise
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
 
     return engine
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.isolation_level = None  # the driver shall not begin transactions on its own
+    # What another program has made is refused soon, and stays as it is until then.
+    (ours,) = connection.execute("SELECT max(name = 'alembic_version') FROM sqlite_master").fetchone()
+    if ours in (None, 1):
+        with suppress(sqlite3.OperationalError):  # a read-only file keeps the mode it has
+            connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
 
 
 def file_of(url: str) -> Path:
