@@ -68,10 +68,8 @@ class Spellings(Sequence[bytes]):
         return self.text[ends[at - 1] if at else 0 : ends[at]]
 
     def __iter__(self) -> Iterator[bytes]:
-        start = 0
-        for end in self.ends.tolist():
-            yield self.text[start:end]
-            start = end
+        ends = self.ends.tolist()
+        return map(self.text.__getitem__, map(slice, (0, *ends), ends))
 
     def beginning_with(self, character: bytes) -> NDArray[np.bool_]:
         """Which tokens begin with this character of ASCII; shape (tokens,)."""

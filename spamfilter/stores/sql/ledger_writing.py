@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import astuple
-from itertools import islice
-from typing import Any
+from itertools import islice, repeat
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -28,7 +28,6 @@ from spamfilter.errors import CountError
 from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql.queries import (
     REBUILT,
-    TOGETHER,
     active,
     add_words,
     append_entries,
@@ -44,8 +43,25 @@ from spamfilter.stores.sql.queries import (
 )
 from spamfilter.stores.store import Entry, Learning, Relearnt
 
+Row = tuple[str, str, int, int, int]
+"""Of the words table: voice, word, ham, spam, touched."""
 BATCH = 10_000
 """Rows of one INSERT when all counts are written anew."""
+
+
+class _Changes(NamedTuple):
+    """What a transaction changes of the words of a voice: class -> word -> its change; word -> the last entry."""
+
+    counts: dict[Label, dict[Token, int]]
+    touched: dict[Token, int]
+
+    def rows(self, voice: str) -> list[Row]:
+        """Rows of the words table, in its order, of the words that count more or less than before."""
+        words = sorted(self.touched)
+        ham, spam = (map(self.counts[label].get, words, repeat(0)) for label in LABELS)
+        touched = map(self.touched.__getitem__, words)
+        rows = zip(repeat(voice), map(bytes.decode, words), ham, spam, touched, strict=False)
+        return [row for row in rows if row[2] or row[3]]
 
 
 class SqlLearning(Learning):
@@ -54,7 +70,7 @@ class SqlLearning(Learning):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._entries: list[list[Any]] = []
-        self._words: dict[str, dict[Token, tuple[int, int, int]]] = {}
+        self._words: dict[str, _Changes] = {}
         self._classes: dict[tuple[str, Label], list[int]] = {}
         self._vocabulary: dict[str, int] = {}
         self._tallies: dict[tuple[str, Label], dict[int, int]] = {}
@@ -96,12 +112,13 @@ class SqlLearning(Learning):
         self._entries.clear()
 
     def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, growth: Growth) -> None:
-        changed, at, last = self._words.setdefault(voice, {}), LABELS.index(label), max(self._last, 0)
+        changes = self._words.setdefault(voice, _Changes({"ham": {}, "spam": {}}, {}))
+        changed = changes.counts[label]
+        for word, delta in deltas.items():
+            changed[word] = changed.get(word, 0) + delta
+        changes.touched.update(dict.fromkeys(deltas, max(self._last, 0)))
         totals = self._classes.setdefault((voice, label), [0, 0])
         totals[0] += messages
-        for word, delta in deltas.items():
-            ham, spam, _ = changed.get(word, (0, 0, 0))
-            changed[word] = (ham, spam + delta, last) if at else (ham + delta, spam, last)
         totals[1] += sum(deltas.values())
         self._vocabulary[voice] = self._vocabulary.get(voice, 0) + growth.vocabulary
         move(self._tallies.setdefault((voice, label), {}), growth.tallies)
@@ -141,9 +158,10 @@ class SqlLearning(Learning):
 
     def flush(self) -> None:
         self._write_entries()
-        for voice, changed in self._words.items():
-            more, less = _rows(voice, changed)
-            add_words(self._connection, more)
+        for voice, changes in self._words.items():
+            rows = changes.rows(voice)
+            less = [row for row in rows if row[2] < 0 or row[3] < 0]
+            add_words(self._connection, [row for row in rows if row[2] >= 0 and row[3] >= 0] if less else rows)
             if less:
                 self._take_away(less)
         totals = [(*key, *added) for key, added in self._classes.items()]
@@ -179,21 +197,12 @@ class SqlLearning(Learning):
         self._many(_ADD_TALLIES, ("new_voice", "new_class", "new_count", "new_words"), moved)
         self._many(_DROP_TALLIES, ("new_voice", "new_class", "new_count"), [row[:3] for row in moved])
 
-    def _take_away(self, less: list[tuple[Any, ...]]) -> None:
+    def _take_away(self, less: list[Row]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
         names = ("new_voice", "new_word", "new_ham", "new_spam", "new_touched")
         if self._many(_TAKE_WORDS, names, less) != len(less):
             raise CountError("the words table lacks words of the learning that is to be taken back")
         self._many(_DROP_WORDS, names[:2], [row[:2] for row in less])
-
-
-def _rows(voice: str, changed: Mapping[Token, tuple[int, int, int]]) -> tuple[list[list[Any]], list[tuple[Any, ...]]]:
-    """Rows of the words of a voice of which nothing is taken away, for `add_words`, and of the others."""
-    rows = [(voice, word.decode(), *numbers) for word, numbers in sorted(changed.items()) if any(numbers[:2])]
-    more = [value for row in rows if min(row[2:4]) >= 0 for value in row]
-    step = TOGETHER * len(rows[0]) if rows else 1
-    groups = [more[at : at + step] for at in range(0, len(more), step)]
-    return groups, [row for row in rows if min(row[2:4]) < 0]
 
 
 def _at(table: Table, *names: str) -> ColumnElement[bool]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from functools import cache
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -104,12 +105,12 @@ def _add_words(dialect: Dialect, rows: int) -> str:
     return f"{begin}VALUES {', '.join([values] * rows)}{end}"
 
 
-def add_words(connection: Connection, groups: Sequence[list[Any]]) -> None:
-    """Add to the counts of words: lists of the values of TOGETHER rows, the last one of fewer, one after the other."""
-    width = len(words.columns)
+def add_words(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
+    """Add to the counts of words: rows with the values of all columns."""
+    groups = [rows[at : at + TOGETHER] for at in range(0, len(rows), TOGETHER)]
     for some in filter(None, (groups[:-1], groups[-1:])):
-        rows: Any = some
-        connection.exec_driver_sql(_add_words(connection.dialect, len(some[0]) // width), [*map(tuple, rows)])
+        values: Any = [tuple(chain.from_iterable(group)) for group in some]
+        connection.exec_driver_sql(_add_words(connection.dialect, len(some[0])), values)
 
 
 def entry_of(row: Any, tokens: VoiceTokens) -> Entry:

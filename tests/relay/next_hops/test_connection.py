@@ -62,7 +62,7 @@ async def most_buffered() -> int:
         thread.start()
         assert await ended == SENT
         thread.join()
-    made[0].abort()
+        made[0].abort()  # the server waits for its connections
     return made[0].most
 
 
