@@ -17,7 +17,7 @@ from spamfilter.bayes.counts import Label
 def split(scores: Sequence[float], labels: Sequence[Label]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The scores of ham and those of spam, each ascending."""
     values = np.asarray(scores, dtype=np.float64)
-    spam = np.asarray([label == "spam" for label in labels])
+    spam = np.asarray([label == "spam" for label in labels], dtype=np.bool_)
     return np.sort(values[~spam]), np.sort(values[spam])
 
 
