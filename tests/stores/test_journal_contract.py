@@ -6,8 +6,8 @@ import pytest
 
 from spamfilter.bayes.voices import pack
 from spamfilter.stores import Store, Wanted
-from spamfilter.stores import sql as sql_module
-from spamfilter.stores.store import NAMED
+from spamfilter.stores.journal import NAMED
+from spamfilter.stores.sql import journal as sql_journal
 from tests.support.made import NOON, journal_entry
 
 
@@ -63,7 +63,7 @@ FAR = datetime(1980, 1, 1, tzinfo=UTC)
 def test_tokens_that_take_too_much_go_the_oldest_first(
     store: Store, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_module, "EXPIRE", batch)
+    monkeypatch.setattr(sql_journal, "EXPIRE", batch)
     sizes: dict[str, int] = {}
     for number in range(7):
         words = {b"%d-%d" % (number, word): word for word in range(1, 5 * number % 13 + 2)}

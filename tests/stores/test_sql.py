@@ -18,10 +18,10 @@ from sqlalchemy import event
 from spamfilter.errors import CountError, StoreBusy, StoreError
 from spamfilter.learning.filter import Filter
 from spamfilter.stores import open_store
-from spamfilter.stores import sql as sql_module
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.sql import connection as sql_connection
+from spamfilter.stores.sql import journal as sql_journal
 from tests.support.made import NOON, VOICE, journal_entry, reading
 
 HOLDER = """
@@ -410,7 +410,7 @@ def test_an_expiry_that_finds_nothing_takes_no_lock(path: Path, monkeypatch: pyt
 
 
 def test_others_write_between_two_batches_of_an_expiry(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql_module, "EXPIRE", 3)
+    monkeypatch.setattr(sql_journal, "EXPIRE", 3)
     with opened(path) as store, opened(path) as other:
         store.write_journal([journal_entry(id=f"{number:02}", at=NOON) for number in range(10)])
         filter = Filter(other, VOICE, whole=False)
