@@ -5,7 +5,6 @@ config/spamfilter.toml is the reference: every key with its default and reason; 
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -21,7 +20,7 @@ from spamfilter.errors import ConfigError
 from spamfilter.system import tls
 from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import ANYBODY, by_mode
-from spamfilter.system.paths import config_file, socket_path, state_directory, values_of
+from spamfilter.system.paths import QUOTES, config_file, socket_path, state_directory, toml_value, values_of
 
 PREFIX = "SPAMFILTER_"
 LIVE: dict[str, frozenset[str]] = {
@@ -169,18 +168,12 @@ def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str
             raise ConfigError(f"{printable(variable)}: unknown key {unknown} = {text!r}; see the sample configuration")
         kind = fields[key].annotation
     origin = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    quoted = text[:1] in ("'", '"')
-    value: Any = text
-    if quoted or not (origin is str or get_origin(origin) is Literal):
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except (ValueError, RecursionError):  # not TOML, or beyond all bounds
-            value = text
+    is_text = origin is str or get_origin(origin) is Literal
     for key in path[:-1]:
         values = values.setdefault(key, {})
         if not isinstance(values, dict):
             raise ConfigError(f"{variable}: {key} = {values!r} in the file is a value, and no section to put this in")
-    values[path[-1]] = value
+    values[path[-1]] = text if is_text and not text.startswith(QUOTES) else toml_value(text)
 
 
 def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ...], str]) -> str:
