@@ -1,4 +1,4 @@
-"""Bytes to a Message: what is read, what is left out, and that nothing makes it fail."""
+"""Reading a mail into a Message: what is read, what is left out, and that no mail makes it raise."""
 
 import base64
 import codecs
@@ -33,7 +33,7 @@ FRAGMENTS = st.sampled_from(
         b"a" * 700,
     ]
 )  # fmt: skip
-"""Pieces that mails are made of, for mails nobody would write."""
+"""Pieces of mails, for mails that nobody would write."""
 MAILS = st.one_of(st.binary(max_size=400), st.lists(FRAGMENTS | st.binary(max_size=20), max_size=30).map(b"".join))
 
 
@@ -104,7 +104,7 @@ def test_a_codec_of_python_that_is_no_charset_leaves_the_text_as_it_is(charset: 
 
 
 def asked(name: str) -> str | None:
-    """The charset that Python has by this name, if it is one of more than UTF-8."""
+    """Python's codec of this name, if it is a charset other than ASCII and UTF-8."""
     with suppress(LookupError):
         codec = codecs.lookup("gb18030" if name.lower() in ("gb2312", "gbk") else name)
         if codec._is_text_encoding and codec.name not in ("ascii", "utf-8"):
@@ -113,7 +113,7 @@ def asked(name: str) -> str | None:
 
 
 def test_a_charset_is_found_as_python_finds_it() -> None:
-    """However it is written; but for codecs that are no charsets."""
+    """In any spelling; but not codecs that are no charsets."""
     modules = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
     names = [*encodings.aliases.aliases, *sorted(modules - NO_CHARSETS), "no-such", "", ".."]
     forms = [

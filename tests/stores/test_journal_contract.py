@@ -1,4 +1,4 @@
-"""What every store must do with the journal of verdicts."""
+"""The contract of the journal, tested on every store."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -50,7 +50,7 @@ def test_what_is_too_old_goes_first_the_tokens_then_the_entry(store: Store) -> N
 
 
 def journaled(store: Store) -> set[str]:
-    """Ids of the entries whose tokens are still there."""
+    """Ids of the entries that have tokens."""
     always = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
     found = (store.find_journal(entry.id) for entry in store.journal(*always))
     return {entry.id for entry in found if entry and entry.tokens}

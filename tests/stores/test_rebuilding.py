@@ -1,4 +1,4 @@
-"""All counts written anew in one transaction of learning, on every store, and who notices."""
+"""All counts replaced in one transaction of learning, on every store, and noticed by other processes."""
 
 import sqlite3
 import tempfile
@@ -33,7 +33,7 @@ NAMES = ("fields", "body", "old")
 
 @contextmanager
 def stored(kind: str) -> Iterator[Opened]:
-    """Opens the same store as often as is asked: as several processes would."""
+    """A function that opens the same store again, as another process would."""
     with tempfile.TemporaryDirectory() as folder:
         opened: list[Store] = []
 
@@ -56,7 +56,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
 
 
 def learnt(store: Store) -> list[Entry]:
-    """A ledger of three learnings, the second of them taken back; its entries."""
+    """The entries of a ledger of three learnings, of which the second is undone."""
     filter = Filter(store, (Voice("old", Soft()),))
     for name, label in (("first", "spam"), ("second", "ham"), ("third", "ham")):
         filter.learn(Reading(name.encode().ljust(16), {"old": {b"a": 1, name.encode(): 2}}), label, "cli", "ann")  # type: ignore[arg-type]  # labels are literals
@@ -74,7 +74,7 @@ def counted(tallied: bool, words: dict[Label, dict[bytes, int]], **messages: int
 
 
 def anew() -> tuple[State, list[Relearnt]]:
-    """Counts that nothing in the ledger would have made, so that each must come from here."""
+    """Counts that do not follow from the ledger, so that a test can tell them from others."""
     fields = counted(True, {"ham": {b"a": 3, b"b": 1, GREEN: 1}, "spam": {b"a": 7}}, ham=2, spam=4)
     body = counted(False, {"ham": {b"c": 5}, "spam": {b"d": 1, b"c": 2}}, ham=1, spam=1)
     state = State({"fields": fields, "body": body}, {"ham": 1, "spam": 1}, Calibration(3, -4, 5, 2**60), 4)
@@ -91,7 +91,7 @@ def rebuild(store: Store) -> tuple[State, list[Relearnt]]:
 
 
 def shown(store: Store) -> tuple[State, list[object], list[Entry], list[Entry], object]:
-    """All that the store tells of what was learnt; with the tallies, which equality of counts may pass over."""
+    """All that the store holds of what was learnt; with the tallies, which equality of counts may ignore."""
     state = store.load(NAMES)
     tallies: list[object] = [state.counts[name].tallies for name in NAMES]
     return state, tallies, store.entries_after(0), store.learnings(), store.get_setting("name")
@@ -255,7 +255,7 @@ def test_a_rebuilding_that_breaks_off_leaves_everything(
     assert Filter(opened(), (Voice("old", Soft()),)).verify() == []
 
 
-# Who notices
+# Noticed by other processes
 
 
 def by_entries(store: Store) -> None:
@@ -339,7 +339,7 @@ STEPS = st.lists(
 
 
 def tables(path: Path) -> tuple[dict[tuple[str, str, int], int], dict[tuple[str, str, int], int]]:
-    """The tallies that are kept, and those counted anew over the words."""
+    """The tallies of the store, and the same counted from its words."""
     with closing(sqlite3.connect(path)) as connection:
         kept = connection.execute("SELECT voice, class, count, words FROM tallies").fetchall()
         words = connection.execute("SELECT voice, ham, spam FROM words WHERE voice = 'fields'").fetchall()

@@ -363,7 +363,7 @@ def test_the_size_is_that_of_all_its_files(path: Path) -> None:
 
 
 def plans(store: SqlStore, ask: Callable[[], object]) -> list[str]:
-    """How SQLite does what is asked of the store, a sentence for each step."""
+    """The steps of SQLite's query plans, a sentence each."""
     asked: list[tuple[str, Any]] = []
 
     def note(connection: object, cursor: object, statement: str, values: Any, *rest: object) -> None:
