@@ -114,10 +114,6 @@ class Learning(Ledger):
         """All ledger entries of this message, oldest first; learnings with their tokens, undoings without."""
 
     @abstractmethod
-    def entries_after(self, last: int) -> list[Entry]:
-        """The next ENTRIES ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
-
-    @abstractmethod
     def append(self, entry: Entry, like: int | None = None) -> Entry:
         """Write an entry; returns it with its id. like: id of a ledger entry to copy the tokens from."""
 
