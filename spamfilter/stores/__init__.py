@@ -6,15 +6,12 @@ implementation for SQLite.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from spamfilter.errors import StoreError
 from spamfilter.stores.journal import JournalEntry, Labelled, Wanted
 from spamfilter.stores.schema import HEAD
+from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.store import Entry, Holders, Learning, Relearnt, Store, Trainings
-
-if TYPE_CHECKING:
-    from spamfilter.stores.sql import SqlStore
 
 __all__ = [
     "STORES",
@@ -32,8 +29,6 @@ __all__ = [
 
 
 def _sqlite(url: str, migrate: bool) -> Store:
-    from spamfilter.stores.sql import SqlStore
-
     store = SqlStore(url)
     try:
         _bring_to_head(store, url, migrate)
@@ -44,7 +39,7 @@ def _sqlite(url: str, migrate: bool) -> Store:
     return store
 
 
-def _bring_to_head(store: "SqlStore", url: str, migrate: bool) -> None:
+def _bring_to_head(store: SqlStore, url: str, migrate: bool) -> None:
     revision = store.revision()
     if revision is not None and revision > HEAD:
         raise StoreError(f"{store.where}: made by a newer version (schema {revision}, this one knows {HEAD})")
