@@ -13,21 +13,9 @@ from pydantic import BaseModel, ValidationError
 
 from spamfilter.bayes.verdict import CLASSES, Policy
 from spamfilter.bayes.voices import Voices
+from spamfilter.config import sections
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.redaction import redacted
-from spamfilter.config.sections import (
-    MOST_WORKERS,
-    Feedback,
-    Limits,
-    Log,
-    Metrics,
-    Relay,
-    Report,
-    Section,
-    Store,
-    Verdict,
-    Web,
-)
 from spamfilter.errors import ConfigError
 from spamfilter.system import tls
 from spamfilter.system.escaping import printable
@@ -54,26 +42,26 @@ LIVE: dict[str, frozenset[str]] = {
 """Keys that a running relay takes over at SIGHUP; the others need a restart."""
 
 
-class Settings(Section):
+class Settings(sections.Section):
     """All settings."""
 
-    relay: Relay = Relay()
-    verdict: Verdict = Verdict()
+    relay: sections.Relay = sections.Relay()
+    verdict: sections.Verdict = sections.Verdict()
     learn: Learn = Learn()
-    store: Store = Store()
-    feedback: Feedback = Feedback()
-    limits: Limits = Limits()
-    metrics: Metrics = Metrics()
-    report: Report = Report()
-    web: Web = Web()
-    log: Log = Log()
+    store: sections.Store = sections.Store()
+    feedback: sections.Feedback = sections.Feedback()
+    limits: sections.Limits = sections.Limits()
+    metrics: sections.Metrics = sections.Metrics()
+    report: sections.Report = sections.Report()
+    web: sections.Web = sections.Web()
+    log: sections.Log = sections.Log()
 
     def store_url(self) -> str:
         return self.store.url or f"sqlite:///{state_directory() / 'spamfilter.db'}"
 
     def workers(self) -> int:
         """Number of processes that accept mail."""
-        return self.relay.workers or min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+        return self.relay.workers or min(len(os.sched_getaffinity(0)), sections.MOST_WORKERS)
 
     def normalises(self) -> bool:
         """Whether lone CRs and LFs are replaced; after-queue always, as a rejection would bounce to forged senders."""
@@ -106,15 +94,15 @@ class Settings(Section):
 
     def reloaded(self, new: "Settings") -> tuple["Settings", list[str]]:
         """These settings with the LIVE keys of `new`, and the names of other changed keys, which need a restart."""
-        sections: dict[str, BaseModel] = {}
+        changed: dict[str, BaseModel] = {}
         waiting: list[str] = []
         for name in Settings.model_fields:
             old, fresh = getattr(self, name), getattr(new, name)
             live = LIVE.get(name, frozenset())
-            sections[name] = old.model_copy(update={key: getattr(fresh, key) for key in live})
+            changed[name] = old.model_copy(update={key: getattr(fresh, key) for key in live})
             keys = type(old).model_fields
             waiting += [f"{name}.{key}" for key in keys if key not in live and getattr(old, key) != getattr(fresh, key)]
-        return self.model_copy(update=sections), waiting
+        return self.model_copy(update=changed), waiting
 
     def warnings(self) -> list[str]:
         """A sentence for each value that is allowed but probably not intended."""
