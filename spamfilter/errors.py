@@ -1,18 +1,20 @@
-"""The error tree: one class per kind of trouble, one sentence each.
+"""The exceptions of this package.
 
-Everything that a user can mend derives from `SpamfilterError`; the commands turn it into one line
-on standard error and an exit code, never a traceback.
+Every error that a user can fix derives from `SpamfilterError`; the commands turn it into one line on standard error and
+an exit code, never a traceback.
 """
+
+import os
 
 
 class SpamfilterError(Exception):
-    """Something that the person at the keyboard can mend; the text says what to do."""
+    """An error that the user can fix; the text says how."""
 
     exit_code = 2
 
 
 class ConfigError(SpamfilterError):
-    """The configuration is wrong: the text names file, key and value."""
+    """The configuration is wrong; the text names file, key and value."""
 
 
 class InputError(SpamfilterError):
@@ -20,43 +22,43 @@ class InputError(SpamfilterError):
 
 
 class Refused(SpamfilterError):
-    """Somebody asked for what is not theirs to change, or for more than their share; nothing was done."""
+    """A request that its user has no right to, or too many of them; nothing was changed."""
 
     exit_code = 1
 
 
 class ShareUsed(Refused):
-    """Somebody has had their share of marks for today."""
+    """A user has reached the limit of marks a day."""
 
 
 class TryAgain(SpamfilterError):
-    """A part that is needed, such as the next hop, does not answer; trying again helps."""
+    """Something needed does not answer, the next hop for instance; trying again helps."""
 
-    exit_code = 75  # as StoreBusy
+    exit_code = os.EX_TEMPFAIL  # mail programs try again
 
 
 class StoreError(SpamfilterError):
-    """The database cannot be opened, is of another version, or contradicts itself."""
+    """The database cannot be used, has another version, or contradicts itself."""
 
 
 class StoreBusy(StoreError):
-    """Another process holds the database for longer than the busy timeout; trying again helps."""
+    """Another process has held the database longer than the timeout; trying again helps."""
 
-    exit_code = 75  # EX_TEMPFAIL of sysexits.h: mail programs retry on it
+    exit_code = os.EX_TEMPFAIL
 
 
 class StoreDamaged(StoreError):
-    """What the file holds is no database, or none any more."""
+    """The file is no database, or a damaged one."""
 
 
 class CountError(StoreError):
-    """A count would fall below zero or grow past what the store can hold."""
+    """A count would fall below zero, or exceed what the store can hold."""
 
 
 class NextHopError(Exception):
-    """The next hop is gone, slow or talks nonsense: the client hears 451 and keeps the mail.
+    """The next hop cannot be reached, is too slow or breaks the protocol; the client gets 451 and keeps the mail.
 
-    kind: one of `metrics.FAILURES`, '' where it is no failure of the next hop. limit: the limit that was hit, if any.
+    kind: one of `metrics.FAILURES`; '' if the next hop is not the cause. limit: the limit that was reached, if any.
     """
 
     def __init__(self, text: str, kind: str = "protocol", limit: str = "") -> None:

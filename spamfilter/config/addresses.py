@@ -1,6 +1,6 @@
-"""What may stand in a configuration as an address, a network, a domain, a path.
+"""Checks of addresses, networks, domains and paths in a configuration.
 
-Each check returns its text, or raises ValueError with a sentence for the user.
+Each returns its text, or raises ValueError with a sentence for the user.
 """
 
 import ipaddress
@@ -11,12 +11,12 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LOCAL = re.compile(r"[A-Za-z0-9!#$&'*/=?^_`{|}~.+-]{1,64}")
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,59}")
 _TAKEN = frozenset(("authorization", "content-length", "content-type", "cookie", "host", "origin", "transfer-encoding"))
-"""Fields of HTTP that every browser sends, or may."""
+"""Fields of HTTP that browsers send themselves."""
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """'host:port' or '[IPv6]:port' to its two halves. Raises ValueError with a sentence for the user."""
+    """Host and port of 'host:port' or '[IPv6]:port'. Raises ValueError with a sentence for the user."""
     host, colon, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not host:
@@ -53,7 +53,7 @@ def next_hop(text: str) -> str:
             raise ValueError("nothing may follow the port, as in smtp://127.0.0.1:10026")
         if split_address(url.netloc)[1] == 0:
             raise ValueError("the port 0 cannot be connected to")
-    elif text:
+    else:
         raise ValueError("not a next hop; smtp://host:port and maildir:/path are known")
     return text
 
@@ -65,7 +65,7 @@ def one_line(text: str) -> str:
 
 
 def host_name(text: str) -> str:
-    if text and not _HOST.fullmatch(text):
+    if not _HOST.fullmatch(text):
         raise ValueError("not a host name")
     return text
 
@@ -83,17 +83,13 @@ def mailbox(text: str) -> str:
     return text.lower()
 
 
-def mailbox_or_none(text: str) -> str:
-    return mailbox(text) if text else ""
-
-
 def absolute(text: str) -> str:
-    if text and (not text.startswith("/") or "\0" in text):
+    if not text.startswith("/") or "\0" in text:
         raise ValueError("not an absolute path")
     return text
 
 
-def header_name_or_none(text: str) -> str:
-    if text and (not _HEADER.fullmatch(text) or text.lower() in _TAKEN):
+def header_name(text: str) -> str:
+    if not _HEADER.fullmatch(text) or text.lower() in _TAKEN:
         raise ValueError("not a header field of a proxy's own, as in X-Remote-User")
     return text

@@ -1,29 +1,24 @@
 """The section [learn] of the configuration: which voices vote, by which likelihood, with which parameters.
 
-The keys of a likelihood are the fields of its class, with their bounds and defaults: a new row of the table needs
-no line here.
+The keys of a likelihood are the fields of its class, with their bounds and defaults: a new row of LIKELIHOODS needs no
+line here.
 """
 
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import AfterValidator, Field, create_model, model_validator
 
 from spamfilter.bayes.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.voices import VOICES, Voice, Voices
+from spamfilter.config.sections import Section, empty_or
 
 DEFAULT_VOICES = ("fields", "phrases", "body")
 ATTRIBUTES = "attributes"
 """The voice whose tokens are numbers."""
 
 Positive = Annotated[float, Field(gt=0, le=1e6)]
-
-
-class Section(BaseModel):
-    """A table of the file: an unknown key is an error, a number is finite, nothing is converted."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def _known(likelihood: str) -> str:
@@ -53,8 +48,8 @@ def _voice(likelihood: str, weight: float) -> type[Section]:
 
 
 class _Choice(Section):
-    voices: list[str] = []
-    likelihood: Annotated[str, AfterValidator(lambda name: name and _known(name))] = ""
+    voices: list[str] = Field(default=[])
+    likelihood: Annotated[str, empty_or(_known)] = ""
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
@@ -82,7 +77,7 @@ class _Choice(Section):
         }
 
     def chosen(self) -> Voices:
-        """The voices at work. One alone has no weight: its log-odds are the filter's."""
+        """The voices that vote. A single one needs no weight: its log-odds are the filter's."""
         kinds = self.kinds()
         return tuple(
             Voice(name, self.parametrised(kind), getattr(self, name).weight if len(kinds) > 1 else 1.0)
@@ -90,7 +85,7 @@ class _Choice(Section):
         )
 
     def parametrised(self, kind: str) -> Likelihood:
-        """A row of LIKELIHOODS with the parameters set for it."""
+        """A likelihood with the parameters of its section."""
         section = getattr(self, kind)
         return LIKELIHOODS[kind](**{key: getattr(section, key) for key in type(section).model_fields})
 

@@ -1,7 +1,7 @@
-"""What may be shown of a text that quotes a configuration: no password, passphrase or private key.
+"""Hides passwords, passphrases and private keys in a text that quotes a configuration.
 
-No key of the configuration takes one. They get into it all the same, as in smtp://user:password@host, and the sentence
-that refuses them must not carry them into a log. What is hidden is rather too much than too little.
+No key of the configuration takes a secret. Users write them all the same, as in smtp://user:password@host, and the
+error about that must not bring them into a log. In doubt it hides too much rather than too little.
 """
 
 import re
@@ -14,18 +14,18 @@ _NAMED = re.compile(
     r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,;:}]+)""",
     re.IGNORECASE,
 )
-"""A name that promises a secret, and its value: as Python shows it, or bare."""
+"""A name that tells of a secret, and its value: a string as Python shows it, or a bare word."""
 
 
 def redacted(text: str) -> str:
-    """The text without what looks like a secret."""
+    """The text with HIDDEN instead of what looks like a secret."""
     text = _PRIVATE_KEY.sub(HIDDEN, text)
     text = "\n".join(map(_without_user, text.split("\n")))
     return _NAMED.sub(rf"\g<1>{HIDDEN}", text)
 
 
 def _without_user(line: str) -> str:
-    """A line without what stands between :// and the last @, as passwords may have an @, too."""
+    """A line without user and password of a URL, up to the last @, as a password may have an @, too."""
     before, found, rest = line.partition("://")
     if not found or "@" not in rest:
         return line

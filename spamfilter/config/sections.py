@@ -6,27 +6,38 @@ Guarantee: no section holds a value outside its bounds, or values that contradic
 import ipaddress
 import os
 import re
+from collections.abc import Callable
 from itertools import combinations
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from spamfilter.bayes.verdict import Action
 from spamfilter.config import addresses
 from spamfilter.config.addresses import Network
-from spamfilter.config.likelihood_settings import Section
 from spamfilter.stores import STORES
 from spamfilter.system.paths import LONGEST_SOCKET
 
 COMMANDS_BESIDE = 10
-"""Commands of a message beside its recipients: EHLO twice, STARTTLS, XFORWARD, MAIL, DATA, and some RSET or NOOP."""
+"""Commands of a message besides RCPT: EHLO twice, STARTTLS, XFORWARD, MAIL, DATA, and some RSET or NOOP."""
 
 MOST_WORKERS = 256
-"""Processes of a relay: more than any next hop has use for, and a typing error in the number is found."""
+"""Most processes of a relay: more than any next hop can use, and few enough to find a typing error."""
+
+
+class Section(BaseModel):
+    """A table of the file: an unknown key is an error, a number is finite, nothing is converted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def empty_or(check: Callable[[str], str]) -> AfterValidator:
+    """A check for a key that may stay empty."""
+    return AfterValidator(lambda text: check(text) if text else "")
 
 
 def _store_url(text: str) -> str:
-    if text and text.partition(":")[0] not in STORES:
+    if text.partition(":")[0] not in STORES:
         raise ValueError(f"not a store; known kinds: {', '.join(STORES)}")
     if text.startswith("sqlite") and not re.fullmatch(r"sqlite:////[^?]+", text):
         raise ValueError("name an absolute path, as in sqlite:////var/lib/spamfilter/spamfilter.db")
@@ -34,16 +45,15 @@ def _store_url(text: str) -> str:
 
 
 def _socket(text: str) -> str:
+    addresses.absolute(text)
     if len(os.fsencode(text)) > LONGEST_SOCKET:
         raise ValueError(f"longer than the {LONGEST_SOCKET} bytes of a socket's path")
     return text
 
 
-def _address_or_none(text: str) -> str:
-    return addresses.address(text) if text else ""
-
-
 Address = Annotated[str, AfterValidator(addresses.address)]
+Mailbox = Annotated[str, AfterValidator(addresses.mailbox)]
+PathText = Annotated[str, empty_or(addresses.absolute)]
 NetworkText = Annotated[str, AfterValidator(addresses.network)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -56,14 +66,14 @@ class Relay(Section):
     listen: Annotated[list[Address], Field(min_length=1)] = ["127.0.0.1:10025"]
     submission: list[Address] = []
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 0
-    next_hop: Annotated[str, AfterValidator(addresses.next_hop)] = ""
+    next_hop: Annotated[str, empty_or(addresses.next_hop)] = ""
     next_hop_tls: Literal["none", "starttls"] = "none"
     next_hop_ca: str = ""
     mode: Literal["before-queue", "after-queue"] = "before-queue"
     trusted: list[NetworkText] = ["127.0.0.0/8", "::1/128"]
     proxy_protocol: bool = False
     domains: list[Annotated[str, AfterValidator(addresses.domain)]] = []
-    hostname: Annotated[str, AfterValidator(addresses.host_name)] = ""
+    hostname: Annotated[str, empty_or(addresses.host_name)] = ""
     tls_certificate: str = ""
     tls_key: str = ""
     bare_newlines: Literal["reject", "normalise"] = "reject"
@@ -97,7 +107,7 @@ class Verdict(Section):
     on_spam: Action = "tag"
     subject_prefix: Annotated[str, AfterValidator(addresses.one_line)] = ""
     evidence_header: bool = False
-    quarantine: Annotated[str, AfterValidator(addresses.absolute)] = ""
+    quarantine: PathText = ""
     quarantine_days: Days = 30.0
 
     @model_validator(mode="after")
@@ -111,21 +121,21 @@ class Verdict(Section):
 
 
 class Store(Section):
-    url: Annotated[str, AfterValidator(_store_url)] = ""
+    url: Annotated[str, empty_or(_store_url)] = ""
 
 
 class Feedback(Section):
     window_days: Days = 14.0
     window_megabytes: Count = 1000
-    socket: Annotated[str, AfterValidator(addresses.absolute), AfterValidator(_socket)] = ""
+    socket: Annotated[str, empty_or(_socket)] = ""
     users: list[Login] = []
     proxies: list[Login] = []
     marks_a_day: Count = 200
-    spam_addresses: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
-    ham_addresses: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
+    spam_addresses: list[Mailbox] = []
+    ham_addresses: list[Mailbox] = []
     answer: bool = False
     automatic: list[Literal["answered", "trap"]] = []
-    traps: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
+    traps: list[Mailbox] = []
 
     @model_validator(mode="after")
     def _each_address_means_one_thing(self) -> Self:
@@ -177,19 +187,19 @@ class Limits(Section):
 
 
 class Metrics(Section):
-    listen: Annotated[str, AfterValidator(_address_or_none)] = ""
+    listen: Annotated[str, empty_or(addresses.address)] = ""
 
 
 class Report(Section):
     journal_days: Days = 30.0
-    mail_to: list[Annotated[str, AfterValidator(addresses.mailbox)]] = []
-    mail_from: Annotated[str, AfterValidator(addresses.mailbox_or_none)] = ""
+    mail_to: list[Mailbox] = []
+    mail_from: Annotated[str, empty_or(addresses.mailbox)] = ""
 
 
 class Web(Section):
-    listen: Annotated[str, AfterValidator(_address_or_none)] = ""
-    accounts: Annotated[str, AfterValidator(addresses.absolute)] = ""
-    proxy_header: Annotated[str, AfterValidator(addresses.header_name_or_none)] = ""
+    listen: Annotated[str, empty_or(addresses.address)] = ""
+    accounts: PathText = ""
+    proxy_header: Annotated[str, empty_or(addresses.header_name)] = ""
     proxy_addresses: list[NetworkText] = []
     session_hours: Annotated[float, Field(gt=0, le=720)] = 12.0
 

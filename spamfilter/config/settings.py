@@ -1,11 +1,10 @@
-"""One TOML file, and the environment, to frozen settings.
+"""Reads one TOML file and the environment into frozen settings.
 
-Guarantee: what is wrong is an error that names file, key and value; an unknown key is wrong too.
-config/spamfilter.toml is the reference: every key with its default and reason; a test holds both together.
+Guarantee: a wrong value or an unknown key is an error that names file, key and value.
+config/spamfilter.toml is the reference: every key with its default and reason; a test compares both.
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -14,14 +13,14 @@ from pydantic import BaseModel, ValidationError
 
 from spamfilter.bayes.verdict import CLASSES, Policy
 from spamfilter.bayes.voices import Voices
-from spamfilter.config.likelihood_settings import Learn, Section
+from spamfilter.config import sections
+from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.redaction import redacted
-from spamfilter.config.sections import MOST_WORKERS, Feedback, Limits, Log, Metrics, Relay, Report, Store, Verdict, Web
 from spamfilter.errors import ConfigError
 from spamfilter.system import tls
 from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import ANYBODY, by_mode
-from spamfilter.system.paths import config_file, socket_path, state_directory, values_of
+from spamfilter.system.paths import QUOTES, config_file, socket_path, state_directory, toml_value, values_of
 
 PREFIX = "SPAMFILTER_"
 LIVE: dict[str, frozenset[str]] = {
@@ -40,32 +39,32 @@ LIVE: dict[str, frozenset[str]] = {
     )),
     "log": frozenset(("level",)),
 }  # fmt: skip
-"""Keys that a running relay takes over at SIGHUP; the others want a restart."""
+"""Keys that a running relay takes over at SIGHUP; the others need a restart."""
 
 
-class Settings(Section):
+class Settings(sections.Section):
     """All settings."""
 
-    relay: Relay = Relay()
-    verdict: Verdict = Verdict()
+    relay: sections.Relay = sections.Relay()
+    verdict: sections.Verdict = sections.Verdict()
     learn: Learn = Learn()
-    store: Store = Store()
-    feedback: Feedback = Feedback()
-    limits: Limits = Limits()
-    metrics: Metrics = Metrics()
-    report: Report = Report()
-    web: Web = Web()
-    log: Log = Log()
+    store: sections.Store = sections.Store()
+    feedback: sections.Feedback = sections.Feedback()
+    limits: sections.Limits = sections.Limits()
+    metrics: sections.Metrics = sections.Metrics()
+    report: sections.Report = sections.Report()
+    web: sections.Web = sections.Web()
+    log: sections.Log = sections.Log()
 
     def store_url(self) -> str:
         return self.store.url or f"sqlite:///{state_directory() / 'spamfilter.db'}"
 
     def workers(self) -> int:
-        """How many processes take mail in."""
-        return self.relay.workers or min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+        """Number of processes that accept mail."""
+        return self.relay.workers or min(len(os.sched_getaffinity(0)), sections.MOST_WORKERS)
 
     def normalises(self) -> bool:
-        """Whether lone CRs and LFs are mended; after the queue a refusal would bounce to forged senders."""
+        """Whether lone CRs and LFs are replaced; after-queue always, as a rejection would bounce to forged senders."""
         return self.relay.bare_newlines == "normalise" or self.relay.mode == "after-queue"
 
     def next_hop_url(self) -> str:
@@ -94,19 +93,19 @@ class Settings(Section):
         return self.learn.chosen()
 
     def reloaded(self, new: "Settings") -> tuple["Settings", list[str]]:
-        """These settings with what of `new` may change while running, and the keys that want a restart."""
-        sections: dict[str, BaseModel] = {}
+        """These settings with the LIVE keys of `new`, and the names of other changed keys, which need a restart."""
+        changed: dict[str, BaseModel] = {}
         waiting: list[str] = []
         for name in Settings.model_fields:
             old, fresh = getattr(self, name), getattr(new, name)
             live = LIVE.get(name, frozenset())
-            sections[name] = old.model_copy(update={key: getattr(fresh, key) for key in live})
+            changed[name] = old.model_copy(update={key: getattr(fresh, key) for key in live})
             keys = type(old).model_fields
             waiting += [f"{name}.{key}" for key in keys if key not in live and getattr(old, key) != getattr(fresh, key)]
-        return self.model_copy(update=sections), waiting
+        return self.model_copy(update=changed), waiting
 
     def warnings(self) -> list[str]:
-        """What is allowed, but will surprise."""
+        """A sentence for each value that is allowed but probably not intended."""
         found = []
         if self.relay.mode == "after-queue":
             rejecting = [f"verdict.on_{name}" for name in CLASSES if getattr(self.verdict, f"on_{name}") == "reject"]
@@ -135,7 +134,7 @@ class Settings(Section):
 
 
 def load(named: Path | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of a file, overridden by the environment. Raises ConfigError, which quotes no secret."""
+    """The settings of a file, overridden by the environment. Raises ConfigError, without secrets in its text."""
     try:
         return _loaded(named, environ)
     except ConfigError as error:
@@ -160,7 +159,7 @@ def _loaded(named: Path | None, environ: Mapping[str, str]) -> Settings:
 
 
 def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str) -> None:
-    """Write one variable of the environment into the tree of values: TOML, or plain text for a string."""
+    """Put one variable of the environment into the tree of values: TOML, or plain text for a string."""
     kind: Any = Settings
     for key in path:
         fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
@@ -169,18 +168,12 @@ def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str
             raise ConfigError(f"{printable(variable)}: unknown key {unknown} = {text!r}; see the sample configuration")
         kind = fields[key].annotation
     origin = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    quoted = text[:1] in ("'", '"')
-    value: Any = text
-    if quoted or not (origin is str or get_origin(origin) is Literal):
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except (ValueError, RecursionError):  # not TOML, or beyond all bounds
-            value = text
+    is_text = origin is str or get_origin(origin) is Literal
     for key in path[:-1]:
         values = values.setdefault(key, {})
         if not isinstance(values, dict):
             raise ConfigError(f"{variable}: {key} = {values!r} in the file is a value, and no section to put this in")
-    values[path[-1]] = value
+    values[path[-1]] = text if is_text and not text.startswith(QUOTES) else toml_value(text)
 
 
 def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ...], str]) -> str:
@@ -204,7 +197,7 @@ def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ..
 
 
 def _keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
-    """The keys of the file in pydantic's path to an error, without places in lists and the name of an alternative."""
+    """The keys of the file in pydantic's path to an error, without indexes of lists and names of alternatives."""
     keys = [part for part in path if isinstance(part, str)]
     if keys and (keys[-1] == "constrained-float" or keys[-1].startswith("literal[")):
         keys.pop()
@@ -212,7 +205,7 @@ def _keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
 
 
 def _check_files(settings: Settings, file: str) -> None:
-    """Files that are named must be there and be what they should."""
+    """Raises ConfigError if a named file cannot be used, or one folder is named for two purposes."""
     relay = settings.relay
     kind, _, maildir = settings.next_hop_url().partition(":")
     if kind == "maildir" and os.path.realpath(maildir) == os.path.realpath(settings.quarantine_path()):

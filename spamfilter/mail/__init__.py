@@ -1,5 +1,5 @@
-"""The bytes of a mail to a Message, and back to bytes with header fields of ours; mailboxes on disk.
+"""The bytes of a mail: read into a Message, and written with our header fields; mailboxes on disk.
 
-Pure but for `mailboxes`, which reads files; nothing here raises because of what a mail contains.
+Only `mailboxes` reads files, all else is pure. Whatever a mail contains, nothing but `attached_mails` raises.
 Imports: errors and system. Start with message, whose `parse` reads the header, the MIME parts and the text.
 """

@@ -1,7 +1,7 @@
-"""A mail to a feedback address: which mails it is about.
+"""The mails that are attached to a mail to a feedback address.
 
-Guarantee: an attached mail comes out byte for byte as it was attached, its transfer encoding undone. The time is linear
-in the size of the mail, whatever its parts look like, and nothing is raised but InputError.
+Guarantee: an attached mail comes out byte for byte as it was attached, its transfer encoding decoded. The time is
+linear in the size of the mail, whatever its parts look like, and only InputError is raised.
 """
 
 import binascii
@@ -10,44 +10,43 @@ from collections.abc import Collection, Iterator
 from email.message import Message as Entity
 
 from spamfilter.errors import InputError
-from spamfilter.mail.message import Field, parse
+from spamfilter.mail.message import Field, decode_base64, parse
 
 MAX_MAILS = 100
-"""Mails that one may be about: half of a day's marks as they are set by default, and some seconds of learning."""
+"""Mails attached to one: half of the default limit of marks a day, and some seconds of learning."""
 MAX_DEPTH = 10
-"""Nesting that is walked: mail programs make two or three levels of it."""
+"""Levels of nested parts that are read: mail programs make two or three."""
 MAX_FEEDBACK_DEPTH = 2
-"""Feedback mails within each other that are opened: who forwards one that was refused makes one level, and each holds
-a copy of nearly the whole mail in memory."""
+"""Levels of feedback mails within each other that are opened: a user who forwards a rejected one makes one level. Each
+level holds a copy of nearly the whole mail in memory."""
 MAX_PARTS = 2000
-"""Boundary lines that are looked at, false ones too: twenty for each mail that may be attached."""
+"""Lines compared with a boundary, including those that only begin like one: twenty for each of MAX_MAILS."""
 MAX_HEAD = 65_536
 MAX_VALUE = 2000
-"""Bytes of a part's header, and of a field's value, that are read: the longest in use stay far below."""
+"""Bytes read of a part's header and of a field's value: real ones stay far below."""
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _FIELD = re.compile(rb"^(content-type|content-transfer-encoding)[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _FIELD_END = re.compile(rb"\n(?![ \t])|\Z")
 _BOUNDARY_END = re.compile(rb"(--)?[ \t]*(?:\r?\n|\Z)")
 _A_HEADER = re.compile(rb"(?:>?From [^\n]*\n)?[!-9;-~]+[ \t]*:")
-# Looked for where such a run begins and nowhere within it, so that the time is linear.
+# The lookbehind lets a match begin only where a run of such characters begins, so that the time is linear.
 _ADDRESS = re.compile(r"(?<![^\s<>,;:\"()@])[^\s<>,;:\"()@]+@[A-Za-z0-9_.-]+")
-_NOT_BASE64 = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
 
 
 def mails_of(mail: bytes, author: str, addresses: Collection[str]) -> list[bytes]:
-    """The mails that are attached to this one, or this one if it was resent; [] if neither, as in an inline forward.
+    """The mails attached to this one, or this one if it was resent; [] if neither, as for an inline forward.
 
-    author, addresses: whose mail it is, and the feedback addresses, in lower case. What the author wrote to such an
-    address is never taken itself: where it is attached, the mails attached to it are taken instead.
-    Raises InputError where there are too many, or such mails are within each other too deep.
+    author: the address of the mail's author; addresses: the feedback addresses; both in lower case. A mail of this
+    author to a feedback address is never taken itself: if one is attached, the mails attached to it are taken instead.
+    Raises InputError if there are too many mails, or too many levels of such feedback mails.
     """
     fields = parse(mail).fields
     resent = any(name in (b"resent-from", b"resent-to", b"resent-message-id") for name, _ in fields)
     if _is_feedback(fields, author, addresses):
         resent = False
     elif not addresses_in(fields, b"resent-to", b"resent-cc").isdisjoint(addresses):
-        return [mail]  # redirected to us, whatever is attached to it
+        return [mail]  # redirected to us: what is attached belongs to it
     found: list[bytes] = []
     for one in _expanded(mail, author, addresses, MAX_FEEDBACK_DEPTH):
         found.append(one)
@@ -57,7 +56,7 @@ def mails_of(mail: bytes, author: str, addresses: Collection[str]) -> list[bytes
 
 
 def is_mail(attached: bytes) -> bool:
-    """Whether it begins as a mail does, with a header field."""
+    """Whether these bytes begin with a header field, as a mail does."""
     return _A_HEADER.match(attached) is not None
 
 
@@ -68,12 +67,12 @@ def addresses_in(fields: Collection[Field], *names: bytes) -> set[str]:
 
 
 def _is_feedback(fields: Collection[Field], author: str, addresses: Collection[str]) -> bool:
-    """Whether the author wrote this to a feedback address."""
+    """Whether this is a mail of the author to a feedback address."""
     return author in addresses_in(fields, b"from") and not addresses_in(fields, b"to", b"cc").isdisjoint(addresses)
 
 
 def _expanded(mail: bytes, author: str, addresses: Collection[str], depth: int) -> Iterator[bytes]:
-    """The mails attached to one, and in the place of a feedback mail those that are attached to that."""
+    """The mails attached to a mail; a feedback mail is replaced by the mails attached to it, if there are any."""
     for one in _Walk(mail).attached():
         inner: Iterator[bytes] = iter(())
         if _is_feedback(parse(one).fields, author, addresses):
@@ -88,7 +87,7 @@ def _expanded(mail: bytes, author: str, addresses: Collection[str], depth: int) 
 
 
 class _Walk:
-    """One walk through the parts of a mail, by their places, so that no part is copied at each level."""
+    """One walk through the parts of a mail by their offsets, so that no level copies its parts."""
 
     def __init__(self, mail: bytes) -> None:
         self._mail = mail
@@ -108,7 +107,7 @@ class _Walk:
                 yield from self._part(*place, default, depth - 1)
 
     def _header(self, start: int, end: int) -> tuple[bytes, int]:
-        """The header of a part, as far as it is read, and where the body begins."""
+        """The first MAX_HEAD bytes of a part's header, and the offset of its body."""
         for line_end in (b"\r\n", b"\n"):
             if self._mail.startswith(line_end, start, end):
                 return b"", start + len(line_end)
@@ -117,17 +116,17 @@ class _Walk:
         return self._mail[start : min(stop, start + MAX_HEAD)], blank.end() if blank else end
 
     def _parts(self, start: int, end: int, boundary: bytes) -> Iterator[tuple[int, int]]:
-        """Where the parts between the boundary lines of RFC 2046 section 5.1 begin and end."""
+        """The offsets of the parts between the boundary lines of RFC 2046 section 5.1."""
         delimiter = b"\n--" + boundary
         begun: int | None = None
-        # The line break before the first boundary is the one that ends the header.
+        # The line break before the first boundary may be the one that ends the header.
         place = start - 1
         while (place := self._mail.find(delimiter, max(place, 0), end)) >= 0:
             self._left -= 1
             if self._left < 0:
                 raise InputError(f"more than {MAX_PARTS} parts; attach fewer mails to one")
             line = _BOUNDARY_END.match(self._mail, place + len(delimiter), end)
-            if line is None:  # a longer boundary that begins like ours
+            if line is None:  # another boundary that begins like this one
                 place += 1
                 continue
             if begun is not None:
@@ -152,15 +151,13 @@ def _content(head: bytes, default: str) -> tuple[str, str, bytes]:
     encoding = str(entity.get("content-transfer-encoding", "")).partition(";")[0].strip().lower()
     try:
         boundary = entity.get_boundary() or ""
-    except ValueError:  # a charset of RFC 2231 that is none
+    except ValueError:  # an unknown charset in the notation of RFC 2231
         boundary = ""
     return entity.get_content_type(), encoding, boundary.encode("latin-1", "replace")
 
 
 def _decoded(body: bytes, encoding: str) -> bytes:
-    """RFC 2046 forbids these encodings of mails, and RFC 6532 allows them; what cannot be decoded is cut off."""
+    """The body decoded: RFC 2046 forbids a transfer encoding of an attached mail, RFC 6532 allows it."""
     if encoding == "base64":
-        text = body.translate(None, _NOT_BASE64)
-        text += b"=" * (-len(text) % 4) if len(text) % 4 != 1 else b""
-        return binascii.a2b_base64(text[: len(text) // 4 * 4])
+        return decode_base64(body)
     return binascii.a2b_qp(body) if encoding == "quoted-printable" else body

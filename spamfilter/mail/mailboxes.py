@@ -1,18 +1,20 @@
-"""Mail on disk: Maildir, mbox, single files, folders of these, and TREC index files.
+"""Finds and reads mail on disk: Maildir, mbox, single files, and folders of these.
 
-Guarantee: nothing is changed, not even a file's flags. Mails come in a fixed order, and each is
-read only when its turn comes, so that a mailbox may be larger than memory.
+Guarantee: nothing is changed, not even a file's flags. Mails come in a fixed order, and each is read only when it is
+needed, so that a mailbox may be larger than memory.
 """
 
 import mmap
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from spamfilter.errors import InputError
 
-# The separator as mail programs write it. A bare "From " would cut texts that begin so.
+# The separator as mail programs write it, with a date: a line of text may begin with "From ", too.
 _SEPARATOR = re.compile(
     rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\r\n]{0,300}?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? +"
     rb"[^\r\n]{0,40}?[0-9]{2}:[0-9]{2}[^\r\n]*\r?\n"
@@ -22,14 +24,14 @@ _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A mail that can be read: `name` says where it lies."""
+    """A mail on disk: `name` says where it is, `read` returns its bytes or raises InputError."""
 
     name: str
     read: Callable[[], bytes]
 
 
 def find(path: Path) -> list[Mail]:
-    """The mails under a path, by what is there. Raises InputError where there is nothing to read."""
+    """The mails of a file or folder. Raises InputError if there are none."""
     try:
         if path.is_dir():
             mails = [mail for file in _files(path, set()) for mail in _file(file)]
@@ -47,7 +49,7 @@ def find(path: Path) -> list[Mail]:
 def _files(folder: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
     """The files of mail below a folder; in a Maildir those of new, cur and its subfolders.
 
-    seen: the folders that need no second visit. Links that lead back up would multiply them without end.
+    seen: folders that were visited; links that lead back up would multiply them without end.
     """
     found = folder.stat()
     if (identity := (found.st_dev, found.st_ino)) in seen:
@@ -56,14 +58,14 @@ def _files(folder: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
     maildir = (folder / "cur").is_dir() and (folder / "new").is_dir()
     for path in sorted(folder.iterdir()):
         if path.is_dir():
-            if not (maildir and path.name == "tmp"):  # what is there is not delivered yet
+            if not (maildir and path.name == "tmp"):  # mails there are not yet delivered
                 yield from _files(path, seen)
         elif path.is_file() and not maildir and not path.name.startswith("."):
             yield path
 
 
 def _file(path: Path) -> Iterator[Mail]:
-    """The mails of one file; of one that cannot be opened a single mail, whose reading says why."""
+    """The mails of one file. A file that cannot be opened is one mail, whose `read` raises."""
     try:
         starts, end = _starts(path)
     except OSError:
@@ -71,28 +73,27 @@ def _file(path: Path) -> Iterator[Mail]:
     if len(starts) == 1:
         yield whole_file(str(path))
         return
-    for number, start in enumerate(starts):
-        stop = starts[number + 1] if number + 1 < len(starts) else end
-        yield Mail(f"{path}:{number + 1}", lambda start=start, stop=stop: _slice(path, start, stop))  # type: ignore[misc]
+    for number, (start, stop) in enumerate(pairwise((*starts, end)), 1):
+        yield Mail(f"{path}:{number}", partial(_slice, path, start, stop))
 
 
 def _starts(path: Path) -> tuple[list[int], int]:
-    """Where the mails of a file begin (nowhere in an empty file), and where it ends."""
+    """The offsets of the mails of a file, none in an empty file, and of its end, -1 if it is one mail."""
     with path.open("rb") as file:
         first = file.read(5)
         if first != b"From ":
             return [0] if first else [], -1
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            if content.find(b"\nFrom ") < 0:  # a tenth of the search for separators; most files are one mail
+            if content.find(b"\nFrom ") < 0:  # in a tenth of the time of the search
                 return [0], len(content)
             starts = [match.start() for match in _SEPARATOR.finditer(content)]
-            # What stands before the first whole separator is a mail, too, whatever its own lacks.
+            # The first line may be no whole separator; what it begins is a mail all the same.
             return starts if starts[:1] == [0] else [0, *starts], len(content)
 
 
 def whole_file(path: str) -> Mail:
-    """A file that is one mail; whether it is there is found when it is read."""
-    return Mail(path, lambda: _slice(path, 0, -1))
+    """A file that is one mail; `read` raises InputError if it is missing."""
+    return Mail(path, partial(_slice, path, 0, -1))
 
 
 def _slice(path: str | Path, start: int, stop: int) -> bytes:

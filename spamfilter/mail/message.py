@@ -1,8 +1,7 @@
-"""Bytes of a mail to a Message: header fields, the text of its parts, what was odd.
+"""Reads the bytes of a mail into a Message: its header fields, the text of its parts, its defects.
 
-Guarantee: `parse` never raises and takes time linear in what it scans, the first 65,536 bytes.
-It is a reader for statistics, not a validator: a broken part is read as far as it goes.
-It does not change or keep the mail; the relay passes on the bytes it received.
+Guarantee: `parse` never raises, and takes time linear in the bytes that it reads, the first 65,536. It reads for
+statistics and validates nothing: a broken part is read as far as possible.
 """
 
 import binascii
@@ -16,31 +15,31 @@ from itertools import accumulate, chain
 from spamfilter.mail.charsets import to_utf8
 
 SCANNED = 65_536
-"""Bytes of a mail that are looked at: words further down gained nothing on three corpora."""
+"""Bytes of a mail that are read: words further down gained nothing on three corpora."""
 MAX_DEPTH = 6
 MAX_PARTS = 12
-"""Nesting and parts of one level that are walked; real mail stays well below both."""
+"""Levels of nested parts, and parts of one level, that are read; real mail stays well below both."""
 MAX_BOUNDARIES = 4_000
-"""Lines of a mail that are compared with a boundary, in all levels together: those that only begin like one, too. What
-follows belongs to the part that was begun."""
+"""Lines compared with a boundary, in all levels together, including those that only begin like one. What follows
+belongs to the part that has begun."""
 MAX_LINES = 1_000
 MAX_FIELDS = 250
 MAX_FIELD_BYTES = 16_000
 ENCODED_WORD = 30
-"""Lines of a header that are looked at, unfolded; fields kept of it, with their names and values. The same for the
-headers of all parts together. Of 26,000 mails of two corpora none has more than 125 fields and 4,614 bytes; without a
-bound a header of nothing else takes fifty times as long as a mail (benchmarks/hostile_mail.py). Of a value with =? in
-it all that was read counts, and ENCODED_WORD bytes more for each encoded word, since that is what takes time."""
+"""Unfolded lines of a header that are read, fields that are kept, and bytes of their names and values. The same again
+for the headers of all parts together. Of 26,000 mails of two corpora none has more than 125 fields or 4,614 bytes;
+without these limits a mail that is all header takes fifty times as long as another (benchmarks/hostile_mail.py). A
+value with =? counts with all that was read of it, and ENCODED_WORD bytes more for each encoded word, as decoding takes
+time."""
 MAX_NAME = 76
-"""Bytes of a header field's name. The longest in use have some 40 letters; a bound, since each word of the value is
-kept together with the name."""
+"""Bytes of a header field's name. The longest in use have some 40; limited, as each token of the value has the name."""
 MAX_VALUE = 600
-"""Bytes kept of a header field's value: Received and References lines run longer, and say no more."""
+"""Bytes kept of a header field's value: Received and References may be longer, which gained nothing."""
 MAX_ENCODED = 16_000
 MAX_TEXT = 4_000
-"""Encoded bytes read of a part, and bytes of text kept in all: more text was no gain and cost time."""
+"""Encoded bytes read of a part, and bytes of text kept of all parts: more gained nothing and cost time."""
 MAX_HEAD = 2_500
-"""Bytes kept of the header as it was written: the same."""
+"""Bytes kept of the header as it was written: more gained nothing and cost time."""
 
 Field = tuple[bytes, bytes]
 """A header field: name in lower case, value unfolded, decoded, in UTF-8."""
@@ -49,7 +48,7 @@ _ENCODED_WORD = re.compile(rb"=\?([^?\s]{1,40})\?([bBqQ])\?([^?]*)\?=")
 _BETWEEN_ENCODED_WORDS = re.compile(rb"(?<=\?=)[ \t\n]+(?==\?)")
 _PARAMETER = re.compile(rb"""(boundary|charset)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))""", re.IGNORECASE)
 _NOT_BASE64 = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
-# RFC 5322 section 2.2: printable ASCII but the colon.
+# RFC 5322 section 2.2: printable ASCII without the colon.
 _NAME = re.compile(rb"[!-9;-~]{1,%d}" % MAX_NAME)
 _FIELD_END = re.compile(rb"\n(?![ \t])")
 
@@ -65,14 +64,14 @@ _DROPPED_PREFIXES = (
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the filter sees of a mail.
+    """What the filter reads of a mail.
 
-    fields: the header fields of the mail, in order, without those of other filters and mailboxes.
-    part_fields: the header fields of all MIME parts, in the order of the walk.
-    head: at most 2,500 bytes of UTF-8, the same fields as they were written, folded, those of the parts after them.
-    text: at most 4,000 bytes of UTF-8, the decoded text parts one after the other.
-    size: bytes of the whole mail; scanned: how many of them were looked at.
-    defects: what was odd, one word each, for logs and explanations.
+    fields: the header fields of the mail, in order, without those that other filters and mailboxes add.
+    part_fields: the header fields of all MIME parts, in their order.
+    head: at most 2,500 bytes of UTF-8: `fields` as they were written, with their folds, and `part_fields` after them.
+    text: at most 4,000 bytes of UTF-8: the decoded text parts one after the other.
+    size: bytes of the whole mail; scanned: how many of them were read.
+    defects: names of what is malformed, for logs and explanations.
     """
 
     fields: tuple[Field, ...]
@@ -88,10 +87,10 @@ class Message:
         return next((value.decode("utf-8", "replace") for key, value in self.fields if key == name), "")
 
     def digest(self) -> bytes:
-        """16 bytes that name this mail wherever it travels.
+        """A hash of 16 bytes that stays the same in transit.
 
-        Taken over what transit leaves alone: Message-ID, Date and From, and the words of the text.
-        The subject counts only where there is no Message-ID, since a relay may have marked it.
+        It is made of what mail servers do not change: Message-ID, Date, From and the words of the text. The subject is
+        used only if there is no Message-ID, as a relay may have put a prefix before it.
         """
         fields = dict(reversed(self.fields))
         stable = [fields.get(name, b"") for name in (b"message-id", b"date", b"from")]
@@ -103,14 +102,14 @@ class Message:
         return digest.digest()
 
     def packed(self) -> bytes:
-        """What tokens are found in, for `unpacked`: the fields, the head and the text."""
+        """All fields but `defects`, as bytes for `unpacked`."""
         pieces = [*chain.from_iterable((*self.fields, *self.part_fields)), self.head, self.text]
         sizes = (len(self.fields), self.size, self.scanned, *map(len, pieces))
         return b"%s\n%s" % (" ".join(map(str, sizes)).encode(), b"".join(pieces))
 
     @classmethod
     def unpacked(cls, packed: bytes) -> "Message":
-        """What `packed` has packed; its defects are not kept."""
+        """The message of `packed`, without its defects."""
         sizes, _, rest = packed.partition(b"\n")
         fields, size, scanned, *lengths = map(int, sizes.split())
         ends = list(accumulate(lengths))
@@ -120,8 +119,8 @@ class Message:
 
 
 def parse(data: bytes) -> Message:
-    """Read a mail: at most its first 65,536 bytes, line ends of any kind, a leading mbox line skipped."""
-    # Cut after the line ends are alike, so that a mail is the same on the wire and on disk.
+    """Read the first SCANNED bytes of a mail, with LF or CR LF as line ends; a leading mbox line is skipped."""
+    # Cut when all line ends are LF, so that a mail reads the same from the wire and from disk.
     head = bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")[:SCANNED]
     if head.startswith((b"From ", b">From ")):
         head = head.partition(b"\n")[2]
@@ -143,7 +142,7 @@ def parse(data: bytes) -> Message:
 
 @dataclass(slots=True)
 class _Room:
-    """What may still be taken of headers."""
+    """How much more may be taken of headers."""
 
     lines: int = MAX_LINES
     fields: int = MAX_FIELDS
@@ -183,7 +182,7 @@ class _Walk:
             self.room -= len(text)
 
     def _parts(self, body: bytes, delimiter: bytes) -> Iterator[bytes]:
-        """The parts between the boundary lines of RFC 2046 section 5.1; one more than walked at most."""
+        """The parts between the boundary lines of RFC 2046 section 5.1; at most MAX_PARTS + 1."""
         text = b"\n" + body
         begin, found = -1, 0  # the preamble belongs to no part
         place = text.find(delimiter)
@@ -192,7 +191,7 @@ class _Walk:
             start = place + len(delimiter)
             end = text.find(b"\n", start)
             line = text[start : end if end >= 0 else len(text)].rstrip()
-            if line and line != b"--":  # a longer boundary that begins like ours
+            if line and line != b"--":  # another boundary that begins like this one
                 place = text.find(delimiter, start)
                 continue
             if found:
@@ -207,7 +206,7 @@ class _Walk:
 
 
 def _split(block: bytes, room: _Room, defects: list[str]) -> tuple[list[Field], list[bytes], bytes]:
-    """The header fields of a mail or part, as many as there is room for; the same as they were written; the body."""
+    """The header fields of a mail or part, as many as `room` allows; the same as they were written; the body."""
     if block.startswith(b"\n"):
         return [], [], block[1:]
     head, _, body = block.partition(b"\n\n")
@@ -223,7 +222,7 @@ def _split(block: bytes, room: _Room, defects: list[str]) -> tuple[list[Field], 
             rest = line
             break
         raw, colon, value = line.partition(b":")
-        # Cut, so that no field can fill the cache.
+        # Cut, so that long names cannot fill the cache of _kept_name.
         name = _kept_name(raw if len(raw) <= MAX_NAME else raw.rstrip()[: MAX_NAME + 1]) if colon else None
         if name:
             value, taken = _value(value)
@@ -246,7 +245,7 @@ def _head(written: list[bytes], part_fields: list[Field]) -> bytes:
 
 
 def dropped(name: bytes) -> bool:
-    """Whether a field tells what another filter or a mailbox thought of the mail."""
+    """Whether a field is left out because another filter or a mailbox adds it."""
     return (
         name in _DROPPED
         or name.startswith(_DROPPED_PREFIXES)
@@ -256,7 +255,7 @@ def dropped(name: bytes) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _kept_name(raw: bytes) -> bytes | None:
-    """What stands before a colon as the name of a field; empty if it is dropped, None if it is no name."""
+    """The bytes before a colon as the name of a field; empty if it is left out, None if it is no name."""
     name = raw.rstrip().lower()
     if not _NAME.fullmatch(name):
         return None
@@ -264,7 +263,7 @@ def _kept_name(raw: bytes) -> bytes | None:
 
 
 def _value(value: bytes) -> tuple[bytes, int]:
-    """A value as it is kept, and what it takes of the room: where words are encoded more than they say."""
+    """A value as it is kept, and how many bytes it takes of the room, which is more if it has encoded words."""
     if b"\n" in value:
         value = value.replace(b"\n ", b" ").replace(b"\n\t", b" ")
     value = value.strip()
@@ -313,11 +312,15 @@ def _text(body: bytes, encoding: bytes, charset: bytes, defects: list[str]) -> b
 
 
 def _base64(text: bytes) -> bytes | None:
-    """Foreign characters dropped, an unfinished last group too; None if nothing is left."""
-    text = text.partition(b"=")[0] if text.rstrip().endswith(b"=") else text
+    """Base64 up to its padding, decoded; None if that is nothing."""
+    return decode_base64(text.partition(b"=")[0] if text.rstrip().endswith(b"=") else text) or None
+
+
+def decode_base64(text: bytes) -> bytes:
+    """Base64 decoded, without other characters and without an incomplete last group."""
     text = text.translate(None, _NOT_BASE64)
     text += b"=" * (-len(text) % 4) if len(text) % 4 != 1 else b""
-    return binascii.a2b_base64(text[: len(text) // 4 * 4]) or None
+    return binascii.a2b_base64(text[: len(text) // 4 * 4])
 
 
 def cut(text: bytes, size: int) -> bytes:

@@ -1,17 +1,16 @@
-"""The bytes of a mail with our header fields put in, and nothing else changed.
+"""Adds our header fields to the bytes of a mail.
 
-Guarantee: every byte but our own fields, forged ones of the same names and the subject prefix
-leaves as it came, so that DKIM signatures stay valid. Incoming fields with our names are removed
-first: nobody can vouch for their own mail.
+Guarantee: all other bytes stay as they are, so that DKIM signatures stay valid; only the subject gets a prefix where
+one is set. Fields with our names that came with the mail are removed first: a sender cannot forge a verdict.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from email.header import Header
 
-# What some readers tolerate between name and colon counts, too. No two neighbours here can match the
-# same byte, so that the time is linear whatever a header holds; and the *+ keeps nothing to come back to, which
-# took fifty times the memory of a header of folded lines.
+# Also with characters between name and colon that some mail programs tolerate. No two neighbouring parts can match the
+# same byte, so that the time is linear whatever a header holds. The *+ does not backtrack, which would take fifty times
+# the memory of a header of folded lines.
 _OURS = re.compile(
     rb"^(?:x-spam-flag|x-spam-status|x-spamfilter-[!-9;-~]*+)[\x00-\x20\x7f\xa0]*+:[^\n]*+\n(?:[ \t][^\n]*+\n)*+",
     re.IGNORECASE | re.MULTILINE,
@@ -19,20 +18,20 @@ _OURS = re.compile(
 _NEXT_FIELD = re.compile(rb"\n(?=[!-9;-~])")
 _SUBJECT = re.compile(rb"^subject[ \t]*:[ \t]*", re.IGNORECASE | re.MULTILINE)
 PIECE = 65_536
-"""Bytes of a header that are searched at a time: some milliseconds."""
+"""Bytes of a header searched at a time: some milliseconds."""
 MBOX_LINE = re.compile(rb">?From [^\n]*\n")
 
 
 def mark(mail: bytes, fields: Iterable[tuple[str, str]], subject_prefix: str = "") -> tuple[bytes, memoryview]:
-    """The new head of a mail, and the untouched rest of its bytes.
+    """The new header of a mail, and the unchanged rest of its bytes.
 
-    mail: lines ended by CR LF. fields: names and values of printable ASCII.
+    mail: lines end with CR LF. fields: names and values of printable ASCII.
     """
     end = header_end(mail)
     head = mail[:end]
     first = b""
     if match := MBOX_LINE.match(head):
-        # Mail systems take this line for a separator; a header field above it would end the header.
+        # Mail systems take this line for a separator, so that it must stay above our fields.
         first, head = match.group(), head[match.end() :]
     head = _without_ours(head)
     ours = "".join(f"{name}: {value}\r\n" for name, value in fields).encode("ascii")
@@ -42,7 +41,7 @@ def mark(mail: bytes, fields: Iterable[tuple[str, str]], subject_prefix: str = "
 
 
 def header_end(mail: bytes) -> int:
-    """Where the header ends, its last line break included; the whole mail if no empty line follows."""
+    """The offset behind the header and its last line break; the size of the mail if no empty line follows."""
     if mail.startswith(b"\r\n"):
         return 0
     end = mail.find(b"\r\n\r\n")
@@ -56,7 +55,7 @@ def _without_ours(head: bytes) -> bytes:
 
 
 def _pieces(head: bytes) -> Iterator[tuple[int, int]]:
-    """A header in pieces of whole fields: patterns let no other thread work until they are through with one."""
+    """The offsets of pieces of whole fields: other threads wait while a pattern searches a piece."""
     start = 0
     while start < len(head):
         match = _NEXT_FIELD.search(head, start + PIECE)
@@ -74,5 +73,5 @@ def _prefixed(head: bytes, prefix: bytes) -> bytes:
 
 
 def _encoded(prefix: str) -> bytes:
-    """ASCII as it is, anything else as an encoded word of RFC 2047."""
+    """The prefix as ASCII, as an encoded word of RFC 2047 if it has other characters."""
     return Header(prefix, None if prefix.isascii() else "utf-8", maxlinelen=998).encode().encode("ascii")

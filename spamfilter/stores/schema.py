@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy Core metadata, and the two column types of our own.
+"""The tables, as SQLAlchemy Core metadata, and their column types for times and tokens.
 
 Invariant: this metadata equals what the migrations make; a test compares them.
 """
@@ -28,11 +28,11 @@ from sqlalchemy import (
 from spamfilter.bayes.voices import Packed, VoiceTokens, pack, pack_seen
 
 HEAD = "0004"
-"""The newest revision under migrations/; kept here so that a command need not load Alembic to check."""
+"""The newest revision under migrations/; here too, so that a command can check it without loading Alembic."""
 
 
 class Utc(TypeDecorator[datetime]):
-    """A moment in UTC; a datetime without a time zone is refused."""
+    """A time in UTC. Raises ValueError for a datetime without a time zone."""
 
     impl = DateTime
     cache_ok = True
@@ -49,7 +49,7 @@ class Utc(TypeDecorator[datetime]):
 
 
 class PackedTokens(TypeDecorator[VoiceTokens]):
-    """Tokens of a message by voice, packed; they are unpacked when they are asked for."""
+    """Tokens of a message by voice, packed; unpacked at the first access."""
 
     impl = LargeBinary
     cache_ok = True
@@ -62,7 +62,7 @@ class PackedTokens(TypeDecorator[VoiceTokens]):
 
 
 class PackedView(PackedTokens):
-    """As PackedTokens; what is seen of a message, as long as it need not be exact for ever, by the message itself."""
+    """As PackedTokens, but where it can be the message is packed, from which later versions may find other tokens."""
 
     cache_ok = True
 
@@ -121,9 +121,9 @@ ledger = _table(
     Column("by", Text, nullable=False),
     Column("undoes", Integer, ForeignKey("ledger.id")),
     Index("ledger_digest", "digest"),
-    # Partial, or SQLite takes "undoes IS NULL" for a narrow search and reads the whole ledger.
+    # Partial, or SQLite would use the index for "undoes IS NULL", which nearly all entries are.
     Index("ledger_undoes", "undoes", unique=True, sqlite_where=text("undoes IS NOT NULL")),
-    # With what a report counts of a learning, so that it reads none of their tokens.
+    # With all columns that a report counts, so that it reads no row, where the tokens are.
     Index("ledger_at", "at", "source", "by", "label", "digest", "undoes"),
     sqlite_autoincrement=True,
 )
@@ -150,7 +150,7 @@ journal = _table(
     Index("journal_at", "at"),
     Index("journal_class", "class", "at"),
     Index("journal_digest", "digest"),
-    # With the id, or the latest few of a Message-ID that a sender repeats are sought among all of its entries.
+    # With the id, or the latest entries of a Message-ID that a sender repeats would be sorted out of all of them.
     Index("journal_message_id", "message_id", "id"),
 )
 summaries = _table(

@@ -1,13 +1,13 @@
-"""What a store must do: keep counts, ledger and journal, and never half of a learning.
+"""The contract of a store: it keeps the counts, the ledger of what was learnt and the journal of what was judged.
 
-Guarantee: everything within one `learning()` is written, or nothing is; two at a time wait for
-each other. A reader sees either all of it or nothing.
+Guarantee: everything within one `learning()` is written, or nothing is; a second one waits for the first. A reader sees
+either all of it or nothing.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,19 @@ from spamfilter.bayes.calibration import Calibration, Step
 from spamfilter.bayes.counts import Growth, Label
 from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
-from spamfilter.bayes.verdict import Action, Class
 from spamfilter.bayes.voices import VoiceTokens
+from spamfilter.stores.journal import Journal
 
-NAMED = 5
-"""Entries of one Message-ID that are looked at: a mail is judged again for each delivery attempt and list."""
 ENTRIES = 1000
-"""Ledger entries read at a time: some megabytes of tokens, and a pause no relay notices."""
+"""Most ledger entries read at a time: some megabytes of tokens, and milliseconds of a relay's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row of the ledger: a learning, or with `undoes` the taking back of one.
+    """One row of the ledger: a learning or, with `undoes`, the undoing of the learning that has this id.
 
-    added: what each voice's update rule gave (its `amount`). tokens: what each voice saw; empty
-    where only the facts were asked for. id 0: not written yet.
+    added: what each voice's update rule gave (its `amount`). calibrated: the step of the calibration. tokens: what each
+    voice saw; empty where a method says "without tokens". id 0: not written yet.
     """
 
     at: datetime
@@ -45,14 +43,11 @@ class Entry:
     id: int = 0
 
     def as_of(self, id: int) -> "Entry":
-        """The same with its id in the ledger; as `replace`, in a fifth of the time."""
-        return Entry(
-            self.at, self.digest, self.label, self.added, self.calibrated,
-            self.tokens, self.source, self.by, self.undoes, id,
-        )  # fmt: skip
+        """The same entry with its id in the ledger."""
+        return replace(self, id=id)
 
     def holds(self, words: Mapping[str, Collection[Token]]) -> bool:
-        """Whether any of these words of each voice is in it, and the voice has learnt it."""
+        """Whether a voice has learnt any of its words here from this message. words: of each voice."""
         return any(
             self.added.get(voice) and not self.tokens.get(voice, {}).keys().isdisjoint(some)
             for voice, some in words.items()
@@ -60,59 +55,8 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class JournalEntry:
-    """One message that passed the relay. Times in microseconds: of judging, and from dot to reply."""
-
-    id: str
-    at: datetime
-    digest: bytes
-    message_id: str
-    sender: str
-    recipients: Sequence[str]
-    subject: str
-    size: int
-    client: str
-    log_odds: float
-    score: float
-    class_: Class
-    action: Action
-    reply: str
-    judge_us: int
-    total_us: int
-    evidence: Sequence[tuple[str, float]]
-    tokens: VoiceTokens | None
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is looked for in the journal: all of it must hold, and what is empty says nothing.
-
-    sender: a part of it. subject: words or parts of words, each of which must be in it. Letters of ASCII are the same
-    in either case. least, most: of the score. unsure_first: unsure entries come before all others.
-    """
-
-    class_: Class | None = None
-    action: Action | None = None
-    sender: str = ""
-    subject: str = ""
-    least: float = 0.0
-    most: float = 1.0
-    unsure_first: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """A message of the journal that somebody has labelled: when it was judged, what as, and what it is."""
-
-    at: datetime
-    class_: Class
-    score: float
-    label: Label
-
-
-@dataclass(frozen=True, slots=True)
 class Trainings:
-    """How many active learnings of a source and an author gave a label."""
+    """How many active learnings there are of one source, author and label."""
 
     source: str
     by: str
@@ -122,7 +66,7 @@ class Trainings:
 
 @dataclass(frozen=True, slots=True)
 class Relearnt:
-    """What a ledger entry adds under other rules; tokens: None where they are those that the ledger has."""
+    """What a ledger entry adds after retraining. tokens: None if they are those in the ledger."""
 
     id: int
     added: Mapping[str, int]
@@ -132,54 +76,61 @@ class Relearnt:
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """Learnings that have added to some words; how many were looked at for them, down to which id (0: to the first)."""
+    """Learnings that have added to the counts of some words.
+
+    looked_at: how many learnings were searched. last: the id of the oldest of them; 0 if none is left to search.
+    """
 
     entries: Sequence[Entry]
     looked_at: int
     last: int
 
 
-class Learning(ABC):
-    """One transaction of learning; its reads show what it has written itself."""
+class Ledger(ABC):
+    """The reads that are the same in a transaction of learning and outside."""
 
     @abstractmethod
     def state(self, words: Mapping[str, Iterable[Token]]) -> State:
         """The state with the counts of these words of each voice only; totals and tallies are those of all words."""
 
     @abstractmethod
+    def entries_after(self, last: int) -> list[Entry]:
+        """The next ENTRIES ledger entries after this id, oldest first; an undoing with the tokens of its learning."""
+
+    @abstractmethod
     def active(self, digest: bytes) -> Entry | None:
-        """The learning of this message that has not been taken back, with its tokens."""
+        """The active learning of this message, which is the one that is not undone; with its tokens."""
 
     @abstractmethod
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
-        """The learnings of these messages, a few hundred at most, that have not been taken back; without tokens."""
+        """The active learnings of these messages, a few hundred at most, without tokens."""
+
+
+class Learning(Ledger):
+    """One transaction of learning; its reads show what it has written itself."""
 
     @abstractmethod
     def history(self, digest: bytes) -> list[Entry]:
-        """All ledger entries of this message, oldest first; with their tokens, but for those that take one back."""
-
-    @abstractmethod
-    def entries_after(self, last: int) -> list[Entry]:
-        """The next ENTRIES ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
+        """All ledger entries of this message, oldest first; learnings with their tokens, undoings without."""
 
     @abstractmethod
     def append(self, entry: Entry, like: int | None = None) -> Entry:
-        """Write an entry; returns it with its id. like: of the entry in the ledger that has all of its tokens."""
+        """Write an entry; returns it with its id. like: id of a ledger entry to copy the tokens from."""
 
     @abstractmethod
     def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, growth: Growth) -> None:
-        """Add to the counts of a voice; negative numbers take away. growth: what that does to its totals."""
+        """Add to the counts of a voice; negative numbers subtract. growth: the change of its vocabulary and tallies."""
 
     @abstractmethod
     def calibrate(self, calibration: Calibration) -> None:
-        """Keep this state of the calibration."""
+        """Write this state of the calibration."""
 
     @abstractmethod
     def rebuild(self, state: State, lessons: Iterable[Relearnt]) -> None:
-        """Replace all counts, totals and the calibration, and say in the ledger what each active learning added now.
+        """Replace all counts, totals and the calibration, and in the ledger what each active learning has added.
 
-        Entries that were taken back, and those that took them back, add nothing any more. `generation` grows, here
-        and in every process that looks at the ledger next.
+        Learnings that were undone, and their undoings, then add nothing. `generation` grows, here and in every process
+        at its next look at the ledger.
         """
 
     @abstractmethod
@@ -187,59 +138,41 @@ class Learning(ABC):
         """As `Store.put_setting`, within this transaction."""
 
 
-class Store(ABC):
-    """A place that keeps what was learnt and what was judged.
+class Store(Ledger, Journal):
+    """All that is kept: counts, ledger, journal, daily summaries and settings.
 
-    generation: grows when another store has taken the place of this one, a restored backup for instance, and when
-    its counts were rebuilt; whoever holds counts of it in memory loads them anew. Noticed by whoever opens a
-    transaction of learning, or asks for the entries after one.
+    generation: grows when another store was put in the place of this one (a restored backup, for instance) and when
+    the counts were rebuilt; counts in memory must then be loaded again. Both `learning` and `entries_after` look.
     """
 
     generation: int = 0
 
     @abstractmethod
     def learning(self) -> AbstractContextManager[Learning]:
-        """A transaction of learning. Raises StoreBusy if others hold the store too long."""
+        """A transaction of learning. Raises StoreBusy if another process holds the store too long."""
 
     @abstractmethod
     def load(self, voices: Iterable[str]) -> State:
         """All counts of these voices."""
 
     @abstractmethod
-    def state(self, words: Mapping[str, Iterable[Token]]) -> State:
-        """The state with the counts of these words of each voice only; totals and tallies are those of all words."""
-
-    @abstractmethod
-    def entries_after(self, last: int) -> list[Entry]:
-        """The next ENTRIES ledger entries with a greater id, oldest first; an undoing carries what it undoes."""
-
-    @abstractmethod
-    def active(self, digest: bytes) -> Entry | None:
-        """The learning of this message that has not been taken back, with its tokens."""
-
-    @abstractmethod
-    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
-        """As `Learning.learnt`."""
-
-    @abstractmethod
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         """Of the last `limit` active learnings with an id below `before`, those that have added to any of these words.
 
-        words: of each voice. The latest first, with their tokens. There is no index of words: each learning is looked
-        at.
+        words: of each voice. Latest first, with their tokens. No index finds them: each learning is looked at.
         """
 
     @abstractmethod
     def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
-        """Active learnings, oldest first, without tokens; by: of this author only."""
+        """Active learnings, oldest first, without tokens; by: only of this author."""
 
     @abstractmethod
     def latest_learnings(self, since: datetime, until: datetime, limit: int) -> list[Entry]:
-        """The last few active learnings of a period, the latest first, with their tokens."""
+        """The last active learnings of a period, latest first, with their tokens."""
 
     @abstractmethod
     def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
-        """Ledger entries of this author after which their message has none, oldest first, without tokens."""
+        """This author's ledger entries that are the last of their message, oldest first, without tokens."""
 
     @abstractmethod
     def histories(self, digests: Sequence[bytes]) -> dict[bytes, list[Entry]]:
@@ -247,81 +180,27 @@ class Store(ABC):
 
     @abstractmethod
     def marks_by(self, by: str, since: datetime) -> int:
-        """How many marks an author has made since; what takes one back is not counted, what was taken back is."""
+        """How many learnings of this author there are since then, undone ones too; undoings do not count."""
 
     @abstractmethod
     def last_of_sources(self) -> dict[str, datetime]:
-        """Source -> its last ledger entry."""
+        """Source -> the time of its last ledger entry."""
 
     @abstractmethod
     def sweep(self, source: str, before: datetime) -> int:
-        """Delete what a source has learnt and taken back before this moment, which counts nothing; how many entries."""
-
-    @abstractmethod
-    def write_journal(self, entries: Sequence[JournalEntry]) -> None:
-        """Add entries; one whose id is there already is left as it is."""
-
-    @abstractmethod
-    def find_journal(self, id: str) -> JournalEntry | None:
-        """The entry with this id, with its tokens while they are kept."""
-
-    @abstractmethod
-    def journal(self, since: datetime, until: datetime) -> list[JournalEntry]:
-        """Entries of a period, oldest first, without tokens."""
-
-    @abstractmethod
-    def search(self, wanted: Wanted, limit: int, before: str = "") -> list[JournalEntry]:
-        """The latest few entries of this kind, the latest first, without tokens; before: those after this id's."""
-
-    @abstractmethod
-    def journal_days(self, first: date, last: date) -> dict[date, int]:
-        """Day, in UTC -> how many entries it has; of the days from the first to the last that have any."""
-
-    @abstractmethod
-    def labelled(self, since: datetime, until: datetime, without: Collection[str]) -> list[Labelled]:
-        """Entries of a period whose message is learnt, by another source than these; each delivery of it."""
-
-    @abstractmethod
-    def unlabelled(self, since: datetime, until: datetime, limit: int) -> tuple[list[JournalEntry], int]:
-        """Unsure messages of a period that are not learnt: the latest entry of the latest few, and how many there are.
-
-        The latest first, without tokens.
-        """
+        """Delete the undone learnings of a source and their undoings, from before this time; returns how many."""
 
     @abstractmethod
     def trainings(self, since: datetime, until: datetime) -> list[Trainings]:
-        """Active learnings of a period, counted by source, author and label, in this order."""
+        """Active learnings of a period, counted by source, author and label, and sorted by these."""
 
     @abstractmethod
     def summaries(self, first: date, last: date) -> dict[date, Mapping[str, Any]]:
-        """What was kept of these days."""
+        """Day -> its summary; days without one are left out."""
 
     @abstractmethod
     def put_summary(self, day: date, body: Mapping[str, Any]) -> None:
-        """Keep what JSON can hold of a day, in the place of what was kept before."""
-
-    @abstractmethod
-    def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:
-        """The latest entry of each of these messages that the journal knows, without tokens."""
-
-    @abstractmethod
-    def in_journal(self, digests: Collection[bytes], message_ids: Collection[str]) -> set[bytes | str]:
-        """Those of these digests and Message-IDs, a few hundred at most, that the journal has."""
-
-    @abstractmethod
-    def journal_named(self, message_id: str) -> list[JournalEntry]:
-        """The latest few entries of this Message-ID, the latest first, with their tokens while they are kept."""
-
-    @abstractmethod
-    def remove_journal(self, id: str) -> None:
-        """Delete the entry with this id, if there is one."""
-
-    @abstractmethod
-    def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int = 2**62) -> tuple[int, int]:
-        """Drop the tokens and the entries of the journal from before these moments; how many of each.
-
-        tokens_bytes: what the tokens may take together, packed; the oldest go first.
-        """
+        """Write the summary of a day, any JSON object; replaces an earlier one."""
 
     @abstractmethod
     def get_setting(self, name: str) -> object:
@@ -333,15 +212,15 @@ class Store(ABC):
 
     @abstractmethod
     def verify(self) -> list[str]:
-        """Damage found in the storage itself, a sentence each; empty if there is none."""
+        """A sentence for each damage of the storage itself; empty if it is sound."""
 
     def verify_quickly(self) -> list[str]:
-        """As `verify`, as far as that goes without comparing each index with its table."""
+        """As `verify`, without comparing each index with its table."""
         return self.verify()
 
     @abstractmethod
     def backup(self, target: Path) -> None:
-        """A consistent copy in a new file, made while others read and write."""
+        """Write a consistent copy to a new file; others may read and write meanwhile."""
 
     @abstractmethod
     def size(self) -> int:
@@ -350,8 +229,8 @@ class Store(ABC):
     @property
     @abstractmethod
     def where(self) -> str:
-        """Which store this is, for people to read."""
+        """The name of this store in messages to people."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""

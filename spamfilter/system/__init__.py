@@ -1,5 +1,5 @@
 """This machine: paths, rights, processes, the terminal, the log, certificates and compression.
 
-Everything here would be of use to any other daemon; nothing knows what mail or spam is.
-Imports: nothing of this package but errors. Start with paths, which says where every file of an installation lies.
+Any other daemon could use it: nothing here knows what mail or spam is.
+Imports: only errors. Start with paths, which says where configuration and state are.
 """

@@ -1,7 +1,7 @@
-"""Compresses what is kept of mails: by ISA-L where the extra `fast` is installed, by zlib otherwise.
+"""Compresses the tokens that are kept of mails: with ISA-L if the extra `fast` is installed, with zlib otherwise.
 
-ISA-L takes a third of the time, and as much room (benchmarks/judge_speed.py).
-Guarantee: zlib reads what either makes. SPAMFILTER_PLAIN takes zlib, as it takes Python for what is compiled.
+ISA-L takes a third of the time for the same size (benchmarks/judge_speed.py).
+Guarantee: zlib reads both. SPAMFILTER_PLAIN chooses zlib, as it chooses Python instead of compiled code.
 """
 
 import os
@@ -9,13 +9,13 @@ import zlib
 from collections.abc import Callable
 
 Compress = Callable[[bytes, int], bytes]
-"""What is to be compressed, and how hard to try -> the same in less room."""
+"""Bytes and a compression level -> the compressed bytes."""
 LEVEL = 1
-"""Of zlib a third faster than 6, for a tenth more bytes; of ISA-L, which goes up to 3, the one with as many as that."""
+"""With zlib a third faster than 6 for a tenth more bytes; ISA-L makes the same size at this level of its 0 to 3."""
 
 
 def compressor() -> Compress:
-    """What compresses here."""
+    """The function of the library that is installed and allowed."""
     if os.environ.get("SPAMFILTER_PLAIN"):
         return zlib.compress
     try:
@@ -30,5 +30,5 @@ _compress = compressor()
 
 
 def compressed(text: bytes) -> bytes:
-    """The same in less room; `zlib.decompress` takes it back."""
+    """The text compressed, for `zlib.decompress`."""
     return _compress(text, LEVEL)

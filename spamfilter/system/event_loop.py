@@ -1,6 +1,7 @@
-"""The event loop of the relay: uvloop's where the extra `fast` is installed, asyncio's otherwise.
+"""The event loop of the relay: uvloop's if the extra `fast` is installed, asyncio's otherwise.
 
-Guarantee: the relay does the same on both. SPAMFILTER_PLAIN takes asyncio's, as it takes Python for what is compiled.
+Guarantee: the relay does the same on both. SPAMFILTER_PLAIN chooses asyncio's, as it chooses Python instead of compiled
+code.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections.abc import Callable
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the event loop; None: what asyncio makes by itself."""
+    """A function that makes uvloop's event loop; None for asyncio's."""
     if os.environ.get("SPAMFILTER_PLAIN"):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Who may do what with a file, by the kernel's word where that can be had; and what we make, for nobody else.
+"""Who may do what with a file; and new files and folders that only their owner may read.
 
-Guarantee: modes of what is made here do not depend on the umask. What root makes in a folder of another user belongs to
-that user, as whom the relay runs.
+Guarantee: the modes of new files and folders do not depend on the umask. What root makes in a folder of another user
+belongs to that user, as whom the relay runs.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of the system: a name for people, and what the kernel goes by."""
+    """A user of the system: the name for people, and the numbers by which the kernel grants access."""
 
     name: str
     uid: int
@@ -23,11 +23,11 @@ class User:
 
 
 ANYBODY = User("every user", 65534, 65534)
-"""Somebody without any right of their own."""
+"""A user without any rights that not all others have."""
 
 
 def user_of(uid: int) -> User:
-    """The user with this number, whether it has a name or not."""
+    """The user with this number, also if it has no name."""
     try:
         found = pwd.getpwuid(uid)
     except KeyError:
@@ -44,7 +44,7 @@ def user_named(name: str) -> User | None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder where it is missing, with those above it, each with mode 0700. Raises OSError."""
+    """Make a folder and those above it if they are missing, each with mode 0700. Raises OSError."""
     if path.is_dir():
         return
     make_folder(path.parent)
@@ -58,14 +58,14 @@ def make_file(path: Path) -> None:
 
 
 def is_trap(path: Path) -> bool:
-    """Whether root would follow a link that another user has laid, and may change at any time."""
+    """Whether root would follow a symbolic link of another user, who may change it at any time."""
     return os.geteuid() == 0 and path.is_symlink() and path.parent.stat().st_uid != 0
 
 
 def _hand_over(made: int, folder: Path) -> None:
     """Give what root has made to the owner of its folder, and close it.
 
-    By its descriptor: that owner may have put something else in its place by now.
+    made: its descriptor, as that owner may have put something else at its path meanwhile.
     """
     try:
         if os.geteuid() == 0 and (owner := folder.stat()).st_uid != 0:
@@ -80,9 +80,9 @@ def owner(path: Path) -> str:
 
 
 def may(user: User, path: Path, want: int) -> bool:
-    """Whether a user may do this (os.R_OK, os.W_OK, os.X_OK) with a path; False where it is not there.
+    """Whether a user has this access (os.R_OK, os.W_OK, os.X_OK) to a path; False if it is missing.
 
-    The kernel says it to root, who asks in the user's place, and to the user. Others see it by the modes of the files.
+    The kernel answers for the own user, and for every user if this process is root; otherwise the modes tell.
     """
     if os.geteuid() not in (0, user.uid):
         return by_mode(user, path, want)
@@ -91,7 +91,7 @@ def may(user: User, path: Path, want: int) -> bool:
 
 
 def by_mode(user: User, path: Path, want: int) -> bool:
-    """As `may`, by owner, group and mode alone: neither access lists nor how a file system is mounted count."""
+    """As `may`, by owner, group and mode alone, without access control lists and mount options."""
     path = path.absolute()
     try:
         return all(_granted(user, folder.stat(), os.X_OK) for folder in path.parents) and _granted(

@@ -1,4 +1,4 @@
-"""Where nobody looks for objects that only hold each other: that takes time, and there are few."""
+"""Pauses the garbage collector, whose searches take time in work that makes few reference cycles."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def unsearched() -> Iterator[None]:
-    """Python's search for them waits until the end."""
+    """No search for reference cycles until the end of the block."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Ids of the journal, as headers, reports and bounces quote them."""
+"""Ids of journal entries, which headers, reports and bounces quote."""
 
 import re
 import secrets
@@ -6,22 +6,21 @@ import time
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ID_LENGTH = 26
-_PAIRS = [first + second for first in _CROCKFORD for second in _CROCKFORD]
 _ID = re.compile(rf"(?<![0-9A-Za-z])[{_CROCKFORD}{_CROCKFORD.lower()}]{{{ID_LENGTH}}}(?![0-9A-Za-z])")
 
 
 def new_id() -> str:
-    """A ULID: 48 bits of milliseconds, 80 of chance; sorts by time and can be read out over a telephone."""
+    """A ULID: 48 bits of milliseconds and 80 random bits; sorts by time and has no letters that look like digits."""
     number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
-    return "".join([_PAIRS[number >> bits & 0x3FF] for bits in range(5 * ID_LENGTH - 10, -1, -10)])
+    return "".join([_CROCKFORD[number >> bits & 31] for bits in range(5 * ID_LENGTH - 5, -1, -5)])
 
 
 def id_in(text: str) -> str:
-    """The one id that a text holds, as a header field, a report or a bounce quotes it; '' for none or several."""
+    """The only id in a text such as a header field, a report or a bounce; '' if there is none or more than one."""
     found = {match.upper() for match in _ID.findall(text)}
     return found.pop() if len(found) == 1 else ""
 
 
 def is_id(text: str) -> bool:
-    """Whether this looks like an id of the journal, in either case."""
+    """Whether this has the form of an id, in upper or lower case."""
     return _ID.fullmatch(text) is not None

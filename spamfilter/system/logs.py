@@ -1,4 +1,4 @@
-"""How a relay's log is written: one line for each thing that happens, for people or for programs.
+"""The format of the log: one line for each event, for people or for programs.
 
 Guarantee: what comes by mail or over the network is escaped, so that it makes no second line and no other field.
 """
@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from spamfilter.system.escaping import printable
 
 PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (logging.DEBUG, 7))
-"""Level -> that of syslog, which systemd's journal takes from the beginning of a line: sd-daemon(3)."""
+"""Level -> priority of syslog, which systemd's journal reads at the beginning of a line: sd-daemon(3)."""
 LONGEST = 200
-"""Characters of a value."""
+"""Most characters of a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a mail; the message of a record. fields: name -> what is said of it."""
+    """An event of a mail, as the message of a log record. id: of the mail. fields: name -> value."""
 
     id: str
     fields: Mapping[str, str | int | float]
@@ -38,13 +38,8 @@ def _value(name: str, value: str | float) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-class _Text(logging.Formatter):
-    def __init__(self) -> None:
-        super().__init__("%(levelname)s %(message)s")
-
-
 class _Json(logging.Formatter):
-    """An object a line: `at`, `level`, and `message`, or `id` and the fields of an event; `traceback` of a fault."""
+    """One object a line: `at`, `level`, and `message`, or `id` and the fields of an event; `traceback` of an error."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -57,7 +52,7 @@ class _Json(logging.Formatter):
 
 
 class _Journald(logging.Formatter):
-    """Another's lines, with their priority before each."""
+    """The lines of another formatter, each with its priority before it."""
 
     def __init__(self, inner: logging.Formatter) -> None:
         super().__init__()
@@ -68,12 +63,12 @@ class _Journald(logging.Formatter):
         return "\n".join(f"<{priority}>{line}" for line in self._inner.format(record).split("\n"))
 
 
-FORMATS = {"text": _Text, "json": _Json}
+FORMATS = {"text": logging.Formatter("%(levelname)s %(message)s"), "json": _Json()}
 
 
 def set_up(form: str, level: str) -> None:
-    """Write the log to standard error in one of FORMATS, for systemd's journal where that is what reads it."""
-    formatter: logging.Formatter = FORMATS[form]()
+    """Write the log to standard error in one of FORMATS, with priorities if systemd's journal reads it."""
+    formatter = FORMATS[form]
     if os.environ.get("JOURNAL_STREAM"):
         formatter = _Journald(formatter)
     handler = logging.StreamHandler()

@@ -1,6 +1,6 @@
-"""Files that travel with the package: migrations, the sample configuration, units.
+"""Files that are installed with the package: migrations, the sample configuration, systemd units.
 
-In a wheel they lie inside the package, in a checkout beside it.
+In a wheel they are inside the package, in a checkout beside it.
 """
 
 from pathlib import Path
@@ -10,13 +10,13 @@ _BESIDE = Path(__file__).parents[2]
 
 
 def shipped(name: str) -> Path:
-    """The path of a shipped folder, or of a file in one, as in 'config/spamfilter.toml'."""
+    """The path of such a folder or file, as in 'config/spamfilter.toml'."""
     inside = _INSIDE / name
     return inside if inside.exists() else _BESIDE / name
 
 
 def samples() -> list[str]:
-    """Names of the samples for an administrator: configuration files and units."""
+    """The names of configuration files and units that an administrator may copy."""
     found = []
     for folder in ("config", "systemd"):
         root = shipped(folder)

@@ -1,8 +1,7 @@
-"""Where configuration, state and the feedback socket are; light enough for a command that runs at every click."""
+"""Where configuration, state and the feedback socket are; quick to import, as Dovecot runs a command for each mark."""
 
 import os
 import tomllib
-from contextlib import suppress
 from pathlib import Path
 
 from spamfilter.errors import ConfigError
@@ -12,15 +11,17 @@ SYSTEM_STATE = Path("/var/lib/spamfilter")
 SYSTEM_RUN = Path("/run/spamfilter")
 SOCKET = "feedback.sock"
 LONGEST_SOCKET = 107
-"""Bytes of a socket's path: unix(7)."""
+"""Most bytes of a socket's path: unix(7)."""
 SOCKET_VARIABLE = "SPAMFILTER_FEEDBACK__SOCKET"
+QUOTES = ("'", '"')
+"""With one of these a string in TOML begins."""
 
 
 def state_directory() -> Path:
-    """Where the database and the built-in Maildirs live.
+    """The folder of the database and the built-in Maildirs.
 
-    systemd's STATE_DIRECTORY, else /var/lib/spamfilter where it exists (even if it cannot be read:
-    silently training another database would be worse than an error), else the user's own.
+    systemd's STATE_DIRECTORY, else /var/lib/spamfilter if it exists (also if it cannot be read: an error is better than
+    silently training another database), else a folder in the user's home.
     """
     given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if given:
@@ -31,7 +32,7 @@ def state_directory() -> Path:
 
 
 def socket_path(configured: str = "") -> Path:
-    """The feedback socket: the one configured, else in /run/spamfilter of a system service, else beside the state."""
+    """The feedback socket: as configured, else in /run/spamfilter for a system service, else beside the database."""
     if configured:
         return Path(configured)
     state = state_directory()
@@ -39,7 +40,7 @@ def socket_path(configured: str = "") -> Path:
 
 
 def config_file(named: Path | None = None) -> Path | None:
-    """The file to read: the one named, SPAMFILTER_CONFIG, /etc/spamfilter/spamfilter.toml, or none."""
+    """The configuration file: the one named, SPAMFILTER_CONFIG, /etc/spamfilter/spamfilter.toml, or none."""
     if named is not None:
         return named
     if os.environ.get("SPAMFILTER_CONFIG"):
@@ -48,7 +49,7 @@ def config_file(named: Path | None = None) -> Path | None:
 
 
 def values_of(file: Path | None) -> dict[str, object]:
-    """What a configuration file says, unchecked. Raises ConfigError where it cannot be read or is not TOML."""
+    """The values of a configuration file, unchecked. Raises ConfigError if it cannot be read or is not TOML."""
     if file is None:
         return {}
     try:
@@ -59,19 +60,26 @@ def values_of(file: Path | None) -> dict[str, object]:
         raise ConfigError(f"{file}: not TOML: {error}") from error
 
 
+def toml_value(text: str) -> object:
+    """The value that is written in TOML in a variable of the environment; the text itself if it is not TOML."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text
+
+
 def _readable(file: Path | None) -> dict[str, object]:
-    """As `values_of`; nothing where the file is not ours to read, which is no reason not to mark."""
+    """As `values_of`, but nothing for a file that this user may not read: any user may mark mail."""
     if file is not None and file.exists() and not os.access(file, os.R_OK):
         return {}
     return values_of(file)
 
 
 def configured_socket(named: Path | None = None) -> Path:
-    """The feedback socket of the configuration, found without checking the rest of it."""
+    """The feedback socket of the configuration, whose other keys are not checked."""
     given: object = os.environ.get(SOCKET_VARIABLE)
-    if isinstance(given, str) and given[:1] in ("'", '"'):
-        with suppress(ValueError, RecursionError):
-            given = tomllib.loads(f"value = {given}")["value"]
+    if isinstance(given, str) and given.startswith(QUOTES):
+        given = toml_value(given)
     if given is None:
         section = _readable(config_file(named)).get("feedback")
         given = section.get("socket") if isinstance(section, dict) else None

@@ -1,4 +1,4 @@
-"""The host that a process runs on: its name, its memory, its service manager."""
+"""This process: its host's name, its memory, its service manager."""
 
 import ctypes
 import os
@@ -8,20 +8,20 @@ from contextlib import suppress
 from pathlib import Path
 
 LARGE = 2**19
-"""Bytes of a block of memory that goes back to the system as soon as it is free. Fifty mails of 24 MB that come at once
-left gaps of up to 90 MB where it was 2 MB, and leave 30 now: tests/relay/limits/test_memory.py."""
+"""Bytes of a block of memory that goes back to the system as soon as it is free. Fifty mails of 24 MB at once leave
+gaps of 30 MB; with 2 MB here they leave up to 90: tests/relay/limits/test_memory.py."""
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
-"""mallopt(3)'s names for it, as glibc numbers them."""
+"""Parameters of mallopt(3), as glibc numbers them."""
 
 
 def own_name() -> str:
-    """The host's full name, or its short one where the resolver knows no better than localhost."""
+    """The host's full name, or its short one if the resolver only knows localhost."""
     name = socket.getfqdn()
     return socket.gethostname() if name.startswith("localhost") else name
 
 
 def resident_bytes() -> int:
-    """The memory of this process, as proc(5) has it; 0 where there is no /proc."""
+    """The memory of this process by proc(5); 0 if there is no /proc."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -30,19 +30,19 @@ def resident_bytes() -> int:
 
 
 def return_large_blocks() -> None:
-    """Have each large block mapped by itself, and unmapped when it is free.
+    """Have the C library map each large block separately, and unmap it when it is free.
 
-    glibc keeps blocks of up to 32 MB once one such was freed: then large mails that grow side by side leave gaps, and
-    take twice their size. A C library without mallopt(3), as musl, does so anyway.
+    glibc keeps freed blocks of up to 32 MB, between which large mails leave gaps that take twice their size. C
+    libraries without mallopt(3), such as musl, unmap large blocks anyway.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(MMAP_THRESHOLD, LARGE)
-        mallopt(TRIM_THRESHOLD, 2 * LARGE)  # glibc's own proportion; its default would trim at each mail
+        mallopt(TRIM_THRESHOLD, 2 * LARGE)  # the ratio of glibc's defaults; less would trim at each mail
 
 
 def proportional_bytes() -> int:
-    """The memory of this process, of what it shares with others only its part; takes 7 ms for 100 MB."""
+    """The memory of this process, with only its part of shared memory; takes 7 ms for 100 MB."""
     try:
         rollup = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
     except OSError:
@@ -51,7 +51,7 @@ def proportional_bytes() -> int:
 
 
 def notify(state: str) -> None:
-    """Tell systemd: sd_notify(3). Without systemd, or without its socket, nothing happens."""
+    """Send this state to systemd, as sd_notify(3); nothing happens without systemd."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

@@ -1,4 +1,4 @@
-"""Single keys of a terminal."""
+"""Reads single keys from a terminal."""
 
 import os
 import re
@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|[ -~])?")
-"""What arrows, function keys and keys pressed with Alt send: ECMA-48 section 5.4."""
+"""The bytes of arrows, function keys and keys pressed with Alt: ECMA-48 section 5.4."""
 MOST_KEYS = 64
-"""Bytes of one read: more than any key sends, and little enough of a paste that fell in by mistake."""
+"""Bytes of one read: more than any key sends, and few of an accidental paste."""
 
 
 @contextmanager
 def keys() -> Iterator[Iterator[str]]:
-    """Keys as they are pressed where standard input is a terminal, else the first letter of each line; to the end.
+    """Keys as they are pressed if standard input is a terminal, else the first letter of each line.
 
-    The terminal is as it was at the end, whatever happens. Arrows and function keys are passed over.
+    At the end the terminal gets its former settings in any case. Arrows and function keys are ignored.
     """
     if not sys.stdin.isatty():
         yield (line.rstrip("\r\n")[:1] for line in sys.stdin)
@@ -26,7 +26,7 @@ def keys() -> Iterator[Iterator[str]]:
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:
-        # Drained, not flushed: what was typed ahead is meant.
+        # TCSADRAIN, unlike TCSAFLUSH, keeps what was typed ahead.
         tty.setcbreak(terminal, termios.TCSADRAIN)
         yield _pressed(terminal)
     finally:

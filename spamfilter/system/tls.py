@@ -1,27 +1,27 @@
-"""TLS on both sides: the ssl module's defaults, and never less, whatever the system's configuration of OpenSSL says.
+"""TLS with clients and with the next hop: the ssl module's defaults, whatever the system's OpenSSL is configured to.
 
 Guarantee: TLS 1.2 or later, no compression, no renegotiation; a next hop needs a certificate that is valid for its
-name. A key with a passphrase is an error: nobody is there to type it.
+name. A key with a passphrase is an error, as nobody could type it at the start of a service.
 """
 
 import ssl
 
 
 def server_context(certificate: str, key: str) -> ssl.SSLContext:
-    """For clients that say STARTTLS. Raises OSError, of which SSLError is one, or ValueError."""
+    """For clients that send STARTTLS. Raises OSError, of which SSLError is one, or ValueError."""
     context = _strengthened(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
     context.load_cert_chain(certificate, key, password=_no_passphrase)
     return context
 
 
 def renew(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Take the files anew, for the handshakes to come. Raises as `server_context`; then nothing has changed."""
-    server_context(certificate, key)  # a pair that does not fit must not replace one that does
+    """Read the files again, for later handshakes. Raises as `server_context`, and then nothing has changed."""
+    server_context(certificate, key)  # raises before the context is changed
     context.load_cert_chain(certificate, key, password=_no_passphrase)
 
 
 def client_context(ca: str = "") -> ssl.SSLContext:
-    """For a next hop whose certificate this CA has signed; empty: one of the system's. Raises OSError."""
+    """For a next hop whose certificate is signed by a CA in this file, or in the system's if empty. Raises OSError."""
     return _strengthened(ssl.create_default_context(cafile=ca or None))
 
 

@@ -1,4 +1,4 @@
-"""A place of the file system as a socket: what is left behind is replaced, what is somebody else's is left alone."""
+"""Listens on a socket in the file system: replaces one that an ended process has left, and nothing else."""
 
 import os
 import socket
@@ -10,9 +10,9 @@ from spamfilter.system.paths import LONGEST_SOCKET
 
 
 def bound(path: Path) -> socket.socket:
-    """A socket at this path that everybody may connect to.
+    """A socket at this path, which all users may connect to.
 
-    Raises ConfigError where somebody listens there already, or the path is no place for a socket.
+    Raises ConfigError if another process listens there, or if no socket can be made there.
     """
     if len(os.fsencode(path)) > LONGEST_SOCKET:
         raise ConfigError(f"longer than the {LONGEST_SOCKET} bytes of a socket's path")
@@ -29,7 +29,7 @@ def bound(path: Path) -> socket.socket:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of the socket there; None where there is none, or a link to one."""
+    """Device and inode of the socket at this path; None if it is missing or something else, such as a link."""
     try:
         found = path.lstat()
     except OSError:
@@ -51,7 +51,7 @@ def _at(path: Path) -> socket.socket:
 
 
 def _answers(path: Path) -> bool:
-    """Whether anybody listens; who is too busy to answer does, too."""
+    """Whether a process listens there; one that is too busy to accept does, too."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
         trial.settimeout(1)
         try:

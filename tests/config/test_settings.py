@@ -1,4 +1,4 @@
-"""The configuration: the sample equals the code both ways, and what is wrong is said by file, key and value."""
+"""The configuration: the sample equals the code in both directions, and errors name file, key and value."""
 
 import re
 import tomllib
@@ -22,7 +22,7 @@ BAD = sorted((Path(__file__).parent / "bad_configs").glob("*.toml"))
 
 @pytest.fixture(autouse=True)
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of this machine counts: no file of the system, no variable, no state directory."""
+    """No configuration file, variable or state directory of this machine."""
     monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none" / "spamfilter.toml")
     monkeypatch.setattr(paths, "SYSTEM_STATE", tmp_path / "none" / "state")
     for name in ("SPAMFILTER_CONFIG", "STATE_DIRECTORY", "XDG_STATE_HOME"):
@@ -66,7 +66,7 @@ def test_the_sample_is_valid_and_means_the_defaults() -> None:
 
 
 def uncommented(text: str) -> list[str]:
-    """Keys that neither have a comment, nor follow one that has, nor were explained in a sister section."""
+    """Keys that have no comment, do not follow a key with one, and are not explained in a sister section."""
     found, explained, above = [], False, ""
     known: set[tuple[str, str]] = set()
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Which mails a feedback mail is about."""
+"""The mails attached to a feedback mail."""
 
 import base64
 import quopri
@@ -39,7 +39,7 @@ def multipart(*parts: bytes, kind: bytes = b"mixed", boundary: bytes = b"=_b", h
 
 
 def encoded(content: bytes, encoding: str) -> bytes:
-    """A message/rfc822 part in a transfer encoding, which the RFC forbids and mail programs use."""
+    """A message/rfc822 part in a transfer encoding, which RFC 2046 forbids and mail programs use."""
     body = {"base64": base64.encodebytes, "quoted-printable": quopri.encodestring}[encoding](content)
     head = f"Content-Type: message/rfc822\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n".encode()
     return head + body.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
@@ -121,7 +121,7 @@ def test_what_pythons_library_attaches_is_found() -> None:
     )
 )
 def test_attached_mails_come_out_byte_for_byte(contents: list[tuple[bytes, str]]) -> None:
-    # A leading line of text, since quopri cannot keep what a lone CR or a blank at a line's end would say.
+    # In hexadecimal, as quopri cannot keep a lone CR or a blank at a line's end.
     mails = [
         (b"A: " + (content.hex().encode() if encoding == "quoted-printable" else content.replace(b"\n--=_b", b"")))
         for content, encoding in contents

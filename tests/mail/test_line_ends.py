@@ -1,4 +1,4 @@
-"""Line ends of a mail on the wire: CR and LF that stand alone, found and replaced."""
+"""Line ends of a mail on the wire: a lone CR or LF is found and replaced."""
 
 import pytest
 from hypothesis import given

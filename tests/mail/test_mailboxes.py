@@ -1,4 +1,4 @@
-"""Mail on disk: what is found in which order, and that nothing is touched."""
+"""Mail on disk: what is found, in which order, and that nothing is changed."""
 
 from pathlib import Path
 

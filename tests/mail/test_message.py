@@ -1,26 +1,19 @@
-"""Bytes to a Message: what is read, what is left out, and that nothing makes it fail."""
+"""Reading a mail into a Message: what is read, what is left out, and that no mail makes it raise."""
 
 import base64
-import codecs
-import encodings.aliases
-import pkgutil
 import quopri
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spamfilter.mail import charsets
 from spamfilter.mail.message import MAX_FIELDS, MAX_NAME, MAX_PARTS, MAX_TEXT, MAX_VALUE, SCANNED, Message, parse
 from spamfilter.mail.tagging import mark
+from tests.mail.test_charsets import CODECS
 from tests.support.made import mail, some
 
-CODECS = sorted(
-    name for name in set(encodings.aliases.aliases.values()) | {"idna", "punycode", "undefined"} if name != "mbcs"
-)
 FRAGMENTS = st.sampled_from(
     [
         *(b"Content-Type: text/plain; charset=%s\n" % name.encode() for name in CODECS if "escape" not in name),
@@ -33,7 +26,7 @@ FRAGMENTS = st.sampled_from(
         b"a" * 700,
     ]
 )  # fmt: skip
-"""Pieces that mails are made of, for mails nobody would write."""
+"""Pieces of mails, for mails that nobody would write."""
 MAILS = st.one_of(st.binary(max_size=400), st.lists(FRAGMENTS | st.binary(max_size=20), max_size=30).map(b"".join))
 
 
@@ -92,66 +85,6 @@ def test_as_much_is_looked_at_of_a_mail_with_crlf() -> None:
     start, end = b"Content-Type: multipart/mixed; boundary=x\n\n--x\n\n", b"--x\nX-Late: y\n\n"
     late = (start + b"\n" * (SCANNED - len(start) - len(end)) + end).replace(b"\n", b"\r\n")
     assert parse(late).part_fields == ((b"x-late", b"y"),)
-
-
-NO_CHARSETS = {"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"}
-
-
-@pytest.mark.parametrize("charset", ["unicode_escape", "unicode-escape", "raw_unicode_escape", "raw-unicode-escape"])
-def test_a_codec_of_python_that_is_no_charset_leaves_the_text_as_it_is(charset: str) -> None:
-    message = parse(f"Content-Type: text/plain; charset={charset}\n\n".encode() + b"\\u0041 \\x41 \\c caf\xc3\xa9")
-    assert message.text == "\\u0041 \\x41 \\c café".encode()
-
-
-def asked(name: str) -> str | None:
-    """The charset that Python has by this name, if it is one of more than UTF-8."""
-    with suppress(LookupError):
-        codec = codecs.lookup("gb18030" if name.lower() in ("gb2312", "gbk") else name)
-        if codec._is_text_encoding and codec.name not in ("ascii", "utf-8"):
-            return codec.name
-    return None
-
-
-def test_a_charset_is_found_as_python_finds_it() -> None:
-    """However it is written; but for codecs that are no charsets."""
-    modules = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
-    names = [*encodings.aliases.aliases, *sorted(modules - NO_CHARSETS), "no-such", "", ".."]
-    forms = [
-        form for name in names for form in (name, name.upper(), *(name.replace("_", by) for by in ("-", ".", "! ")))
-    ]
-    assert [charsets._codec(form.lower().encode()) for form in forms] == [asked(form) for form in forms]
-
-
-@pytest.mark.parametrize("charset", CODECS)
-def test_no_declared_charset_makes_it_fail(charset: str) -> None:
-    for raw in (bytes(range(1, 256)), b"\x1b$(D~{~}+AA-\xff" * 9, b"+\xff-\x80" * 9, b"\xe4\xb8"):
-        header = b"Subject: =?%s?b?%s?=\n" % (charset.encode(), base64.b64encode(raw))
-        declared = b"Content-Type: text/plain; charset=%s\n\n" % charset.encode()
-        parse(header + declared + raw).text.decode("utf-8")
-
-
-@pytest.mark.parametrize(
-    ("content_type", "raw", "text"),
-    [
-        pytest.param("text/plain", "grün".encode(), "grün", id="undeclared-utf-8"),
-        pytest.param("text/plain", "grün".encode("latin-1"), "grün", id="undeclared-latin-1"),
-        pytest.param("text/plain; charset=us-ascii", "grün".encode("latin-1"), "grün", id="ascii-that-is-latin-1"),
-        pytest.param("text/plain; charset=utf-8", "grün".encode("latin-1"), "grün", id="utf-8-that-is-latin-1"),
-        pytest.param("text/plain; charset=no-such", "grün".encode(), "grün", id="unknown-that-is-utf-8"),
-        pytest.param('text/plain; CHARSET="KOI8-R"', "да".encode("koi8-r"), "да", id="quoted-upper-case"),
-        pytest.param("text/plain; charset='iso-8859-2'", "ł".encode("iso-8859-2"), "ł", id="single-quotes"),
-        pytest.param("text/plain; charset = koi8-r", "да".encode("koi8-r"), "да", id="spaces-around-equals"),
-        pytest.param("text/plain; charset=gbk", "中〇".encode("gb18030"), "中〇", id="gbk-as-gb18030"),
-        pytest.param("text/plain; charset=GB2312", "€".encode("gb18030"), "€", id="gb2312-as-gb18030"),
-        pytest.param("text/plain; charset=iso-2022-jp", "日本".encode("iso-2022-jp"), "日本", id="seven-bit-japanese"),
-        pytest.param("text/plain; charset=utf-7", b"+ZeU-", "日", id="utf-7"),
-        pytest.param("text/plain; charset=big5", b"\xff", "\N{REPLACEMENT CHARACTER}", id="undecodable"),
-        pytest.param("text/plain; charset=base64", b"abc", "abc", id="a-codec-of-bytes"),
-        pytest.param("text/plain; charset=\0", b"caf\xc3\xa9", "café", id="nul"),
-    ],
-)
-def test_text_becomes_utf_8_by_its_charset(content_type: str, raw: bytes, text: str) -> None:
-    assert parse(f"Content-Type: {content_type}\n\n".encode() + raw).text.decode() == text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Marking: our header fields in, forged ones out, and every other byte as it came."""
+"""Tagging: our header fields are added, forged ones removed, and all other bytes unchanged."""
 
 import email
 import email.policy
@@ -196,7 +196,7 @@ def test_the_header_ends_before_the_first_empty_line(mail: bytes, end: int) -> N
     ],
 )
 def test_a_header_of_a_megabyte_made_to_confuse_is_marked_at_once(head: bytes) -> None:
-    """Quadratic time would take a quarter of an hour here, and the test with it."""
+    """Quadratic time would take a quarter of an hour here."""
     new, rest = mark(b"To: x\r\n" + head + b"\r\n\r\nbody\r\n", [("X-Spam-Status", "No")], "[SPAM]")
     assert b"X-Spam-Status: No\r\n" in new
     assert bytes(rest).endswith(b"body\r\n")

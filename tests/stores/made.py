@@ -1,4 +1,4 @@
-"""Ledger entries as a filter writes them, and where each kind of store is."""
+"""Ledger entries as a filter writes them, and the URL of each kind of store."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -22,7 +22,7 @@ def entry(number: int, label: Label = "spam", undoes: int | None = None, at: dat
 
 
 def write(learning: Learning, entry: Entry, vocabulary: int = 0, messages: int = 1) -> Entry:
-    """As a filter writes: the ledger, then the counts."""
+    """Write an entry and its counts, as a filter does."""
     sign = -1 if entry.undoes else 1
     deltas = dict.fromkeys(entry.tokens["fields"], 8 * sign)
     written = learning.append(entry)

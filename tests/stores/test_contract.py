@@ -1,4 +1,4 @@
-"""What every store must do, run on every row of STORES and on the store in memory."""
+"""The contract of counts and ledger, tested on every row of STORES and on the store in memory."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -29,7 +29,7 @@ def counted(*learnt: Entry) -> Counts:
 
 
 def shown(store: Store) -> tuple[State, list[Entry], list[Entry]]:
-    """All that the store tells of what was learnt."""
+    """All that the store holds of what was learnt."""
     return store.load(["fields"]), store.entries_after(0), store.learnings()
 
 

@@ -1,4 +1,4 @@
-"""What every store must do with the journal of verdicts."""
+"""The contract of the journal, tested on every store."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,8 +6,8 @@ import pytest
 
 from spamfilter.bayes.voices import pack
 from spamfilter.stores import Store, Wanted
-from spamfilter.stores import sql as sql_module
-from spamfilter.stores.store import NAMED
+from spamfilter.stores.journal import NAMED
+from spamfilter.stores.sql import journal as sql_journal
 from tests.support.made import NOON, journal_entry
 
 
@@ -50,7 +50,7 @@ def test_what_is_too_old_goes_first_the_tokens_then_the_entry(store: Store) -> N
 
 
 def journaled(store: Store) -> set[str]:
-    """Ids of the entries whose tokens are still there."""
+    """Ids of the entries that have tokens."""
     always = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
     found = (store.find_journal(entry.id) for entry in store.journal(*always))
     return {entry.id for entry in found if entry and entry.tokens}
@@ -63,7 +63,7 @@ FAR = datetime(1980, 1, 1, tzinfo=UTC)
 def test_tokens_that_take_too_much_go_the_oldest_first(
     store: Store, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_module, "EXPIRE", batch)
+    monkeypatch.setattr(sql_journal, "EXPIRE", batch)
     sizes: dict[str, int] = {}
     for number in range(7):
         words = {b"%d-%d" % (number, word): word for word in range(1, 5 * number % 13 + 2)}

@@ -1,4 +1,4 @@
-"""What every store must tell of its ledger: who has taught, and what holds a word."""
+"""The contract of the ledger's searches by author and by word, tested on every store."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ from tests.stores.made import entry, learn, write
 from tests.support import memory_store as memory_module
 from tests.support.made import NOON, VOICE, reading
 
-# Who has taught
+# By author
 
 
 def of(entry: Entry, by: str, source: str = "cli", hours: float = 0) -> Entry:
@@ -94,7 +94,7 @@ def test_whoever_follows_the_ledger_misses_nothing_after_a_sweep(store: Store) -
     assert follower.score(reading("x", "pills")) == Filter(store, VOICE).score(reading("x", "pills"))
 
 
-# What holds a word
+# By word
 
 
 def test_the_learning_of_a_message_is_found_until_it_is_taken_back(store: Store) -> None:

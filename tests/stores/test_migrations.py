@@ -1,4 +1,4 @@
-"""Migrations: up, down, up; what they make equals the metadata; a failing one changes nothing."""
+"""Migrations: up, down, up; the tables that they make equal the metadata; a failing one changes nothing."""
 
 import shutil
 import sqlite3
@@ -52,7 +52,7 @@ def down(url: str, revision: str) -> None:
 
 
 def schema(url: str) -> list[tuple[str, str]]:
-    """What the database says its tables and indexes are, but for Alembic's own table."""
+    """The tables and indexes of the database, without Alembic's own table."""
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         found = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
     return [(name, sql) for name, sql in found if not name.startswith(("alembic", "sqlite_"))]
@@ -191,7 +191,7 @@ def test_a_revision_that_is_not_known_is_an_error_that_names_the_database(url: s
 
 
 FAILING = '''
-"""A migration that gets half of the way."""
+"""A migration that fails half-way."""
 
 from alembic import op
 

@@ -1,27 +1,20 @@
-"""All counts written anew in one transaction of learning, on every store, and who notices."""
+"""All counts replaced in one transaction of learning, on every store, and noticed by other processes."""
 
-import sqlite3
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
-from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
+from spamfilter.bayes.counts import Counts, Growth, Label
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.model import State
-from spamfilter.bayes.voices import Voice, Voices
+from spamfilter.bayes.voices import Voice
 from spamfilter.learning.filter import Filter, Reading
-from spamfilter.learning.retraining import retrain
 from spamfilter.stores import Entry, Learning, Relearnt, Store
 from spamfilter.stores.sql import ledger_writing as sql_learning
-from tests.support.made import NOON, VOICE, reading, some
+from tests.support.made import NOON
 from tests.support.memory_store import KINDS, open_store
 
 Opened = Callable[[], Store]
@@ -33,7 +26,7 @@ NAMES = ("fields", "body", "old")
 
 @contextmanager
 def stored(kind: str) -> Iterator[Opened]:
-    """Opens the same store as often as is asked: as several processes would."""
+    """A function that opens the same store again, as another process would."""
     with tempfile.TemporaryDirectory() as folder:
         opened: list[Store] = []
 
@@ -56,7 +49,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
 
 
 def learnt(store: Store) -> list[Entry]:
-    """A ledger of three learnings, the second of them taken back; its entries."""
+    """The entries of a ledger of three learnings, of which the second is undone."""
     filter = Filter(store, (Voice("old", Soft()),))
     for name, label in (("first", "spam"), ("second", "ham"), ("third", "ham")):
         filter.learn(Reading(name.encode().ljust(16), {"old": {b"a": 1, name.encode(): 2}}), label, "cli", "ann")  # type: ignore[arg-type]  # labels are literals
@@ -74,7 +67,7 @@ def counted(tallied: bool, words: dict[Label, dict[bytes, int]], **messages: int
 
 
 def anew() -> tuple[State, list[Relearnt]]:
-    """Counts that nothing in the ledger would have made, so that each must come from here."""
+    """Counts that do not follow from the ledger, so that a test can tell them from others."""
     fields = counted(True, {"ham": {b"a": 3, b"b": 1, GREEN: 1}, "spam": {b"a": 7}}, ham=2, spam=4)
     body = counted(False, {"ham": {b"c": 5}, "spam": {b"d": 1, b"c": 2}}, ham=1, spam=1)
     state = State({"fields": fields, "body": body}, {"ham": 1, "spam": 1}, Calibration(3, -4, 5, 2**60), 4)
@@ -91,7 +84,7 @@ def rebuild(store: Store) -> tuple[State, list[Relearnt]]:
 
 
 def shown(store: Store) -> tuple[State, list[object], list[Entry], list[Entry], object]:
-    """All that the store tells of what was learnt; with the tallies, which equality of counts may pass over."""
+    """All that the store holds of what was learnt; with the tallies, which equality of counts may ignore."""
     state = store.load(NAMES)
     tallies: list[object] = [state.counts[name].tallies for name in NAMES]
     return state, tallies, store.entries_after(0), store.learnings(), store.get_setting("name")
@@ -255,7 +248,7 @@ def test_a_rebuilding_that_breaks_off_leaves_everything(
     assert Filter(opened(), (Voice("old", Soft()),)).verify() == []
 
 
-# Who notices
+# Noticed by other processes
 
 
 def by_entries(store: Store) -> None:
@@ -323,69 +316,3 @@ def test_learning_is_no_reason_to_load_all_anew_nor_is_a_rebuilding_that_breaks_
     by_entries(there)
     by_learning(there)
     assert there.generation == before
-
-
-# Tallies follow the words
-
-ABSENT: Voices = (Voice("fields", Bernoulli()), Voice("body", Soft()))
-MESSAGES = [
-    Reading(b"%016d" % number, {"fields": dict.fromkeys(words, 1), "body": {b"x": 1}})
-    for number, words in enumerate([[b"a", b"b"], [b"b", b"c", GREEN], [b"a", b"c"], [], [b"a", b"b", b"c", b"d"]])
-]
-STEPS = st.lists(
-    st.tuples(st.sampled_from(["ham", "spam", "forget", "retrain"]), st.integers(0, len(MESSAGES) - 1), st.booleans()),
-    max_size=16,
-)
-
-
-def tables(path: Path) -> tuple[dict[tuple[str, str, int], int], dict[tuple[str, str, int], int]]:
-    """The tallies that are kept, and those counted anew over the words."""
-    with closing(sqlite3.connect(path)) as connection:
-        kept = connection.execute("SELECT voice, class, count, words FROM tallies").fetchall()
-        words = connection.execute("SELECT voice, ham, spam FROM words WHERE voice = 'fields'").fetchall()
-    found: Counter[tuple[str, str, int]] = Counter()
-    for voice, ham, spam in words:
-        found.update((voice, label, count) for label, count in (("ham", ham), ("spam", spam)) if count)
-    return {(voice, label, count): number for voice, label, count, number in kept}, dict(found)
-
-
-@some(40)
-@given(STEPS)
-def test_tallies_are_those_of_the_words_whoever_learns_and_after_any_rebuilding(
-    steps: list[tuple[str, int, bool]],
-) -> None:
-    with stored("sqlite") as again, stored("memory") as reference:
-        path = Path(again().where)
-        whole, part = Filter(again(), ABSENT), Filter(again(), ABSENT, whole=False)
-        straight = Filter(reference(), ABSENT)
-        for what, number, by_whole in steps:
-            filter = whole if by_whole else part
-            if what == "retrain":
-                retrain(filter.store, ABSENT, {}, lambda count: None)
-                retrain(straight.store, ABSENT, {}, lambda count: None)
-            for one in (filter, straight):
-                if what == "forget":
-                    one.forget(MESSAGES[number], "cli")
-                elif what in LABELS:
-                    one.learn(MESSAGES[number], "spam" if what == "spam" else "ham", "cli")
-            kept, counted_anew = tables(path)
-            assert kept == counted_anew
-            assert part.store.load(["fields"]).counts["fields"].tallies in (
-                straight.store.load(["fields"]).counts["fields"].tallies, None,
-            )  # fmt: skip
-        assert Filter(again(), ABSENT).verify() == []
-
-
-def test_a_store_of_one_voice_is_rebuilt_to_another_voice_and_back() -> None:
-    for kind in KINDS:
-        with stored(kind) as again:
-            filter = Filter(again(), VOICE)
-            for number in range(6):
-                filter.learn(reading(f"m{number}", "a", f"w{number % 3}"), LABELS[number % 2], "cli")
-            before = again().load(["fields"])
-            retrain(again(), (Voice("fields", Bernoulli()),), {}, lambda count: None)
-            assert any((again().load(["fields"]).counts["fields"].tallies or {}).values())
-            retrain(again(), VOICE, {}, lambda count: None)
-            after = again().load(["fields"])
-            assert (after.counts, after.learnt, after.calibration) == (before.counts, before.learnt, before.calibration)
-            assert not any((after.counts["fields"].tallies or {}).values())

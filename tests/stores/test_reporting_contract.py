@@ -1,4 +1,4 @@
-"""What reports ask of a store, counted in another way; of few marks and of many, which are looked for differently."""
+"""The figures of reports, compared with a plain count; with few marks and with many, which SQL looks up differently."""
 
 import random
 from collections import Counter

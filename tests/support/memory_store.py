@@ -19,19 +19,8 @@ from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import pack_seen
 from spamfilter.errors import StoreError
-from spamfilter.stores.store import (
-    ENTRIES,
-    NAMED,
-    Entry,
-    Holders,
-    JournalEntry,
-    Labelled,
-    Learning,
-    Relearnt,
-    Store,
-    Trainings,
-    Wanted,
-)
+from spamfilter.stores.journal import NAMED, JournalEntry, Labelled, Wanted
+from spamfilter.stores.store import ENTRIES, Entry, Holders, Learning, Relearnt, Store, Trainings
 
 KINDS = ("memory", "sqlite")
 """Kinds of stores that tests run on: the one in memory, and those of STORES."""

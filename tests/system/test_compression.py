@@ -1,4 +1,4 @@
-"""What is compressed by either library is read by zlib, and each is taken where it should be."""
+"""zlib reads what either library compresses, and each library is chosen when it should be."""
 
 import sys
 import zlib
@@ -27,7 +27,7 @@ def isal() -> ModuleType:
 
 @pytest.fixture(params=["isal", "zlib"])
 def chosen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As at the start, with or without the library."""
+    """The function chosen at the start, with and without the library."""
     monkeypatch.delenv("SPAMFILTER_PLAIN", raising=False)
     if request.param == "isal":
         isal()

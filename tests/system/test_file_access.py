@@ -1,4 +1,4 @@
-"""What we make is for nobody else, whatever the umask says, and whoever runs the command."""
+"""New files and folders are private, whatever the umask and whoever runs the command."""
 
 import os
 import smtplib
@@ -23,13 +23,13 @@ from tests.integration.servers import relay, workshop
 from tests.support.real import require_root
 
 USER = 61_234
-"""Of the relay, where root does something beside it."""
+"""The user of the relay, when root runs a command."""
 SOCKET = "feedback.sock"
 
 
 @pytest.fixture
 def open_to_all() -> Iterator[None]:
-    """A umask that takes nothing away."""
+    """A umask that removes no rights."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -37,7 +37,7 @@ def open_to_all() -> Iterator[None]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder of the relay's user in one that every user may enter."""
+    """A folder of the relay's user, in one that every user may enter."""
     require_root("to be several users")
     with workshop() as made:
         (made / "state").mkdir(mode=0o700)
@@ -50,7 +50,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 def command(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A command of spamfilter with the umask that is in force here."""
+    """Run a command of spamfilter with the current umask."""
     environment = {**os.environ, "STATE_DIRECTORY": str(state), "PYTHONPATH": str(Path(__file__).parents[2])}
     words = [sys.executable, "-m", "spamfilter", *arguments]
     return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -58,7 +58,7 @@ def command(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.usefixtures("open_to_all")
 def test_all_that_commands_and_relay_make_is_private(tmp_path: Path) -> None:
-    """Database, -wal, -shm, journal in it, Maildir, quarantine and backup, each below folders that were not there."""
+    """Database, -wal, -shm, journal in it, Maildir, quarantine and backup, each below folders that did not exist."""
     (tmp_path / "x.eml").write_text("Subject: x\n\nwords of a mail\n")
     above = tmp_path / "above"
     assert command(above / "state", "train", "--ham", str(tmp_path / "x.eml")).returncode == 0

@@ -1,4 +1,4 @@
-"""Ids: new ones sort by time, and are found where people and mail quote them."""
+"""Ids: new ones sort by time, and are found in texts that quote them."""
 
 import re
 import time

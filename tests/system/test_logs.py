@@ -1,4 +1,4 @@
-"""The log: one line a record, whatever came by mail; for people, for programs, for systemd's journal."""
+"""The log: one line for each record, whatever a mail contains; as text, as JSON, for systemd's journal."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ EVENT = Event(
 
 @pytest.fixture(autouse=True)
 def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The log of the tests is as before at the end."""
+    """Restores the handlers of the log."""
     monkeypatch.delenv("JOURNAL_STREAM", raising=False)
     root = logging.getLogger()
     before, level = root.handlers[:], root.level

@@ -1,4 +1,4 @@
-"""Files that travel with the package are found by name, and nothing else is."""
+"""Files that are installed with the package are found by name, and no others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Places: the socket that a command looks for is the one that the relay opens."""
+"""Paths: a command looks for the socket that the relay opens."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from spamfilter.system.paths import SOCKET_VARIABLE, configured_socket, socket_p
 
 @pytest.fixture(autouse=True)
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No file of this machine, no variable; a home of its own."""
+    """An empty home, no variables, no files of this machine."""
     monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
     monkeypatch.setattr(paths, "SYSTEM_STATE", tmp_path / "var")
     monkeypatch.setattr(paths, "SYSTEM_RUN", tmp_path / "run")

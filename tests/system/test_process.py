@@ -1,4 +1,4 @@
-"""The host: what a process takes of its memory."""
+"""The memory of a process."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def test_large_blocks_between_small_ones_go_back_to_the_system() -> None:
 
 
 def test_numpy_starts_no_threads() -> None:
-    """Of a relay on many cores each process would have as many."""
+    """Each process of a relay on many cores would have as many threads."""
     code = "import os, spamfilter.cli, spamfilter.learning.filter; print(len(os.listdir('/proc/self/task')))"
     if len(os.sched_getaffinity(0)) < 2:
         missing("needs a second core, for which numpy would start a thread")

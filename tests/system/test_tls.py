@@ -1,4 +1,4 @@
-"""TLS, with the program openssl as the other side: what is old or weak gets nowhere, and no mail in the clear."""
+"""TLS, with the program openssl as the other side: old and weak TLS is rejected, and no mail goes unencrypted."""
 
 import asyncio
 import re
@@ -47,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, files: tuple[Path, Path]) -
 
 
 def openssl(port: int, *options: str, said: str = "QUIT\r\n") -> str:
-    """What s_client has to say of a connection."""
+    """The output of `openssl s_client` for a connection."""
     command = [require("openssl", "openssl"), "s_client", "-starttls", "smtp", "-connect", f"127.0.0.1:{port}"]
     done = subprocess.run(
         [*command, *options], input=said, capture_output=True, text=True, timeout=60, check=False, errors="replace"
@@ -56,7 +56,7 @@ def openssl(port: int, *options: str, said: str = "QUIT\r\n") -> str:
 
 
 def agreed(shown: str) -> str:
-    """The cipher that both sides agreed on; none where they did not."""
+    """The cipher that both sides agreed on; none if they did not."""
     found = re.search(r"^New, (\S+), Cipher is (\S+)", shown, re.MULTILINE)
     return "" if found is None or found[2] == "(NONE)" else found[2]
 
@@ -94,7 +94,7 @@ def test_a_context_is_no_weaker_than_promised(files: tuple[Path, Path], purpose:
 
 
 async def reply_with(folder: Path, theirs: ssl.SSLContext, ca: Path) -> tuple[bytes, Hop]:
-    """What a client hears whose mail goes to a next hop with this TLS."""
+    """The reply to a client whose mail goes to a next hop with this TLS."""
     async with Hop((*("STARTTLS", "8BITMIME"),)) as hop:
         hop.tls = theirs
         next_hop = SmtpNextHop("127.0.0.1", hop.port, "relay.test", tls.client_context(str(ca)), Timeouts(5, 5, 5))
@@ -173,7 +173,7 @@ def reloaded(server: Relay) -> None:
 
 
 def shown_certificate(port: int) -> str:
-    """What the relay shows to those who come now, in PEM."""
+    """The relay's certificate for new connections, in PEM."""
     found = re.search("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", openssl(port), re.DOTALL)
     assert found
     return found[0]

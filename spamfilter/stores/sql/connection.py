@@ -1,4 +1,7 @@
-"""Connections to SQLite that do what the store promises: real transactions, synced, private files."""
+"""Connections to SQLite, and its errors as ours.
+
+Guarantee: a transaction begins where the caller begins it, a commit reaches the disk, and a new file has mode 0600.
+"""
 
 import sqlite3
 from collections.abc import Iterator
@@ -13,13 +16,13 @@ from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError
 from spamfilter.system.file_access import is_trap, make_file, owner
 
 BUSY_SECONDS = 10.0
-"""Longer than any batch of `train` holds the lock, shorter than a user's patience."""
+"""How long a writer waits for the lock: longer than any batch of `train` holds it."""
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-"""Primary result codes, the lowest eight bits of what SQLite says: https://www.sqlite.org/rescode.html."""
+"""Primary result codes, the lowest eight bits of an error code: https://www.sqlite.org/rescode.html."""
 
 
 def connect(url: str) -> Engine:
-    """An engine whose transactions are real: BEGIN is ours, IMMEDIATE where a writer asks for it."""
+    """An engine for this URL, whose file is made if it is missing. The execution option `begin` replaces BEGIN."""
     path = file_of(url)
     folder = path.parent
     if not folder.is_dir():
@@ -35,7 +38,7 @@ def connect(url: str) -> Engine:
         try:
             _prepare(connection)
         except sqlite3.Error:
-            connection.close()  # nobody else would
+            connection.close()  # SQLAlchemy never gets this connection and cannot close it
             raise
 
     @event.listens_for(engine, "begin")
@@ -46,11 +49,11 @@ def connect(url: str) -> Engine:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    connection.isolation_level = None  # the driver shall not begin transactions on its own
-    # What another program has made is refused soon, and stays as it is until then.
+    connection.isolation_level = None  # the driver must not begin transactions itself
+    # A database of another program must stay unchanged: `Database.revision` raises for it soon.
     (ours,) = connection.execute("SELECT max(name = 'alembic_version') FROM sqlite_master").fetchone()
     if ours in (None, 1):
-        with suppress(sqlite3.OperationalError):  # a read-only file keeps the mode it has
+        with suppress(sqlite3.OperationalError):  # a read-only file keeps its mode
             connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -66,7 +69,7 @@ def file_of(url: str) -> Path:
 
 @contextmanager
 def store_errors(where: str) -> Iterator[None]:
-    """The driver's exceptions as ours."""
+    """Raises the driver's exceptions as StoreError or its subclasses. where: the name of the store in their texts."""
     try:
         yield
     except IntegrityError as error:

@@ -1,0 +1,128 @@
+"""One SQLite database: its transactions, the version of its tables, its checks and its copies.
+
+Guarantee: a writer holds the write lock from its first read, so that what it reads is what it changes. Readers never
+wait (WAL); a writer waits at most BUSY_SECONDS and then raises StoreBusy.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, insert
+
+from spamfilter.errors import StoreError
+from spamfilter.stores.schema import HEAD, metadata
+from spamfilter.stores.sql.connection import connect, file_of, store_errors
+from spamfilter.system.file_access import make_file
+
+_versions = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""As Alembic makes it."""
+
+
+class Database:
+    """One file. generation: grows when another file was put in its place."""
+
+    generation: int = 0
+
+    def __init__(self, url: str) -> None:
+        self.engine = connect(url)
+        self._path = file_of(url)
+        self._file = self._identity()
+
+    @property
+    def where(self) -> str:
+        return str(self._path)
+
+    def _identity(self) -> tuple[int, int]:
+        """Device and inode of the file. Raises StoreError if the file is gone."""
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            self.engine.dispose()  # open connections would write to a deleted file
+            raise StoreError(f"{self.where}: the database is gone: {error.strerror}") from error
+        return found.st_dev, found.st_ino
+
+    def _check(self) -> None:
+        """Notice a file that was deleted or replaced: open connections would go on with the old one."""
+        identity = self._identity()
+        if identity != self._file:
+            self.engine.dispose()
+            self._file = identity
+            self.generation += 1
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        self._check()
+        with store_errors(self.where), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        self._check()
+        with store_errors(self.where), self.engine.connect() as connection:
+            connection = connection.execution_options(begin="BEGIN IMMEDIATE")
+            with connection.begin():
+                yield connection
+
+    def revision(self) -> str | None:
+        """The revision of the schema; None for a database without tables. Raises StoreError for other tables."""
+        with self.reading() as connection:
+            if not self.engine.dialect.has_table(connection, "alembic_version"):
+                if found := connection.exec_driver_sql("SELECT name FROM sqlite_master LIMIT 1").scalar():
+                    raise StoreError(f"{self.where}: is not a database of spamfilter: it has {found}; see [store] url")
+                return None
+            found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+            return str(found) if found else None
+
+    def create(self) -> bool:
+        """Make the tables of an empty database, in a tenth of the migrations' time; False if it is not empty."""
+        with self.writing() as connection:
+            if connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
+                return False
+            metadata.create_all(connection, checkfirst=False)
+            _versions.create(connection, checkfirst=False)
+            connection.execute(insert(_versions), {"version_num": HEAD})
+        return True
+
+    def verify(self) -> list[str]:
+        return self._damage("PRAGMA integrity_check(10)")
+
+    def verify_quickly(self) -> list[str]:
+        return self._damage("PRAGMA quick_check(10)")
+
+    def _damage(self, question: str) -> list[str]:
+        with self.reading() as connection:
+            found = [str(row[0]) for row in connection.exec_driver_sql(question)]
+        return [f"{self.where}: {line}" for line in found if line != "ok"]
+
+    def backup(self, target: Path) -> None:
+        if target.exists():
+            raise StoreError(f"{target}: exists already; name a new file")
+        # Made in a private folder: in one like /tmp others could put a link under a name that they foresee.
+        with store_errors(str(target)), TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+            partial = Path(folder) / target.name
+            make_file(partial)
+            with self.engine.connect() as connection:
+                source = connection.connection.driver_connection
+                assert isinstance(source, sqlite3.Connection)
+                with closing(sqlite3.connect(partial)) as copy:
+                    source.backup(copy)
+                    copy.execute("PRAGMA journal_mode = DELETE")  # one file, without -wal beside it
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+            partial.rename(target)
+
+    def size(self) -> int:
+        files = (self._path.with_name(self._path.name + suffix) for suffix in ("", "-wal", "-shm"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def close(self) -> None:
+        self.engine.dispose()
