@@ -284,10 +284,7 @@ class _Run:
             for voice, amounts in decided.items()
             if (amount := amounts.get(number, 0)) > known.added.get(voice, 0)
         }
-        active = training.active(known.digest) if more else None
-        if active is None:
-            return False
-        return training.reinforce(active, {voice: amount for voice, amount in more.items() if voice in active.tokens})
+        return training.reinforce(known, {voice: amount for voice, amount in more.items() if voice in known.tokens})
 
     def _tell(self, mails: int) -> None:
         self._told += mails

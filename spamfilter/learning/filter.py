@@ -260,7 +260,7 @@ class Training:
         self._write(state, entry)
 
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
-        """The learnings of these messages, a few hundred at most, that have not been taken back; without tokens."""
+        """The learnings of these messages, a few hundred at most, that have not been taken back."""
         return self._learning.learnt(digests)
 
     def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:

@@ -103,7 +103,7 @@ class Ledger(ABC):
 
     @abstractmethod
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
-        """The active learnings of these messages, a few hundred at most, without tokens."""
+        """The active learnings of these messages, a few hundred at most, with their tokens."""
 
 
 class Learning(Ledger):

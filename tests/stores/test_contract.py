@@ -212,13 +212,12 @@ def test_a_message_may_be_learnt_again_after_it_was_undone(store: Store) -> None
         assert learning.active(again.digest) == again
 
 
-def test_which_messages_are_learnt_is_known_without_their_tokens(store: Store) -> None:
+def test_the_learnings_of_many_messages_are_found_at_once(store: Store) -> None:
     one, two, three = (*learn(store, entry(1)), *learn(store, entry(2)), *learn(store, entry(3)))
     learn(store, entry(2, undoes=two.id))
     with store.learning() as learning:
-        bare = [replace(entry, tokens={}) for entry in (one, three)]
-        assert learning.learnt([one.digest, two.digest, b"unknown digest.."]) == {one.digest: bare[0]}
-        assert learning.learnt([three.digest, one.digest]) == {entry.digest: entry for entry in bare}
+        assert learning.learnt([one.digest, two.digest, b"unknown digest.."]) == {one.digest: one}
+        assert learning.learnt([three.digest, one.digest]) == {one.digest: one, three.digest: three}
         assert learning.learnt([]) == {}
 
 

@@ -94,8 +94,7 @@ class MemoryStore(Store):
         return self._active.get(digest)
 
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
-        found = map(self._active.get, digests)
-        return {entry.digest: replace(entry, tokens={}) for entry in found if entry is not None}
+        return {digest: self._active[digest] for digest in digests if digest in self._active}
 
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         older = sorted((entry for entry in self._active.values() if entry.id < before), key=lambda entry: -entry.id)

@@ -100,7 +100,7 @@ def only_active(query: Select[Any]) -> Select[Any]:
 
 
 _ACTIVE = only_active(select(ledger)).where(ledger.c.digest == bindparam("asked", type_=ledger.c.digest.type))
-_LEARNT = only_active(select(*FACTS)).where(ledger.c.digest.in_(bindparam("asked", expanding=True)))
+_LEARNT = only_active(select(ledger)).where(ledger.c.digest.in_(bindparam("asked", expanding=True)))
 
 
 def active(connection: Connection, digest: bytes) -> Entry | None:
@@ -110,7 +110,7 @@ def active(connection: Connection, digest: bytes) -> Entry | None:
 
 def learnt(connection: Connection, digests: Collection[bytes]) -> dict[bytes, Entry]:
     found = connection.execute(_LEARNT, {"asked": [*digests]})
-    return {row.digest: entry_of(row, {}) for row in found}
+    return {row.digest: entry_of(row, row.tokens) for row in found}
 
 
 def history(connection: Connection, digest: bytes) -> list[Entry]:
