@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 
 from spamfilter.bayes.compiled import score_helper
-from spamfilter.bayes.counts import LABELS, Counts, Label
+from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.token_arrays import Floats as Floats
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.tokens import Token, Tokens
@@ -122,11 +122,6 @@ class Likelihood(ABC):
         """ln(P(spam) / P(ham)) of a message."""
         return self.judge(tokens, counts)[0].own
 
-    def weights(self, tokens: Tokens, counts: Counts) -> dict[Token, float]:
-        """Token -> its share of the log-odds that are heard, for tokens that say anything."""
-        _, heard = self.judge(tokens, counts)
-        return {token: share for token, share in zip(heard.tokens, heard.shares.tolist(), strict=True) if share}
-
     def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
         """The opinion, and what is heard of the words."""
         message = MessageCounts.of(tokens, counts)
@@ -195,23 +190,6 @@ class Generative(Likelihood):
     def constants(self, message: MessageCounts, counts: Counts) -> float:
         rest = self.rest("spam", message, counts) - self.rest("ham", message, counts)
         return rest + self.log_prior("spam", counts) - self.log_prior("ham", counts)
-
-    def joint(self, tokens: Tokens, counts: Counts) -> dict[Label, float]:
-        """Class -> ln P(class) + ln P(message | class), without factors that are the same in every class."""
-        message = MessageCounts.of(tokens, counts)
-        found: dict[Label, float] = {}
-        for label in LABELS:
-            each = self.given(label, message, counts)
-            each = np.where(message.known, each, 0.0) if self.skips_unknown else each
-            found[label] = exact_sum(each) + self.rest(label, message, counts) + self.log_prior(label, counts)
-        return found
-
-    def posterior(self, tokens: Tokens, counts: Counts) -> dict[Label, float]:
-        """Class -> P(class | message), by normalising `joint` in log space."""
-        joint = self.joint(tokens, counts)
-        highest = max(joint.values())
-        shares = {label: np.exp(value - highest) for label, value in joint.items()}
-        return {label: float(share / sum(shares.values())) for label, share in shares.items()}
 
     def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
         return 1
