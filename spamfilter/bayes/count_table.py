@@ -37,12 +37,12 @@ class Words(ABC):
     """Word -> its count in each class, 0 where it has none. Counts are whole numbers below 2**63."""
 
     @abstractmethod
-    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
-        """The counts of these words in a class, shape (tokens,)."""
-
-    @abstractmethod
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
         """The counts of these words in ham and in spam, each of shape (tokens,)."""
+
+    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
+        """The counts of these words in a class, shape (tokens,)."""
+        return self.columns(tokens)[LABELS.index(label)]
 
     def numbers(self, tokens: Sequence[Token]) -> Floats:
         """As `columns`, as the numbers that scores are computed from, of shape (2, tokens)."""
@@ -81,11 +81,9 @@ class SpelledTable(Words):
     def __init__(self) -> None:
         self.spelled: dict[Label, dict[Token, int]] = {label: {} for label in LABELS}
 
-    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
-        return _integers(map(self.spelled[label].get, tokens, repeat(0)), len(tokens))
-
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
-        return self.column(tokens, "ham"), self.column(tokens, "spam")
+        ham, spam = (_integers(map(self.spelled[label].get, tokens, repeat(0)), len(tokens)) for label in LABELS)
+        return ham, spam
 
     def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
         mine = self.spelled[label]
@@ -101,11 +99,6 @@ class SpelledTable(Words):
     def hashes(self) -> tuple[Integers, Integers, Integers]:
         tokens = [*{**self.spelled["ham"], **self.spelled["spam"]}]
         return _in_order(hashed(tokens), *self.columns(tokens))
-
-    def __eq__(self, other: object) -> bool:
-        return self.spelled == other.spelled if isinstance(other, SpelledTable) else super().__eq__(other)
-
-    __hash__ = None
 
 
 class HashedTable(Words):
@@ -132,9 +125,6 @@ class HashedTable(Words):
         other._table, other._used = _empty(len(self._table), self._table.shape[2]), self._used
         other._table[:] = self._table
         return other
-
-    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
-        return self.columns(tokens)[LABELS.index(label)]
 
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
         slots = self._find(hashed(tokens))

@@ -6,7 +6,8 @@ Guarantee: a count below zero or above MAX_COUNT raises CountError before anythi
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from itertools import chain
+from math import fsum
 
 import numpy as np
 
@@ -35,8 +36,6 @@ Tallies = dict[Label, dict[int, int]]
 MAX_COUNT = 2**62 - 1
 """Below the signed 64 bits of every store, with room to add two of them."""
 
-Derived = TypeVar("Derived")
-
 
 @dataclass(frozen=True, slots=True)
 class Growth:
@@ -57,7 +56,7 @@ class Counts:
     tallies: kept for a likelihood that speaks of absent words, and None for the others.
     """
 
-    __slots__ = ("_derived", "kept", "messages", "occurrences", "tallies", "vocabulary")
+    __slots__ = ("_sums", "kept", "messages", "occurrences", "tallies", "vocabulary")
 
     def __init__(self, kept: Words | None = None) -> None:
         """kept: where; without it, words are kept by their spelling."""
@@ -66,7 +65,7 @@ class Counts:
         self.occurrences: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self.vocabulary = 0
         self.tallies: Tallies | None = None
-        self._derived: dict[Hashable, object] = {}
+        self._sums: dict[Hashable, float] = {}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Counts):
@@ -92,12 +91,8 @@ class Counts:
         """How often the class has this word, 0 if never."""
         return int(self.kept.column([word], label)[0])
 
-    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
-        """The counts of these words in ham and in spam, each of shape (tokens,)."""
-        return self.kept.columns(tokens)
-
     def numbers(self, tokens: Sequence[Token]) -> Floats:
-        """As `columns`, as the numbers that scores are computed from, of shape (2, tokens)."""
+        """The counts of these words in ham and in spam, as the numbers that scores are computed from: (2, tokens)."""
         return self.kept.numbers(tokens)
 
     def tally(self) -> None:
@@ -105,11 +100,19 @@ class Counts:
         if self.tallies is None:
             self.tallies = {label: _tallied(self.kept.all_of(label)) for label in LABELS}
 
-    def derived(self, key: Hashable, compute: Callable[[], Derived]) -> Derived:
-        """What `compute` makes of these counts, kept under this key until they change."""
-        if key not in self._derived:
-            self._derived[key] = compute()
-        return self._derived[key]  # type: ignore[return-value]  # what compute gave for this key
+    def over_vocabulary(self, key: Hashable, label: Label, value: Callable[[Floats], Floats]) -> float:
+        """The sum of value(count in this class) over all known words, kept under this key until the counts change.
+
+        It is computed from the tallies, so that no word is looked at.
+        """
+        if key not in self._sums:
+            assert self.tallies is not None, "a likelihood that speaks of absent words is given tallies"
+            tally = self.tallies[label]
+            size = len(tally) + 1
+            having = np.fromiter(chain(tally.values(), (self.vocabulary - sum(tally.values()),)), np.float64, size)
+            values = value(np.fromiter(chain(tally, (0,)), np.float64, size))
+            self._sums[key] = fsum((having * values).tolist())
+        return self._sums[key]
 
     def add(self, label: Label, deltas: Mapping[Token, int], messages: int = 1) -> Growth:
         """Learn: add `deltas` (word -> count above zero) and `messages` to the class."""
@@ -140,14 +143,11 @@ class Counts:
         alone = elsewhere == 0
         growth = int(np.count_nonzero(alone & (before == 0) & (after > 0)))
         growth -= int(np.count_nonzero(alone & (before > 0) & (after == 0)))
-        return self._changed(label, total, occurrences, Growth(growth, moved))
-
-    def _changed(self, label: Label, messages: int, occurrences: int, growth: Growth) -> Growth:
-        self.vocabulary += growth.vocabulary
-        self.messages[label] = messages
+        self.vocabulary += growth
+        self.messages[label] = total
         self.occurrences[label] = occurrences
-        self._derived.clear()
-        return growth
+        self._sums.clear()
+        return Growth(growth, moved)
 
 
 def _listed(deltas: Mapping[Token, int]) -> tuple[Sequence[Token], Integers, int, int]:

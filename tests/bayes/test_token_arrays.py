@@ -272,6 +272,6 @@ def test_counts_are_found_by_spelling_and_by_seen_alike() -> None:
     seen = tokenize(parse(mail()), ("header", "body"))
     counts.add("spam", dict.fromkeys(seen, 3))
     assert isinstance(seen, TokenArrays)
-    assert [column.tolist() for column in counts.columns(seen.spellings)] == [
-        column.tolist() for column in counts.columns(list(seen))
+    assert [column.tolist() for column in counts.kept.columns(seen.spellings)] == [
+        column.tolist() for column in counts.kept.columns(list(seen))
     ]

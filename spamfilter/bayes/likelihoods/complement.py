@@ -4,16 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spamfilter.bayes.counts import OTHER, Counts, Label
-from spamfilter.bayes.likelihoods.likelihood import (
-    Floats,
-    MessageCounts,
-    NotBelow,
-    OfOccurrences,
-    Prior,
-    log,
-    over_vocabulary,
-    ratio,
-)
+from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, NotBelow, OfOccurrences, Prior, log, ratio
 
 
 @dataclass(frozen=True)
@@ -50,5 +41,5 @@ class Complement(OfOccurrences):
         each = message.times * logarithms(message.of_class(other))
         if not self.normalise:
             return -each
-        whole = counts.derived((self, label), lambda: over_vocabulary(other, counts, logarithms))
+        whole = counts.over_vocabulary((self, label), other, logarithms)
         return each / whole if whole else each

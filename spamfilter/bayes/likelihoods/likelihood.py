@@ -4,8 +4,7 @@ A row of the table writes its formula over the arrays of a message, MessageCount
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -231,12 +230,3 @@ def ratio(above: Floats | float, below: float) -> Floats | float:
 def log(probability: Floats | float) -> Floats:
     """The natural logarithm of probabilities, finite for 0 (see IMPOSSIBLE)."""
     return np.log(np.maximum(probability, IMPOSSIBLE))
-
-
-def over_vocabulary(label: Label, counts: Counts, value: Callable[[Floats], Floats]) -> float:
-    """The sum of value(count) over all known words, by how many words have each count: no scan of the words."""
-    assert counts.tallies is not None, "a likelihood that speaks of absent words is given tallies"
-    tally = counts.tallies[label]
-    size = len(tally) + 1
-    having = np.fromiter(chain(tally.values(), (counts.vocabulary - sum(tally.values()),)), np.float64, size)
-    return fsum((having * value(np.fromiter(chain(tally, (0,)), np.float64, size))).tolist())

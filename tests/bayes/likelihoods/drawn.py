@@ -85,7 +85,7 @@ def learn(model: Likelihood, tokens: Bag, label: Label, counts: Counts) -> Mappi
 def recounted(counts: Counts) -> Counts:
     """A copy, with nothing derived from the words but what is counted anew."""
     found = copy.deepcopy(counts)
-    found._derived.clear()
+    found._sums.clear()
     found.tallies = None
     found.tally()
     return found

@@ -219,7 +219,7 @@ def test_the_words_that_are_asked_for_are_all_that_a_message_needs(name: str, da
     counts, tokens = learnt(model, data.draw(learnings(name))), data.draw(bags(name))
     asked = model.words(tokens)
     part = copy.deepcopy(counts)
-    part._derived.clear()
+    part._sums.clear()
     for label in LABELS:
         part.words[label] = {word: count for word, count in counts.words[label].items() if word in asked}
     assert model.log_odds(tokens, part) == model.log_odds(tokens, counts)
