@@ -138,7 +138,7 @@ def tokenize(message: Message, families: Sequence[str], known: Callable[[str], T
     known: the tokens of one family of this message, if somebody has found them; the compiled helper asks for them.
     """
     if token_helper is not None and COMPILED.keys() >= set(families):
-        return TokenArrays(
+        return TokenArrays.of_parts(
             *token_helper.find(tuple(part for family in families for part in _parts(message, family, known)))
         )
     found: Counter[Token] = Counter()

@@ -134,7 +134,7 @@ KNOWN = b"ab", np.array([1, 2], np.uint32), np.array([5, 6]), np.array([1, 1], n
 )
 def test_words_that_do_not_fit_together_are_not_known(place: int, part: object) -> None:
     assert token_helper is not None
-    assert TokenArrays(*token_helper.find(((4, KNOWN),))) == {b"a": 1, b"b": 1}
+    assert TokenArrays.of_parts(*token_helper.find(((4, KNOWN),))) == {b"a": 1, b"b": 1}
     with pytest.raises(ValueError, match=r"each word has|no text"):
         token_helper.find(((4, (*KNOWN[:place], part, *KNOWN[place + 1 :])),))
 
