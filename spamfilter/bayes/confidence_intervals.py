@@ -1,10 +1,10 @@
-"""Intervals for what was counted. Source: E. B. Wilson, JASA 22 (1927)."""
+"""Confidence intervals of shares. Source: E. B. Wilson, JASA 22 (1927)."""
 
 import math
 
 
 def wilson(events: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
-    """The 95 % interval of a share, honest for small numbers; (0, 1) without trials.
+    """The 95 % confidence interval of a share, right for small numbers, too; (0, 1) without trials.
 
     >>> [round(bound, 3) for bound in wilson(1, 10)]
     [0.018, 0.404]

@@ -1,4 +1,4 @@
-"""The complement model: a class is where the words of the other classes are missed most."""
+"""The complement model: a message is of the class whose complement makes its words least likely."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,8 +13,8 @@ class Complement(OfOccurrences):
 
     x_w: occurrences in the message; f: in the other class; F their sum; V words known; m: smoothing. With `normalise`
     the logarithms of a class are divided by their sum over the vocabulary, so that a class whose words depend on each
-    other more does not shout. Unknown words are skipped. Of two classes, and without `normalise`, it is the multinomial
-    model with equal priors. Source: Rennie, Shih, Teevan, Karger, ICML 2003.
+    other more does not get too much weight. Unknown words are skipped. Of two classes, and without `normalise`, it is
+    the multinomial model with equal priors. Source: Rennie, Shih, Teevan, Karger, ICML 2003.
 
     >>> import math
     >>> counts, model = Counts(), Complement()
