@@ -77,15 +77,6 @@ class Run:
     def labels(self) -> list[Label]:
         return [example.label for example in self.examples]
 
-    def extend(self, more: "Run") -> None:
-        """Take in what the same contender did with other messages."""
-        self.examples += more.examples
-        self.log_odds += more.log_odds
-        self.posteriors += more.posteriors
-        self.seconds += more.seconds
-        self.looks += more.looks
-        self.taught += more.taught
-
     def reorder(self, places: Sequence[int]) -> None:
         """Bring the messages into the order of these places, one for each."""
         order = sorted(range(len(places)), key=lambda number: places[number])
@@ -157,10 +148,7 @@ def cross_validation(examples: Sequence[Example], enter: Enter, trial: Trial, pr
         places = [at for at, of in enumerate(fold_of) if of == fold]
         judged += places
         train = [example for example, of in zip(examples, fold_of, strict=True) if of != fold]
-        found = _trained(train, [examples[at] for at in places], enter, trial, progress)
-        for run, more in zip(runs, found, strict=False):
-            run.extend(more)
-        runs = runs or found
+        runs = _trained(train, [examples[at] for at in places], enter, trial, progress, runs=runs)
     for run in runs:
         run.reorder(judged)
     return runs
@@ -221,11 +209,18 @@ def _parted(examples: Sequence[Example], trial: Trial) -> tuple[list[Example], l
 
 
 def _trained(
-    train: Sequence[Example], test: Sequence[Example], enter: Enter, trial: Trial, progress: Progress, part: str = ""
+    train: Sequence[Example],
+    test: Sequence[Example],
+    enter: Enter,
+    trial: Trial,
+    progress: Progress,
+    part: str = "",
+    runs: Sequence[Run] = (),
 ) -> list[Run]:
+    """Train new contenders, let them judge, and add that to their runs, or to new ones."""
     contenders = enter()
+    runs = list(runs) or [Run(contender.name, part) for contender in contenders]
     given = mixed(list(zip(_given(train, trial), train, strict=True)), lambda pair: pair[0])
-    runs = [Run(contender.name, part, taught=len(train)) for contender in contenders]
     left, reading = 0, 0.0
 
     def labelled() -> Examples:
@@ -241,6 +236,7 @@ def _trained(
     for contender, run in zip(contenders, runs, strict=True):
         left, reading, began = trial.rounds * len(train), 0.0, time.process_time()
         contender.train(labelled, trial.rounds)
+        run.taught += len(train)
         run.seconds += time.process_time() - began - reading
         run.looks += trial.rounds * len(train) - left
         progress(left)

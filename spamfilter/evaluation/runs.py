@@ -4,7 +4,7 @@ Guarantee: nothing of the user's is read but the messages, and nothing is change
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -12,7 +12,6 @@ from pathlib import Path
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
-from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import VOICES, Voice, Voices, VoiceTokens, pack, unpack, view
 from spamfilter.config.likelihood_settings import ATTRIBUTES, Learn
 from spamfilter.errors import InputError
@@ -202,11 +201,6 @@ def of_journal(store: Store) -> Run | None:
             run.log_odds.append(entry.log_odds)
             run.posteriors.append(entry.score)
     return run if len(set(run.labels)) == len(LABELS) else None
-
-
-def at_thresholds(trial: Trial, policy: Policy) -> Trial:
-    """A trial that asks users about what this policy calls unsure."""
-    return replace(trial, unsure=policy.unsure, spam=policy.spam)
 
 
 def write_scores(file: Path, run: Run) -> None:
