@@ -40,7 +40,7 @@ from spamfilter.bayes.counts import Label
 from spamfilter.bayes.likelihoods.eddc import Eddc
 from spamfilter.bayes.voices import Voice, view
 from spamfilter.config.likelihood_settings import Learn
-from spamfilter.evaluation.error_rates import roc_area_above, split
+from spamfilter.evaluation.error_rates import measure
 from spamfilter.evaluation.runs import CONFIGURED, entrants
 from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail import message
@@ -164,7 +164,7 @@ def harm(victim: Victim | Peer, judged: Mails) -> str:
     lost = sum(p >= SPAM for p in hams)
     unsure = sum(UNSURE <= p < SPAM for p in hams)
     missed = sum(p < UNSURE for p in spams)
-    area = roc_area_above(*split([score.log_odds for score in scores], labels))
+    area = measure([score.log_odds for score in scores], [score.posterior for score in scores], labels).roca
     return f"{per_cent(lost, len(hams))} | {per_cent(unsure, len(hams))} | {per_cent(missed, len(spams))} | {area:.3f}"
 
 
