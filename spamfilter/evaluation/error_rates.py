@@ -13,6 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from spamfilter.bayes.counts import Label
 
+BINS = 10
+"""Bins of probability in which calibration is measured and plotted."""
+
 
 def roc_area_above(ham: NDArray[np.float64], spam: NDArray[np.float64]) -> float:
     """1-ROCA%: 100 times the chance that a ham scores above a spam; a tie counts half."""
@@ -37,11 +40,11 @@ def logistic_average(ham_rate: float, spam_rate: float, ham: int, spam: int) -> 
     return 100 / (1 + math.exp(-(logit(ham_rate, ham) + logit(spam_rate, spam)) / 2))
 
 
-def calibration_error(posteriors: ArrayLike, spam: ArrayLike, bins: int = 10) -> float:
+def calibration_error(posteriors: ArrayLike, spam: ArrayLike) -> float:
     """ECE: the mean distance between probability and share of spam in equal bins, weighted by messages."""
     p, y = np.asarray(posteriors, dtype=np.float64), np.asarray(spam, dtype=np.float64)
-    where = np.minimum((p * bins).astype(int), bins - 1)
-    sums = [np.bincount(where, weights=values, minlength=bins) for values in (p, y)]
+    where = np.minimum((p * BINS).astype(int), BINS - 1)
+    sums = [np.bincount(where, weights=values, minlength=BINS) for values in (p, y)]
     return float(np.abs(sums[0] - sums[1]).sum() / len(p))
 
 

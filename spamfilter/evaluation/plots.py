@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from spamfilter.bayes.confidence_intervals import wilson
 from spamfilter.errors import InputError
+from spamfilter.evaluation.error_rates import BINS
 from spamfilter.evaluation.runs import Outcome
 
 FORMATS = (".svg", ".png")
-BINS = 10
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
 """The palette of Okabe and Ito, which colour-blind readers can tell apart."""
 _STYLES = ("-", "--", "-.", ":")
