@@ -163,7 +163,7 @@ class Filter:
             counts = kept.counts[voice.name]
             if voice.likelihood.needs_tallies and counts.tallies is None and counts.vocabulary:
                 found.append(f"{self.store.where}: the tallies of voice {voice.name} are missing")
-        summed = self.rebuilt(kept.last)  # what others learn meanwhile is no damage
+        summed = self.rebuilt(kept.last)  # others may learn in the meantime
         for name in kept.counts:
             if kept.counts[name] != summed.counts[name]:
                 found.append(f"{self.store.where}: the words of voice {name} are not the sum of the ledger")

@@ -187,7 +187,7 @@ def _as_judged(filter: Filter, name: str, message: Message, reading: Reading, id
         if entry.digest == reading.digest or _same(entry, id, message, reading.tokens):
             if entry.digest != reading.digest and filter.store.active(reading.digest) is not None:
                 return Subject(name, entry.id, reading)
-            # Voices that were chosen since see the mail as it is now.
+            # Voices that were added after the verdict get their tokens from the mail at hand.
             return Subject(name, entry.id, Reading(entry.digest, {**reading.tokens, **(entry.tokens or {})}))
     return Subject(name, "", reading)
 

@@ -27,7 +27,7 @@ COUNT = st.integers(0, 30) | st.integers(0, 3000) | st.sampled_from([2**31, 2**5
 
 @pytest.fixture(autouse=True)
 def built() -> None:
-    """Without the helper there is nothing to compare; where everything must be there, it must."""
+    """Skips without the helper; fails where the tests require everything."""
     require_helpers()
 
 

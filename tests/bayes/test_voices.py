@@ -193,7 +193,7 @@ def test_tokens_that_were_packed_are_the_same(tokens: dict[str, dict[bytes, int]
 
 
 def as_json(tokens: dict[str, dict[bytes, int]]) -> bytes:
-    """Tokens as databases have them since before they were packed in lines."""
+    """Tokens in the JSON format, which databases also have."""
     readable = {voice: {token.decode(): n for token, n in some.items()} for voice, some in tokens.items()}
     return zlib.compress(json.dumps(readable, ensure_ascii=False).encode())
 

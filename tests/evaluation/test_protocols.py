@@ -1,4 +1,4 @@
-"""The ways through labelled messages, watched by a contender that writes down what is done with it."""
+"""Protocols: the order of judging and learning, recorded by a contender."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

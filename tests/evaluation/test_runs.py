@@ -1,4 +1,4 @@
-"""From labelled mail, a ledger or a journal to figures: who enters, what is judged, what is written."""
+"""Evaluations of labelled mail, of a ledger and of a journal: the contenders, the messages, the files written."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The feedback desk: one mark after the other, each whole or not at all, and nobody waits for another's mistake."""
+"""The queue of marks: one after the other, each whole or not at all, and a wrong mark delays no other."""
 
 import asyncio
 import threading
@@ -25,7 +25,7 @@ ANN, BOB = Author("ann", "cli"), Author("bob", "cli")
 
 
 class Office:
-    """A desk on a database, with a way to hold the mark that is being learnt."""
+    """A queue on a database, with a way to hold the mark that is being learnt."""
 
     def __init__(self, store: Store) -> None:
         self.filter = Filter(store, VOICE)

@@ -1,4 +1,4 @@
-"""Where a verdict comes from, and what would change it: held against the ledger, and against doing it."""
+"""Provenance and counterfactuals, compared with the ledger and with real changes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta

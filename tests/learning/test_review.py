@@ -1,4 +1,4 @@
-"""Labelling what teaches most: the right messages, in the right order, each key at once and for good."""
+"""Review: the right messages in the right order, and each key takes effect at once."""
 
 import json
 import os

@@ -76,7 +76,7 @@ total_of(const double *values, size_t number, double *sum)
             low = y - (high - x);
             *sum = high;
         }
-        /* Half-way between two doubles: the next partial says to which side. */
+        /* Half-way between two doubles: the sign of the next partial decides. */
         if (used > 0 && ((low < 0 && partials[used - 1] < 0) || (low > 0 && partials[used - 1] > 0))) {
             double twice = low * 2;
             volatile double other = *sum + twice;

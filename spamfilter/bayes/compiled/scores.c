@@ -195,7 +195,7 @@ done:
     return found;
 }
 
-/* What is said of one loud word: see loud_doc. */
+/* The row of one word: see loud_doc. */
 static PyObject *
 loud_row(PyObject *name, double says, double unit, PyObject *tokens, Py_ssize_t at, double ham, double spam)
 {

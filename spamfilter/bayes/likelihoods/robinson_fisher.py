@@ -78,7 +78,7 @@ def _indicator(spam: float, ham: float, words: int) -> float:
 def _tails(mean: float, n: int) -> tuple[float, float]:
     """ln P(N < n) and ln P(N >= n) of a Poisson variable: ln Q and ln(1 - Q) of chi-squared 2 mean with 2 n degrees.
 
-    Each sum begins with its largest term and ends where the terms no longer matter, so that neither cancels.
+    Each sum begins with its largest term and ends where terms are too small to change it, so neither loses precision.
     """
     if mean <= 0:
         return 0.0, SILENCE
