@@ -52,8 +52,8 @@ class Lesson(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
-    """A lesson without an entry in a ledger."""
+class AppliedLesson:
+    """A lesson that was applied to a state in memory, without an entry in a ledger."""
 
     label: Label
     added: Mapping[str, int]
@@ -127,9 +127,9 @@ def _negative(deltas: Mapping[bytes, int]) -> Mapping[bytes, int]:
     return {word: -delta for word, delta in deltas.items()}
 
 
-def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> Taught:
+def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> AppliedLesson:
     """Learn a message whose score in this state is known; returns the lesson, which `apply` can take away."""
     step = state.calibration.step(score.log_odds, label)
-    lesson = Taught(label, amounts(voices, tokens, label, state, score), step, tokens)
+    lesson = AppliedLesson(label, amounts(voices, tokens, label, state, score), step, tokens)
     apply(voices, lesson, state)
     return lesson

@@ -59,7 +59,7 @@ def counts_of(filter: Filter, *messages: VoiceTokens) -> State:
     return model.prepared(filter.voices, filter.store.state(wanted))
 
 
-class Trial:
+class Counterfactuals:
     """Judges a message under changed conditions. class_: its class without them."""
 
     def __init__(self, filter: Filter, policy: Policy, state: State, class_: Class) -> None:

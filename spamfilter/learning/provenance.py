@@ -14,7 +14,7 @@ from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import Evidence, Voice
-from spamfilter.learning.counterfactuals import Distance, Outcome, Trial, Without, counts_of
+from spamfilter.learning.counterfactuals import Counterfactuals, Distance, Outcome, Without, counts_of
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.stores import Entry, JournalEntry, Store
 
@@ -30,7 +30,7 @@ CHUNK = 500
 """Learnings looked at in one transaction: a tenth of a second."""
 BLAMED = 3
 """Learnings for which the verdict without them is computed."""
-MOST = 0.5
+INFLUENCE = 0.5
 """Share of the absolute weight of the shown tokens that such a learning must have added to."""
 
 
@@ -102,7 +102,7 @@ def provenance(
     score, evidence: the result of `filter.explained` for all tokens.
     """
     active, state = _known(filter, reading)
-    trial = Trial(filter, policy, state, policy.classify(score.posterior, state.learnt))
+    changed = Counterfactuals(filter, policy, state, policy.classify(score.posterior, state.learnt))
     search = _Search(filter.store, [_Sought.of(item, filter, state) for item in shown(evidence)])
     search.run(state.last)
     blamed = [entry for entry in search.blamed if entry.digest != reading.digest]
@@ -110,7 +110,7 @@ def provenance(
         blamed.insert(0, active)
     forgotten = []
     for entry in blamed[:BLAMED]:
-        outcome = trial.forgotten(reading.tokens, entry)
+        outcome = changed.forgotten(reading.tokens, entry)
         if outcome is not None:
             held = sum(bool(sought.gift(entry)) for sought in search.sought)
             forgotten.append(Forgotten(entry.id, entry.digest == reading.digest, held, outcome))
@@ -123,9 +123,9 @@ def provenance(
         looked_at=search.looked_at,
         cut_short=search.cut_short,
         learnt=active.label if active else None,
-        distances=trial.distances(score),
-        without=trial.without(reading.tokens, evidence),
-        marked={label: trial.marked(reading.tokens, active, label) for label in LABELS},
+        distances=changed.distances(score),
+        without=changed.without(reading.tokens, evidence),
+        marked={label: changed.marked(reading.tokens, active, label) for label in LABELS},
         forgotten=forgotten,
     )
 
@@ -206,7 +206,7 @@ class _Search:
         self.looked_at = 0
         self.cut_short = False
         self._pulls: list[tuple[float, int, Entry]] = []
-        self._enough = MOST * sum(abs(item.weight) for item in sought)
+        self._enough = INFLUENCE * sum(abs(item.weight) for item in sought)
 
     @property
     def blamed(self) -> list[Entry]:

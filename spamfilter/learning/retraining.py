@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from spamfilter.bayes import model
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.labels import BULK
-from spamfilter.bayes.model import State, Taught
+from spamfilter.bayes.model import AppliedLesson, State
 from spamfilter.bayes.voices import Voices, VoiceTokens, pack, unpack
 from spamfilter.errors import InputError, StoreBusy
 from spamfilter.learning.bulk_training import UNFINISHED, undecided
@@ -68,7 +68,7 @@ class _Rebuilding:
         self._active, self._known = active, known
         self._voices = voices
         self._mails = mails
-        self._lessons: dict[int, Taught] = {}
+        self._lessons: dict[int, AppliedLesson] = {}
         self._silent: dict[int, list[str]] = {}
         self._reread: dict[int, bytes] = {}
         self._problems: list[str] = []
