@@ -106,7 +106,8 @@ class HashedTable(Words):
 
     A slot is the hash of its word, or 0 if it is free, and the word's counts: two of 32 bits in one number, or two
     numbers. The hash is Python's own of 64 bits, with a new key in each process, so that nobody can choose words with
-    equal hashes, which would be counted as one word: of ten million words any two are, with a chance of 3 in a million.
+    equal hashes, which would be counted as one word. Among ten million words, two have equal hashes with a chance of 3
+    in a million.
     Invariant: slots of a bucket are used from the left and never freed, so that a search ends at a free slot. A word
     whose counts have become zero keeps its slot until the table grows.
     Memory: 21 to 32 bytes a word.

@@ -111,9 +111,9 @@ RULES: dict[str, Rule] = {
 class Automatic:
     """Applies the rules to what the relay has seen, one mail after the other. dropped: mails beyond MOST_WAITING."""
 
-    def __init__(self, desk: MarkQueue, store: Store) -> None:
+    def __init__(self, queue: MarkQueue, store: Store) -> None:
         self.dropped = 0
-        self._desk = desk
+        self._queue = queue
         self._store = store
         self._waiting: deque[tuple[str, Seen]] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -158,6 +158,6 @@ class Automatic:
     async def _teach(self, name: str, seen: Seen) -> None:
         rule = RULES[name]
         for subject in await asyncio.to_thread(lambda: list(rule.subjects(seen, self._store))):
-            marked = await self._desk.mark_read(subject, rule.label, Author(name, AUTOMATIC))
+            marked = await self._queue.mark_read(subject, rule.label, Author(name, AUTOMATIC))
             if marked.change.changed:
                 log.info("feedback: %s by %s (%s): %s learnt", rule.label, name, AUTOMATIC, subject.id)
