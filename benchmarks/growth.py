@@ -87,7 +87,7 @@ def messages(chance: random.Random) -> list[TokenArrays]:
     for _ in range(MESSAGES):
         words = Spellings.of([b"word%d" % number for number in chance.sample(range(SIZES[0]), WORDS)])
         times = np.array([chance.randint(1, 3) for _ in words], np.uint32)
-        found.append(TokenArrays(words.text, words.end_bytes, words.hash_bytes, times.tobytes()))
+        found.append(TokenArrays(words, times))
     return found
 
 

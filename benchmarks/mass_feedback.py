@@ -26,7 +26,7 @@ from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.model import Score
 from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
-from spamfilter.evaluation.error_rates import roc_area_above, split
+from spamfilter.evaluation.error_rates import measure
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.learning.mark_queue import MarkQueue
@@ -157,7 +157,7 @@ def harm(scores: Sequence[Score], mails: Mails) -> str:
         sum(UNSURE <= p < SPAM for p in hams) / len(hams),
         sum(p < UNSURE for p in spams) / len(spams),
     )
-    area = roc_area_above(*split([score.log_odds for score in scores], labels))
+    area = measure([score.log_odds for score in scores], [score.posterior for score in scores], labels).roca
     return " | ".join([*(f"{100 * rate:.1f}" for rate in rates), f"{area:.3f}"])
 
 

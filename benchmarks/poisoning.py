@@ -40,7 +40,7 @@ from spamfilter.bayes.counts import Label
 from spamfilter.bayes.likelihoods.eddc import Eddc
 from spamfilter.bayes.voices import Voice, view
 from spamfilter.config.likelihood_settings import Learn
-from spamfilter.evaluation.error_rates import roc_area_above, split
+from spamfilter.evaluation.error_rates import measure
 from spamfilter.evaluation.runs import CONFIGURED, entrants
 from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail import message
@@ -102,11 +102,11 @@ class Victim:
     def score(self, mail: bytes) -> model.Score:
         return model.score(self.voices, view(self.voices, parse(mail)), self.state)
 
-    def learn(self, mail: bytes, label: Label) -> model.Taught:
+    def learn(self, mail: bytes, label: Label) -> model.AppliedLesson:
         tokens = view(self.voices, parse(mail))
         return model.taught(self.voices, tokens, label, self.state, model.score(self.voices, tokens, self.state))
 
-    def unlearn(self, lessons: Sequence[model.Taught]) -> None:
+    def unlearn(self, lessons: Sequence[model.AppliedLesson]) -> None:
         for lesson in reversed(lessons):
             model.apply(self.voices, lesson, self.state, -1)
 
@@ -164,7 +164,7 @@ def harm(victim: Victim | Peer, judged: Mails) -> str:
     lost = sum(p >= SPAM for p in hams)
     unsure = sum(UNSURE <= p < SPAM for p in hams)
     missed = sum(p < UNSURE for p in spams)
-    area = roc_area_above(*split([score.log_odds for score in scores], labels))
+    area = measure([score.log_odds for score in scores], [score.posterior for score in scores], labels).roca
     return f"{per_cent(lost, len(hams))} | {per_cent(unsure, len(hams))} | {per_cent(missed, len(spams))} | {area:.3f}"
 
 

@@ -1,9 +1,9 @@
-"""Log-odds to a probability that means what it says: online Platt scaling.
+"""Calibration: log-odds to a probability, by online Platt scaling.
 
-P(spam) = sigmoid(slope * S + offset). Each learnt message moves slope and offset by one AdaGrad
-step on the log-loss (John C. Platt 1999; Duchi, Hazan, Singer 2011). Never fed back into learning.
+P(spam) = sigmoid(slope * S + offset). Each learnt message moves slope and offset by one AdaGrad step on the log-loss
+(John C. Platt 1999; Duchi, Hazan, Singer 2011). The probability has no influence on what a message adds to the counts.
 
-Invariant: the state is the sum of its steps in whole numbers, so a step taken back is exactly gone.
+Invariant: the state is the sum of its steps in whole numbers, so taking a step back restores it exactly.
 """
 
 import math
@@ -15,7 +15,7 @@ UNIT = 2**40
 """The state counts in 2^-40: steps below that are noise, and sums of integers do not drift."""
 RATE = 0.05
 MIN_SLOPE = 0.05
-"""A slope of zero or less would forget, or invert, what the counts say."""
+"""The least slope: zero would ignore the counts, and a negative one would invert what they say."""
 ENERGY = 0.1
 """The start of AdaGrad's sums of squares: the first steps are not larger than RATE / sqrt(ENERGY)."""
 
@@ -42,7 +42,7 @@ class Calibration:
         return (math.log(posterior / (1 - posterior)) - self.offset / UNIT) / max(self.slope / UNIT, MIN_SLOPE)
 
     def step(self, log_odds: float, label: Label) -> Step:
-        """How learning a message with these log-odds moves the state."""
+        """The step that learning a message with these log-odds makes."""
         error = self.posterior(log_odds) - (label == "spam")
         slope_energy = round((error * log_odds) ** 2 * UNIT)
         offset_energy = round(error**2 * UNIT)

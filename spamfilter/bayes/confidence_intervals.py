@@ -1,17 +1,20 @@
-"""Intervals for what was counted. Source: E. B. Wilson, JASA 22 (1927)."""
+"""Confidence intervals of shares. Source: E. B. Wilson, JASA 22 (1927)."""
 
 import math
 
+Z = 1.959964
+"""Standard deviations on either side of the mean that hold 95 % of a normal distribution."""
 
-def wilson(events: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
-    """The 95 % interval of a share, honest for small numbers; (0, 1) without trials.
+
+def wilson(events: int, trials: int) -> tuple[float, float]:
+    """The 95 % confidence interval of a share, right for small numbers, too; (0, 1) without trials.
 
     >>> [round(bound, 3) for bound in wilson(1, 10)]
     [0.018, 0.404]
     """
     if not trials:
         return 0.0, 1.0
-    share, square = events / trials, z * z / trials
+    share, square = events / trials, Z * Z / trials
     centre = share + square / 2
-    margin = z * math.sqrt(share * (1 - share) / trials + square / (4 * trials))
+    margin = Z * math.sqrt(share * (1 - share) / trials + square / (4 * trials))
     return max(0.0, (centre - margin) / (1 + square)), min(1.0, (centre + margin) / (1 + square))

@@ -1,8 +1,8 @@
-"""Where the counts of words are kept in memory: under the words themselves, or in a table by their hashes.
+"""Tables of the counts of words in memory: by the words themselves, or by their hashes.
 
-`SpelledTable` can list its words, for a store that writes them. `HashedTable` is made for judging: a message finds its
-words in one step over all of them, in a time that grows little with the words that are known, and in a third of the
-memory (benchmarks/growth.py).
+`SpelledTable` can list its words, for a store that writes them. `HashedTable` is for judging: it looks up all words of
+a message at once, in a time that grows little with the vocabulary, and takes a third of the memory
+(benchmarks/growth.py).
 """
 
 import math
@@ -20,32 +20,32 @@ from spamfilter.bayes.token_arrays import Floats, Integers, hashed
 from spamfilter.bayes.tokens import Token
 
 BUCKET = 4
-"""Slots of a bucket: keys and counts that fill a cache line, so that a word is found, with its counts, in one step."""
+"""Slots of a bucket: their keys and counts fill a cache line, so that one access to memory finds a word's counts."""
 LINE = 64
 """Bytes of a cache line."""
 FULL = 0.75
-"""Share of used slots above which the table grows; above it words stray into the next bucket too often."""
+"""Share of used slots above which the table grows: above it too many words are in the bucket after their own."""
 GROWTH = 1.5
-"""New tables are so much larger than they need be: doubling would be felt in the memory of a relay that learns."""
+"""Size of a new table, as a multiple of what it needs: doubling would cost a learning relay too much memory."""
 FEWEST = 256
-"""Buckets of an empty table."""
+"""The least number of buckets."""
 NARROW = 2**31 - 1
-"""The largest count of 32 bits, in which a table begins; one that gets a larger count takes 64 for all."""
+"""The largest count of 32 bits. A table has counts of 32 bits until it gets a larger one, then all have 64."""
 
 
 class Words(ABC):
-    """Word -> its count in each class, 0 where it has none. Counts are whole numbers below 2**63."""
-
-    @abstractmethod
-    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
-        """The counts of these words in a class, shape (tokens,)."""
+    """Word -> its count in each class, 0 for an unknown word. Counts are whole numbers below 2**63."""
 
     @abstractmethod
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
         """The counts of these words in ham and in spam, each of shape (tokens,)."""
 
+    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
+        """The counts of these words in a class, shape (tokens,)."""
+        return self.columns(tokens)[LABELS.index(label)]
+
     def numbers(self, tokens: Sequence[Token]) -> Floats:
-        """As `columns`, as the numbers that scores are computed from, of shape (2, tokens)."""
+        """The counts of these words as the floating-point numbers that scores need, of shape (2, tokens)."""
         return np.array(self.columns(tokens), np.float64)
 
     @abstractmethod
@@ -54,12 +54,12 @@ class Words(ABC):
 
     @property
     def table(self) -> Integers | None:
-        """That of `HashedTable`, where compiled helpers look words up; None where there is none."""
+        """The array in which compiled helpers look words up; None for a table that has none."""
         return None
 
     @abstractmethod
     def all_of(self, label: Label) -> Integers:
-        """The counts above zero of all words in a class, in no order."""
+        """The counts above zero of all words in a class, in any order."""
 
     @abstractmethod
     def hashes(self) -> tuple[Integers, Integers, Integers]:
@@ -81,11 +81,9 @@ class SpelledTable(Words):
     def __init__(self) -> None:
         self.spelled: dict[Label, dict[Token, int]] = {label: {} for label in LABELS}
 
-    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
-        return _integers(map(self.spelled[label].get, tokens, repeat(0)), len(tokens))
-
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
-        return self.column(tokens, "ham"), self.column(tokens, "spam")
+        ham, spam = (_integers(map(self.spelled[label].get, tokens, repeat(0)), len(tokens)) for label in LABELS)
+        return ham, spam
 
     def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
         mine = self.spelled[label]
@@ -102,27 +100,23 @@ class SpelledTable(Words):
         tokens = [*{**self.spelled["ham"], **self.spelled["spam"]}]
         return _in_order(hashed(tokens), *self.columns(tokens))
 
-    def __eq__(self, other: object) -> bool:
-        return self.spelled == other.spelled if isinstance(other, SpelledTable) else super().__eq__(other)
-
-    __hash__ = None
-
 
 class HashedTable(Words):
-    """A table of buckets, shape (buckets, BUCKET, 2 or 3). A word has the first free slot from the bucket on that its
-    hash names. A slot is its hash or 0, and its counts: two of 32 bits that share a number, or two numbers.
+    """A hash table of buckets, shape (buckets, BUCKET, 2 or 3). A word has the first free slot, from its bucket on.
 
-    The hash is Python's own of 64 bits, keyed anew in each process, so that nobody can choose words that meet: of ten
-    million words any two share one with a chance of 3 in a million, and would be counted as one word.
-    Invariant: slots of a bucket are used from the left and never given back, so that a search ends at a free one. A
-    word that counts nothing any more keeps its slot until the table grows.
-    Costs 21 to 32 bytes a word.
+    A slot is the hash of its word, or 0 if it is free, and the word's counts: two of 32 bits in one number, or two
+    numbers. The hash is Python's own of 64 bits, with a new key in each process, so that nobody can choose words with
+    equal hashes, which would be counted as one word. Among ten million words, two have equal hashes with a chance of 3
+    in a million.
+    Invariant: slots of a bucket are used from the left and never freed, so that a search ends at a free slot. A word
+    whose counts have become zero keeps its slot until the table grows.
+    Memory: 21 to 32 bytes a word.
     """
 
     __slots__ = ("_table", "_used")
 
     def __init__(self, expected: int = 0) -> None:
-        """expected: words that will be put, to make room for at once, and for some more."""
+        """expected: words that will be added; the table has room for them and some more."""
         buckets = max(FEWEST, math.ceil(GROWTH * expected / (FULL * BUCKET)))
         self._table = _empty(buckets, 2)
         self._used = 0
@@ -132,9 +126,6 @@ class HashedTable(Words):
         other._table, other._used = _empty(len(self._table), self._table.shape[2]), self._used
         other._table[:] = self._table
         return other
-
-    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
-        return self.columns(tokens)[LABELS.index(label)]
 
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
         slots = self._find(hashed(tokens))
@@ -152,7 +143,7 @@ class HashedTable(Words):
         new = (slots < 0) & (counts > 0)
         if new.any():
             if not self._has_room(int(np.count_nonzero(new))):
-                self._grow(len(keys))  # which drops those of these words that counted nothing until now
+                self._grow(len(keys))  # which drops those of these words whose counts are zero
                 new = (self._find(keys) < 0) & (counts > 0)
             self._insert(keys[new])
             slots = self._find(keys)
@@ -166,12 +157,12 @@ class HashedTable(Words):
 
     @property
     def _keys(self) -> Integers:
-        """Of each slot, shape (buckets, BUCKET)."""
+        """The hash in each slot, shape (buckets, BUCKET)."""
         return self._table[:, :, 0]
 
     @property
     def _counts(self) -> NDArray[np.integer[Any]]:
-        """Of each slot in ham and spam, shape (buckets, BUCKET, 2)."""
+        """The counts of each slot in ham and spam, shape (buckets, BUCKET, 2)."""
         return self._table[:, :, 1:] if self._is_wide else self._table.view(np.int32)[:, :, 2:]
 
     @property
@@ -180,9 +171,9 @@ class HashedTable(Words):
         return bool(self._table.shape[2] > 2)
 
     def fill(self, lines: bytes, ham: Integers, spam: Integers) -> None:
-        """Put words that are not here yet, each named once, on a line of its own, with their counts, some above zero.
+        """Add new words, one in a line, each once, with their counts in ham and spam.
 
-        Raises ValueError where there are not as many counts as lines.
+        Raises ValueError if the numbers of words and of counts differ.
         """
         keys = _hashed_lines(lines)
         if not len(keys) == len(ham) == len(spam):
@@ -200,13 +191,13 @@ class HashedTable(Words):
         return _in_order(*self._live())
 
     def _live(self) -> tuple[Integers, Integers, Integers]:
-        """As `hashes`, in no order."""
+        """As `hashes`, in any order."""
         live = (self._counts[:, :, 0] | self._counts[:, :, 1]) != 0
         ham, spam = self._counts[live].T.astype(np.int64, order="C")
         return self._keys[live], ham, spam
 
     def _set(self, keys: Integers, ham: Integers, spam: Integers) -> None:
-        """The counts of words that have slots."""
+        """Set the counts of words that have slots."""
         self._widen(ham)
         self._widen(spam)
         slots = self._find(keys)
@@ -214,7 +205,7 @@ class HashedTable(Words):
         self._counts[*_at(slots), LABELS.index("spam")] = spam
 
     def _widen(self, counts: Integers) -> None:
-        """Make room for these counts."""
+        """Change to counts of 64 bits if these need them."""
         if not self._is_wide and counts.max(initial=0) > NARROW:
             wide = _empty(len(self._table), 3)
             wide[:, :, 0], wide[:, :, 1:] = self._keys, self._counts
@@ -240,7 +231,7 @@ class HashedTable(Words):
         return np.where(found, slots, -1)
 
     def _insert(self, keys: Integers) -> None:
-        """Give slots to keys that have none, and for which there is room."""
+        """Give slots to keys that have none; the table has room for them."""
         self._used += len(keys)
         if token_helper is not None:
             token_helper.insert(self._table, keys)
@@ -259,7 +250,7 @@ class HashedTable(Words):
         return self._used + more <= FULL * self._keys.size
 
     def _grow(self, more: int) -> None:
-        """Make a new table of the words that count anything, with room for so many more."""
+        """Change to a larger table, without words whose counts are zero, and with room for this many more words."""
         keys, ham, spam = self._live()
         larger = HashedTable(len(keys) + more)
         larger._insert(keys)
@@ -267,7 +258,7 @@ class HashedTable(Words):
         self._table, self._used = larger._table, larger._used
 
     def _bucket(self, keys: Integers) -> Integers:
-        """The upper half of the hash as a fraction of the table."""
+        """The bucket of each key: the upper half of its hash as a fraction of the table."""
         return np.asarray(((keys >> 32) & 0xFFFFFFFF) * len(self._table) >> 32)
 
     def _next(self, bucket: Integers) -> Integers:
@@ -275,7 +266,7 @@ class HashedTable(Words):
 
 
 def _empty(buckets: int, width: int) -> Integers:
-    """A table whose slots have so many numbers; where that is two, each bucket is a cache line."""
+    """An empty table, aligned to cache lines. width: numbers of a slot; with two of them a bucket is a cache line."""
     size = buckets * BUCKET * width
     room = np.zeros(size + LINE // 8, np.int64)
     start = -room.ctypes.data % LINE // 8
@@ -292,7 +283,7 @@ def _integers(values: Iterable[int], size: int) -> Integers:
 
 
 def _hashed_lines(lines: bytes) -> Integers:
-    """As `hashed`, of words that stand on a line each."""
+    """As `hashed`, for words that are given one in a line."""
     if token_helper is not None:
         return np.frombuffer(token_helper.hashes(lines), np.int64)
     return hashed(lines.split(b"\n"))

@@ -1,4 +1,4 @@
-"""Counts of one voice: what it has learnt, and the arithmetic that keeps it exact.
+"""The counts of one voice, and the arithmetic that keeps them exact.
 
 Invariant: `add` then `subtract` of the same deltas leaves equal Counts.
 Guarantee: a count below zero or above MAX_COUNT raises CountError before anything is changed.
@@ -6,7 +6,8 @@ Guarantee: a count below zero or above MAX_COUNT raises CountError before anythi
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from itertools import chain
+from math import fsum
 
 import numpy as np
 
@@ -35,44 +36,41 @@ Tallies = dict[Label, dict[int, int]]
 MAX_COUNT = 2**62 - 1
 """Below the signed 64 bits of every store, with room to add two of them."""
 
-Derived = TypeVar("Derived")
-
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a change did to the totals over all words: words more than before, and moves of the tallies of its class."""
+    """How a change altered the totals over all words: the growth of the vocabulary and of the tallies of its class."""
 
     vocabulary: int
     tallies: Mapping[int, int] = field(default_factory=dict)
 
 
 class Counts:
-    """Counts per word and class, and totals per class, of one voice.
+    """Counts of each word and class, and totals of each class, of one voice.
 
-    kept: word -> count in each class; a word that is missing counts 0. The unit is the likelihood's: whole messages,
-        occurrences, or eighths of a message.
+    kept: the table of counts. The unit is the likelihood's: messages, occurrences, or eighths of a message.
     messages: class -> messages that added anything. occurrences: class -> the sum of its words' counts.
-    vocabulary: words with any count. A Counts may hold only the words of one message (what a
-        command reads from the store); its totals are those of the whole voice all the same.
-    tallies: kept for a likelihood that speaks of absent words, and None for the others.
+    vocabulary: number of words with any count. tallies: for a likelihood that speaks of absent words, else None.
+    A Counts may hold the words of a few messages only, as a command reads them from the store; its totals are those of
+    the whole voice.
     """
 
-    __slots__ = ("_derived", "kept", "messages", "occurrences", "tallies", "vocabulary")
+    __slots__ = ("_sums", "kept", "messages", "occurrences", "tallies", "vocabulary")
 
     def __init__(self, kept: Words | None = None) -> None:
-        """kept: where; without it, words are kept by their spelling."""
+        """kept: the table to fill; by default one that can list its words."""
         self.kept = SpelledTable() if kept is None else kept
         self.messages: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self.occurrences: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self.vocabulary = 0
         self.tallies: Tallies | None = None
-        self._derived: dict[Hashable, object] = {}
+        self._sums: dict[Hashable, float] = {}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Counts):
             return NotImplemented
         if None not in (self.tallies, other.tallies) and self.tallies != other.tallies:
-            return False  # they follow from the words, so that one may lack them
+            return False  # compared only if both have tallies, since they follow from the words
         compared = ("kept", "messages", "occurrences", "vocabulary")
         return all(getattr(self, name) == getattr(other, name) for name in compared)
 
@@ -83,33 +81,37 @@ class Counts:
 
     @property
     def words(self) -> dict[Label, dict[Token, int]]:
-        """Class -> word -> count above zero. Raises TypeError where words are not kept by their spelling."""
+        """Class -> word -> count above zero. Raises TypeError if the table cannot list its words."""
         if not isinstance(self.kept, SpelledTable):
             raise TypeError("these counts know their words by hash only, and cannot list them")
         return self.kept.spelled
 
     def get(self, word: Token, label: Label) -> int:
-        """How often the class has this word, 0 if never."""
+        """The count of this word in the class, 0 for an unknown word."""
         return int(self.kept.column([word], label)[0])
 
-    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
-        """The counts of these words in ham and in spam, each of shape (tokens,)."""
-        return self.kept.columns(tokens)
-
     def numbers(self, tokens: Sequence[Token]) -> Floats:
-        """As `columns`, as the numbers that scores are computed from, of shape (2, tokens)."""
+        """The counts of these words as the floating-point numbers that scores need, of shape (2, tokens)."""
         return self.kept.numbers(tokens)
 
     def tally(self) -> None:
-        """Keep tallies from now on; counts them once if all words are here."""
+        """Keep tallies; the first ones are counted over all words, which must be in the table."""
         if self.tallies is None:
             self.tallies = {label: _tallied(self.kept.all_of(label)) for label in LABELS}
 
-    def derived(self, key: Hashable, compute: Callable[[], Derived]) -> Derived:
-        """What `compute` makes of these counts, kept under this key until they change."""
-        if key not in self._derived:
-            self._derived[key] = compute()
-        return self._derived[key]  # type: ignore[return-value]  # what compute gave for this key
+    def over_vocabulary(self, key: Hashable, label: Label, value: Callable[[Floats], Floats]) -> float:
+        """The sum of value(count in this class) over all known words, cached under this key until the counts change.
+
+        It is computed from the tallies, without a look at the words.
+        """
+        if key not in self._sums:
+            assert self.tallies is not None, "a likelihood that speaks of absent words is given tallies"
+            tally = self.tallies[label]
+            size = len(tally) + 1
+            having = np.fromiter(chain(tally.values(), (self.vocabulary - sum(tally.values()),)), np.float64, size)
+            values = value(np.fromiter(chain(tally, (0,)), np.float64, size))
+            self._sums[key] = fsum((having * values).tolist())
+        return self._sums[key]
 
     def add(self, label: Label, deltas: Mapping[Token, int], messages: int = 1) -> Growth:
         """Learn: add `deltas` (word -> count above zero) and `messages` to the class."""
@@ -140,18 +142,15 @@ class Counts:
         alone = elsewhere == 0
         growth = int(np.count_nonzero(alone & (before == 0) & (after > 0)))
         growth -= int(np.count_nonzero(alone & (before > 0) & (after == 0)))
-        return self._changed(label, total, occurrences, Growth(growth, moved))
-
-    def _changed(self, label: Label, messages: int, occurrences: int, growth: Growth) -> Growth:
-        self.vocabulary += growth.vocabulary
-        self.messages[label] = messages
+        self.vocabulary += growth
+        self.messages[label] = total
         self.occurrences[label] = occurrences
-        self._derived.clear()
-        return growth
+        self._sums.clear()
+        return Growth(growth, moved)
 
 
 def _listed(deltas: Mapping[Token, int]) -> tuple[Sequence[Token], Integers, int, int]:
-    """The words, what each is to count more, the sum of that, and the largest."""
+    """The words, their deltas, the sum of the deltas, and the largest one."""
     if isinstance(deltas, TokenArrays):
         changes = deltas.times.astype(np.int64, copy=False)
         return deltas.spellings, changes, int(changes.sum()), int(changes.max(initial=0))
@@ -161,13 +160,13 @@ def _listed(deltas: Mapping[Token, int]) -> tuple[Sequence[Token], Integers, int
 
 
 def _tallied(counts: Integers) -> dict[int, int]:
-    """Count above zero -> how many of these counts it is."""
+    """Count above zero -> how many of these counts are equal to it."""
     values, having = np.unique(counts[counts > 0], return_counts=True)
     return dict(zip(values.tolist(), having.tolist(), strict=True))
 
 
 def _moves(before: Integers, after: Integers) -> dict[int, int]:
-    """Count above zero -> how many words more have it, when words with these counts get those.
+    """Count above zero -> by how many words its tally grows when words change from one count to the other.
 
     >>> _moves(np.array([1, 0, 1]), np.array([2, 1, 1]))  # one word leaves the ones, another joins them
     {2: 1}
@@ -179,7 +178,7 @@ def _moves(before: Integers, after: Integers) -> dict[int, int]:
 
 
 def move(tally: dict[int, int], moved: Mapping[int, int]) -> None:
-    """Apply the moves of a `Growth` to a tally; counts that no word has any more go."""
+    """Apply the growth of tallies to one of them; counts that no word has are removed."""
     for count, words in moved.items():
         tally[count] = tally.get(count, 0) + words
         if not tally[count]:

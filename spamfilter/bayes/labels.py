@@ -1,4 +1,4 @@
-"""The two classes of mail that can be taught, and who teaches them where no person does."""
+"""The two classes that mail is labelled with, and the sources of labels that are not a person's."""
 
 from typing import Literal, get_args
 
@@ -7,10 +7,10 @@ LABELS: tuple[Label, ...] = get_args(Label)
 OTHER: dict[Label, Label] = {"ham": "spam", "spam": "ham"}
 
 BULK = "train"
-"""Bulk training: its labels are data, not somebody's judgement of a verdict."""
+"""Bulk training: its labels are data, not a judgement of a verdict."""
 AUTOMATIC = "automatic"
-"""Configured rules, whose learnings anybody may correct and which correct nobody."""
+"""Configured rules: any user may correct what they learn, and they correct nothing."""
 CANARY = "canary"
-"""What `doctor` teaches and takes back, to see that both work."""
+"""Probes of `doctor`, which learn a mail and take it back, to see that both work."""
 NOBODYS = (BULK, AUTOMATIC, CANARY)
-"""Sources whose learnings anybody's mark replaces: no person has spoken."""
+"""Sources that are no person: any user's mark replaces what they have learnt."""

@@ -1,7 +1,6 @@
-"""Voices, their counts and the calibration: judge a message, decide what a label teaches, apply it, take it away.
+"""The model in memory: judge a message, find what a label adds to the counts, add it, take it away.
 
-Guarantee: nothing here touches a store or a clock. A lesson is complete: applied and taken away, it leaves the
-state as it was, whatever was learnt in between.
+Guarantee: a lesson that is applied and taken away leaves the state as it was, whatever was learnt in between.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, jud
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Log-odds of spam, natural logarithm, and the calibrated probability; voices: what each says, unweighted."""
+    """Log-odds of spam, natural logarithm, and the calibrated probability. voices: log-odds of each, unweighted."""
 
     log_odds: float
     posterior: float
@@ -28,7 +27,7 @@ class Score:
 
 @dataclass(slots=True)
 class State:
-    """Everything that judging needs, as of the ledger entry `last` (0: nothing learnt yet)."""
+    """Everything that judging needs, up to and with the ledger entry `last` (0: nothing is learnt)."""
 
     counts: dict[str, Counts]
     learnt: dict[Label, int]
@@ -53,8 +52,8 @@ class Lesson(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
-    """A lesson that stands in no ledger."""
+class AppliedLesson:
+    """A lesson that was applied to a state in memory, without an entry in a ledger."""
 
     label: Label
     added: Mapping[str, int]
@@ -63,13 +62,13 @@ class Taught:
 
 
 def empty(voices: Voices, kept: Callable[[], Words] = HashedTable) -> State:
-    """The state before anything is learnt; `kept` makes the table of each voice's words."""
+    """The state before anything is learnt; `kept` makes the table of each voice's counts."""
     counts = {voice.name: Counts(kept()) for voice in voices}
     return prepared(voices, State(counts, dict.fromkeys(LABELS, 0), Calibration(), 0))
 
 
 def prepared(voices: Voices, state: State) -> State:
-    """A state with the tallies that its voices need and no others; it must hold all words, or the tallies already."""
+    """The state with tallies for the voices that need them, and only these; it has all words, or the tallies."""
     for voice in voices:
         counts = state.counts.get(voice.name)
         if counts is not None:
@@ -86,14 +85,14 @@ def score(voices: Voices, tokens: VoiceTokens, state: State) -> Score:
 
 
 def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | None) -> tuple[Score, list[Evidence]]:
-    """Judge a message, with the `most` loudest tokens (None: all that say anything)."""
+    """Judge a message, and name the `most` loudest tokens (None: all that have any weight)."""
     opinions, evidence = judged(voices, tokens, state.counts, most)
     log_odds = together(voices, opinions)
     return Score(log_odds, state.calibration.posterior(log_odds), opinions), evidence
 
 
 def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> dict[str, int]:
-    """What learning a message now would add, by voice; score: of the message in this state."""
+    """Voice -> the amount that learning a message would add; score: of the message in this state."""
     return {
         voice.name: voice.likelihood.amount(
             tokens[voice.name], label, state.counts[voice.name], score.voices[voice.name].own
@@ -104,9 +103,9 @@ def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, sco
 
 
 def apply(voices: Voices, lesson: Lesson, state: State, sign: int = 1) -> list[tuple[str, Mapping[bytes, int], Growth]]:
-    """Add a lesson to a state, or with sign -1 take it away; returns what that changed of each voice's words.
+    """Add a lesson to a state, or with sign -1 take it away; returns the changes by voice.
 
-    Raises CountError where it cannot be taken away; then nothing is promised about the state.
+    Raises CountError where it cannot be taken away; the state is then undefined.
     """
     changes: list[tuple[str, Mapping[bytes, int], Growth]] = []
     for voice in voices:
@@ -128,9 +127,9 @@ def _negative(deltas: Mapping[bytes, int]) -> Mapping[bytes, int]:
     return {word: -delta for word, delta in deltas.items()}
 
 
-def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> Taught:
-    """Learn a message whose score in this state is known; returns the lesson, for `apply` to take away."""
+def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> AppliedLesson:
+    """Learn a message whose score in this state is known; returns the lesson, which `apply` can take away."""
     step = state.calibration.step(score.log_odds, label)
-    lesson = Taught(label, amounts(voices, tokens, label, state, score), step, tokens)
+    lesson = AppliedLesson(label, amounts(voices, tokens, label, state, score), step, tokens)
     apply(voices, lesson, state)
     return lesson

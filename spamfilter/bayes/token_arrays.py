@@ -1,7 +1,7 @@
-"""The tokens of a message as judging wants them: each once, with its hash and its occurrences, in arrays.
+"""The distinct tokens of a message with their hashes and occurrences, in arrays.
 
-`TokenArrays` is the mapping token -> occurrences that `tokens.tokenize` gives, made by the compiled helper: its words
-become Python objects only when they are asked for, as evidence and the ledger do, and judging does not.
+`TokenArrays` is the mapping token -> occurrences that `tokens.tokenize` gives where the compiled helper is in use. Its
+tokens become Python objects only when they are asked for, as evidence and the ledger do; judging needs the arrays only.
 """
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
@@ -26,7 +26,7 @@ def hashed(tokens: Sequence[bytes]) -> Integers:
 class Spellings(Sequence[bytes]):
     """The tokens, one after the other in one string of bytes, `text`, and where each of them ends in it.
 
-    end_bytes, hash_bytes: what the arrays `ends` and `hashes` are made of when somebody asks for them.
+    end_bytes, hash_bytes: the bytes of the arrays `ends` and `hashes`, as the compiled helper takes them.
     """
 
     __slots__ = ("end_bytes", "hash_bytes", "text")
@@ -79,36 +79,32 @@ class Spellings(Sequence[bytes]):
 
 
 class TokenArrays(Mapping[bytes, int]):
-    """Token -> occurrences."""
+    """Token -> occurrences, or another whole number. times: in the order of `spellings`, shape (tokens,)."""
 
-    __slots__ = ("_plain", "_times", "spellings")
+    __slots__ = ("_plain", "spellings", "times")
 
-    def __init__(self, text: bytes, ends: bytes, hashes: bytes, times: bytes) -> None:
-        """times: the occurrences, 32 bits each."""
-        self.spellings = Spellings(text, ends, hashes)
-        self._times = times
+    def __init__(self, spellings: Spellings, times: NDArray[np.integer[Any]]) -> None:
+        self.spellings = spellings
+        self.times = times
         self._plain: dict[bytes, int] | None = None
 
-    @property
-    def times(self) -> NDArray[np.integer[Any]]:
-        """The occurrences in the order of `spellings`; shape (tokens,)."""
-        return np.frombuffer(self._times, np.uint32)
+    @classmethod
+    def of_parts(cls, text: bytes, ends: bytes, hashes: bytes, times: bytes) -> "TokenArrays":
+        """What the compiled helper finds; the occurrences have 32 bits each."""
+        return cls(Spellings(text, ends, hashes), np.frombuffer(times, np.uint32))
+
+    def parts(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """The arguments of `of_parts` that give these tokens."""
+        return self.spellings.text, self.spellings.end_bytes, self.spellings.hash_bytes, self.times.tobytes()
+
+    def with_times(self, times: NDArray[np.integer[Any]]) -> "TokenArrays":
+        """The same tokens with other whole numbers, in this order: what learning adds to their counts, for instance."""
+        return TokenArrays(self.spellings, times)
 
     def _dict(self) -> dict[bytes, int]:
         if self._plain is None:
             self._plain = dict(zip(self.spellings, self.times.tolist(), strict=True))
         return self._plain
-
-    def parts(self) -> tuple[bytes, bytes, bytes, bytes]:
-        """What it can be made of again. What `with_times` gives has none: its numbers are of another kind."""
-        return self.spellings.text, self.spellings.end_bytes, self.spellings.hash_bytes, self._times
-
-    def __reduce__(self) -> tuple[type["TokenArrays"], tuple[bytes, bytes, bytes, bytes]]:
-        return TokenArrays, self.parts()
-
-    def with_times(self, times: NDArray[np.integer[Any]]) -> "TokenArrays":
-        """The same tokens with other whole numbers, in this order: what learning adds to their counts, for instance."""
-        return _Renumbered(self.spellings, times)
 
     def __getitem__(self, token: bytes) -> int:
         return self._dict()[token]
@@ -133,26 +129,12 @@ class TokenArrays(Mapping[bytes, int]):
         return f"TokenArrays({self._dict()})"
 
 
-class _Renumbered(TokenArrays):
-    """times: in the place of the occurrences."""
-
-    __slots__ = ("_others",)
-
-    def __init__(self, spellings: Spellings, times: NDArray[np.integer[Any]]) -> None:
-        self.spellings, self._others, self._plain = spellings, times, None
-
-    @property
-    def times(self) -> NDArray[np.integer[Any]]:
-        return self._others
-
-
 def by_hash(tokens: Mapping[bytes, int]) -> TokenArrays:
-    """Tokens without their spellings, twelve bytes each: good for a look at their counts in a table by hash, and for a
-    change of these. Whoever asks for a token itself gets ValueError or IndexError.
+    """Tokens without their spellings, twelve bytes each: enough to read and change their counts in a table by hash.
+
+    The result has no spellings to list: reading a token raises ValueError or IndexError.
     """
     if isinstance(tokens, TokenArrays):
-        *_, hashes, times = tokens.parts()
-        return TokenArrays(b"", b"", hashes, times)
-    return TokenArrays(
-        b"", b"", hashed([*tokens]).tobytes(), np.fromiter(tokens.values(), np.uint32, len(tokens)).tobytes()
-    )
+        return TokenArrays(Spellings(b"", b"", tokens.spellings.hash_bytes), tokens.times)
+    times = np.fromiter(tokens.values(), np.uint32, len(tokens))
+    return TokenArrays(Spellings(b"", b"", hashed([*tokens]).tobytes()), times)

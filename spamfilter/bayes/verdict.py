@@ -1,4 +1,4 @@
-"""A probability to a verdict: class, action, and the header fields that say so.
+"""The verdict on a message: its class, the action, and the header fields that tell both.
 
 Guarantee: no byte of the mail enters a header field unescaped; values are printable ASCII.
 """
@@ -17,16 +17,16 @@ Action = Literal["pass", "tag", "reject", "quarantine", "defer"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
 EVIDENCE_SHOWN = 5
-"""Tokens in the evidence header and the journal: what fits into one line of a mail client."""
+"""Tokens in the evidence header and in the journal: as many as fit into a line of a mail client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Thresholds on the posterior, and what is done with each class.
+    """Thresholds on the posterior, and the action for each class.
 
-    reject: spam that would be tagged is refused from this posterior on; 0 never.
-    reject_after: messages of each class that must be learnt before anything is refused.
-    may_reject: False where a refusal would become a bounce to a forged sender (after the queue).
+    reject: spam that would be tagged is rejected from this posterior on; 0: never.
+    reject_after: messages of each class that must be learnt before anything is rejected.
+    may_reject: False where a rejection would become a bounce to a forged sender (after the queue).
     """
 
     spam: float = 0.9
@@ -39,13 +39,13 @@ class Policy:
     evidence_header: bool = False
 
     def classify(self, posterior: float, learnt: Mapping[Label, int]) -> Class:
-        """The class of a posterior; nothing is spam before a ham is learnt, since all mail looks like what is known."""
+        """The class of a posterior; nothing is spam before a ham is learnt, as all mail resembles what is learnt."""
         if posterior >= self.spam:
             return "spam" if learnt["ham"] else "unsure"
         return "unsure" if posterior >= self.unsure else "ham"
 
     def decide(self, posterior: float, learnt: Mapping[Label, int]) -> tuple[Class, Action]:
-        """The class of a posterior, and the action; a refusal that is not allowed becomes a tag."""
+        """The class of a posterior, and the action; a rejection that is not allowed becomes a tag."""
         class_ = self.classify(posterior, learnt)
         action = self.actions[class_]
         if class_ == "spam" and action == "tag" and self.reject and posterior >= self.reject:
@@ -57,9 +57,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was decided about one message, and why.
+    """The decision about one message, and its reasons.
 
-    fault: empty, or what kept the filter from judging; the class is then unsure.
+    fault: empty, or why the filter could not judge; the class is then unsure.
     """
 
     posterior: float
@@ -74,7 +74,7 @@ class Verdict:
     fault: str = ""
 
     def fields(self, id: str, with_evidence: bool = False) -> list[tuple[str, str]]:
-        """The header fields for the mail; the id is the last, where a stray folded line does no harm."""
+        """The header fields for the mail; the id is last, where a stray folded line does no harm."""
         flag = "Yes" if self.class_ == "spam" else "No"
         status = (
             f"{flag}, score={self.posterior:.3f} class={self.class_} threshold={self.threshold:.3f}"

@@ -1,7 +1,8 @@
-"""A voice: a view of the message, a likelihood with its own counts, a weight.
+"""A voice: a view of the message, a likelihood with its own counts, a weight. VOICES is the table of views.
 
-The filter's log-odds are the weighted sum of its voices' log-odds. Each voice learns from its own
-score and never from the sum: joint training was tried and lost. VOICES is the table of views.
+The filter's log-odds are the weighted sum of its voices' log-odds. Each voice learns from its own score and never from
+the sum: joint training was tried and was less accurate. `pack` and `unpack` write the tokens of a message for the
+ledger and the journal.
 """
 
 import json
@@ -26,9 +27,21 @@ from spamfilter.system.compression import compressed
 VoiceTokens = Mapping[str, Tokens]
 """Voice name -> its tokens of one message."""
 
+VOICES: dict[str, tuple[str, ...]] = {
+    "fields": ("header", "body"),
+    "phrases": ("phrases",),
+    "body": ("body",),
+    "grams": ("grams",),
+    "attributes": ("attributes",),
+}
+"""Voice -> the families of tokens that it sees."""
+
+_OF_MESSAGE, _OF_LINES = b"M", b"L"
+"""The first byte of what `View.packed` gives, and of tokens in lines by `pack`; compressed JSON never begins so."""
+
 
 class View(Mapping[str, Tokens]):
-    """What voices see of a message: the tokens of each are found when they are first asked for."""
+    """What voices see of a message: the tokens of a voice are found when they are first asked for."""
 
     __slots__ = ("_found", "_message")
 
@@ -45,11 +58,11 @@ class View(Mapping[str, Tokens]):
         return found
 
     def _alone(self, family: str) -> Tokens | None:
-        """The tokens of a family that another voice sees alone, which has its name; None if none does."""
+        """The tokens of a family where a voice of the same name sees this family alone; else None."""
         return self[family] if family in self._found and VOICES.get(family) == (family,) else None
 
     def __contains__(self, name: object) -> bool:
-        return name in self._found  # Mapping's own would look for its tokens
+        return name in self._found  # Mapping.__contains__ would look for the tokens
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)
@@ -58,137 +71,8 @@ class View(Mapping[str, Tokens]):
         return len(self._found)
 
     def packed(self) -> bytes:
-        """The names and what of the message the tokens are found in: a third of the room of the tokens, packed."""
+        """The names of the voices and the text that their tokens are found in: a third of the size of `pack`."""
         return b"".join((_OF_MESSAGE, compressed(" ".join(self._found).encode() + b"\n" + self._message.packed())))
-
-
-class Packed(Mapping[str, Tokens]):
-    """Tokens that wait as `pack` or `pack_seen` has packed them, and are unpacked when somebody first asks."""
-
-    __slots__ = ("_packed", "_tokens")
-
-    def __init__(self, packed: bytes, tokens: VoiceTokens | None = None) -> None:
-        """tokens: what is packed, where it is at hand."""
-        self._packed = packed
-        self._tokens = tokens
-
-    def _unpacked(self) -> VoiceTokens:
-        if self._tokens is None:
-            self._tokens = unpack(self._packed)
-        return self._tokens
-
-    def __getitem__(self, name: str) -> Tokens:
-        return self._unpacked()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._unpacked())
-
-    def __len__(self) -> int:
-        return len(self._unpacked())
-
-    def items(self) -> ItemsView[str, Tokens]:
-        return self._unpacked().items()  # Mapping's own would ask for each by itself
-
-    def packed(self) -> bytes:
-        return self._packed
-
-
-def pack(tokens: VoiceTokens) -> bytes:
-    """Tokens, compressed: a thirtieth of the room they take as objects.
-
-    A line of JSON says of each voice its name, how many tokens it saw, and which of them had other occurrences than
-    one; below it they stand on a line each. Where that cannot be, all is JSON: {voice: {token: occurrences}}.
-    """
-    if isinstance(tokens, Packed) and not tokens.packed().startswith(_OF_MESSAGE):
-        return tokens.packed()
-    lines = _lines(tokens)
-    if lines is None:
-        readable = {voice: {token.decode(): n for token, n in some.items()} for voice, some in tokens.items()}
-        return compressed(json.dumps(readable, ensure_ascii=False, separators=(",", ":")).encode())
-    return _OF_LINES + compressed(lines)
-
-
-def packed_tokens(tokens: VoiceTokens) -> Packed:
-    """Tokens with what `pack` makes of them, for a ledger entry that is written later."""
-    return Packed(pack(tokens), {voice: tokens[voice] for voice in tokens})
-
-
-def _lines(tokens: VoiceTokens) -> bytes | None:
-    """What is said of the voices, and all tokens on a line each; None where one of them has a line end in it."""
-    said = [[name, len(some), _not_once(some)] for name, some in tokens.items()]
-    words = [
-        *chain.from_iterable(some.spellings if isinstance(some, TokenArrays) else some for some in tokens.values())
-    ]
-    lines = b"\n".join(words)
-    if lines.count(b"\n") != max(len(words) - 1, 0):
-        return None
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" + lines
-
-
-def _not_once(tokens: Tokens) -> dict[int, int]:
-    """Place of a token -> its occurrences, where that is not one."""
-    if isinstance(tokens, TokenArrays):
-        others = np.flatnonzero(tokens.times != 1)
-        return dict(zip(others.tolist(), tokens.times[others].tolist(), strict=True))
-    return {at: n for at, n in enumerate(tokens.values()) if n != 1}
-
-
-def pack_seen(tokens: VoiceTokens) -> bytes:
-    """As `pack`, in a tenth of the time where the message is still at hand, for what need not be exact for ever."""
-    return tokens.packed() if isinstance(tokens, View | Packed) else pack(tokens)
-
-
-def unpack(packed: bytes) -> VoiceTokens:
-    """What `pack` or `pack_seen` has packed."""
-    if packed.startswith(_OF_MESSAGE):
-        names, _, message = zlib.decompress(packed[1:]).partition(b"\n")
-        return View(names.decode().split(), Message.unpacked(message))
-    return _read(*_text_of(packed))
-
-
-def unpack_with(packed: bytes, some: Iterable[Token]) -> VoiceTokens | None:
-    """As `unpack` of what `pack` has packed, or None without any of these tokens, which is known in less time.
-
-    A token that contains one that is looked for may pass, too.
-    """
-    text, lined = _text_of(packed)
-    if not any((word if lined else json.dumps(word.decode(), ensure_ascii=False).encode()) in text for word in some):
-        return None
-    return _read(text, lined)
-
-
-def _text_of(packed: bytes) -> tuple[bytes, bool]:
-    """What is compressed, and whether it is in lines."""
-    lined = packed.startswith(_OF_LINES)
-    return zlib.decompress(packed[len(_OF_LINES) :] if lined else packed), lined
-
-
-def _read(text: bytes, lined: bool) -> VoiceTokens:
-    if not lined:
-        readable: dict[str, dict[str, int]] = json.loads(text)
-        return {voice: {token.encode(): n for token, n in some.items()} for voice, some in readable.items()}
-    head, _, below = text.partition(b"\n")
-    lines = below.split(b"\n")
-    found: dict[str, dict[Token, int]] = {}
-    for voice, size, others in json.loads(head):
-        mine = found[voice] = dict.fromkeys(lines[:size], 1)
-        for at, n in others.items():
-            mine[lines[int(at)]] = n
-        del lines[:size]
-    return found
-
-
-_OF_MESSAGE, _OF_LINES = b"M", b"L"
-"""Begin what `View.packed` gives, and lines of `pack`; nothing that is only compressed begins so."""
-
-VOICES: dict[str, tuple[str, ...]] = {
-    "fields": ("header", "body"),
-    "phrases": ("phrases",),
-    "body": ("body",),
-    "grams": ("grams",),
-    "attributes": ("attributes",),
-}
-"""Voice -> the families of tokens that it sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +97,12 @@ def words(voices: Voices, tokens: VoiceTokens) -> dict[str, set[Token]]:
     return {voice.name: voice.likelihood.words(tokens[voice.name]) for voice in voices if voice.name in tokens}
 
 
-MOST = 64
-"""Tokens of evidence that the compiled helper looks for at most, as in compiled/scores.c."""
+MOST_COMPILED = 64
+"""The largest number of loudest tokens that the compiled helper looks for, as MOST in compiled/scores.c."""
 
 
 class Evidence(NamedTuple):
-    """What one token said: its counts in messages or occurrences, and its share of the log-odds."""
+    """One token of the evidence: its counts in messages or occurrences, and its weighted share of the log-odds."""
 
     token: str
     voice: str
@@ -228,18 +112,18 @@ class Evidence(NamedTuple):
 
 
 Opinions = Mapping[str, Opinion]
-"""Voice name -> what it says of one message; a voice without tokens for the message is silent."""
+"""Voice name -> its log-odds of one message; a voice without tokens for the message is missing."""
 
 
 def together(voices: Voices, opinions: Opinions) -> float:
-    """The filter's log-odds: the weighted sum of what is heard of the voices."""
+    """The filter's log-odds: the weighted sum of the voices' log-odds, as they are heard."""
     return math.fsum(voice.weight * opinions[voice.name].heard for voice in voices if voice.name in opinions)
 
 
 def judged(
     voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts], most: int | None = 0
 ) -> tuple[dict[str, Opinion], list[Evidence]]:
-    """What the voices say, and the tokens that made it, the loudest first: all that say anything, or `most`."""
+    """The voices' log-odds, and the tokens behind them, the loudest first: the `most` loudest, None for all."""
     opinions: dict[str, Opinion] = {}
     said: list[tuple[Voice, Heard]] = []
     for voice in voices:
@@ -250,7 +134,7 @@ def judged(
 
 
 _Said = tuple[float, str, Token, float, float, float]
-"""What a word said: its loudness below zero, its voice, itself, its counts in ham and in spam, its weighted share."""
+"""A row of evidence that sorts by loudness: minus loudness, voice, token, counts in ham and in spam, weighted share."""
 
 
 def _loudest(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[Evidence]:
@@ -263,8 +147,8 @@ def _loudest(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[Evid
 
 
 def _loud(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[_Said]:
-    """What the `most` words that say most have said, and all that say as much as the last of them."""
-    if score_helper is not None and most is not None and most <= MOST:
+    """The rows of the `most` loudest words, and of all that are as loud as the last of them."""
+    if score_helper is not None and most is not None and most <= MOST_COMPILED:
         parts = tuple([(voice.name, voice.weight, voice.likelihood.unit, *heard) for voice, heard in said])
         return list(score_helper.loud(parts, most))
     loudness = [np.abs(voice.weight * heard.shares) for voice, heard in said]
@@ -276,4 +160,124 @@ def _loud(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[_Said]:
             ham, spam = (heard.counts[:, at] / voice.likelihood.unit).tolist()
             says = voice.weight * heard.shares.item(at)
             found.append((-abs(says), voice.name, heard.tokens[at], ham, spam, says))
+    return found
+
+
+class Packed(Mapping[str, Tokens]):
+    """Tokens as `pack` or `pack_seen` has packed them; they are unpacked when they are first asked for."""
+
+    __slots__ = ("_packed", "_tokens")
+
+    def __init__(self, packed: bytes, tokens: VoiceTokens | None = None) -> None:
+        """tokens: what is packed, where that is known."""
+        self._packed = packed
+        self._tokens = tokens
+
+    def _unpacked(self) -> VoiceTokens:
+        if self._tokens is None:
+            self._tokens = unpack(self._packed)
+        return self._tokens
+
+    def __getitem__(self, name: str) -> Tokens:
+        return self._unpacked()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._unpacked())
+
+    def __len__(self) -> int:
+        return len(self._unpacked())
+
+    def items(self) -> ItemsView[str, Tokens]:
+        return self._unpacked().items()  # Mapping.items would look up each voice
+
+    def packed(self) -> bytes:
+        return self._packed
+
+
+def pack(tokens: VoiceTokens) -> bytes:
+    """Tokens, compressed to a thirtieth of the memory that they take as objects.
+
+    A line of JSON has for each voice its name, the number of its tokens, and the occurrences of those that occur more
+    or less than once; the tokens follow, one in a line. If a token contains a line end, all is JSON instead:
+    {voice: {token: occurrences}}.
+    """
+    if isinstance(tokens, Packed) and not tokens.packed().startswith(_OF_MESSAGE):
+        return tokens.packed()
+    lines = _lines(tokens)
+    if lines is None:
+        readable = {voice: {token.decode(): n for token, n in some.items()} for voice, some in tokens.items()}
+        return compressed(json.dumps(readable, ensure_ascii=False, separators=(",", ":")).encode())
+    return _OF_LINES + compressed(lines)
+
+
+def packed_tokens(tokens: VoiceTokens) -> Packed:
+    """Tokens with what `pack` makes of them, for a ledger entry that is written later."""
+    return Packed(pack(tokens), {voice: tokens[voice] for voice in tokens})
+
+
+def _lines(tokens: VoiceTokens) -> bytes | None:
+    """The line about the voices, and all tokens, one in a line; None if a token contains a line end."""
+    said = [[name, len(some), _not_once(some)] for name, some in tokens.items()]
+    words = [
+        *chain.from_iterable(some.spellings if isinstance(some, TokenArrays) else some for some in tokens.values())
+    ]
+    lines = b"\n".join(words)
+    if lines.count(b"\n") != max(len(words) - 1, 0):
+        return None
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" + lines
+
+
+def _not_once(tokens: Tokens) -> dict[int, int]:
+    """Place of a token -> its occurrences, for those that do not occur once."""
+    if isinstance(tokens, TokenArrays):
+        others = np.flatnonzero(tokens.times != 1)
+        return dict(zip(others.tolist(), tokens.times[others].tolist(), strict=True))
+    return {at: n for at, n in enumerate(tokens.values()) if n != 1}
+
+
+def pack_seen(tokens: VoiceTokens) -> bytes:
+    """As `pack`, but where the message is known it is packed instead of its tokens, in a tenth of the time.
+
+    For the journal, which is kept for days: another version of the tokenizer would find other tokens.
+    """
+    return tokens.packed() if isinstance(tokens, View | Packed) else pack(tokens)
+
+
+def unpack(packed: bytes) -> VoiceTokens:
+    """The tokens that `pack` or `pack_seen` has packed."""
+    if packed.startswith(_OF_MESSAGE):
+        names, _, message = zlib.decompress(packed[1:]).partition(b"\n")
+        return View(names.decode().split(), Message.unpacked(message))
+    return _read(*_text_of(packed))
+
+
+def unpack_with(packed: bytes, some: Iterable[Token]) -> VoiceTokens | None:
+    """As `unpack` for the result of `pack`; None, in less time, if it has none of these tokens.
+
+    It may also be unpacked where a token only contains one of these.
+    """
+    text, lined = _text_of(packed)
+    if not any((word if lined else json.dumps(word.decode(), ensure_ascii=False).encode()) in text for word in some):
+        return None
+    return _read(text, lined)
+
+
+def _text_of(packed: bytes) -> tuple[bytes, bool]:
+    """The text that was compressed, and whether its tokens are in lines."""
+    lined = packed.startswith(_OF_LINES)
+    return zlib.decompress(packed[len(_OF_LINES) :] if lined else packed), lined
+
+
+def _read(text: bytes, lined: bool) -> VoiceTokens:
+    if not lined:
+        readable: dict[str, dict[str, int]] = json.loads(text)
+        return {voice: {token.encode(): n for token, n in some.items()} for voice, some in readable.items()}
+    head, _, below = text.partition(b"\n")
+    lines = below.split(b"\n")
+    found: dict[str, dict[Token, int]] = {}
+    for voice, size, others in json.loads(head):
+        mine = found[voice] = dict.fromkeys(lines[:size], 1)
+        for at, n in others.items():
+            mine[lines[int(at)]] = n
+        del lines[:size]
     return found

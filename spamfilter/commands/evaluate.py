@@ -1,6 +1,7 @@
-"""evaluate."""
+"""The command `evaluate`: measures filters on labelled mail."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from spamfilter.errors import InputError
 from spamfilter.evaluation.protocols import PROTOCOLS, Trial, steps
 from spamfilter.evaluation.runs import (
     CONFIGURED,
-    at_thresholds,
     by_arrival,
     entrants,
     of_journal,
@@ -25,7 +25,17 @@ from spamfilter.learning import labelled_mail
 from spamfilter.mail import mailboxes
 from spamfilter.reports import rendering
 
+_Option = Callable[[Callable[..., None]], Callable[..., None]]
 _PATH = click.Path(path_type=Path)
+_FEEDBACK = click.Choice(["full", "delayed", "partial", "errors-and-unsure"])
+_SPLITS = click.Choice(["time", "random", "alternate"])
+_NATURAL, _FROM_ONE = click.IntRange(min=0), click.IntRange(min=1)
+_UP_TO_HALF, _UP_TO_ALL = click.FloatRange(0, 50), click.FloatRange(0, 100)
+
+
+def _option(name: str, kind: Any, default: str | float, help: str = "", **more: Any) -> _Option:
+    """An option that shows its default. kind: a type of click."""
+    return click.option(name, type=kind, default=default, show_default=True, help=help, **more)
 
 
 def _percent(context: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -44,62 +54,20 @@ def _percent(context: click.Context, parameter: click.Parameter, value: float) -
     metavar="NAME",
     help="'configured' (default), a likelihood, 'one_rule', or as fields=soft,body=bernoulli; may be repeated.",
 )
-@click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="prequential", show_default=True)
+@_option("--protocol", click.Choice(list(PROTOCOLS)), "prequential")
+@_option("--feedback", _FEEDBACK, "full", "Which labels the filter gets after its verdict (prequential).")
+@_option("--delay", _FROM_ONE, 500, "Messages between a verdict and its label (--feedback delayed).")
+@_option("--share", _UP_TO_ALL, 10, "Per cent of messages that get a label (--feedback partial).", callback=_percent)
+@_option("--noise", _UP_TO_HALF, 0, "Per cent of labels that are made wrong.", callback=_percent)
+@_option("--split", _SPLITS, "time", "How trained-once and learning-curve divide the mail.")
+@_option("--folds", click.IntRange(2, 100), 10)
+@click.option("--first", type=_FROM_ONE, help="Use only the first messages, at most this many.")
+@_option("--seed", int, 1, "Seed of all random choices.")
+@_option("--resamples", _NATURAL, 500, "Bootstrap samples for the intervals; 0: no intervals.")
 @click.option(
-    "--feedback",
-    type=click.Choice(["full", "delayed", "partial", "errors-and-unsure"]),
-    default="full",
-    show_default=True,
-    help="Which labels the filter gets after its verdict (prequential).",
-)
-@click.option(
-    "--delay",
-    type=click.IntRange(min=1),
-    default=500,
-    show_default=True,
-    help="Messages between a verdict and its label (--feedback delayed).",
-)
-@click.option(
-    "--share",
-    type=click.FloatRange(0, 100),
-    default=10,
-    show_default=True,
-    callback=_percent,
-    help="Per cent of messages that get a label (--feedback partial).",
-)
-@click.option(
-    "--noise",
-    type=click.FloatRange(0, 50),
-    default=0,
-    show_default=True,
-    callback=_percent,
-    help="Per cent of labels that are made wrong.",
-)
-@click.option(
-    "--split",
-    type=click.Choice(["time", "random", "alternate"]),
-    default="time",
-    show_default=True,
-    help="How trained-once and learning-curve divide the mail.",
-)
-@click.option("--folds", type=click.IntRange(2, 100), default=10, show_default=True)
-@click.option("--first", type=click.IntRange(min=1), help="Use only the first messages, at most this many.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of all random choices.")
-@click.option(
-    "--resamples",
-    type=click.IntRange(min=0),
-    default=500,
-    show_default=True,
-    help="Bootstrap samples for the intervals; 0: no intervals.",
-)
-@click.option(
-    "--wrong-labels",
-    "suspects",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
+    "--wrong-labels", "suspects", type=_NATURAL, default=0, metavar="N",
     help="Name the N labels that look most wrong.",
-)
+)  # fmt: skip
 @click.option("--scores", type=_PATH, help="Write label, log-odds and class of each message to this file.")
 @click.option("--plot", type=_PATH, help="Draw ROC and calibration, or the learning curve: .svg or .png.")
 @as_json_option
@@ -142,7 +110,7 @@ def evaluate(
         check(plot)
     settings = settings_of(file)
     voices, enter = entrants(names, settings.learn)
-    trial = at_thresholds(Trial(**varied), settings.policy())
+    trial = Trial(**varied, unsure=settings.policy().unsure, spam=settings.policy().spam)
     past = []
     if live:
         with opened_store(settings) as store:

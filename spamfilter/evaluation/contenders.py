@@ -1,6 +1,6 @@
-"""Who is evaluated: filters of any voices, and the one-rule baseline. Each is judged and taught in memory.
+"""Contenders: the filters that are evaluated, of any voices, and the one-rule baseline.
 
-A contender sees the same tokens as every other, and no labels but those it is taught.
+All contenders see the same tokens, and only the labels that they are taught. They learn in memory.
 """
 
 import heapq
@@ -22,7 +22,7 @@ Examples = Iterable[tuple[VoiceTokens, Label]]
 
 
 class Contender(Protocol):
-    """Something that judges and learns."""
+    """What judges and learns in an evaluation."""
 
     @property
     def name(self) -> str: ...
@@ -51,7 +51,7 @@ class Learner:
         model.taught(self._voices, tokens, label, self.state, score)
 
     def train(self, examples: Callable[[], Examples], rounds: int) -> None:
-        """Learn a pile of mail as `train` does: again what is still judged badly, in so many rounds."""
+        """Learn mail as the command `train` does, in this many rounds."""
         amounts = no_amounts(self._voices)
         for number, (tokens, label) in enumerate(examples()):
             lesson = model.taught(self._voices, tokens, label, self.state, self.score(tokens))
@@ -67,25 +67,25 @@ class Learner:
 
 
 class OneRule:
-    """The single word that makes the fewest errors, alone (R. Holte, Machine Learning 11, 1993).
+    """Judges by a single word, the one with the fewest errors (R. Holte, Machine Learning 11, 1993).
 
-    A word that is present says one class and absent the other; among all words and both directions the one with the
-    fewest errors so far judges, by Laplace's rule of succession. If presence says spam the errors are
-    S - (s - h), with S spam learnt and s, h messages with the word; so each direction needs its largest difference,
-    and keeps words in a heap by it: no look goes over all of them.
+    The presence of a word means one class and its absence the other; among all words and both directions the one with
+    the fewest errors so far judges, by Laplace's rule of succession. If presence means spam the errors are S - (s - h),
+    with S spam learnt and s, h messages with the word; so each direction needs the word with the largest difference,
+    and keeps words in a heap by it.
     """
 
     name = ONE_RULE
 
     def __init__(self, voices: Collection[str] | None = None) -> None:
-        """voices: whose words it looks at; None for all."""
+        """voices: those whose words it uses; None for all."""
         self._voices = voices
         self._learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self._present: dict[Label, Counter[Token]] = {label: Counter() for label in LABELS}
         self._heaps: dict[Label, list[tuple[int, Token]]] = {label: [] for label in LABELS}
 
     def _against(self, word: Token, label: Label) -> int:
-        """How many more messages of the other class have the word: the lowest makes the fewest errors."""
+        """How many more messages of the other class have the word; the lowest number makes the fewest errors."""
         return self._present[OTHER[label]][word] - self._present[label][word]
 
     def best(self) -> Token | None:
@@ -93,7 +93,7 @@ class OneRule:
         found: list[tuple[int, Token]] = []
         for label, heap in self._heaps.items():
             while heap and heap[0][0] != self._against(heap[0][1], label):
-                heapq.heappop(heap)  # it has changed since, and stands elsewhere with what it is now
+                heapq.heappop(heap)  # outdated: the word is in the heap again with its present number
             if heap:
                 against, word = heap[0]
                 found.append((self._learnt[label] + against, word))
@@ -120,6 +120,6 @@ class OneRule:
                 heapq.heappush(heap, (self._against(word, direction), word))
 
     def train(self, examples: Callable[[], Examples], rounds: int) -> None:
-        """Learn a pile of mail; a second look would count it twice."""
+        """Learn mail once; further rounds would count it twice."""
         for tokens, label in examples():
             self.learn(tokens, label)

@@ -1,7 +1,7 @@
-"""How good a filter is: the measures of the TREC spam tracks.
+"""Error rates of a filter: the measures of the TREC spam tracks.
 
-Scores are any numbers that rise with spam; labels are 'ham' or 'spam'. Source: G. Cormack,
-TREC 2007 Spam Track Overview.
+Scores are any numbers that rise with spam; scores of one class are given ascending. Source: G. Cormack, TREC 2007 Spam
+Track Overview.
 """
 
 import math
@@ -13,23 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from spamfilter.bayes.counts import Label
 
-
-def split(scores: Sequence[float], labels: Sequence[Label]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The scores of ham and those of spam, each ascending."""
-    values = np.asarray(scores, dtype=np.float64)
-    spam = np.asarray([label == "spam" for label in labels], dtype=np.bool_)
-    return np.sort(values[~spam]), np.sort(values[spam])
+BINS = 10
+"""Bins of probability in which calibration is measured and plotted."""
 
 
 def roc_area_above(ham: NDArray[np.float64], spam: NDArray[np.float64]) -> float:
-    """1-ROCA%: 100 times the chance that a ham scores above a spam, ties half."""
+    """1-ROCA%: 100 times the chance that a ham scores above a spam; a tie counts half."""
     below = np.searchsorted(spam, ham, side="left")
     tied = np.searchsorted(spam, ham, side="right") - below
     return float(100 * (below.sum() + tied.sum() / 2) / (len(ham) * len(spam)))
 
 
 def spam_missed(ham: NDArray[np.float64], spam: NDArray[np.float64], lost: float = 0.001) -> float:
-    """sm@: per cent of spam at or below the score that loses this share of ham."""
+    """sm@hm: per cent of spam that is missed at the score at which this share of ham is lost."""
     threshold = ham[-(math.floor(lost * len(ham)) + 1)]
     return float(100 * np.searchsorted(spam, threshold, side="right") / len(spam))
 
@@ -44,17 +40,17 @@ def logistic_average(ham_rate: float, spam_rate: float, ham: int, spam: int) -> 
     return 100 / (1 + math.exp(-(logit(ham_rate, ham) + logit(spam_rate, spam)) / 2))
 
 
-def calibration_error(posteriors: ArrayLike, spam: ArrayLike, bins: int = 10) -> float:
-    """ECE: mean distance of probability and share of spam over equal bins, weighted by messages."""
+def calibration_error(posteriors: ArrayLike, spam: ArrayLike) -> float:
+    """ECE: the mean distance between probability and share of spam in equal bins, weighted by messages."""
     p, y = np.asarray(posteriors, dtype=np.float64), np.asarray(spam, dtype=np.float64)
-    where = np.minimum((p * bins).astype(int), bins - 1)
-    sums = [np.bincount(where, weights=values, minlength=bins) for values in (p, y)]
+    where = np.minimum((p * BINS).astype(int), BINS - 1)
+    sums = [np.bincount(where, weights=values, minlength=BINS) for values in (p, y)]
     return float(np.abs(sums[0] - sums[1]).sum() / len(p))
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """One run in figures: accuracy and rates in per cent, brier and ece between 0 and 1."""
+    """The figures of one run: accuracy and rates in per cent, brier and ece between 0 and 1."""
 
     messages: int
     ham: int
@@ -70,20 +66,20 @@ class Metrics:
 
 
 RATES = ("roca", "sm_at_hm_01", "hm", "sm", "lam", "brier", "ece", "accuracy")
-"""The measures that an interval makes sense for."""
+"""The measures that get a confidence interval."""
 
 
 def measure(log_odds: Sequence[float], posteriors: Sequence[float], labels: Sequence[Label]) -> Metrics:
-    """All measures of one run; hm and sm at P >= 0.5. Both classes must occur."""
+    """All measures of one run; hm and sm with P >= 0.5 as spam. Both classes must occur."""
     return _measure(np.asarray(log_odds, np.float64), np.asarray(posteriors, np.float64), _spam(labels))
 
 
 def intervals(
     log_odds: Sequence[float], posteriors: Sequence[float], labels: Sequence[Label], resamples: int, seed: int = 1
 ) -> dict[str, tuple[float, float]]:
-    """The 95 % interval of each of RATES: the percentiles of as many bootstrap samples, drawn within each class.
+    """The 95 % confidence interval of each of RATES: percentiles of bootstrap samples, drawn within each class.
 
-    It says how much the figure depends on which messages happened to come; the filter's learning is not repeated.
+    It says how much a figure depends on the choice of messages; the filter's learning is not repeated.
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993.
     """
     odds, p, spam = np.asarray(log_odds, np.float64), np.asarray(posteriors, np.float64), _spam(labels)
@@ -99,7 +95,7 @@ def intervals(
 
 
 def contradicted(log_odds: Sequence[float], posteriors: Sequence[float], labels: Sequence[Label]) -> list[int]:
-    """Places of the messages whose label the verdict contradicts, the most confident first: suspected wrong labels."""
+    """Suspected wrong labels: places of the messages whose verdict contradicts the label, the most confident first."""
     spam = _spam(labels)
     odds = np.asarray(log_odds, np.float64)
     against = np.where(spam, -odds, odds)

@@ -1,6 +1,6 @@
-"""Curves of an evaluation as one picture: ROC on logit axes, reliability, and accuracy over training sizes.
+"""Plots of an evaluation: ROC on logit axes and reliability, or the learning curve.
 
-Needs the extra `plots`. The format follows the file's name: SVG or PNG.
+Needs the extra `plots`. The ending of the file's name says the format: SVG or PNG.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from spamfilter.bayes.confidence_intervals import wilson
 from spamfilter.errors import InputError
+from spamfilter.evaluation.error_rates import BINS
 from spamfilter.evaluation.runs import Outcome
 
 FORMATS = (".svg", ".png")
-BINS = 10
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
-"""Okabe and Ito's, which readers with any colour vision can tell apart."""
+"""The palette of Okabe and Ito, which colour-blind readers can tell apart."""
 _STYLES = ("-", "--", "-.", ":")
 
 
 def check(file: Path) -> None:
-    """Raise InputError where `draw` could not: for an unknown format, or without the library."""
+    """Raise InputError for an unknown format, or if matplotlib is missing."""
     if file.suffix.lower() not in FORMATS:
         raise InputError(f"{file}: a plot ends in {' or '.join(FORMATS)}")
     try:
@@ -62,7 +62,7 @@ def _line(number: int) -> dict[str, Any]:
 
 
 def roc(outcome: Outcome) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Shares of ham lost and of spam missed at each threshold, the strictest first, clipped to half a message."""
+    """Shares of ham lost and of spam missed at each threshold, from the highest, clipped to half a message."""
     odds = np.array(outcome.run.log_odds)
     spam = np.array([label == "spam" for label in outcome.run.labels])
     order = np.argsort(-odds, kind="stable")
@@ -123,7 +123,7 @@ def _reliability(axes: Any, outcomes: Sequence[Outcome]) -> None:
 
 
 def _curve(axes: Any, outcomes: Sequence[Outcome]) -> None:
-    outcomes = [outcome for outcome in outcomes if outcome.run.part]  # the journal's verdicts have no size
+    outcomes = [outcome for outcome in outcomes if outcome.run.part]  # those from the journal have no training size
     names = list(dict.fromkeys(outcome.likelihood for outcome in outcomes))
     for number, name in enumerate(names):
         mine = [outcome for outcome in outcomes if outcome.likelihood == name]

@@ -1,4 +1,4 @@
-"""How contenders are tried: PROTOCOLS, each a way through labelled messages.
+"""PROTOCOLS: in which order labelled messages are judged and learnt.
 
 Invariant: no message is judged by a contender that has learnt it before.
 Source of the names: G. Cormack, TREC Spam Track Overviews 2005 to 2007.
@@ -18,16 +18,16 @@ from spamfilter.learning.labelled_mail import mixed
 Feedback = Literal["full", "delayed", "partial", "errors-and-unsure"]
 Split = Literal["time", "random", "alternate"]
 Enter = Callable[[], Sequence[Contender]]
-"""Makes the contenders, new and with nothing learnt."""
+"""Makes new contenders, which have learnt nothing."""
 Progress = Callable[[int], None]
 
 SIZES = tuple(tenth / 10 for tenth in range(1, 11))
-"""Shares of the training half that a learning curve is drawn at."""
+"""The points of a learning curve, as shares of the messages to train on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A labelled message; `name` says which it is, `read` makes its tokens."""
+    """A labelled message. name: for people. read: returns its tokens."""
 
     name: str
     label: Label
@@ -36,11 +36,11 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is varied.
+    """The parameters of a protocol.
 
-    delay: messages until a label comes. share: of labels that come, with partial feedback. noise: share of labels
-    that are wrong when they are taught; they are right when they are measured. unsure, spam: the thresholds that
-    say what a user would be asked about. rounds: of bulk training. train: share of messages to train on.
+    delay: messages between a verdict and its label. share: of messages that get a label, with partial feedback. noise:
+    share of labels that are wrong in learning, never in measuring. unsure, spam: the thresholds by which a message is
+    unsure. rounds: of bulk training. train: share of messages to train on.
     """
 
     feedback: Feedback = "full"
@@ -58,10 +58,10 @@ class Trial:
 
 @dataclass(slots=True)
 class Run:
-    """The scores that one contender gave, in the order of the messages.
+    """The scores of one contender, in the order of the messages.
 
-    seconds: of the processor, to judge and learn, without reading. looks: at messages that were only learnt.
-    part: what of the protocol this is, the size of the training for instance; taught: labels it was given.
+    part: of the protocol, for example the size of the training. seconds: processor time to judge and learn, without
+    reading. looks: number of times that a message was only learnt. taught: number of labels it was given.
     """
 
     contender: str
@@ -77,17 +77,8 @@ class Run:
     def labels(self) -> list[Label]:
         return [example.label for example in self.examples]
 
-    def extend(self, more: "Run") -> None:
-        """Take in what the same contender did with other messages."""
-        self.examples += more.examples
-        self.log_odds += more.log_odds
-        self.posteriors += more.posteriors
-        self.seconds += more.seconds
-        self.looks += more.looks
-        self.taught += more.taught
-
     def reorder(self, places: Sequence[int]) -> None:
-        """Bring the messages into the order of these places, one for each."""
+        """Sort the messages by these places, one for each."""
         order = sorted(range(len(places)), key=lambda number: places[number])
         self.examples = [self.examples[number] for number in order]
         self.log_odds = [self.log_odds[number] for number in order]
@@ -110,7 +101,7 @@ class Run:
 
 
 def prequential(examples: Sequence[Example], enter: Enter, trial: Trial, progress: Progress) -> list[Run]:
-    """Each message is judged, then learnt, as the feedback has it: TREC's immediate, delayed and partial feedback."""
+    """Judge each message, then learn it if the feedback says so: TREC's immediate, delayed and partial feedback."""
     contenders = enter()
     runs = [Run(contender.name) for contender in contenders]
     given, asked = _given(examples, trial), random.Random(trial.seed + 1)
@@ -137,13 +128,13 @@ def prequential(examples: Sequence[Example], enter: Enter, trial: Trial, progres
 
 
 def trained_once(examples: Sequence[Example], enter: Enter, trial: Trial, progress: Progress) -> list[Run]:
-    """Train on a part of the messages, judge the rest, and learn nothing from it."""
+    """Train on a part of the messages, and judge the rest without learning it."""
     train, test = _parted(examples, trial)
     return _trained(train, test, enter, trial, progress)
 
 
 def cross_validation(examples: Sequence[Example], enter: Enter, trial: Trial, progress: Progress) -> list[Run]:
-    """Each message is judged by a contender that was trained on the other folds; folds are random, classes even."""
+    """Judge each message by a contender trained on the other folds; folds are random, with even classes."""
     fold_of = [0] * len(examples)
     chance = random.Random(trial.seed)
     for label in LABELS:
@@ -157,17 +148,14 @@ def cross_validation(examples: Sequence[Example], enter: Enter, trial: Trial, pr
         places = [at for at, of in enumerate(fold_of) if of == fold]
         judged += places
         train = [example for example, of in zip(examples, fold_of, strict=True) if of != fold]
-        found = _trained(train, [examples[at] for at in places], enter, trial, progress)
-        for run, more in zip(runs, found, strict=False):
-            run.extend(more)
-        runs = runs or found
+        runs = _trained(train, [examples[at] for at in places], enter, trial, progress, runs=runs)
     for run in runs:
         run.reorder(judged)
     return runs
 
 
 def learning_curve(examples: Sequence[Example], enter: Enter, trial: Trial, progress: Progress) -> list[Run]:
-    """Train on more and more of a half, judge the other half each time."""
+    """Train on more and more of one part of the messages, and judge the other part each time."""
     train, test = _parted(examples, trial)
     runs = []
     for size in SIZES:
@@ -185,7 +173,7 @@ PROTOCOLS: dict[str, Callable[[Sequence[Example], Enter, Trial, Progress], list[
 
 
 def steps(protocol: str, messages: int, contenders: int, trial: Trial) -> int:
-    """How many messages `progress` will be told of, each as often as it is read."""
+    """The sum of what `progress` will be called with: messages, each as often as it is read."""
     looks = trial.rounds * contenders
     train = (messages + 1) // 2 if trial.split == "alternate" else round(trial.train * messages)
     if protocol == "trained-once":
@@ -198,13 +186,13 @@ def steps(protocol: str, messages: int, contenders: int, trial: Trial) -> int:
 
 
 def _given(examples: Sequence[Example], trial: Trial) -> list[Label]:
-    """The labels as they are taught: some are wrong."""
+    """The labels to teach, some of them wrong by `noise`."""
     chance = random.Random(trial.seed)
     return [OTHER[example.label] if chance.random() < trial.noise else example.label for example in examples]
 
 
 def _worth_asking(posterior: float, label: Label, trial: Trial) -> bool:
-    """Whether a user who looks would have something to say: a wrong verdict, or none."""
+    """Whether a user who looks at the verdict would give a label: it is wrong, or unsure."""
     if trial.unsure <= posterior < trial.spam:
         return True
     return (posterior >= trial.spam) != (label == "spam")
@@ -221,11 +209,18 @@ def _parted(examples: Sequence[Example], trial: Trial) -> tuple[list[Example], l
 
 
 def _trained(
-    train: Sequence[Example], test: Sequence[Example], enter: Enter, trial: Trial, progress: Progress, part: str = ""
+    train: Sequence[Example],
+    test: Sequence[Example],
+    enter: Enter,
+    trial: Trial,
+    progress: Progress,
+    part: str = "",
+    runs: Sequence[Run] = (),
 ) -> list[Run]:
+    """Train new contenders, let them judge, and add that to their runs, or to new ones."""
     contenders = enter()
+    runs = list(runs) or [Run(contender.name, part) for contender in contenders]
     given = mixed(list(zip(_given(train, trial), train, strict=True)), lambda pair: pair[0])
-    runs = [Run(contender.name, part, taught=len(train)) for contender in contenders]
     left, reading = 0, 0.0
 
     def labelled() -> Examples:
@@ -241,6 +236,7 @@ def _trained(
     for contender, run in zip(contenders, runs, strict=True):
         left, reading, began = trial.rounds * len(train), 0.0, time.process_time()
         contender.train(labelled, trial.rounds)
+        run.taught += len(train)
         run.seconds += time.process_time() - began - reading
         run.looks += trial.rounds * len(train) - left
         progress(left)

@@ -1,10 +1,10 @@
-"""Labelled mail and contenders to figures: what `spamfilter evaluate` does, and what benchmarks call.
+"""Evaluation of contenders on labelled mail, on the ledger or on the journal, for `evaluate` and the benchmarks.
 
-Guarantee: nothing of the user's is read but the messages, and nothing is changed; all learning is in memory.
+Guarantee: nothing is written but the file of scores; all learning is in memory.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -12,7 +12,6 @@ from pathlib import Path
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
-from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import VOICES, Voice, Voices, VoiceTokens, pack, unpack, view
 from spamfilter.config.likelihood_settings import ATTRIBUTES, Learn
 from spamfilter.errors import InputError
@@ -26,21 +25,19 @@ from spamfilter.stores import Store
 CONFIGURED = "configured"
 """The contender that is the filter of the configuration."""
 JOURNAL = "journal"
-"""The scores that the relay gave when the messages came, as if they were a contender's."""
-
+"""The name under which the relay's own scores in the journal are shown among the contenders."""
 
 PLAIN = Trial()
-"""The trial with nothing varied."""
+"""The default parameters of a protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One contender's figures.
+    """The figures of one contender.
 
-    intervals: measure -> its 95 % interval. microseconds: of the processor for one look at a message, to judge it, to
-    learn it, or both; 0 if unknown.
-
-    suspects: name, label and posterior of messages whose label the verdict contradicts, the surest first.
+    intervals: measure -> its 95 % confidence interval. microseconds: processor time for one message, to judge it, to
+    learn it, or both; 0 if unknown. suspects: name, label and posterior of messages whose verdict contradicts the
+    label, the most confident first.
     """
 
     likelihood: str
@@ -60,7 +57,7 @@ def evaluate(
     progress: Progress = lambda _: None,
     resamples: int = 500,
 ) -> list[Outcome]:
-    """Run every contender under a row of PROTOCOLS. Raises InputError where a class is missing among those judged."""
+    """Run every contender under a row of PROTOCOLS. Raises InputError if the judged messages lack a class."""
     both_classes(examples)
     runs = PROTOCOLS[protocol](examples, entrants, trial, progress)
     return [outcome(run, protocol, resamples) for run in runs]
@@ -92,7 +89,7 @@ def outcome(run: Run, protocol: str, resamples: int) -> Outcome:
 
 
 def entrants(names: Sequence[str], learn: Learn) -> tuple[Voices, Callable[[], Sequence[Contender]]]:
-    """Contenders by name, and the voices whose tokens they need between them.
+    """A function that makes contenders by name, and the voices whose tokens they need.
 
     A name is 'configured', 'one_rule', a likelihood (of the voice `fields`, or `attributes` for numbers), or
     likelihoods by voice, as in 'fields=bernoulli,body=soft'. Raises InputError for any other.
@@ -132,7 +129,7 @@ def _voices(name: str, learn: Learn) -> Voices:
 
 
 def of_mails(mails: Iterable[tuple[Label, Mail]], voices: Voices) -> list[Example]:
-    """Labelled mails as examples, read anew each time they are needed."""
+    """Labelled mails as examples; a mail is read from its file each time it is needed."""
 
     def tokens(mail: Mail) -> VoiceTokens:
         return view(voices, parse(mail.read()))
@@ -141,9 +138,9 @@ def of_mails(mails: Iterable[tuple[Label, Mail]], voices: Voices) -> list[Exampl
 
 
 def by_arrival(mails: Sequence[tuple[Label, Mail]]) -> list[tuple[Label, Mail]]:
-    """Mails in the order they came: by the date that the last server noted, which a sender cannot forge.
+    """Mails in the order of arrival: by the date in the last Received field, which a sender cannot forge.
 
-    Without a Received field by Date; one that has no date at all stands behind the one before it.
+    A mail without one is placed by its Date field, and a mail without any date after the one before it.
     """
     last, places = 0.0, []
     for number, (_, mail) in enumerate(mails):
@@ -164,10 +161,10 @@ def _arrived(mail: Mail) -> float:
 
 
 def of_ledger(store: Store, voices: Voices) -> list[Example]:
-    """What an installation has learnt and not taken back, in that order, with the tokens that its voices saw.
+    """The learnings of an installation that count, in their order, with the tokens in the ledger.
 
-    Bulk mail that was learnt again in a later round stands where that happened. A voice that an entry has no tokens of
-    is silent there. Raises InputError where the ledger has no tokens of a voice at all.
+    Mail that further rounds of bulk training have reinforced stands at the place of the last one. A voice without
+    tokens in an entry is silent there. Raises InputError if the ledger has no tokens of a voice at all.
     """
     active = {entry.id for entry in store.learnings()}
     found: list[Example] = []
@@ -187,9 +184,9 @@ def of_ledger(store: Store, voices: Voices) -> list[Example]:
 
 
 def of_journal(store: Store) -> Run | None:
-    """The verdicts that the relay gave to messages which were labelled since; None if there are not both classes.
+    """The verdicts of the relay on messages that were labelled later; None unless both classes occur.
 
-    Users label what was wrong before they label what was right, so this run looks worse than the filter is.
+    Users label wrong verdicts more often than right ones, so this run looks worse than the filter is.
     """
     learnings = {entry.digest: entry for entry in store.learnings()}
     digests = list(learnings)
@@ -197,20 +194,15 @@ def of_journal(store: Store) -> Run | None:
     for start in range(0, len(digests), 500):
         for digest, entry in store.journal_of(digests[start : start + 500]).items():
             if entry.at > learnings[digest].at:
-                continue  # it was judged with what it had taught itself
+                continue  # it was judged after it had been learnt
             run.examples.append(Example(entry.id, learnings[digest].label, dict))
             run.log_odds.append(entry.log_odds)
             run.posteriors.append(entry.score)
     return run if len(set(run.labels)) == len(LABELS) else None
 
 
-def at_thresholds(trial: Trial, policy: Policy) -> Trial:
-    """A trial that asks users about what this policy calls unsure."""
-    return replace(trial, unsure=policy.unsure, spam=policy.spam)
-
-
 def write_scores(file: Path, run: Run) -> None:
-    """Lines 'label, log-odds, class by probability 1/2' with tabs, in the order of the messages."""
+    """Write a line 'label, log-odds, class at P >= 0.5', with tabs, for each message in its order."""
     lines = (
         f"{label}\t{odds:.6f}\t{'spam' if p >= 0.5 else 'ham'}\n"
         for label, odds, p in zip(run.labels, run.log_odds, run.posteriors, strict=True)

@@ -1,5 +1,6 @@
-"""What a label does: one mark, bulk training, retraining, undoing; and why a verdict is as it is.
+"""Learning from labels: marks, bulk training, retraining and undoing; and the explanation of a verdict.
 
-Each learning is one transaction of the store, exact to undo. A person's mark outranks rules and bulk training.
+Each learning is part of one transaction of the store, and can be undone exactly. A person's mark takes precedence over
+rules and bulk training.
 Imports: errors, system, mail, bayes, stores and config. Start with filter, which judges and learns; then marks.
 """

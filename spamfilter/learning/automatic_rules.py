@@ -1,8 +1,8 @@
-"""RULES: what is learnt of the mail that passes without anybody's mark, where [feedback] automatic names it.
+"""RULES: the rules by which passing mail is learnt without a mark; [feedback] automatic names those in use.
 
-Guarantee: no rule learns what the filter itself has said of a mail; none changes what was learnt already, and anybody's
-mark replaces what it taught (`feedback.mark`). Mail never waits for a rule: what they teach is learnt behind it, a
-failure is logged, and beyond a bound what would be learnt is dropped and counted.
+Guarantee: no rule learns the filter's own verdicts; none changes what is learnt, and any user's mark replaces what it
+taught (`marks.mark`). Mail never waits for a rule: it is learnt after delivery, a failure is logged, and what exceeds
+MOST_WAITING is dropped and counted.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ log = logging.getLogger(__name__)
 MOST_WAITING = 1000
 """Mails that wait for their rules: some seconds of learning, some ten megabytes of tokens."""
 MOST_ANSWERED = 20
-"""Message-IDs that one answer is asked for: its own thread, and no list of all that somebody knows."""
+"""Message-IDs of one answer that are looked up: enough for a thread, too few to list all mail that a sender knows."""
 _MESSAGE_ID = re.compile(r"<[^<>\s]+>")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A mail that the relay has judged and answered.
+    """A mail that the relay has judged and replied to.
 
-    sender: its reverse-path, '' for a bounce. recipients: in lower case. own: surely of our own users, of an
-    authenticated sender or of a client in a trusted network that XFORWARD has named; authenticated: the former.
+    sender: its reverse-path, '' for a bounce. recipients: in lower case. authenticated: from an authenticated sender.
+    own: from our own users for certain: authenticated, or from a client in a trusted network that XFORWARD has named.
     """
 
     id: str
@@ -50,9 +50,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What it teaches, and when.
+    """The label that a rule teaches, and the messages.
 
-    concerns: whether a mail is a case for it; quick, without the store. subjects: which messages are learnt then;
+    concerns: whether the rule applies to a mail; quick, without the store. subjects: the messages to learn if it does;
     called outside the event loop.
     """
 
@@ -62,15 +62,15 @@ class Rule:
 
 
 def _is_answer(seen: Seen, settings: Feedback) -> bool:
-    # Without XFORWARD every stranger comes from the mail server in front, and could answer their own spam.
+    # Without XFORWARD all mail comes from the server in front of us, and a spammer could answer their own spam.
     return seen.own and bool(seen.sender) and bool(_named(seen.message)) and not _by_machine(seen.message)
 
 
 def _answered(seen: Seen, store: Store) -> Iterable[Subject]:
-    """The mails that this one answers, if they were judged here, as ham or unsure."""
+    """The mails that this one answers, if they were judged here as ham or unsure."""
     for message_id in _named(seen.message):
         entries = store.journal_named(message_id)
-        # Who gives a mail the id of another shall gain nothing by an answer to that.
+        # A sender who gives a mail the Message-ID of another must gain nothing by an answer to the other one.
         if len({entry.digest for entry in entries}) != 1:
             continue
         entry = entries[0]
@@ -84,7 +84,7 @@ def _named(message: Message) -> list[str]:
 
 
 def _by_machine(message: Message) -> bool:
-    """Whether nobody wrote this: a notice of absence answers spam, too."""
+    """Whether a program wrote this mail: a notice of absence answers spam, too."""
     return (
         message.field(b"auto-submitted").partition(";")[0].strip().lower() not in ("", "no")
         or message.field(b"precedence").lower() in ("bulk", "junk", "list", "auto_reply")
@@ -94,7 +94,7 @@ def _by_machine(message: Message) -> bool:
 
 
 def _is_trapped(seen: Seen, settings: Feedback) -> bool:
-    # Who answers all recipients of a spam writes to the trap, too.
+    # A user who replies to all recipients of a spam also writes to the trap.
     return not seen.authenticated and any(recipient in settings.traps for recipient in seen.recipients)
 
 
@@ -109,17 +109,17 @@ RULES: dict[str, Rule] = {
 
 
 class Automatic:
-    """The rules at work on what the relay has seen, one mail after the other. dropped: mails beyond the bound."""
+    """Applies the rules to what the relay has seen, one mail after the other. dropped: mails beyond MOST_WAITING."""
 
-    def __init__(self, desk: MarkQueue, store: Store) -> None:
+    def __init__(self, queue: MarkQueue, store: Store) -> None:
         self.dropped = 0
-        self._desk = desk
+        self._queue = queue
         self._store = store
         self._waiting: deque[tuple[str, Seen]] = deque()
         self._worker: asyncio.Task[None] | None = None
 
     def saw(self, seen: Seen, settings: Feedback) -> None:
-        """Look at a mail; what is to be learnt of it is learnt later. Called in the event loop."""
+        """Note a mail for the rules that it concerns; they are applied later. Called in the event loop."""
         for name in settings.automatic:
             if not RULES[name].concerns(seen, settings):
                 continue
@@ -138,7 +138,7 @@ class Automatic:
             await asyncio.wait([self._worker])
 
     def close(self) -> None:
-        """Give up what is waiting."""
+        """Stop; what is waiting is not learnt."""
         if self._worker is not None:
             self._worker.cancel()
         if self._waiting:
@@ -158,6 +158,6 @@ class Automatic:
     async def _teach(self, name: str, seen: Seen) -> None:
         rule = RULES[name]
         for subject in await asyncio.to_thread(lambda: list(rule.subjects(seen, self._store))):
-            marked = await self._desk.mark_read(subject, rule.label, Author(name, AUTOMATIC))
+            marked = await self._queue.mark_read(subject, rule.label, Author(name, AUTOMATIC))
             if marked.change.changed:
                 log.info("feedback: %s by %s (%s): %s learnt", rule.label, name, AUTOMATIC, subject.id)

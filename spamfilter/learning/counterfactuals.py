@@ -1,11 +1,12 @@
-"""What would have to be otherwise for a message to be of another class.
+"""Counterfactuals: what would have to change for a message to be of another class.
 
-Guarantee: nothing is written; what is learnt or forgotten here is so in a copy of the counts of a few messages.
-Guarantee: an outcome comes of judging again. Shares of the log-odds only choose what is tried: their sum is not the
-score where a likelihood counts the words of a message, bounds what it hears, or speaks of absent words.
+Guarantee: nothing is written; learning and forgetting happen in a copy of the counts of a few messages.
+Guarantee: each outcome is the result of judging again. Shares of the log-odds only choose what is tried: their sum is
+not the score if a likelihood counts the words of a message, limits the shares, or speaks of absent words.
 """
 
 import copy
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from spamfilter.stores import Entry
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """A class next to the verdict: the posterior where it begins, and the log-odds that lie between."""
+    """A class next to the verdict: the posterior where it begins, and the difference in log-odds."""
 
     class_: Class
     threshold: float
@@ -31,7 +32,7 @@ class Distance:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a message would be judged."""
+    """The verdict that a message would get."""
 
     posterior: float
     class_: Class
@@ -39,18 +40,18 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """The loudest tokens for one side, the loudest first, without which the message would be of another class."""
+    """The loudest tokens for one class, the loudest first, without which the message would be of another class."""
 
     tokens: Sequence[str]
     outcome: Outcome
 
 
 _Spoken = tuple[Token, str]
-"""A token, and the family it is of."""
+"""A token and its family."""
 
 
 def counts_of(filter: Filter, *messages: VoiceTokens) -> State:
-    """The counts of the words of these messages, and the totals, as they are in the store."""
+    """The counts of the words of these messages and all totals, from the store."""
     wanted: dict[str, set[Token]] = {voice.name: set() for voice in filter.voices}
     for tokens in messages:
         for name, some in words(filter.voices, tokens).items():
@@ -58,8 +59,8 @@ def counts_of(filter: Filter, *messages: VoiceTokens) -> State:
     return model.prepared(filter.voices, filter.store.state(wanted))
 
 
-class Trial:
-    """What a message would be judged if things were otherwise. class_: what it is judged now."""
+class Counterfactuals:
+    """Judges a message under changed conditions. class_: its class without them."""
 
     def __init__(self, filter: Filter, policy: Policy, state: State, class_: Class) -> None:
         self._filter = filter
@@ -72,7 +73,7 @@ class Trial:
         return Outcome(posterior, self._policy.classify(posterior, state.learnt))
 
     def distances(self, score: Score) -> list[Distance]:
-        """To the classes below and above; none where a threshold is 0 or 1, or asks for messages of both classes."""
+        """To the classes below and above, without those that no score reaches: behind a threshold of 0 or 1."""
         policy, learnt = self._policy, self._state.learnt
         bounds: list[tuple[float, Class]] = []
         if self._class == "spam":
@@ -89,49 +90,32 @@ class Trial:
         ]
 
     def without(self, tokens: VoiceTokens, evidence: Sequence[Evidence]) -> list[Without]:
-        """For the classes below and above the fewest of the loudest tokens without which the message is of it.
+        """For the classes below and above: the fewest of the loudest tokens without which the message is of that class.
 
-        Found by halving: without one token less it is still of its class.
+        Found by bisection: without one token less the message is still of its class.
         """
-        found = []
-        for direction in (-1, 1):
-            loud = _loudest(evidence, -direction)
-            few = self._fewest(tokens, loud, direction)
-            if few is not None:
-                names = [token.decode() for token, _ in loud[: few[0]]]
-                found.append(Without(names, few[1]))
-        return found
+        found = (self._fewest(tokens, _loudest(evidence, -direction), direction) for direction in (-1, 1))
+        return [few for few in found if few is not None]
 
-    def _fewest(self, tokens: VoiceTokens, loud: Sequence[_Spoken], direction: int) -> tuple[int, Outcome] | None:
-        least, most, flipped = 0, min(1, len(loud)), None
-        while most > least and flipped is None:
-            flipped = self._flipped(tokens, loud[:most], direction)
-            if flipped is None:
-                least, most = most, min(2 * most, len(loud))
-        if flipped is None:
+    def _fewest(self, tokens: VoiceTokens, loud: Sequence[_Spoken], direction: int) -> Without | None:
+        def outcome(number: int) -> Outcome:
+            missing = set(loud[:number])
+            left = {
+                voice: {token: times for token, times in some.items() if (token, _family(voice)) not in missing}
+                for voice, some in tokens.items()
+            }
+            return self._outcome(left, self._state)
+
+        def crosses(number: int) -> bool:
+            return (CLASSES.index(outcome(number).class_) - CLASSES.index(self._class)) * direction > 0
+
+        number = bisect_left(range(len(loud) + 1), True, lo=1, key=crosses)
+        if number > len(loud):
             return None
-        while most - least > 1:
-            middle = (least + most) // 2
-            outcome = self._flipped(tokens, loud[:middle], direction)
-            if outcome is None:
-                least = middle
-            else:
-                most, flipped = middle, outcome
-        return most, flipped
-
-    def _flipped(self, tokens: VoiceTokens, gone: Sequence[_Spoken], direction: int) -> Outcome | None:
-        """The outcome without these tokens, if that is of a class farther down (-1) or up (1)."""
-        missing = set(gone)
-        left = {
-            voice: {token: times for token, times in some.items() if (token, _family(voice)) not in missing}
-            for voice, some in tokens.items()
-        }
-        outcome = self._outcome(left, self._state)
-        way = CLASSES.index(outcome.class_) - CLASSES.index(self._class)
-        return outcome if way * direction > 0 else None
+        return Without([token.decode() for token, _ in loud[:number]], outcome(number))
 
     def marked(self, tokens: VoiceTokens, active: Entry | None, label: Label) -> Outcome:
-        """After a mark, as `Filter.learn` would make it; active: the learning of this message that there is."""
+        """After a mark, as `Filter.learn` would make it. active: the learning of this message, if there is one."""
         voices, state = self._filter.voices, copy.deepcopy(self._state)
         if active is not None:
             tokens = {**tokens, **active.tokens}
@@ -142,7 +126,7 @@ class Trial:
         return self._outcome(tokens, state)
 
     def forgotten(self, tokens: VoiceTokens, entry: Entry) -> Outcome | None:
-        """If a learning were taken back; None if it has been meanwhile."""
+        """Without a learning; None if it was taken back in the meantime."""
         state = counts_of(self._filter, tokens, entry.tokens)
         try:
             model.apply(self._filter.voices, entry, state, -1)
@@ -152,12 +136,12 @@ class Trial:
 
 
 def _family(voice: str) -> str:
-    """What tells a token of one voice from one of another that is spelled alike: two voices may see the same words."""
+    """The family that a voice's tokens are named by: `fields` and `body` see the same words of the text."""
     return VOICES[voice][-1] if voice in VOICES else voice
 
 
 def _loudest(evidence: Sequence[Evidence], side: int) -> list[_Spoken]:
-    """Tokens that speak for spam (1) or ham (-1), all voices together, the loudest first."""
+    """The tokens for spam (1) or ham (-1), summed over all voices, the loudest first."""
     said: dict[_Spoken, float] = {}
     for item in evidence:
         key = item.token.encode(), _family(item.voice)

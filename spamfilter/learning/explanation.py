@@ -1,7 +1,7 @@
-"""A judgement, and what made it, as text for a terminal and as JSON.
+"""A verdict and its explanation as text for a terminal and as JSON.
 
-JSON is a stable interface, documented in docs/json.md; the text is for people and may change. Nothing of a mail comes
-to the terminal but printable ASCII, and a line has at most WIDTH columns, but for the first with the mail's name.
+JSON is a stable interface, documented in docs/json.md; the text is for people and may change. All text of a mail is
+escaped to printable ASCII. A line has at most WIDTH columns, except for the first, which has the mail's name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,15 +16,15 @@ from spamfilter.learning.provenance import Origin, Provenance, Trace, shown
 from spamfilter.system.escaping import harmless, printable
 
 WIDTH = 100
-"""Columns of a line: what fits beside something else on today's screens."""
+"""Columns of a line: as many as fit on half of a common screen."""
 
 
 def judgement_text(
     name: str, score: Score, class_: Class, tokens: int, evidence: Sequence[Evidence], because: Provenance | None = None
 ) -> str:
-    """One line; with its provenance a table of the loudest evidence, the learnings behind it, and what would change it.
+    """One line; with the provenance also the loudest evidence, the learnings behind it, and what would change it.
 
-    evidence: of all tokens that say anything, the loudest first.
+    evidence: all tokens that have any weight, the loudest first.
     """
     voices = (
         "".join(f", {voice} {said.heard:+.2f}" for voice, said in score.voices.items()) if len(score.voices) > 1 else ""
@@ -105,7 +105,7 @@ def _told(outcome: Outcome) -> str:
 
 
 def _line(text: str) -> str:
-    """A line that says where it was cut."""
+    """A line of at most WIDTH columns; dots say that it was cut."""
     return text.rstrip() if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 
@@ -117,7 +117,7 @@ def judgement_json(
     evidence: Sequence[Evidence],
     because: Provenance | None = None,
 ) -> dict[str, Any]:
-    """The same for programs, with all evidence."""
+    """The verdict and its explanation for programs, with all evidence."""
     found: list[dict[str, Any]] = [item._asdict() for item in evidence]
     judged: dict[str, Any] = {
         **named,
@@ -130,7 +130,7 @@ def judgement_json(
     }
     if because is None:
         return judged
-    for item, trace in zip(found, because.traces, strict=False):  # the rest is too quiet to be traced
+    for item, trace in zip(found, because.traces, strict=False):  # the others have too little weight to be traced
         item |= {"trainings": list(trace.trainings), "more": trace.more}
     return {
         **judged,

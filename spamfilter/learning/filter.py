@@ -1,7 +1,7 @@
 """The filter: judges messages with what was learnt, learns and unlearns, exactly.
 
-Guarantee: learning is one transaction of the store; a repeat of the same label for the same
-message changes nothing; the other label first takes away exactly what the first one added.
+Guarantee: learning is one transaction of the store. The same label again for the same message changes nothing; the
+other label first takes away exactly what the first one added.
 Guarantee: counts, totals and calibration are the sum of the ledger; `rebuilt` recomputes them.
 """
 
@@ -23,7 +23,7 @@ from spamfilter.stores import Entry, Learning, Store
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A message as the filter keeps it: its digest and what each voice saw."""
+    """A message as the filter reads it: its digest and the tokens of each voice."""
 
     digest: bytes
     tokens: VoiceTokens
@@ -31,7 +31,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a mark did. was: the label before, if the message had been learnt; changed: anything written."""
+    """The effect of a mark. was: the label before, None if the message was not learnt; changed: anything written."""
 
     changed: bool
     was: Label | None
@@ -40,10 +40,10 @@ class Change:
 
 
 class Filter:
-    """A store's counts at work under a choice of voices.
+    """Judges and learns with the counts of a store, by a choice of voices.
 
-    whole: True holds all counts in memory, for the relay and for bulk training; False reads the
-    words of each message from the store, for a command that looks at a few.
+    whole: True holds all counts in memory, for the relay and for bulk training; False reads the counts of each message
+    from the store, for a command that judges a few.
     """
 
     def __init__(self, store: Store, voices: Voices, whole: bool = True) -> None:
@@ -63,7 +63,7 @@ class Filter:
 
     @property
     def vocabulary(self) -> int:
-        """Words that it knows, of all voices."""
+        """The number of known words, over all voices."""
         return sum(counts.vocabulary for counts in self._all().counts.values())
 
     def read(self, message: Message) -> Reading:
@@ -73,7 +73,7 @@ class Filter:
         return model.score(self.voices, reading.tokens, self._for(reading))
 
     def explained(self, reading: Reading, most: int | None = None) -> tuple[Score, list[Evidence]]:
-        """The score, and the tokens that made it, the loudest first."""
+        """The score, and the tokens behind it, the loudest first."""
         return model.explained(self.voices, reading.tokens, self._for(reading), most)
 
     def follow(self) -> int:
@@ -81,13 +81,13 @@ class Filter:
         return self._catch_up(self._all(), self.store.entries_after) if self._whole else 0
 
     def take_in(self, entries: list[Entry]) -> int:
-        """As `follow`, for entries that were read elsewhere; those known already are passed over."""
+        """As `follow`, for entries that were read elsewhere; those that are known are passed over."""
         return self._take_in(self._all(), entries)
 
     def loaded(self, voices: Voices | None = None) -> State:
-        """All counts as the store has them now, for `adopt`; the filter's own stay as they are.
+        """All counts of the store, for `adopt`; the filter's own stay as they are.
 
-        voices: others than the filter's, after a rebuilding. Raises StoreError where the counts are of other rules.
+        voices: other ones than the filter's, after a retraining. Raises StoreError if the counts are of other rules.
         """
         self._check(voices or self.voices)
         return self._loaded(voices or self.voices)
@@ -100,7 +100,7 @@ class Filter:
         return model.prepared(voices, self.store.load(voice.name for voice in voices))
 
     def copied(self, voices: Voices) -> dict[str, Counts]:
-        """The counts of these voices of its own, to be changed without a trace."""
+        """A copy of the counts of these voices."""
         return {voice.name: copy.deepcopy(self._all().counts[voice.name]) for voice in voices}
 
     def fits(self) -> bool:
@@ -117,7 +117,7 @@ class Filter:
 
     @property
     def last(self) -> int:
-        """The ledger entry up to which this filter knows everything."""
+        """The last ledger entry that this filter has taken in."""
         return self._all().last
 
     def learn(self, reading: Reading, label: Label, source: str, by: str = "", at: datetime | None = None) -> Change:
@@ -126,7 +126,7 @@ class Filter:
             return training.learn(reading, label, source, by, at)
 
     def forget(self, reading: Reading, source: str, by: str = "") -> Change:
-        """Take back what was learnt of this message; `was` is None if there was nothing."""
+        """Take back what was learnt of this message; `was` is None if nothing was."""
         with self.training() as training:
             return training.forget(reading, source, by)
 
@@ -136,7 +136,7 @@ class Filter:
 
     @contextmanager
     def training(self) -> Iterator["Training"]:
-        """One transaction for any number of learnings; all or none."""
+        """One transaction for any number of learnings: all or none."""
         try:
             with self.store.learning() as learning:
                 if self.store.generation != self._generation:
@@ -150,7 +150,7 @@ class Filter:
             raise
 
     def rebuilt(self, last: int) -> State:
-        """The state as the sum of the ledger up to the entry `last`, from nothing."""
+        """The sum of the ledger up to the entry `last`, computed from empty counts."""
         state = model.empty(self.voices)
         self._catch_up(state, lambda seen: [entry for entry in self.store.entries_after(seen) if entry.id <= last])
         return state
@@ -163,7 +163,7 @@ class Filter:
             counts = kept.counts[voice.name]
             if voice.likelihood.needs_tallies and counts.tallies is None and counts.vocabulary:
                 found.append(f"{self.store.where}: the tallies of voice {voice.name} are missing")
-        summed = self.rebuilt(kept.last)  # what others learn meanwhile is no damage
+        summed = self.rebuilt(kept.last)  # others may learn in the meantime
         for name in kept.counts:
             if kept.counts[name] != summed.counts[name]:
                 found.append(f"{self.store.where}: the words of voice {name} are not the sum of the ledger")
@@ -172,7 +172,7 @@ class Filter:
         return found
 
     def _all(self) -> State:
-        """All counts; or, where they are not held, no words but the totals as they are now."""
+        """All counts; or, where they are not held in memory, the totals from the store, and no words."""
         names = [voice.name for voice in self.voices]
         if not self._whole:
             return model.prepared(self.voices, self.store.state(dict.fromkeys(names, ())))

@@ -1,7 +1,7 @@
-"""The queue of marks: marks that reach a running relay, one after the other, beside its event loop.
+"""The queue of marks: a running relay learns marks one after the other, in a thread.
 
-Guarantee: each mark is one transaction of the store; what was learnt is told to the relay at once. A mark that has
-begun is learnt to its end, also when the relay stops.
+Guarantee: each mark is one transaction of the store, and the relay is told at once. A mark that has begun is learnt to
+its end, also when the relay stops.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ from spamfilter.system.ids import is_id
 Result = TypeVar("Result")
 
 PATIENCE = 30.0
-"""Seconds that a mark waits for those before it: with the database's busy timeout less than clients wait."""
+"""Seconds that a mark waits for those before it: together with the database's busy timeout less than clients wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What became of a mark: the message, and what changed."""
+    """The result of a mark: the message, and the change."""
 
     subject: Subject
     change: Change
 
 
 class MarkQueue:
-    """Learns what others say. learnt: called in the event loop after each change. marks_a_day: of each author."""
+    """Learns marks. learnt: called in the event loop after each change. marks_a_day: the limit of each author."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class MarkQueue:
         learnt: Callable[[], object],
         noted: Callable[[str, str], object] = lambda limit, text: None,
     ) -> None:
-        """noted: told of a limit that was hit, and how."""
+        """noted: called with the name of a limit that was reached, and a sentence."""
         self.marks_a_day = marks_a_day
         self._relaying = relaying
         self._learnt = learnt
@@ -51,23 +51,23 @@ class MarkQueue:
         self._thread = ThreadPoolExecutor(1, "feedback")
 
     async def mark_mail(self, mail: bytes, name: str, label: Label | None, author: Author) -> Marked:
-        """Learn a mail, as it was judged if it passed the relay; label None forgets it.
+        """Learn a mail, as it was judged if it passed the relay; with label None forget it.
 
         Raises Refused, StoreBusy, StoreError; then nothing has changed.
         """
         return await self._mark(lambda own: marks.by_mail(own, name, mail), label, author)
 
     async def mark_id(self, id: str, label: Label | None, author: Author) -> Marked:
-        """Learn a mail by the id of its verdict. Raises as `mark_mail`, and InputError where the id means nothing."""
+        """Learn a mail by the id of its verdict. Raises as `mark_mail`, and InputError for an unknown id."""
         await self._awaited(id)
         return await self._mark(lambda own: marks.by_id(own.store, id, wait=False), label, author)
 
     async def mark_read(self, subject: Subject, label: Label | None, author: Author) -> Marked:
-        """Learn a mail that was found already. Raises as `mark_mail`."""
+        """Learn a mail that is known already. Raises as `mark_mail`."""
         return await self._mark(lambda own: subject, label, author)
 
     async def _awaited(self, id: str) -> None:
-        """Wait for an id that is just being written; here, so that nobody's mark waits behind one of nothing."""
+        """Wait until the journal has an id, outside of the queue, so that a wrong id keeps no mark waiting."""
         for _ in range(round(marks.WRITTEN_WITHIN / marks.LOOK_EVERY)):
             if await self._run(lambda: self._is_written(id)):
                 return
@@ -87,7 +87,7 @@ class MarkQueue:
         return marked
 
     async def _run(self, work: Callable[[], Result]) -> Result:
-        """The result of some work, done when what was asked before is done. Raises StoreBusy where that takes long."""
+        """Do some work in the thread, after the work before it. Raises StoreBusy if that takes longer than PATIENCE."""
         asked = time.monotonic()
 
         def in_time() -> Result:
@@ -109,7 +109,7 @@ class MarkQueue:
             raise
 
     def _marked(self, find: Callable[[Filter], Subject], label: Label | None, author: Author) -> Marked:
-        # A filter of its own, without counts in memory: the relay's belongs to the event loop.
+        # Not the relay's filter, which belongs to the event loop; this one holds no counts in memory.
         filter = Filter(self._relaying.store, self._relaying.voices, whole=False)
         subject = find(filter)
         if not any(voice.name in subject.reading.tokens for voice in filter.voices):
@@ -119,5 +119,5 @@ class MarkQueue:
         return Marked(subject, marks.mark(filter, subject, label, author, self.marks_a_day))
 
     def close(self) -> None:
-        """Wait for the mark that is being learnt; what waits behind it is given up, and told so."""
+        """Wait for the mark that is being learnt; those that wait behind it get StoreBusy."""
         self._thread.shutdown(cancel_futures=True)

@@ -1,8 +1,8 @@
-"""What a user says of a message: which message is meant, and whether that may be learnt.
+"""Marks: which message a user's mark means, and whether it may be learnt.
 
-A mail that went through the relay is taken as it was judged, from the journal: on its way to the user a list, a
-mail system or a mail program may have altered it. It is found by the id in its header, by its digest, or by its
-Message-ID, and taken for the same only if it says the same, so that nobody teaches under the name of another mail.
+A mail that went through the relay is learnt as it was judged, from the journal: on its way to the user a list, a mail
+system or a mail program may have altered it. It is found by the id in its header, by its digest, or by its Message-ID,
+and only if its text agrees, so that nobody can teach one mail under the name of another.
 """
 
 import time
@@ -29,23 +29,24 @@ WRITTEN_WITHIN = 1.5
 LOOK_EVERY = 0.1
 """Seconds between two looks for it."""
 SAME = 0.7
-"""Share of the words of the shorter of two texts that the other must have, if one is a copy of the other. A list's
-footer or a warning on top adds words and takes none; re-encoding changes no word. Which share? Of 4,000 mails of the
-SpamAssassin and TREC 2007 corpora, each altered in the 17 ways of tests/support/alterations.py, 67,966 of 68,000
-copies are known; under another's id none of 4,000 mails is taken for that one, under its Message-ID, too, 1.2 %, which
-are the same spam sent often. At 0.5 there are more of these, from 0.7 to 0.9 there is no difference."""
+"""Share of the words of the shorter text that the longer one must have to be a copy of it. A list's footer or a warning
+on top only adds words; re-encoding changes none. Which share? Of 4,000 mails of the SpamAssassin and TREC 2007 corpora,
+each altered in the 17 ways of tests/support/alterations.py, 67,966 of 68,000 copies are recognised. Under another
+mail's id none of 4,000 mails is mistaken for it; under its id and Message-ID 1.2 % are, which are copies of one spam.
+At 0.5 more are, and from 0.7 to 0.9 there is no difference."""
 TEXTS = ("body", "fields", "phrases")
-"""Voices that see the words of the text, the plainest first."""
+"""Voices that see the words of the text; the first that both sides have is compared."""
 DAY = timedelta(days=1)
 MISTAKES = 2
-"""Times the day's share within which an author's own marks can still be turned; taking one back has no limit."""
+"""An author at the limit can still change their own marks, up to this multiple of the limit; taking one back is always
+allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who teaches, and by which way: cli, imap, address, review, release, web.
+    """The author of a mark, and its source: cli, imap, address, review, release, web.
 
-    master: may change what others have taught, and has no limit: whoever owns the database.
+    master: the owner of the database, who may change what others have taught, and has no limit.
     """
 
     name: str
@@ -54,13 +55,13 @@ class Author:
 
     @property
     def limited(self) -> bool:
-        """Whether a day's share counts: for people, not for the administrator and not for configured rules."""
+        """Whether the limit of marks a day holds: for people, not for the administrator and not for rules."""
         return not self.master and self.source != AUTOMATIC
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A message that a command speaks about: its name for people, its id ('' if unknown), what was seen."""
+    """The message of a mark: its name for people, its id ('' if unknown), its digest and tokens."""
 
     name: str
     id: str
@@ -70,10 +71,9 @@ class Subject:
 def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, marks_a_day: int) -> Change:
     """Learn a message as its author says, or with label None forget it.
 
-    Raises Refused where another person has said otherwise, or the author has had their day's share; then nothing has
-    changed. A mark of a rule changes nothing that was learnt. A person's mark of what nobody has marked is theirs from
-    then on, also where it says the same; what they forget of it counts as a mark, too, since it costs others what they
-    had.
+    Raises Refused if another person has marked it otherwise, or the author's marks of the day are used up; then nothing
+    has changed. A rule changes nothing that is learnt. What no person has marked belongs to the first who marks it,
+    also with the same label; forgetting it counts as a mark, too, since others lose what was learnt.
     """
     with filter.training() as training:
         active = training.active(subject.reading.digest)
@@ -83,7 +83,7 @@ def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, 
         own = active is not None and active.by == author.name
         if agrees and active is not None and active.source in NOBODYS and author.source != CANARY:
             if author.limited and not _has_left(filter.store, author, marks_a_day):
-                return training.learn(subject.reading, active.label, active.source)  # it stays nobody's
+                return training.learn(subject.reading, active.label, active.source)  # it stays without an author
             return training.confirm(subject.reading, active, author.source, author.name)
         if active is not None and not agrees:
             _may_change(active, author, subject.name)
@@ -122,9 +122,9 @@ def _check_left(store: Store, author: Author, marks_a_day: int, times: int = 1) 
 
 
 def by_id(store: Store, id: str, wait: bool = True) -> Subject:
-    """The message of a journal id; `wait` for one that is just being written.
+    """The message of a journal id. wait: until a new one is written, at most WRITTEN_WITHIN.
 
-    Raises InputError, with what to do instead.
+    Raises InputError, which says what to do instead.
     """
     if not is_id(id):
         raise InputError(f"{printable(id, 40)}: not an id (26 letters and digits)")
@@ -148,7 +148,7 @@ def by_id(store: Store, id: str, wait: bool = True) -> Subject:
 
 
 class MailAtHand(NamedTuple):
-    """A mail whose bytes are at hand. id: of its X-Spamfilter-Id, '' without one."""
+    """A mail of which we have the bytes. id: its X-Spamfilter-Id, '' without one."""
 
     name: str
     message: Message
@@ -163,15 +163,16 @@ def mail_at_hand(filter: Filter, name: str, mail: bytes) -> MailAtHand:
 
 
 def by_mail(filter: Filter, name: str, mail: bytes) -> Subject:
-    """The message in these bytes, as it was judged if it passed the relay; as it is if it was learnt so before.
+    """The message in these bytes: as it was judged, if it passed the relay; as it is, if it was learnt as it is.
 
-    That may have been in bulk, or before the journal knew of it: else nobody could take it back with this mail.
+    A mail may have been learnt in bulk, or before the journal knew it; it must be possible to forget it by the same
+    bytes.
     """
     return _as_judged(filter, *mail_at_hand(filter, name, mail))
 
 
 def by_mails(filter: Filter, mails: Sequence[MailAtHand]) -> Iterator[Subject]:
-    """As `by_mail`, for some hundred mails at most: the journal is asked once which of them it may know."""
+    """As `by_mail`, for at most some hundred mails, with one query for those that the journal may know."""
     message_ids = [mail.message.field(b"message-id") for mail in mails]
     known = filter.store.in_journal([mail.reading.digest for mail in mails], [id for id in message_ids if id])
     for mail, message_id in zip(mails, message_ids, strict=True):
@@ -186,13 +187,13 @@ def _as_judged(filter: Filter, name: str, message: Message, reading: Reading, id
         if entry.digest == reading.digest or _same(entry, id, message, reading.tokens):
             if entry.digest != reading.digest and filter.store.active(reading.digest) is not None:
                 return Subject(name, entry.id, reading)
-            # Voices that were chosen since see the mail as it is now.
+            # Voices that were added after the verdict get their tokens from the mail at hand.
             return Subject(name, entry.id, Reading(entry.digest, {**reading.tokens, **(entry.tokens or {})}))
     return Subject(name, "", reading)
 
 
 def _candidates(store: Store, id: str, message: Message, digest: bytes) -> Iterator[JournalEntry]:
-    """Entries of the journal that may be of this mail, the likeliest first."""
+    """Entries of the journal that may belong to this mail, the likeliest first."""
     named = store.find_journal(id) if id else None
     if named is not None:
         yield named
@@ -203,7 +204,7 @@ def _candidates(store: Store, id: str, message: Message, digest: bytes) -> Itera
 
 
 def _same(entry: JournalEntry, id: str, message: Message, tokens: VoiceTokens) -> bool:
-    """Whether the mail of this entry is the one at hand, up to what lists and mail systems do to a mail."""
+    """Whether an entry is of this mail, apart from what mailing lists and mail systems change."""
     name, subject = message.field(b"message-id"), message.field(b"subject")
     named = entry.message_id == name != ""
     titled = _agree(set(words(entry.subject.encode())), set(words(subject.encode())))
@@ -214,13 +215,13 @@ def _same(entry: JournalEntry, id: str, message: Message, tokens: VoiceTokens) -
         for voice in TEXTS
         if entry.tokens and voice in entry.tokens and voice in tokens
     ]
-    if not texts:  # not kept any more, or no voice of today's: then it is the names that say it
+    if not texts:  # tokens have expired, or are of other voices: only names can tell
         return named and entry.id == id
     return _agree(*texts[0]) and (named or all(texts[0]))
 
 
 def _text(voice: str, tokens: Tokens) -> AbstractSet[Token]:
-    """The words of the text among what a voice saw."""
+    """The words of the text among the tokens of a voice."""
     if voice == "fields":
         names = {token.partition(b":")[0] for token in tokens if b":" in token}
         return {token for token in tokens if b":" not in token} - names
@@ -228,7 +229,7 @@ def _text(voice: str, tokens: Tokens) -> AbstractSet[Token]:
 
 
 def _agree(one: AbstractSet[bytes], other: AbstractSet[bytes]) -> bool:
-    """Whether these are the words of one text; one that is empty contradicts nothing."""
+    """Whether these can be the words of one text; an empty set agrees with any."""
     return len(one & other) >= SAME * min(len(one), len(other))
 
 

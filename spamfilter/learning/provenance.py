@@ -1,8 +1,8 @@
-"""Where a verdict comes from: the learnings behind each token, and what would change the class.
+"""Provenance of a verdict: the learnings behind each token, and what would change the class.
 
-Guarantee: nothing is written, and nobody is kept from learning meanwhile.
-The learnings of a token are found by its counts, which are the sum of what each learning has added: the ledger is read
-from its end until they are accounted for. That is bounded; where the bound was reached it says so.
+Guarantee: nothing is written, and learning goes on in the meantime.
+The counts of a token are the sum of what each learning has added, so the ledger is read from its end until the counts
+are accounted for, at most LOOKED_AT learnings; `cut_short` says that this was not enough.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,29 +14,29 @@ from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import Evidence, Voice
-from spamfilter.learning.counterfactuals import Distance, Outcome, Trial, Without, counts_of
+from spamfilter.learning.counterfactuals import Counterfactuals, Distance, Outcome, Without, counts_of
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.stores import Entry, JournalEntry, Store
 
 SHOWN = 25
-"""Tokens of which the learnings are looked for: what is shown on a screen."""
+"""Tokens whose learnings are looked for: as many as are shown on a screen."""
 SILENT = 0.0005
-"""A share of the log-odds that would be shown as nothing, and is passed over."""
+"""A share of the log-odds below this would be shown as 0.000, and is passed over."""
 TOLD = 3
-"""Learnings named of one token."""
+"""Learnings that are named for one token."""
 LOOKED_AT = 20_000
 """Learnings that are looked at, at most: three seconds."""
 CHUNK = 500
 """Learnings looked at in one transaction: a tenth of a second."""
 BLAMED = 3
-"""Learnings of which is said what the verdict would be without them."""
-MOST = 0.5
-"""Share of what the shown tokens say, both ways, that one learning must hold to be such a one."""
+"""Learnings for which the verdict without them is computed."""
+INFLUENCE = 0.5
+"""Share of the absolute weight of the shown tokens that such a learning must have added to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The learnings that gave a token its counts: ledger ids, the latest first; more: whether there are others."""
+    """The learnings that gave a token its counts, as ledger ids, the latest first. more: whether there are others."""
 
     trainings: Sequence[int]
     more: bool
@@ -44,7 +44,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A learnt message, by the id of its ledger entry. id, subject: '' where the journal does not know it any more."""
+    """A learning, by the id of its ledger entry. id, subject: of the message, '' if it has left the journal."""
 
     training: int
     at: datetime
@@ -57,7 +57,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """A learning, and the outcome if it were taken back.
+    """A learning, and the outcome without it.
 
     itself: whether it is of the judged message. tokens: how many of the shown tokens it has added to.
     """
@@ -70,12 +70,12 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What made a verdict, and what would change it.
+    """The learnings behind a verdict, and what would change it.
 
-    traces: of the first pieces of evidence, in their order. origins: what they and `forgotten` name, the latest first.
-    looked_at: learnings read for it; cut_short: whether older ones might have told more. learnt: as what this message
-    itself is learnt. without: for each class next to the verdict the tokens whose absence leads there, if any does.
-    marked: label -> the outcome after a mark.
+    traces: of the first pieces of evidence, in their order. origins: the learnings that they and `forgotten` name, the
+    latest first. looked_at: number of learnings that were read. cut_short: whether older ones may be missing. learnt:
+    the label with which this message itself is learnt. without: for each class next to the verdict the tokens whose
+    absence leads there, if any does. marked: label -> the outcome after a mark.
     """
 
     traces: Sequence[Trace]
@@ -90,19 +90,19 @@ class Provenance:
 
 
 def shown(evidence: Sequence[Evidence]) -> Sequence[Evidence]:
-    """The pieces of evidence, of all of them with the loudest first, whose learnings are looked for."""
+    """The pieces of evidence whose learnings are looked for; evidence: all of it, the loudest first."""
     return [item for item in evidence[:SHOWN] if abs(item.weight) >= SILENT]
 
 
 def provenance(
     filter: Filter, policy: Policy, reading: Reading, score: Score, evidence: Sequence[Evidence]
 ) -> Provenance:
-    """Look into the ledger for what made this score of a message, and try what would change its class.
+    """Find the learnings behind this score of a message, and try what would change its class.
 
-    score, evidence: what `filter.explained` says, of all tokens.
+    score, evidence: the result of `filter.explained` for all tokens.
     """
     active, state = _known(filter, reading)
-    trial = Trial(filter, policy, state, policy.classify(score.posterior, state.learnt))
+    changed = Counterfactuals(filter, policy, state, policy.classify(score.posterior, state.learnt))
     search = _Search(filter.store, [_Sought.of(item, filter, state) for item in shown(evidence)])
     search.run(state.last)
     blamed = [entry for entry in search.blamed if entry.digest != reading.digest]
@@ -110,7 +110,7 @@ def provenance(
         blamed.insert(0, active)
     forgotten = []
     for entry in blamed[:BLAMED]:
-        outcome = trial.forgotten(reading.tokens, entry)
+        outcome = changed.forgotten(reading.tokens, entry)
         if outcome is not None:
             held = sum(bool(sought.gift(entry)) for sought in search.sought)
             forgotten.append(Forgotten(entry.id, entry.digest == reading.digest, held, outcome))
@@ -123,15 +123,15 @@ def provenance(
         looked_at=search.looked_at,
         cut_short=search.cut_short,
         learnt=active.label if active else None,
-        distances=trial.distances(score),
-        without=trial.without(reading.tokens, evidence),
-        marked={label: trial.marked(reading.tokens, active, label) for label in LABELS},
+        distances=changed.distances(score),
+        without=changed.without(reading.tokens, evidence),
+        marked={label: changed.marked(reading.tokens, active, label) for label in LABELS},
         forgotten=forgotten,
     )
 
 
 def _known(filter: Filter, reading: Reading) -> tuple[Entry | None, State]:
-    """The learning of a message, and counts that it is in, whoever learns or forgets meanwhile."""
+    """The learning of a message, and counts of the same moment, also if it is learnt or forgotten meanwhile."""
     active = filter.store.active(reading.digest)
     while True:
         state = counts_of(filter, reading.tokens, active.tokens if active else {})
@@ -152,7 +152,7 @@ def _origins(store: Store, entries: Sequence[Entry]) -> list[Origin]:
 
 @dataclass(slots=True)
 class _Sought:
-    """A token whose learnings are looked for. left: what is in its counts and not found yet, by class."""
+    """A token whose learnings are looked for. left: the part of its counts that is not found yet, by class."""
 
     token: Token
     voice: Voice
@@ -171,7 +171,7 @@ class _Sought:
         return len(self.found) < TOLD and any(count > 0 for count in self.left.values())
 
     def gift(self, entry: Entry) -> int:
-        """What a learning has added to the counts of this token."""
+        """The amount that a learning has added to the counts of this token."""
         times = entry.tokens.get(self.voice.name, {}).get(self.token)
         amount = entry.added.get(self.voice.name, 0)
         if times is None or not amount:
@@ -179,7 +179,7 @@ class _Sought:
         return self.voice.likelihood.deltas({self.token: times}, amount).get(self.token, 0)
 
     def take(self, entry: Entry) -> bool:
-        """Count a learning in; True if it has given anything."""
+        """Note a learning; returns whether it has added anything."""
         gift = self.gift(entry)
         if gift:
             self.left[entry.label] -= gift
@@ -192,11 +192,11 @@ class _Sought:
 
 
 class _Search:
-    """The learnings behind some tokens, looked for from the latest back.
+    """The search for the learnings behind some tokens, from the latest back.
 
-    It ends where each token has its few, or its counts are all accounted for, or after LOOKED_AT learnings.
-    named: id -> entry without tokens, of all that a trace may name. blamed: those that hold most of what is said, with
-    their tokens.
+    It ends when each token has TOLD learnings or all its counts are accounted for, or after LOOKED_AT learnings.
+    named: id -> entry, without tokens, that a trace may name. blamed: the learnings with the most influence, with their
+    tokens.
     """
 
     def __init__(self, store: Store, sought: Sequence[_Sought]) -> None:
@@ -206,7 +206,7 @@ class _Search:
         self.looked_at = 0
         self.cut_short = False
         self._pulls: list[tuple[float, int, Entry]] = []
-        self._enough = MOST * sum(abs(item.weight) for item in sought)
+        self._enough = INFLUENCE * sum(abs(item.weight) for item in sought)
 
     @property
     def blamed(self) -> list[Entry]:

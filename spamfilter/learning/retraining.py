@@ -1,7 +1,7 @@
-"""Rebuild all counts from the ledger, under other voices, likelihoods or rules of the tokenizer.
+"""Retraining: rebuild all counts from the ledger, with other voices, likelihoods or another version of the tokenizer.
 
-Guarantee: nothing is written but in one transaction at the end, which takes in what was learnt meanwhile; a relay
-goes on with the old counts until then, and with the new ones a moment later. Who learnt what, when and why stays.
+Guarantee: all is written in one transaction at the end, which includes what was learnt meanwhile. A relay judges with
+the old counts until then, and with the new ones a moment later. Author, time and source of each learning stay.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from spamfilter.bayes import model
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.labels import BULK
-from spamfilter.bayes.model import State, Taught
+from spamfilter.bayes.model import AppliedLesson, State
 from spamfilter.bayes.voices import Voices, VoiceTokens, pack, unpack
 from spamfilter.errors import InputError, StoreBusy
 from spamfilter.learning.bulk_training import UNFINISHED, undecided
@@ -21,15 +21,15 @@ from spamfilter.stores import Entry, Relearnt, Store
 
 EntriesAfter = Callable[[int], list[Entry]]
 Mails = Mapping[bytes, Callable[[], VoiceTokens]]
-"""Digest -> how its mail is read by the new voices."""
+"""Digest -> a function that reads its mail for the new voices."""
 
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What a rebuilding did. messages: learnings that count; reread: of them, those whose mail was at hand again.
+    """The result. messages: number of learnings that count; reread: how many of them were read from their mail again.
 
-    silent: voice -> messages that it learnt nothing of, since the ledger has no tokens for it. problems: sentences
-    about mails that could not be read.
+    silent: voice -> number of messages without tokens for it in the ledger, of which it learnt nothing. problems:
+    sentences about mails that could not be read.
     """
 
     messages: int = 0
@@ -39,13 +39,13 @@ class Rebuilt:
 
 
 def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int], None]) -> Rebuilt:
-    """Learn everything in the ledger anew, in its order; sorted mail in rounds, as `train` does.
+    """Learn everything in the ledger again, in its order; mail of bulk training in rounds, as `train` does.
 
-    mails: for tokens that the ledger does not have. `progress` is told of ledger entries, ROUNDS times each.
-    Raises StoreBusy where somebody else has rebuilt the counts meanwhile.
+    mails: for tokens that the ledger does not have. progress: called with numbers of ledger entries, ROUNDS times each.
+    Raises StoreBusy if another process has rebuilt the counts meanwhile.
     """
     with store.learning():
-        generation = store.generation  # as of now: a transaction notices what others have rebuilt
+        generation = store.generation  # read in a transaction, which notices a rebuilding by others
     known = store.state({}).last
     rebuilding = _Rebuilding(voices, mails, {entry.id for entry in store.learnings()}, known)
     rebuilding.take_in(store.entries_after, progress)
@@ -61,20 +61,20 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
 
 
 class _Rebuilding:
-    """active: entries up to `known` that count; later ones do until another takes them back."""
+    """A rebuilding in memory. active: entries up to `known` that count; later ones count until they are undone."""
 
     def __init__(self, voices: Voices, mails: Mails, active: set[int], known: int) -> None:
-        self.state: State = model.empty(voices, SpelledTable)  # whose words are written at the end
+        self.state: State = model.empty(voices, SpelledTable)  # which can list the words to write
         self._active, self._known = active, known
         self._voices = voices
         self._mails = mails
-        self._lessons: dict[int, Taught] = {}
+        self._lessons: dict[int, AppliedLesson] = {}
         self._silent: dict[int, list[str]] = {}
         self._reread: dict[int, bytes] = {}
         self._problems: list[str] = []
 
     def take_in(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> None:
-        """Learn the entries after the last one, and take back what they take back."""
+        """Learn the entries after the last one, and undo what they undo."""
         for entry in _all(entries_after, self.state.last):
             self.state.last = entry.id
             if entry.undoes:
@@ -94,7 +94,7 @@ class _Rebuilding:
         self._silent[entry.id] = [voice.name for voice in self._voices if voice.name not in tokens]
 
     def later_rounds(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> None:
-        """Go over sorted mail again."""
+        """The further rounds of bulk training."""
         amounts = no_amounts(self._voices)
         for id, lesson in self._lessons.items():
             note(amounts, id, lesson.added)
@@ -112,7 +112,7 @@ class _Rebuilding:
             self._lessons[id] = replace(lesson, added={**lesson.added, **more})
 
     def relearnt(self) -> Iterator[Relearnt]:
-        """What each entry that counts adds now."""
+        """The entries that count, with what each adds to the new counts."""
         for id, lesson in self._lessons.items():
             packed = self._reread.get(id)
             yield Relearnt(id, lesson.added, lesson.calibrated, unpack(packed) if packed else None)
@@ -123,7 +123,7 @@ class _Rebuilding:
         return Rebuilt(len(self._lessons), reread, dict(silent), self._problems)
 
     def _tokens(self, entry: Entry, first: bool = False) -> VoiceTokens:
-        """What the voices saw, and for voices that the ledger does not know what they see of the mail now."""
+        """The tokens in the ledger; for voices that it has none of, those of the mail file."""
         tokens = unpack(self._reread[entry.id]) if entry.id in self._reread else entry.tokens
         if first and entry.digest in self._mails and any(voice.name not in tokens for voice in self._voices):
             try:

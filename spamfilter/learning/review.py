@@ -1,8 +1,8 @@
-"""Which messages to label next: those whose label would teach most, and those that were put off.
+"""Review: the messages to label next, those first whose label would teach most.
 
-Guarantee: none that anybody has taught, one entry of each mail, and no more held in memory than a day's journal and
-the best few thousand. The order: unsure mail, then the rest, each by its distance from the spam threshold on the scale
-of log-odds, the nearest and then the newest first; what was skipped comes behind all others.
+Guarantee: no message that is learnt, each message once, and in memory no more than the journal of a day and the BEST.
+The order: unsure mail, then the rest, each by its distance from the spam threshold in log-odds, the nearest and then
+the newest first; skipped messages come last.
 """
 
 import heapq
@@ -16,24 +16,24 @@ from spamfilter.learning.marks import Subject
 from spamfilter.stores import JournalEntry, Store
 
 SKIPPED = "review_skipped"
-"""The setting with the digests that were skipped, in hexadecimal, and when."""
+"""The setting with the digests of skipped messages, in hexadecimal, and the times."""
 MOST_SKIPPED = 1000
 BEST = 5000
-"""Messages that are put off at a time, and that are offered: more than anybody labels before some have expired."""
+"""Messages that are offered, at most: more than anybody labels before some have expired."""
 DAY = timedelta(days=1)
 _NEARLY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A message that wants a label."""
+    """A message that needs review."""
 
     entry: JournalEntry
     skipped: bool
 
 
 class Review:
-    """A look at the journal for messages to label. threshold: the probability from which a mail is spam."""
+    """Finds messages to label in the journal. threshold: the probability from which a mail is spam."""
 
     def __init__(self, filter: Filter, threshold: float) -> None:
         self._filter = filter
@@ -41,7 +41,7 @@ class Review:
         self._threshold = _log_odds(threshold)
 
     def waiting(self, since: datetime, until: datetime) -> list[Waiting]:
-        """Messages of this time to label, in the order in which to do it. They may lack tokens; see `subject`."""
+        """Messages of this time to label, in order. They may lack tokens; see `subject`."""
         skipped = self._skipped()
         put_off: dict[bytes, JournalEntry] = {}
         best: list[JournalEntry] = []
@@ -52,7 +52,7 @@ class Review:
         return [*(Waiting(entry, False) for entry in best), *(Waiting(entry, True) for entry in last)]
 
     def _days(self, since: datetime, until: datetime) -> Iterator[list[JournalEntry]]:
-        """The latest entry of each message that nobody has taught, from the last day to the first."""
+        """The latest entry of each message that is not learnt, from the last day to the first."""
         seen = {entry.digest for entry in self._store.learnings()}
         while until > since:
             begin = max(since, until - DAY)
@@ -69,22 +69,22 @@ class Review:
         return entry.class_ != "unsure", round(distance, 6), -entry.at.timestamp()
 
     def subject(self, entry: JournalEntry) -> Subject | None:
-        """The message as it was judged; None where it was taught meanwhile, or its tokens are not kept any more."""
+        """The message as it was judged; None if it was learnt meanwhile, or its tokens have expired."""
         found = self._store.find_journal(entry.id)
         if found is None or found.tokens is None or self._store.active(entry.digest) is not None:
             return None
         if not any(voice.name in found.tokens for voice in self._filter.voices):
-            return None  # judged by other voices than today's
+            return None  # judged by other voices
         return Subject(entry.id, entry.id, Reading(entry.digest, found.tokens))
 
     def skip(self, digest: bytes) -> None:
-        """Put a message behind all others."""
+        """Put a message at the end."""
         skipped = {**self._skipped(), digest.hex(): datetime.now(UTC).isoformat()}
         latest = heapq.nlargest(MOST_SKIPPED, skipped.items(), key=lambda item: item[1])
         self._store.put_setting(SKIPPED, dict(latest))
 
     def unskip(self, digest: bytes) -> None:
-        """Take that back."""
+        """Undo `skip`."""
         skipped = self._skipped()
         if skipped.pop(digest.hex(), None) is not None:
             self._store.put_setting(SKIPPED, skipped)

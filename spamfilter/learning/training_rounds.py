@@ -1,4 +1,4 @@
-"""The rounds of bulk training after the first one: messages that are still judged badly add more to the counts.
+"""The rounds of bulk training after the first: messages that are still judged badly add more to the counts.
 
 A filter that learns from its errors ends up tuned to the messages it saw last, so it goes over all of them ROUNDS
 times. A likelihood limits what one message may add in all rounds. One pass against five, the voice `fields` trained on
@@ -13,10 +13,10 @@ from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.voices import Voices, VoiceTokens
 
 ROUNDS = 5
-"""All rounds, with the first one. Three leave ham and spam out of balance, eight add little."""
+"""All rounds, with the first one. After three, ham and spam are out of balance; eight gain little."""
 
 Amounts = dict[str, dict[int, int]]
-"""Voice -> number of a message -> what the message has added to the counts of the voice, if anything."""
+"""Voice -> number of a message -> the amount that the message has added to the voice's counts, if any."""
 
 
 class Message(NamedTuple):
@@ -33,7 +33,7 @@ def no_amounts(voices: Voices) -> Amounts:
 
 
 def note(amounts: Amounts, number: int, added: Mapping[str, int]) -> None:
-    """Write down what a message has added by voice."""
+    """Note the amounts that a message has added, by voice."""
     for voice, mine in amounts.items():
         if added.get(voice):
             mine[number] = added[voice]
@@ -46,10 +46,10 @@ def later_rounds(
     amounts: Amounts,
     rounds: int,
 ) -> int:
-    """Go over the messages until nothing is added any more, at most `rounds` - 1 times; returns how often.
+    """Go over the messages until a round adds nothing, at most `rounds` - 1 times; returns the number of rounds.
 
-    Adds to `counts` and to `amounts`. messages: called for each round, must give the same ones in the same order. A
-    message that comes twice in a round is looked at twice.
+    Adds to `counts` and to `amounts`. messages: called for each round; gives the same messages in the same order. One
+    that comes twice in a round is learnt twice.
     """
     learning = [voice for voice in voices if voice.name in amounts]
     gone = 0

@@ -1,10 +1,11 @@
-"""What one author has said of messages, and the exact undoing of all of it.
+"""Undoing: all that one author has taught since a moment, and how it is taken back exactly.
 
-Guarantee: a message is undone in one transaction with others of its batch, as if the author had never spoken of it:
-what sorted mail or a rule had taught of it before is learnt again, with the amounts of then; else it is not learnt.
-An undoing that was stopped has done whole batches, and the same call does the rest: the author does not have the last
-word of what is undone any more. What somebody else has changed since it was looked at is left alone.
-What others have taught meanwhile was measured against what is undone, and stays as it is: `retraining` measures anew.
+Guarantee: messages are undone in batches, one transaction each, as if the author had never marked them: what bulk
+training or a rule had taught of a message before is learnt again, with the same amounts; else it is not learnt.
+If an undoing is stopped, whole batches are done, and the same call does the rest. A message that another author has
+changed in the meantime is left alone.
+What others have taught since then had amounts that depended on what is undone. It stays as it is; `retraining` computes
+it again.
 """
 
 import time
@@ -22,19 +23,19 @@ Item = TypeVar("Item")
 BATCH = 20
 """Learnings of one transaction, for which others wait: each takes 20 to 50 ms."""
 PAUSE = 0.12
-"""Seconds between two: whoever waits for SQLite's lock looks every tenth of a second, and gave up without a gap."""
+"""Seconds between two transactions: a process that waits for SQLite's lock tries every tenth of a second, and would
+give up without a gap."""
 MANY = 50
-"""Learnings from which on it takes less time to load all counts once than those of each message."""
+"""From this many learnings on, loading all counts once is faster than loading those of each message."""
 ASKED = 500
-"""Messages of one question about the journal: below SQLite's bound on variables."""
+"""Messages of one query: below SQLite's limit of variables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """The last word of an author on a message: a learning that counts, or the taking back of one.
+    """The last entry of an author for a message: a learning that counts, or the undoing of one.
 
-    before: what is learnt again without it, None for nothing. id and subject are of the message, '' where the journal
-    has it no more.
+    before: the learning that replaces it, None for none. id, subject: of the message, '' if it has left the journal.
     """
 
     entry: Entry
@@ -44,7 +45,7 @@ class Taught:
 
 
 def taught_by(store: Store, by: str, since: datetime | None) -> list[Taught]:
-    """What an author has said since a moment that makes a difference, the oldest first."""
+    """What an author has taught since a moment and would be undone, the oldest first."""
     found = []
     for batch in _batches(store.last_words(by, since), ASKED):
         digests = [entry.digest for entry in batch]
@@ -52,17 +53,17 @@ def taught_by(store: Store, by: str, since: datetime | None) -> list[Taught]:
         for entry in batch:
             before = _before(said[entry.digest], by, since)
             if entry.undoes and before is None:
-                continue  # not learnt, as it would be without this author
+                continue  # without this author it would not be learnt, either
             mail = seen.get(entry.digest)
             found.append(Taught(entry, before, mail.id if mail else "", mail.subject if mail else ""))
     return found
 
 
 def _before(history: Sequence[Entry], by: str, since: datetime | None) -> Entry | None:
-    """The learning that would count if the author had said nothing since then.
+    """The learning that would count if the author had taught nothing since then.
 
-    Nobody's, or the author's own of before: another person's can only be changed by the administrator, whose decision
-    that was.
+    It is of bulk training, of a rule, or an earlier one of the author. If it is another person's, the administrator has
+    replaced it, and that decision stands: None.
     """
     others = [entry for entry in history if entry.by != by or (since is not None and entry.at < since)]
     last = others[-1] if others else None
@@ -72,9 +73,9 @@ def _before(history: Sequence[Entry], by: str, since: datetime | None) -> Entry 
 
 
 def undo(filter: Filter, taught: Sequence[Taught], source: str, by: str, undone: Callable[[set[int]], object]) -> None:
-    """Undo these; `source` and `by` say who does. undone: called with the ledger ids of each batch.
+    """Undo these, in the name of `source` and `by`. undone: called with the ledger ids of each batch.
 
-    Raises StoreBusy, StoreError; then the batches that were told of are undone, and nothing else.
+    Raises StoreBusy, StoreError; then the batches that `undone` was called for are undone, and nothing else.
     """
     for number, batch in enumerate(_batches(taught, BATCH)):
         if number:

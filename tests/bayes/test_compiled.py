@@ -1,4 +1,4 @@
-"""The compiled helpers as a whole: built without a warning or not at all, proved when loaded, all used or none."""
+"""The compiled helpers: built without a warning or not at all, tested when loaded, used together or not at all."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Words by spelling and words by hash hold the same counts, however full the table, and wherever words meet."""
+"""Both tables hold the same counts, however full they are, and also where hashes share a bucket."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Counts: exact arithmetic, and nothing changed where it would go wrong."""
+"""Counts: exact arithmetic, and no change where it raises an error."""
 
 import copy
 from collections import Counter

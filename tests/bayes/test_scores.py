@@ -27,7 +27,7 @@ COUNT = st.integers(0, 30) | st.integers(0, 3000) | st.sampled_from([2**31, 2**5
 
 @pytest.fixture(autouse=True)
 def built() -> None:
-    """Without the helper there is nothing to compare; where everything must be there, it must."""
+    """Skips without the helper; fails where the tests require everything."""
     require_helpers()
 
 
@@ -147,7 +147,7 @@ def test_words_that_end_beyond_their_text_begin_with_no_character(end: int) -> N
 @pytest.mark.parametrize("label", LABELS)
 def test_a_count_beyond_the_logarithms_at_hand_is_judged_all_the_same(label: Label) -> None:
     counts, words = Counts(HashedTable()), Spellings.of([b"often"])
-    tokens = TokenArrays(words.text, words.end_bytes, words.hash_bytes, np.ones(1, np.uint32).tobytes())
+    tokens = TokenArrays(words, np.ones(1, np.uint32))
     counts.add(label, {b"often": soft.COMMON})
     exact = math.log((soft.COMMON + 24) / 24) * 1.9 * math.sqrt(soft.COMMON / (soft.COMMON + 6))
     assert soft.Soft().log_odds(tokens, counts) == pytest.approx(exact if label == "spam" else -exact, rel=1e-12)

@@ -37,13 +37,13 @@ TEXTS = st.lists(
 
 @pytest.fixture(autouse=True)
 def built() -> None:
-    """Without the helper there is nothing to compare; where everything must be there, it must."""
+    """Skips without the helper; fails where the tests require everything."""
     require_helpers()
 
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """For tests that undo it: from now on Python does it all."""
+    """Without helpers, until a test undoes it."""
     without_helpers(monkeypatch)
     return monkeypatch
 
@@ -104,7 +104,7 @@ def test_what_is_no_message_is_a_type_error(parts: object) -> None:
 @some(100)
 @given(MAILS | TEXTS.map(lambda text: b"a: one\n\n" + text.encode()))
 def test_what_is_known_is_found_again(data: bytes) -> None:
-    """In the place of looking for it: `fields` takes the words of the text from `body`."""
+    """The voice `fields` takes the words of the text from the voice `body`."""
     both, message = View(("fields", "body"), parse(data)), parse(data)
     alone = {name: tokenize(message, VOICES[name]) for name in both}
     for name, tokens in both.items():
@@ -113,7 +113,7 @@ def test_what_is_known_is_found_again(data: bytes) -> None:
 
 
 def test_a_voice_that_has_the_name_of_a_family_need_not_be_known() -> None:
-    """As one that the ledger still has."""
+    """The ledger may have such a voice of an earlier configuration."""
     message = parse(mail())
     assert View(("fields", "header"), message)["fields"] == tokenize(message, VOICES["fields"])
 
@@ -134,7 +134,7 @@ KNOWN = b"ab", np.array([1, 2], np.uint32), np.array([5, 6]), np.array([1, 1], n
 )
 def test_words_that_do_not_fit_together_are_not_known(place: int, part: object) -> None:
     assert token_helper is not None
-    assert TokenArrays(*token_helper.find(((4, KNOWN),))) == {b"a": 1, b"b": 1}
+    assert TokenArrays.of_parts(*token_helper.find(((4, KNOWN),))) == {b"a": 1, b"b": 1}
     with pytest.raises(ValueError, match=r"each word has|no text"):
         token_helper.find(((4, (*KNOWN[:place], part, *KNOWN[place + 1 :])),))
 
@@ -242,7 +242,7 @@ FETCHING = {
 
 @pytest.mark.parametrize(("helper", "function"), [(name, each) for name, some in FETCHING.items() for each in some])
 def test_a_helper_really_fetches_ahead(helper: str, function: str) -> None:
-    """For the first keys, and for the next. A compiler may leave it out, and nothing but time is lost."""
+    """A compiler may leave the prefetches out, and the results are the same. There are two: before a loop and in it."""
     instruction = {"x86_64": "prefetch", "aarch64": "prfm"}.get(platform.machine())
     if instruction is None:
         missing(f"how {platform.machine()} fetches ahead is not written down here: add it")
@@ -267,11 +267,11 @@ def test_a_view_takes_less_room_than_its_tokens() -> None:
     assert len(view.packed()) < 0.6 * len(pack(view))
 
 
-def test_counts_are_found_by_spelling_and_by_seen_alike() -> None:
+def test_counts_are_found_by_tokens_and_by_their_arrays_alike() -> None:
     counts = Counts(HashedTable())
     seen = tokenize(parse(mail()), ("header", "body"))
     counts.add("spam", dict.fromkeys(seen, 3))
     assert isinstance(seen, TokenArrays)
-    assert [column.tolist() for column in counts.columns(seen.spellings)] == [
-        column.tolist() for column in counts.columns(list(seen))
+    assert [column.tolist() for column in counts.kept.columns(seen.spellings)] == [
+        column.tolist() for column in counts.kept.columns(list(seen))
     ]

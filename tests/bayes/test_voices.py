@@ -33,6 +33,7 @@ from spamfilter.bayes.voices import (
 )
 from spamfilter.mail.message import parse
 from tests.support.made import mail, some
+from tests.support.probabilities import word_shares
 
 TWO = (Voice("one", Soft(), 1.0), Voice("two", Multinomial(), 0.25))
 TOKENS = st.dictionaries(st.sampled_from([b"a", b"b", b"c"]), st.integers(1, 3))
@@ -79,7 +80,7 @@ def test_the_filter_hears_less_of_header_and_text_than_the_voice_learns_from(
     counts.add(OTHER[class_], {b"lunch": 1}, messages=4)
     tokens = {"phrases": {b"^cheap": 1, b"^pills": 1, b"now": 1, b"or": 1}}
     opinions, found = judged((Voice("phrases", eddc, 0.5),), tokens, {"phrases": counts}, None)
-    alone = Eddc().weights(tokens["phrases"], counts)
+    alone = word_shares(Eddc(), tokens["phrases"], counts)
     assert opinions["phrases"].own == pytest.approx(math.fsum(alone.values()))
     shares, expected = {item.token.encode(): item.weight for item in found}, 0.0
     for prefix, pair in ((b"^", (b"^cheap", b"^pills")), (b"", (b"now", b"or"))):
@@ -192,7 +193,7 @@ def test_tokens_that_were_packed_are_the_same(tokens: dict[str, dict[bytes, int]
 
 
 def as_json(tokens: dict[str, dict[bytes, int]]) -> bytes:
-    """Tokens as databases have them since before they were packed in lines."""
+    """Tokens in the JSON format, which databases also have."""
     readable = {voice: {token.decode(): n for token, n in some.items()} for voice, some in tokens.items()}
     return zlib.compress(json.dumps(readable, ensure_ascii=False).encode())
 

@@ -1,4 +1,4 @@
-"""Contenders: the filter of an evaluation is the relay's, and the one rule is the best one there is."""
+"""Contenders: the filter in an evaluation is the relay's, and the one rule is the best single word."""
 
 import math
 from collections.abc import Sequence

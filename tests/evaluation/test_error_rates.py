@@ -17,7 +17,6 @@ from spamfilter.evaluation.error_rates import (
     measure,
     roc_area_above,
     spam_missed,
-    split,
 )
 from tests.support.made import some
 
@@ -99,11 +98,6 @@ def test_the_calibration_error_is_the_weighted_distance_over_ten_bins(run: list[
             share = sum(y for _, y in inside) / len(inside)
             error += len(inside) / len(run) * abs(mean - share)
     assert calibration_error([p for p, _ in run], [y == "spam" for _, y in run]) == pytest.approx(error, abs=1e-12)
-
-
-def test_scores_are_split_by_label_and_sorted() -> None:
-    ham, spam = split([3.0, 1.0, 2.0, 0.0], ["ham", "spam", "ham", "spam"])
-    assert (ham.tolist(), spam.tolist()) == ([2.0, 3.0], [0.0, 1.0])
 
 
 def test_the_measures_of_a_run_counted_by_hand() -> None:

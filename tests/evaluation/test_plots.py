@@ -1,4 +1,4 @@
-"""Pictures of an evaluation: written in both formats, true to a count by hand, and what a user can mend named."""
+"""Plots of an evaluation: both formats, curves checked by hand, and errors that name their cause."""
 
 import math
 import subprocess

@@ -1,7 +1,7 @@
-"""The ways through labelled messages, watched by a contender that writes down what is done with it."""
+"""Protocols: the order of judging and learning, recorded by a contender."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -388,10 +388,3 @@ def test_other_shares_and_rounds_are_announced_too(protocol: str) -> None:
         told: list[int] = []
         PROTOCOLS[protocol](examples(33), Ring(("one", "two")), trial, told.append)
         assert sum(told) == steps(protocol, 33, 2, trial)
-
-
-def test_more_of_the_same_contender_is_added_to_its_run() -> None:
-    first, second = (Run("one", examples=examples(2), log_odds=[1.0, 2.0], posteriors=[0.1, 0.2]) for _ in range(2))
-    first.extend(replace(second, seconds=0.5, taught=3))
-    assert (len(first.examples), first.log_odds, first.posteriors) == (4, [1.0, 2.0] * 2, [0.1, 0.2] * 2)
-    assert (first.seconds, first.taught, first.labels) == (0.5, 3, ["spam", "ham"] * 2)

@@ -1,4 +1,4 @@
-"""From labelled mail, a ledger or a journal to figures: who enters, what is judged, what is written."""
+"""Evaluations of labelled mail, of a ledger and of a journal: the contenders, the messages, the files written."""
 
 import time
 from collections.abc import Iterator
@@ -10,7 +10,6 @@ import pytest
 
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
-from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import VOICES, Voice, VoiceTokens, view
 from spamfilter.config.likelihood_settings import DEFAULT_VOICES, Learn
 from spamfilter.errors import InputError
@@ -18,7 +17,6 @@ from spamfilter.evaluation.contenders import Learner, OneRule
 from spamfilter.evaluation.error_rates import RATES, intervals, measure
 from spamfilter.evaluation.protocols import Example, Run, Trial
 from spamfilter.evaluation.runs import (
-    at_thresholds,
     by_arrival,
     entrants,
     evaluate,
@@ -367,11 +365,6 @@ def test_messages_whose_label_is_contradicted_are_named_the_surest_first() -> No
 def test_a_stream_without_both_classes_is_not_measured(labels: str, protocol: str, missing: str) -> None:
     with pytest.raises(InputError, match=missing):
         evaluate(stream(labels), entrants(["soft"], Learn())[1], protocol, Trial(folds=2))
-
-
-def test_thresholds_are_those_of_the_policy() -> None:
-    trial = at_thresholds(Trial(delay=7), Policy(spam=0.8, unsure=0.3))
-    assert (trial.delay, trial.spam, trial.unsure) == (7, 0.8, 0.3)
 
 
 # Scores on paper

@@ -21,6 +21,8 @@ from tests.faults.fault import Break, Cut, Drip, Fault, Hold, How, Say
 
 HOLD_SECONDS = 60.0
 """The longest that a stage is held: longer than every limit of the relay in these tests."""
+DRIPPED = 24
+"""Bytes of a reply that come one by one: not all, or a busy machine takes longer for them than the limits allow."""
 KEYWORDS = (b"PIPELINING", b"SIZE 104857600", b"8BITMIME", b"SMTPUTF8", b"ENHANCEDSTATUSCODES")
 
 _NAME = re.compile(rb"^Message-ID: <([^@>\r\n]+)@", re.MULTILINE)
@@ -282,7 +284,8 @@ class _Connection:
         if self._cut is not None and self._cut.sent is not None and self.sent + len(data) > self._cut.sent:
             self.socket.sendall(data[: self._cut.sent - self.sent])
             self._end(self._cut.how)
-        for piece in [bytes([byte]) for byte in data] if pause else [data]:
+        slow = data[:DRIPPED] if pause else b""
+        for piece in [*(bytes([byte]) for byte in slow), data[len(slow) :]]:
             self.socket.sendall(piece)
             self.sent += len(piece)
             time.sleep(pause)

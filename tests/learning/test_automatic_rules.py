@@ -46,8 +46,8 @@ class Running:
 
     def __init__(self, store: MemoryStore) -> None:
         self.filter = Filter(store, VOICE)
-        self.desk = MarkQueue(self.filter, marks_a_day=2, learnt=lambda: None)
-        self.rules = Automatic(self.desk, store)
+        self.queue = MarkQueue(self.filter, marks_a_day=2, learnt=lambda: None)
+        self.rules = Automatic(self.queue, store)
 
     def learnt(self) -> list[Entry]:
         return self.filter.store.learnings()
@@ -68,7 +68,7 @@ async def rules(store: MemoryStore | None = None, *entries: JournalEntry) -> Asy
         yield running
     finally:
         running.rules.close()
-        running.desk.close()
+        running.queue.close()
 
 
 def seen(sent: bytes, **changes: object) -> Seen:
@@ -196,7 +196,7 @@ async def test_a_rule_changes_nothing_that_was_learnt_by_whomever(label: str) ->
 async def test_anybody_corrects_a_rule() -> None:
     async with rules() as running:
         await running.saw(seen(ANSWER), ANSWERED)
-        await running.desk.mark_id(QUESTION.id, "spam", Author("bob", "imap"))
+        await running.queue.mark_id(QUESTION.id, "spam", Author("bob", "imap"))
         assert await running.saw(seen(ANSWER), ANSWERED) == [(QUESTION.digest, "spam")]
 
 
@@ -222,7 +222,7 @@ async def test_mail_does_not_wait_and_a_flood_is_bounded_and_counted(
     monkeypatch.setattr(automatic_rules, "MOST_WAITING", 10)
     free = threading.Event()
     async with rules() as running:
-        held = asyncio.get_running_loop().run_in_executor(running.desk._thread, free.wait)
+        held = asyncio.get_running_loop().run_in_executor(running.queue._thread, free.wait)
         for number in range(30):
             running.rules.saw(seen(mail(), recipients=["trap@example.org"], reading=reading(str(number), "x")), TRAP)
         assert running.rules.dropped == 20

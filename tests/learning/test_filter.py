@@ -1,8 +1,6 @@
 """The filter: learning is exact, repeatable and undoable, on every store and for every process that follows."""
 
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -19,7 +17,7 @@ from spamfilter.learning.filter import Change, Filter, Reading
 from spamfilter.mail.message import parse
 from spamfilter.stores import Store
 from tests.support.made import VOICE, mail, reading, some, spelled
-from tests.support.memory_store import open_store
+from tests.support.memory_store import KINDS, stored
 
 TWO: Voices = (Voice("fields", Soft()), Voice("bag", Multinomial(), 0.3))
 MESSAGES = [
@@ -33,25 +31,6 @@ MESSAGES = [
 MARK = st.sampled_from(["ham", "spam", "forget"])
 STEP = st.tuples(MARK, st.integers(0, len(MESSAGES) - 1), st.integers(0, 2))
 Steps = list[tuple[str, int, int]]
-KINDS = ("memory", "sqlite")
-
-
-@contextmanager
-def stored(kind: str) -> Iterator[Callable[[], Store]]:
-    """Opens the same store as often as is asked: as several processes would."""
-    with tempfile.TemporaryDirectory() as folder:
-        opened: list[Store] = []
-
-        def again() -> Store:
-            if kind == "sqlite" or not opened:
-                opened.append(open_store("memory:" if kind == "memory" else f"sqlite:///{folder}/store.db"))
-            return opened[-1]
-
-        try:
-            yield again
-        finally:
-            for store in opened:
-                store.close()
 
 
 def act(filter: Filter, what: str, message: Reading) -> Change:

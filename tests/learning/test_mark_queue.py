@@ -1,4 +1,4 @@
-"""The feedback desk: one mark after the other, each whole or not at all, and nobody waits for another's mistake."""
+"""The queue of marks: one after the other, each whole or not at all, and a wrong mark delays no other."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ import pytest
 
 from spamfilter.bayes.voices import Voice
 from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
-from spamfilter.learning import mark_queue as desk_module
+from spamfilter.learning import mark_queue as module
 from spamfilter.learning import marks
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
@@ -25,12 +25,12 @@ ANN, BOB = Author("ann", "cli"), Author("bob", "cli")
 
 
 class Office:
-    """A desk on a database, with a way to hold the mark that is being learnt."""
+    """A queue on a database, with a way to hold the mark that is being learnt."""
 
     def __init__(self, store: Store) -> None:
         self.filter = Filter(store, VOICE)
         self.told = 0
-        self.desk = MarkQueue(self.filter, 200, self._tell)
+        self.queue = MarkQueue(self.filter, 200, self._tell)
         self.entered, self._go_on = threading.Event(), threading.Event()
         self._go_on.set()
         self._learning = store.learning
@@ -68,47 +68,47 @@ async def office(tmp_path: Path) -> AsyncIterator[Office]:
     office = Office(store)
     yield office
     office.release()
-    await asyncio.to_thread(office.desk.close)
+    await asyncio.to_thread(office.queue.close)
     store.close()
 
 
 async def test_a_mark_is_learnt_and_told_a_repeat_is_not(office: Office) -> None:
-    first = await office.desk.mark_mail(mail(), "x.eml", "spam", ANN)
+    first = await office.queue.mark_mail(mail(), "x.eml", "spam", ANN)
     assert (first.subject.name, first.change.changed, office.told) == ("x.eml", True, 1)
-    assert not (await office.desk.mark_mail(mail(), "x.eml", "spam", ANN)).change.changed
+    assert not (await office.queue.mark_mail(mail(), "x.eml", "spam", ANN)).change.changed
     assert (office.told, office.learnt()) == (1, 1)
-    assert (await office.desk.mark_mail(mail(), "x.eml", None, ANN)).change.was == "spam"
+    assert (await office.queue.mark_mail(mail(), "x.eml", None, ANN)).change.was == "spam"
     assert (office.told, office.learnt()) == (2, 0)
 
 
 async def test_a_mail_that_was_read_before_is_learnt_as_it_was_read(office: Office) -> None:
     subject = Subject("one", "", reading("one", "word"))
-    marked = await office.desk.mark_read(subject, "ham", ANN)
+    marked = await office.queue.mark_read(subject, "ham", ANN)
     assert (marked.subject, marked.change.changed, office.told) == (subject, True, 1)
 
 
 async def test_a_refusal_is_told_to_nobody_but_the_author(office: Office) -> None:
-    await office.desk.mark_mail(mail(), "x.eml", "spam", ANN)
+    await office.queue.mark_mail(mail(), "x.eml", "spam", ANN)
     with pytest.raises(Refused):
-        await office.desk.mark_mail(mail(), "x.eml", "ham", BOB)
-    office.desk.marks_a_day = 1
+        await office.queue.mark_mail(mail(), "x.eml", "ham", BOB)
+    office.queue.marks_a_day = 1
     with pytest.raises(Refused):
-        await office.desk.mark_mail(mail(name="two"), "x.eml", "spam", ANN)
+        await office.queue.mark_mail(mail(name="two"), "x.eml", "spam", ANN)
     assert (office.told, office.learnt()) == (1, 1)
 
 
 async def test_many_marks_at_once_are_all_learnt(office: Office) -> None:
     await asyncio.gather(
-        *(office.desk.mark_mail(mail(name=str(number)), "x", "spam", ANN) for number in range(50)),
-        *(office.desk.mark_mail(mail(name=str(number)), "x", "spam", BOB) for number in range(50)),
+        *(office.queue.mark_mail(mail(name=str(number)), "x", "spam", ANN) for number in range(50)),
+        *(office.queue.mark_mail(mail(name=str(number)), "x", "spam", BOB) for number in range(50)),
     )
     assert (office.told, office.learnt(), office.filter.verify()) == (50, 50, [])
 
 
 async def test_an_id_that_is_just_being_written_is_waited_for_and_holds_up_nobody(office: Office) -> None:
     id = new_id()
-    waiting = asyncio.create_task(office.desk.mark_id(id.lower(), "spam", ANN))
-    await office.desk.mark_mail(mail(name="other"), "x", "spam", BOB)
+    waiting = asyncio.create_task(office.queue.mark_id(id.lower(), "spam", ANN))
+    await office.queue.mark_mail(mail(name="other"), "x", "spam", BOB)
     assert not waiting.done()
     seen = office.filter.read(parse(mail()))
     office.filter.store.write_journal([journal_entry(id=id, digest=seen.digest, tokens=seen.tokens)])
@@ -118,28 +118,28 @@ async def test_an_id_that_is_just_being_written_is_waited_for_and_holds_up_nobod
 async def test_ids_of_nothing_are_said_so(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks, "WRITTEN_WITHIN", 0.2)
     ids = [new_id() for _ in range(20)]
-    found = await asyncio.gather(*(office.desk.mark_id(id, "spam", ANN) for id in ids), return_exceptions=True)
+    found = await asyncio.gather(*(office.queue.mark_id(id, "spam", ANN) for id in ids), return_exceptions=True)
     assert all(isinstance(error, InputError) and id in str(error) for id, error in zip(ids, found, strict=True))
     with pytest.raises(InputError, match="not an id"):
-        await office.desk.mark_id("x", "spam", ANN)
+        await office.queue.mark_id("x", "spam", ANN)
 
 
 async def test_a_mail_of_other_voices_is_not_learnt(office: Office) -> None:
     id = new_id()
     office.filter.store.write_journal([journal_entry(id=id, tokens={"grams": {b"hello": 1}})])
     with pytest.raises(InputError, match=f"{id}: judged under another configuration .*; give its file instead"):
-        await office.desk.mark_id(id, "spam", ANN)
+        await office.queue.mark_id(id, "spam", ANN)
     office.filter.adopt(office.filter.loaded(), (*VOICE, Voice("grams", VOICE[0].likelihood)))
     with pytest.raises(StoreError, match="the database was learnt with"):
-        await office.desk.mark_id(id, "spam", ANN)
+        await office.queue.mark_id(id, "spam", ANN)
 
 
 async def test_a_mark_that_has_waited_too_long_is_given_up(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     office.hold()
-    begun = asyncio.create_task(office.desk.mark_mail(mail(), "x", "spam", ANN))
+    begun = asyncio.create_task(office.queue.mark_mail(mail(), "x", "spam", ANN))
     await office.begun()
-    monkeypatch.setattr(desk_module, "PATIENCE", 0.0)
-    late = asyncio.create_task(office.desk.mark_mail(mail(name="two"), "x", "spam", ANN))
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    late = asyncio.create_task(office.queue.mark_mail(mail(name="two"), "x", "spam", ANN))
     await asyncio.sleep(0.05)
     office.release()
     assert (await begun).change.changed
@@ -150,11 +150,11 @@ async def test_a_mark_that_has_waited_too_long_is_given_up(office: Office, monke
 
 async def test_closing_lets_a_mark_end_that_has_begun_and_gives_up_those_behind_it(office: Office) -> None:
     office.hold()
-    begun = asyncio.create_task(office.desk.mark_mail(mail(), "x", "spam", ANN))
+    begun = asyncio.create_task(office.queue.mark_mail(mail(), "x", "spam", ANN))
     await office.begun()
-    behind = asyncio.create_task(office.desk.mark_mail(mail(name="two"), "x", "spam", ANN))
+    behind = asyncio.create_task(office.queue.mark_mail(mail(name="two"), "x", "spam", ANN))
     await asyncio.sleep(0.05)
-    closing = asyncio.create_task(asyncio.to_thread(office.desk.close))
+    closing = asyncio.create_task(asyncio.to_thread(office.queue.close))
     with pytest.raises(StoreBusy, match="the relay is stopping; try again"):
         await behind
     assert not begun.done()
@@ -162,20 +162,20 @@ async def test_closing_lets_a_mark_end_that_has_begun_and_gives_up_those_behind_
     await closing
     assert (await begun).change.changed
     with pytest.raises(StoreBusy, match="the relay is stopping; try again"):
-        await office.desk.mark_mail(mail(name="three"), "x", "spam", ANN)
+        await office.queue.mark_mail(mail(name="three"), "x", "spam", ANN)
     assert office.learnt() == 1
 
 
 async def test_who_goes_away_while_waiting_takes_the_mark_along(office: Office) -> None:
     office.hold()
-    begun = asyncio.create_task(office.desk.mark_mail(mail(), "x", "spam", ANN))
+    begun = asyncio.create_task(office.queue.mark_mail(mail(), "x", "spam", ANN))
     await office.begun()
-    behind = asyncio.create_task(office.desk.mark_mail(mail(name="two"), "x", "spam", ANN))
+    behind = asyncio.create_task(office.queue.mark_mail(mail(name="two"), "x", "spam", ANN))
     await asyncio.sleep(0.05)
     behind.cancel()
     with pytest.raises(asyncio.CancelledError):
         await behind
     office.release()
     assert (await begun).change.changed
-    assert (await office.desk.mark_mail(mail(name="three"), "x", "spam", ANN)).change.changed
+    assert (await office.queue.mark_mail(mail(name="three"), "x", "spam", ANN)).change.changed
     assert office.learnt() == 2

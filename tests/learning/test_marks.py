@@ -1,4 +1,4 @@
-"""Feedback: what a user names is found as it was judged, or read anew; and who may change what was learnt."""
+"""Marks: a message is found as it was judged, or read anew; and which author may change what is learnt."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Where a verdict comes from, and what would change it: held against the ledger, and against doing it."""
+"""Provenance and counterfactuals, compared with the ledger and with real changes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
@@ -14,7 +14,7 @@ from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import Evidence, Voice, Voices
 from spamfilter.learning import provenance
-from spamfilter.learning.counterfactuals import Trial, counts_of
+from spamfilter.learning.counterfactuals import Counterfactuals, counts_of
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.learning.provenance import Provenance, shown
 from spamfilter.stores import Entry, Holders, Store
@@ -418,7 +418,7 @@ def test_a_learning_that_was_taken_back_meanwhile_is_not_tried(store: Store) -> 
     filter.learn(one, "spam", "cli")
     entry = store.active(one.digest)
     assert entry is not None
-    trial = Trial(filter, POLICY, counts_of(filter, one.tokens), "spam")
-    assert trial.forgotten(one.tokens, entry) is not None
+    changed = Counterfactuals(filter, POLICY, counts_of(filter, one.tokens), "spam")
+    assert changed.forgotten(one.tokens, entry) is not None
     filter.forget(one, "cli")
-    assert trial.forgotten(one.tokens, entry) is None
+    assert changed.forgotten(one.tokens, entry) is None

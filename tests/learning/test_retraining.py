@@ -31,7 +31,7 @@ from spamfilter.stores.sql import queries
 from tests.project.test_docs import documented
 from tests.support import memory_store
 from tests.support.made import VOICE, mail, reading
-from tests.support.memory_store import KINDS, open_store
+from tests.support.memory_store import KINDS, open_store, stored
 from tests.support.shell import Shell
 
 Opened = Callable[[], Store]
@@ -45,17 +45,8 @@ GRAMS: Voices = (*VOICE, Voice("grams", LIKELIHOODS["soft"](), 0.5))
 
 @pytest.fixture(params=KINDS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
-    """Opens the same store as often as is asked: as several processes would."""
-    stores: list[Store] = []
-
-    def again() -> Store:
-        if request.param == "sqlite" or not stores:
-            stores.append(open_store("memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/store.db"))
-        return stores[-1]
-
-    yield again
-    for store in stores:
-        store.close()
+    with stored(request.param, tmp_path) as again:
+        yield again
 
 
 def voice(name: str) -> Voices:

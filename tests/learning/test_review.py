@@ -1,4 +1,4 @@
-"""Labelling what teaches most: the right messages, in the right order, each key at once and for good."""
+"""Review: the right messages in the right order, and each key takes effect at once."""
 
 import json
 import os
@@ -142,7 +142,7 @@ def test_every_score_and_threshold_has_its_place(threshold: float) -> None:
 # The command
 
 
-class MarkQueue(Shell):
+class Reviewer(Shell):
     """A user with messages to label: the nearest to the threshold is the first."""
 
     def fill(self, *names: str) -> dict[str, str]:
@@ -168,39 +168,39 @@ class MarkQueue(Shell):
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MarkQueue:
+def reviewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reviewer:
     monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     monkeypatch.setenv("LOGNAME", "ann")
     monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
-    return MarkQueue(tmp_path)
+    return Reviewer(tmp_path)
 
 
-def test_each_key_labels_the_message_that_is_shown(desk: MarkQueue) -> None:
-    ids = desk.fill("one", "two", "three", "four")
-    result = desk.press("s", "H", "n", "?", "q")
+def test_each_key_labels_the_message_that_is_shown(reviewer: Reviewer) -> None:
+    ids = reviewer.fill("one", "two", "three", "four")
+    result = reviewer.press("s", "H", "n", "?", "q")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert desk.labels() == {"one": ("spam", "review", "ann"), "two": ("ham", "review", "ann")}
+    assert reviewer.labels() == {"one": ("spam", "review", "ann"), "two": ("ham", "review", "ann")}
     shown = [result.stdout.index(ids[name]) for name in ("one", "two", "three", "four")]
     assert shown == sorted(shown)
     assert "1 of 4" in result.stdout
     assert f"{ids['one']}: learnt as spam; score 0.500 -> " in result.stdout
     assert result.stdout.endswith("marked 1 ham, 1 spam; skipped 1; 1 left\n")
-    assert desk.listed() == ["four", "three"]
-    assert desk.learnt() == ({"ham": 1, "spam": 1}, [])
+    assert reviewer.listed() == ["four", "three"]
+    assert reviewer.learnt() == ({"ham": 1, "spam": 1}, [])
 
 
-def test_a_message_is_shown_with_what_speaks_for_it_and_does_no_harm(desk: MarkQueue) -> None:
-    desk.fill("taught")
-    desk.press("s")
-    desk.fill("taught")
+def test_a_message_is_shown_with_what_speaks_for_it_and_does_no_harm(reviewer: Reviewer) -> None:
+    reviewer.fill("taught")
+    reviewer.press("s")
+    reviewer.fill("taught")
     entry = seen(
         "evil", subject="grün\x1b[2J", sender="a\x07@x", recipients=["b@y\n", "c@z"], at=NOW,
         tokens={"fields": {b"subject:taught": 1, "subject:ü\x1b[2J".encode(): 1}},
     )  # fmt: skip
-    with desk.store() as store:
+    with reviewer.store() as store:
         store.write_journal([entry])
-    said = desk.press().stdout
+    said = reviewer.press().stdout
     assert f"1 of 1  {entry.id}  {NOW:%Y-%m-%d %H:%M} UTC\n" in said
     assert "  from     a\\x07@x\n  to       b@y\\n, c@z\n  subject  grün\\x1b[2J\n" in said
     assert "  score    0.700 (unsure) when it came, 0." in said
@@ -208,116 +208,116 @@ def test_a_message_is_shown_with_what_speaks_for_it_and_does_no_harm(desk: MarkQ
     assert "\x1b" not in said
 
 
-def test_w_shows_why_and_stays(desk: MarkQueue) -> None:
-    ids = desk.fill("taught")
-    desk.press("s")
-    with desk.store() as store:
+def test_w_shows_why_and_stays(reviewer: Reviewer) -> None:
+    ids = reviewer.fill("taught")
+    reviewer.press("s")
+    with reviewer.store() as store:
         store.write_journal([seen("other", at=NOW, tokens={"fields": {b"subject:taught": 1}})])
-    said = desk.press("w", "h").stdout
+    said = reviewer.press("w", "h").stdout
     assert "subject:taught" in said.split("quit > w\n")[1]
-    assert desk.labels()["other"] == ("ham", "review", "ann")
+    assert reviewer.labels()["other"] == ("ham", "review", "ann")
     assert len(ids) == 1
 
 
-def test_undo_takes_back_one_answer_after_the_other(desk: MarkQueue) -> None:
-    desk.fill("one", "two", "three")
-    before = [row[:4] for row in desk.rows("words")]
-    result = desk.press("u", "s", " ", "h", "u", "u", "u", "u", "q")
+def test_undo_takes_back_one_answer_after_the_other(reviewer: Reviewer) -> None:
+    reviewer.fill("one", "two", "three")
+    before = [row[:4] for row in reviewer.rows("words")]
+    result = reviewer.press("u", "s", " ", "h", "u", "u", "u", "u", "q")
     assert result.exit_code == 0, result.output
     assert result.stdout.count("nothing to undo") == 2
     assert "that was the last one\nu undo, q quit > u\n" in result.stdout
-    assert desk.labels() == {}
-    assert [row[:4] for row in desk.rows("words")] == before
-    assert desk.listed() == ["one", "two", "three"]
-    assert desk.learnt() == ({"ham": 0, "spam": 0}, [])
+    assert reviewer.labels() == {}
+    assert [row[:4] for row in reviewer.rows("words")] == before
+    assert reviewer.listed() == ["one", "two", "three"]
+    assert reviewer.learnt() == ({"ham": 0, "spam": 0}, [])
 
 
-def test_what_is_undone_can_be_labelled_otherwise(desk: MarkQueue) -> None:
-    desk.fill("one", "two")
-    desk.press("s", "s", "u", "h", "u", "h")
-    assert {name: label for name, (label, _, _) in desk.labels().items()} == {"one": "spam", "two": "ham"}
-    assert desk.learnt() == ({"ham": 1, "spam": 1}, [])
+def test_what_is_undone_can_be_labelled_otherwise(reviewer: Reviewer) -> None:
+    reviewer.fill("one", "two")
+    reviewer.press("s", "s", "u", "h", "u", "h")
+    assert {name: label for name, (label, _, _) in reviewer.labels().items()} == {"one": "spam", "two": "ham"}
+    assert reviewer.learnt() == ({"ham": 1, "spam": 1}, [])
 
 
-def test_undo_leaves_alone_what_somebody_has_changed_since(desk: MarkQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = desk.fill("one", "two")
+def test_undo_leaves_alone_what_somebody_has_changed_since(reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = reviewer.fill("one", "two")
     subject, asked = Review.subject, []
 
     def and_another_at_the_second(self: Review, entry: JournalEntry) -> object:
         asked.append(entry.subject)
         if asked.count("two") == 2:
-            desk.done("mark-ham", ids["one"])
+            reviewer.done("mark-ham", ids["one"])
         return subject(self, entry)
 
     monkeypatch.setattr(Review, "subject", and_another_at_the_second)
-    said = desk.press("s", "u", "q").stdout
+    said = reviewer.press("s", "u", "q").stdout
     assert f"{ids['one']}: not undone, because somebody else has changed it since" in said
-    assert desk.labels() == {"one": ("ham", "cli", "ann")}
+    assert reviewer.labels() == {"one": ("ham", "cli", "ann")}
 
 
-def test_what_another_has_labelled_meanwhile_is_passed_over(desk: MarkQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = desk.fill("one", "two", "three")
+def test_what_another_has_labelled_is_passed_over(reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = reviewer.fill("one", "two", "three")
     run = Review.waiting
 
     def and_then_another(self: Review, since: datetime, until: datetime) -> object:
         found = run(self, since, until)
-        desk.done("mark-spam", ids["one"])
+        reviewer.done("mark-spam", ids["one"])
         return found
 
     monkeypatch.setattr(Review, "waiting", and_then_another)
-    desk.press("h")
-    assert {name: label for name, (label, _, _) in desk.labels().items()} == {"one": "spam", "two": "ham"}
+    reviewer.press("h")
+    assert {name: label for name, (label, _, _) in reviewer.labels().items()} == {"one": "spam", "two": "ham"}
 
 
-def test_the_end_of_the_keys_ends_it_and_all_is_kept(desk: MarkQueue) -> None:
-    desk.fill("one", "two", "three")
-    assert desk.press("s").stdout.endswith("marked 0 ham, 1 spam; skipped 0; 2 left\n")
-    assert desk.press("n").exit_code == 0
-    assert desk.listed() == ["three", "two"]
-    assert desk.press("h", "h").stdout.count("that was the last one") == 1
-    assert desk.labels().keys() == {"one", "two", "three"}
-    assert desk.done("review").startswith("nothing needs review: ")
+def test_the_end_of_the_keys_ends_it_and_all_is_kept(reviewer: Reviewer) -> None:
+    reviewer.fill("one", "two", "three")
+    assert reviewer.press("s").stdout.endswith("marked 0 ham, 1 spam; skipped 0; 2 left\n")
+    assert reviewer.press("n").exit_code == 0
+    assert reviewer.listed() == ["three", "two"]
+    assert reviewer.press("h", "h").stdout.count("that was the last one") == 1
+    assert reviewer.labels().keys() == {"one", "two", "three"}
+    assert reviewer.done("review").startswith("nothing needs review: ")
 
 
-def test_the_list_is_for_scripts(desk: MarkQueue) -> None:
-    ids = desk.fill("one", "two", "three")
-    desk.press("n")
-    told = [json.loads(line) for line in desk.done("review", "--json").splitlines()]
+def test_the_list_is_for_scripts(reviewer: Reviewer) -> None:
+    ids = reviewer.fill("one", "two", "three")
+    reviewer.press("n")
+    told = [json.loads(line) for line in reviewer.done("review", "--json").splitlines()]
     assert [(each["id"], each["skipped"]) for each in told] == [
         (ids["two"], False), (ids["three"], False), (ids["one"], True),
     ]  # fmt: skip
     assert set(told[0]) == documented("review --json")
     assert (told[0]["score"], told[0]["now"], told[0]["class"], told[0]["evidence"]) == (0.87, 0.5, "unsure", [])
-    assert desk.listed("--limit", "2") == ["two", "three"]
-    assert desk.listed("--since", "2h") == ["one"]
-    assert desk.labels() == {}
+    assert reviewer.listed("--limit", "2") == ["two", "three"]
+    assert reviewer.listed("--since", "2h") == ["one"]
+    assert reviewer.labels() == {}
 
 
-def test_the_limit_counts_only_what_can_be_labelled(desk: MarkQueue) -> None:
-    desk.fill("one", "two")
-    with desk.store() as store:
+def test_the_limit_counts_only_what_can_be_labelled(reviewer: Reviewer) -> None:
+    reviewer.fill("one", "two")
+    with reviewer.store() as store:
         store.write_journal([seen("tokenless", 0.899, tokens=None, at=NOW)])
-    assert desk.listed("--limit", "1") == ["one"]
-    assert "1 of 1" in desk.run("review", "--limit", "1").stdout
+    assert reviewer.listed("--limit", "1") == ["one"]
+    assert "1 of 1" in reviewer.run("review", "--limit", "1").stdout
 
 
-def test_a_script_stops_at_the_first_fault(desk: MarkQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.fill("one", "two")
-    monkeypatch.setattr("spamfilter.commands.review.SocketClient", _of_a_full_desk)
-    result = desk.press("s", "s")
+def test_a_script_stops_at_the_first_fault(reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    reviewer.fill("one", "two")
+    monkeypatch.setattr("spamfilter.commands.review.SocketClient", _full_queue)
+    result = reviewer.press("s", "s")
     assert result.exit_code == 1
     assert result.stderr == "spamfilter: that is enough for today\n"
     assert result.stdout.count("quit > ") == 1
-    assert desk.labels() == {}
+    assert reviewer.labels() == {}
 
 
-def _of_a_full_desk(path: Path) -> object:
+def _full_queue(path: Path) -> object:
     raise Refused("that is enough for today")
 
 
-def test_a_database_that_cannot_be_opened_is_named(desk: MarkQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPAMFILTER_STORE__URL", f"sqlite:///{desk.folder}/none/spamfilter.db")
-    said = desk.fails("review")
+def test_a_database_that_cannot_be_opened_is_named(reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPAMFILTER_STORE__URL", f"sqlite:///{reviewer.folder}/none/spamfilter.db")
+    said = reviewer.fails("review")
     assert "review cannot open the database: " in said
     assert said.endswith("run it as the user of the relay\n")
 
@@ -375,8 +375,8 @@ class Terminal:
         os.close(self.theirs)
 
 
-def test_one_key_is_enough_in_a_terminal_and_it_is_left_as_it_was(desk: MarkQueue) -> None:
-    desk.fill("one", "two", "three", "four")
+def test_one_key_is_enough_in_a_terminal_and_it_is_left_as_it_was(reviewer: Reviewer) -> None:
+    reviewer.fill("one", "two", "three", "four")
     terminal = Terminal()
     try:
         assert b"subject  one" in terminal.wait(b"quit > ")
@@ -392,11 +392,11 @@ def test_one_key_is_enough_in_a_terminal_and_it_is_left_as_it_was(desk: MarkQueu
         assert termios.tcgetattr(terminal.theirs) == terminal.before
     finally:
         terminal.close()
-    assert {name: label for name, (label, _, _) in desk.labels().items()} == {"one": "spam", "three": "ham"}
+    assert {name: label for name, (label, _, _) in reviewer.labels().items()} == {"one": "spam", "three": "ham"}
 
 
-def test_an_interrupt_in_a_terminal_keeps_what_was_labelled_and_leaves_it_as_it_was(desk: MarkQueue) -> None:
-    desk.fill("one", "two")
+def test_an_interrupt_in_a_terminal_keeps_what_was_labelled_and_leaves_it_as_it_was(reviewer: Reviewer) -> None:
+    reviewer.fill("one", "two")
     terminal = Terminal()
     try:
         terminal.wait(b"quit > ")
@@ -407,23 +407,23 @@ def test_an_interrupt_in_a_terminal_keeps_what_was_labelled_and_leaves_it_as_it_
         assert termios.tcgetattr(terminal.theirs) == terminal.before
     finally:
         terminal.close()
-    assert desk.labels().keys() == {"one"}
-    assert desk.listed() == ["two"]
+    assert reviewer.labels().keys() == {"one"}
+    assert reviewer.listed() == ["two"]
 
 
-def test_a_fault_in_a_terminal_is_told_and_the_message_stays(desk: MarkQueue) -> None:
-    desk.fill("one")
+def test_a_fault_in_a_terminal_is_told_and_the_message_stays(reviewer: Reviewer) -> None:
+    reviewer.fill("one")
     terminal = Terminal()
     try:
         terminal.wait(b"quit > ")
-        with desk.store() as store:
+        with reviewer.store() as store:
             rules = store.get_setting("rules")
             # As if somebody had replaced the counts under it.
             store.put_setting("rebuilt", 1)
             store.put_setting("rules", {"tokenizer": 0})
         terminal.press(b"s")
         assert b"run `spamfilter retrain`" in terminal.wait(b"quit > ")
-        with desk.store() as store:
+        with reviewer.store() as store:
             store.put_setting("rules", rules)
         terminal.press(b"s")
         terminal.wait(b"learnt as spam")
@@ -431,4 +431,4 @@ def test_a_fault_in_a_terminal_is_told_and_the_message_stays(desk: MarkQueue) ->
         assert terminal.process.wait(60) == 0
     finally:
         terminal.close()
-    assert desk.labels().keys() == {"one"}
+    assert reviewer.labels().keys() == {"one"}

@@ -1,4 +1,4 @@
-"""Forgetting all that one author has taught: shown first, exact, and gone on with after it was stopped."""
+"""Undoing all that one author has taught: shown first, exact, and continued after an interruption."""
 
 import json
 import re

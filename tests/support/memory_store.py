@@ -6,10 +6,11 @@ It keeps nothing beyond the process and knows one thread.
 import copy
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from spamfilter import stores
@@ -29,6 +30,22 @@ KINDS = ("memory", "sqlite")
 def open_store(url: str) -> Store:
     """The store of a URL, which may be "memory:"."""
     return MemoryStore() if url == "memory:" else stores.open_store(url)
+
+
+@contextmanager
+def stored(kind: str, folder: Path | None = None) -> Iterator[Callable[[], Store]]:
+    """A function that opens the same store each time, as several processes would. folder: for its file."""
+    with ExitStack() as stack:
+        place = folder or stack.enter_context(TemporaryDirectory())
+        opened: list[Store] = []
+
+        def again() -> Store:
+            if kind == "sqlite" or not opened:
+                url = "memory:" if kind == "memory" else f"sqlite:///{place}/store.db"
+                opened.append(stack.enter_context(closing(open_store(url))))
+            return opened[-1]
+
+        yield again
 
 
 class MemoryStore(Store):

@@ -1,10 +1,10 @@
-"""The compiled helpers: they make judging five times faster, and nothing else depends on them.
+"""The compiled helpers: judging is five times faster with them, and gives the same results without them.
 
 `token_helper` finds the words of a message and their places in a table of counts; `score_helper` looks words up and
 does the arithmetic of the default likelihoods. Both are None, and Python does the same work, where WHY_PLAIN says why.
 
-Guarantee: the helpers are used together or not at all, and only if they were built from the sources beside them, for a
-Python that the tests run under, and gave Python's own results for the samples of `proof` when they were loaded.
+Guarantee: the helpers are used together or not at all, and only if they were built from the sources in this folder, for
+a Python that the tests run under, and passed `self_test` when they were loaded.
 """
 
 import importlib
@@ -25,12 +25,12 @@ NOT_BUILT = "not-built.txt"
 
 
 def checksum() -> int:
-    """Of the sources beside this file. A helper of other sources could find other words than Python."""
+    """The checksum of the C sources. A helper of other sources could find other words than Python does."""
     return zlib.crc32(b"".join(Path(__file__).with_name(source).read_bytes() for source in SOURCES))
 
 
 class _Loaded(NamedTuple):
-    """The helpers by name. why: why there are none. refused: they were built, and are not to be trusted."""
+    """The helpers by name. why: the reason for having none. refused: they were built, and cannot be trusted."""
 
     helpers: dict[str, Any]
     why: str = ""

@@ -1,5 +1,5 @@
-/* Arithmetic that more than one of the helpers does. It is what IEEE 754 defines to the last bit, in the order of the
- * Python side (compiled without contractions to fused operations). Needs nothing of Python.
+/* Exact sums and the soft rule, without anything of Python. The arithmetic is what IEEE 754 defines to the last bit, in
+ * the order of the Python side (compiled without contractions to fused operations).
  */
 #ifndef SPAMFILTER_ARITHMETIC_H
 #define SPAMFILTER_ARITHMETIC_H
@@ -9,11 +9,12 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { FEW = 4096 };         /* so many numbers below 2^6 have a sum below 2^18 */
+enum { FEW = 4096 };         /* this many numbers below 2^6 have a sum below 2^18 */
 enum { LOWEST = 1023 - 56 }; /* exponents of numbers from 2^-56 on, to below 2^6 */
 enum { HIGHEST = 1023 + 5 };
 
-/* Their sum, rounded once, in units of 2^-108. 0 where that is not fine enough, or too small for them. */
+/* The sum of these numbers, rounded once, computed in units of 2^-108. Returns 0 where the units are too large for a
+ * number, or the sum too large for 128 bits. */
 static inline int
 total_of_usual(const double *values, size_t number, double *sum)
 {
@@ -39,7 +40,7 @@ total_of_usual(const double *values, size_t number, double *sum)
 #endif
 }
 
-/* The same for any finite numbers; -1 if they are not. */
+/* The same for any finite numbers; -1 if one is not finite. */
 static inline int
 total_of(const double *values, size_t number, double *sum)
 {
@@ -75,7 +76,7 @@ total_of(const double *values, size_t number, double *sum)
             low = y - (high - x);
             *sum = high;
         }
-        /* Half-way between two doubles: the next partial says to which side. */
+        /* Half-way between two doubles: the sign of the next partial decides. */
         if (used > 0 && ((low < 0 && partials[used - 1] < 0) || (low > 0 && partials[used - 1] > 0))) {
             double twice = low * 2;
             volatile double other = *sum + twice;
@@ -86,8 +87,8 @@ total_of(const double *values, size_t number, double *sum)
     return 0;
 }
 
-/* What a word says by the soft rule, but for the root of the number of words: see Soft.shares. The logarithms are those
- * of counts and the prior, for counts from 0 on, and there is one for each of these. */
+/* The share of a word by the soft rule, not yet divided by the root of the number of words: see Soft.shares. logarithms:
+ * of the sum of a count and the prior, for each count from 0 on. */
 static inline double
 soft_share(const double *logarithms, int64_t ham, int64_t spam, double scale, double purity)
 {

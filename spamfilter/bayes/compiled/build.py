@@ -1,8 +1,9 @@
 """Compiles the helpers when the package is built or installed: a hook of hatchling.
 
-Without a C compiler or Python's headers the package is built without them, and is slower but the same; the reason is
-kept in NOT_BUILT, for `doctor` and `--version`. CC, CFLAGS and LDFLAGS are honoured. Every warning is an error: an
-undeclared function once returned half of a hash. SPAMFILTER_PLAIN in the environment builds no helpers on purpose.
+Without a C compiler or Python's headers the package is built without them: it is slower and gives the same results. The
+reason is kept in NOT_BUILT, for `doctor` and `--version`. CC, CFLAGS and LDFLAGS are honoured. Every warning is an
+error, since an undeclared function returns an int: half of a hash. With SPAMFILTER_PLAIN in the environment no helpers
+are built.
 """
 
 import os
@@ -20,9 +21,9 @@ NAMES = ("tokens", "scores")
 SOURCES = ("arithmetic.h", "table.h", "tokens.c", "scores.c")
 NOT_BUILT = "not-built.txt"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-"""Of this Python's libraries: those of several lie beside each other."""
+"""The ending of libraries for this Python, so that one folder can have those of several versions."""
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")  # every function is handed its module
-# Without fused operations, which round once where Python rounds twice; nobody asks for errno.
+# Without fused operations, which round once where Python rounds twice. No code reads errno.
 OPTIONS = ("-O2", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
 
 
@@ -31,12 +32,12 @@ class NotBuilt(Exception):
 
 
 def compiled(name: str) -> Path:
-    """The library of a helper, made anew and not in place yet. Raises NotBuilt."""
+    """Compile a helper; returns its library, which is not in its place yet. Raises NotBuilt."""
     library = HERE / f"_{name}{SUFFIX}.{os.getpid()}"
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     flags = shlex.split(os.environ.get("CFLAGS", "")), shlex.split(os.environ.get("LDFLAGS", ""))
     checksum = zlib.crc32(b"".join((HERE / source).read_bytes() for source in SOURCES))
-    # As of the system: warnings about Python's own headers are not ours.
+    # As system headers: warnings about Python's own headers are ignored.
     headers = ("-isystem", sysconfig.get_path("include"))
     command = [*compiler, *OPTIONS, *flags[0], *WARNINGS, *headers, f"-DSOURCE={checksum}u", str(HERE / f"{name}.c")]
     try:

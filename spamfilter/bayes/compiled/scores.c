@@ -1,8 +1,8 @@
-/* What likelihoods do for each word of a message, where that is not left to numpy: see spamfilter/bayes/likelihoods/.
+/* The arithmetic of the default likelihoods for each word of a message: see spamfilter/bayes/likelihoods/.
  *
- * Logarithms are numpy's own, since those of C libraries differ from them in the last bit. All else here is arithmetic
+ * Logarithms are computed by numpy, since those of C libraries differ from them in the last bit. All else is arithmetic
  * that IEEE 754 defines to the last bit, in the order of the Python side (compiled without contractions to fused
- * operations). tests/bayes/test_scores.py holds both sides together.
+ * operations). tests/bayes/test_scores.py compares both sides.
  *
  * Guarantee: reads nothing beyond the objects it is given, whatever is in them; a wrong type is a TypeError, sizes that
  * do not fit are a ValueError.
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 64 }; /* the most loud ones that are looked for */
+enum { MOST = 64 }; /* the largest number of loudest words that `loud` looks for */
 
 /* As total_of, with an exception where that is -1. */
 static int
@@ -195,7 +195,7 @@ done:
     return found;
 }
 
-/* What is said of one loud word: see loud_doc. */
+/* The row of one word: see loud_doc. */
 static PyObject *
 loud_row(PyObject *name, double says, double unit, PyObject *tokens, Py_ssize_t at, double ham, double spam)
 {

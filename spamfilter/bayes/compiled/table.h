@@ -1,9 +1,9 @@
-/* A table of counts as Hashed of spamfilter/bayes/count_table.py has it: an array of 64-bit numbers of shape (buckets, BUCKET, 2 or
- * 3), a row for each slot: a key or 0, and its counts in ham and in spam, as two of 32 bits that share a number, or as
- * two numbers. A key is in the first slot from its bucket on that was free when it came.
+/* The table of HashedTable (spamfilter/bayes/count_table.py): an array of 64-bit numbers of shape
+ * (buckets, BUCKET, 2 or 3), a row for each slot: a key or 0, and its counts in ham and in spam, as two of 32 bits in one
+ * number, or as two numbers. A key is in the first slot, from its bucket on, that was free when it was inserted.
  *
- * Guarantee: no slot is looked at that a table does not have, whatever is in it; what has no such shape is a ValueError,
- * and what cannot be read or changed as it should a TypeError or a BufferError.
+ * Guarantee: no slot outside of a table is read, whatever is in it; an array of another shape is a ValueError, and one
+ * that cannot be read or changed as it should be is a TypeError or a BufferError.
  */
 #ifndef SPAMFILTER_TABLE_H
 #define SPAMFILTER_TABLE_H
@@ -13,10 +13,10 @@
 #include <stdint.h>
 
 enum { BUCKET = 4 };
-enum { AHEAD = 48 }; /* keys whose buckets are on their way from memory; 20 are as good while these come soon */
+enum { AHEAD = 48 }; /* keys whose buckets are fetched ahead from memory; 20 are as good where memory is fast */
 
-/* GCC takes a function that does nothing but fetch ahead for one without effect, and leaves its calls out, unless it is
- * inlined before it is looked at: tests/bayes/test_token_arrays.py looks. */
+/* GCC takes a function that only prefetches for one without effect and leaves its calls out, unless it is inlined first;
+ * tests/bayes/test_token_arrays.py checks that the instructions are there. */
 #define INLINED_FIRST inline __attribute__((always_inline))
 
 typedef struct {
@@ -79,14 +79,14 @@ key_at(const Table *table, size_t slot)
     return table->slots + slot * table->width;
 }
 
-/* The first slot of a key's bucket, as Hashed._bucket: the upper half of its hash as a fraction of the table. */
+/* The first slot of a key's bucket, as HashedTable._bucket: the upper half of its hash as a fraction of the table. */
 static inline size_t
 bucket_of(const Table *table, int64_t key)
 {
     return (size_t)(((uint64_t)key >> 32) * (table->size / BUCKET) >> 32) * BUCKET;
 }
 
-/* Bring nearer what will be looked at for the first of these keys, before a loop over them. */
+/* Prefetch the buckets of the first of these keys, before a loop over them. */
 static INLINED_FIRST void
 approach_first(const Table *table, const int64_t *keys, size_t number)
 {
@@ -113,8 +113,8 @@ those_with(const Table *table, size_t bucket, int64_t key)
     return found;
 }
 
-/* Where a key is, or else the free slot that ends the search for it; `size` if the table is full. A bucket is looked at
- * as a whole: a loop that stops at the right slot takes longer, since no processor foresees which one that is. */
+/* Where a key is, or else the free slot that ends the search for it; `size` if the table is full. All slots of a bucket
+ * are compared: a loop that stops at the right one takes longer, since its branch cannot be predicted. */
 static inline size_t
 slot_of(const Table *table, int64_t key)
 {
@@ -142,16 +142,6 @@ count_of(const Table *table, size_t slot, int column)
 {
     const int64_t *counts = key_at(table, slot) + 1;
     return table->width == 3 ? counts[column] : ((const int32_t *)counts)[column];
-}
-
-static inline void
-set_count(const Table *table, size_t slot, int column, int64_t count)
-{
-    int64_t *counts = key_at(table, slot) + 1;
-    if (table->width == 3)
-        counts[column] = count;
-    else
-        ((int32_t *)counts)[column] = (int32_t)count;
 }
 
 /* The counts of a key in ham and in spam, 0 if it has none. */

@@ -1,8 +1,9 @@
-/* Finds the words of a message, as spamfilter/bayes/tokens.py does, and their counts in a table of spamfilter/bayes/count_table.py.
+/* Finds the words of a message, as spamfilter/bayes/tokens.py does, and their counts in a table of
+ * spamfilter/bayes/count_table.py.
  *
- * The words are never made Python objects: they stand one after the other in one string of bytes, each once, beside
- * their hashes and how often they occur. The hash is Python's own, so that it is the same whichever side computes it.
- * tests/bayes/test_token_arrays.py holds both sides together.
+ * The words are never made Python objects: they stand one after the other in one string of bytes, each once, with their
+ * hashes and occurrences. The hash is Python's own, so that C and Python compute the same one.
+ * tests/bayes/test_token_arrays.py compares both sides.
  *
  * Guarantee: reads nothing beyond the objects it is given, whatever is in them; a wrong type is a TypeError.
  */
@@ -12,14 +13,14 @@
 #include <string.h>
 
 /* Python's own hash of bytes, by functions that its documentation names: hash_bytes is set when the module is loaded.
- * Where a Python was built to hash short strings otherwise (Py_HASH_CUTOFF), the proof at load notices. */
+ * A Python that was built to hash short strings otherwise (Py_HASH_CUTOFF) is found by self_test.py. */
 #if PY_VERSION_HEX >= 0x030E0000
 #define hash_bytes Py_HashBuffer
 #else
 static Py_hash_t (*hash_bytes)(const void *, Py_ssize_t);
 #endif
 
-/* As words.hashed: never 0, which is a free slot of a table. */
+/* As token_arrays.hashed: never 0, which is a free slot of a table. */
 static inline int64_t
 key_of(const void *word, size_t size)
 {
@@ -27,8 +28,8 @@ key_of(const void *word, size_t size)
     return hash == 0 ? 1 : hash == -1 ? -2 : (int64_t)hash;
 }
 
-enum { MAX_WORD = 24, MAX_RUN = 128 };                  /* as in features.py */
-enum { FIELDS, WORDS, HEADER_PHRASES, PHRASES, KNOWN }; /* as in features.py */
+enum { MAX_WORD = 24, MAX_RUN = 128 };                  /* as in tokens.py */
+enum { FIELDS, WORDS, HEADER_PHRASES, PHRASES, KNOWN }; /* as in tokens.py */
 enum { BLOCK = 8 };                                     /* bytes of a word that are copied at once */
 
 typedef unsigned char byte;
@@ -43,8 +44,8 @@ typedef struct {
     size_t size, used, room, end;
 } Found;
 
-/* Copy a word in whole blocks, which a call for so few bytes takes longer for: up to BLOCK - 1 bytes behind its size are
- * read, and written, so that both have room for them. */
+/* Copy a word in whole blocks: a call of memcpy takes longer for so few bytes. Up to BLOCK - 1 bytes behind its size are
+ * read and written, so both sides need room for them. */
 static inline void
 copy(byte *to, const byte *from, size_t size)
 {
@@ -137,7 +138,7 @@ add(Found *found, const byte *word, size_t size)
     return add_hashed(found, word, size, key_of(word, size), 1, 1);
 }
 
-/* Whether a character of a script without spaces begins here: U+3040-9FFF and U+AC00-D7AF, as features._CJK. */
+/* Whether a character of a script without spaces begins here: U+3040-9FFF and U+AC00-D7AF, as tokens._CJK. */
 static int
 is_cjk(const byte *at, const byte *end)
 {
@@ -147,7 +148,7 @@ is_cjk(const byte *at, const byte *end)
     return (character >= 0x3040 && character <= 0x9FFF) || (character >= 0xAC00 && character <= 0xD7AF);
 }
 
-/* As features.words: the next word, its size, 0 at the end. A long one becomes its first character and its length. */
+/* As tokens.words: the next word, its size, 0 at the end. A long one becomes its first character and its length. */
 static size_t
 next_word(const byte **at, const byte *end, byte word[MAX_WORD + 32])
 {
@@ -168,7 +169,7 @@ next_word(const byte **at, const byte *end, byte word[MAX_WORD + 32])
     return first + (size_t)sprintf((char *)word + first, "~%zu", size / 10);
 }
 
-/* As features._runs: the next run, its size, 0 at the end. A long one is cut between characters. */
+/* As tokens._runs: the next run, its size, 0 at the end. A long one is cut between characters. */
 static size_t
 next_phrased(const byte **at, const byte *end, byte run[MAX_RUN + 1 + BLOCK])
 {
@@ -200,7 +201,7 @@ add_words(Found *found, const byte *text, size_t length)
     return 0;
 }
 
-/* As features.header for one field: name, name:word, and name:word1 word2 for neighbours. */
+/* As tokens.header for one field: name, name:word, and name:word1 word2 for neighbours. */
 static int
 add_field(Found *found, const byte *name, size_t prefix, const byte *text, size_t length)
 {
@@ -226,7 +227,7 @@ add_field(Found *found, const byte *name, size_t prefix, const byte *text, size_
     return failed ? -1 : 0;
 }
 
-/* As features.phrases for the header (marked is 1) or the text (0): runs, and pairs of neighbours. */
+/* As tokens.phrases for the header (marked is 1) or the text (0): runs, and pairs of neighbours. */
 static int
 add_phrases(Found *found, const byte *text, size_t length, size_t marked)
 {
@@ -325,7 +326,7 @@ add_part(Found *found, int kind, PyObject *part)
 PyDoc_STRVAR(find_doc,
 "find(((kind, part), ...)) -> (spellings, ends, hashes, times)\n\n"
 "The distinct words of all parts, one after the other, and for each where it ends (unsigned 32 bits), its hash (64\n"
-"bits) and how often it occurs (unsigned 32 bits), in native order. A part is of one of the kinds of features.py.");
+"bits) and how often it occurs (unsigned 32 bits), in native order. A part is of one of the kinds of tokens.py.");
 
 static PyObject *
 compiled_find(PyObject *module, PyObject *parts)

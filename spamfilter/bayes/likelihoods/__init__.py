@@ -1,4 +1,4 @@
-"""LIKELIHOODS: how counts become log-odds, and what a learnt message adds; one small file each."""
+"""The table LIKELIHOODS: how counts become log-odds, and what a learnt message adds; one file each."""
 
 from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
 from spamfilter.bayes.likelihoods.binomial import Binomial

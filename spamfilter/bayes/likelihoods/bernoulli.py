@@ -4,16 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spamfilter.bayes.counts import Counts, Label
-from spamfilter.bayes.likelihoods.likelihood import (
-    Floats,
-    MessageCounts,
-    NotBelow,
-    OfPresence,
-    Prior,
-    log,
-    over_vocabulary,
-    ratio,
-)
+from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, NotBelow, OfPresence, Prior, log, ratio
 
 
 @dataclass(frozen=True)
@@ -37,15 +28,19 @@ class Bernoulli(OfPresence):
     name: ClassVar[str] = "bernoulli"
     needs_tallies: ClassVar[bool] = True
 
+    def trials(self, label: Label, counts: Counts) -> int:
+        """The trials that a word of this class has had: N_c."""
+        return counts.messages[label]
+
     def _chance(self, number: Floats, label: Label, counts: Counts) -> Floats | float:
-        return ratio(number + self.smoothing, counts.messages[label] + 2 * self.smoothing)
+        return ratio(number + self.smoothing, self.trials(label, counts) + 2 * self.smoothing)
 
     def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
         chance = self._chance(message.of_class(label), label, counts)
         return log(chance) - log(1 - chance)
 
     def rest(self, label: Label, message: MessageCounts, counts: Counts) -> float:
-        def absent() -> float:
-            return over_vocabulary(label, counts, lambda number: log(1 - self._chance(number, label, counts)))
+        def absent(number: Floats) -> Floats:
+            return log(1 - self._chance(number, label, counts))
 
-        return counts.derived((self, label), absent)
+        return counts.over_vocabulary((self, label), label, absent)

@@ -1,19 +1,10 @@
-"""The complement model: a class is where the words of the other classes are missed most."""
+"""The complement model: a message is of the class whose complement makes its words least likely."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from spamfilter.bayes.counts import OTHER, Counts, Label
-from spamfilter.bayes.likelihoods.likelihood import (
-    Floats,
-    MessageCounts,
-    NotBelow,
-    OfOccurrences,
-    Prior,
-    log,
-    over_vocabulary,
-    ratio,
-)
+from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, NotBelow, OfOccurrences, Prior, log, ratio
 
 
 @dataclass(frozen=True)
@@ -22,8 +13,8 @@ class Complement(OfOccurrences):
 
     x_w: occurrences in the message; f: in the other class; F their sum; V words known; m: smoothing. With `normalise`
     the logarithms of a class are divided by their sum over the vocabulary, so that a class whose words depend on each
-    other more does not shout. Unknown words are skipped. Of two classes, and without `normalise`, it is the multinomial
-    model with equal priors. Source: Rennie, Shih, Teevan, Karger, ICML 2003.
+    other more does not get too much weight. Unknown words are skipped. Of two classes, and without `normalise`, it is
+    the multinomial model with equal priors. Source: Rennie, Shih, Teevan, Karger, ICML 2003.
 
     >>> import math
     >>> counts, model = Counts(), Complement()
@@ -50,5 +41,5 @@ class Complement(OfOccurrences):
         each = message.times * logarithms(message.of_class(other))
         if not self.normalise:
             return -each
-        whole = counts.derived((self, label), lambda: over_vocabulary(other, counts, logarithms))
+        whole = counts.over_vocabulary((self, label), other, logarithms)
         return each / whole if whole else each

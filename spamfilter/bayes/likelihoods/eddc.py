@@ -1,4 +1,4 @@
-"""Exponential differential document count: words weigh by how sure and how pure they are, and only errors are learnt.
+"""Exponential differential document count: words weigh by how often and how purely they occurred.
 
 The confidence factor of OSBF (F. Assis, TREC 2006), trained on or near error with reinforcement of the header.
 """
@@ -29,13 +29,13 @@ from spamfilter.bayes.token_arrays import Spellings, TokenArrays
 from spamfilter.bayes.tokens import HEADER_PHRASE, Token, Tokens
 
 SCALE = 0.59 / math.log(10)
-"""OSBF's scale of scores, to which its thresholds belong; the voice's weight adapts it to the others."""
+"""OSBF's scale of scores, which its thresholds refer to; the voice's weight adapts it to the other voices."""
 EQUAL = 1e-6
-"""Document frequencies that differ by less say nothing."""
+"""A word whose document frequencies differ by less has no share."""
 REPEATS = 4
-"""Times that the header may be learnt again, at most."""
+"""How often the header may be learnt again, at most."""
 LEAP = 8.4
-"""A repeat that gained so much was enough."""
+"""A repeat that raises S by this much is the last one."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Eddc(Likelihood):
 
     Learns a message whose S towards its label is below `thick`: 1 to each token. If S then is still below, and has
     risen by less than `step`, the words of the header get 1 again and again, until S is above `goal` or a repeat
-    gained much. How often, at most: half the square root of what the rarer class has learnt, and 4; not at all if S
-    spoke against the label by `doubt` or more, since such a label is either new or wrong, and is not hammered in.
-    The amount is 1 and the repeats.
+    gained much: at most 4 times, and at most half the square root of the messages learnt of the rarer class; never if
+    S contradicted the label by `doubt` or more, since such a label is either new or wrong. The amount is 1 plus the
+    number of repeats.
 
     The filter hears at most `limit` from the header and `text_limit` from the text, on either side: since learning
-    stops at `thick`, a belief beyond it was never put to the test. On trec07p with 5 % of wrong labels the rule of
-    repeats halves 1-ROCA%, and the limit of the text takes a tenth of it; trained on a third of SpamAssassin and
-    judging the next the header's takes a third. What else was tried: docs/likelihoods.md.
+    stops at `thick`, higher values were never tested. On trec07p with 5 % of wrong labels the rule of repeats halves
+    1-ROCA%, and the limit of the text lowers it by a tenth; trained on a third of SpamAssassin and judging the next,
+    that of the header lowers it by a third. What else was tried: docs/likelihoods.md.
 
     >>> counts, eddc = Counts(), Eddc()
     >>> _ = counts.add("ham", {b"lunch": 1}, messages=16), counts.add("spam", {b"pills": 1}, messages=16)
@@ -168,7 +168,7 @@ def _confidence(learnt: int) -> tuple[float, float]:
 
 
 def _chances(counts: Floats, ham_learnt: int, spam_learnt: int) -> Floats:
-    """What shares are made from the logarithms of: of all words in ham, then in spam."""
+    """The chances whose logarithms give the shares: those of all words in ham, then in spam."""
     sure, weight = _confidence(ham_learnt + spam_learnt)
     return np.frombuffer(score_helper.eddc(counts, max(ham_learnt, 1), max(spam_learnt, 1), EQUAL, sure, weight))
 

@@ -24,8 +24,8 @@ class Gaussian(Generative):
     Attributes are whole numbers. Three counts are kept of each: how many messages had it, the sum of its values, and
     the sum of their squares; so the moments are exact, and what was learnt can be taken away. variance: divided by n,
     at least `floor`. An attribute that a message lacks, or that fewer than `least` messages of a class have had, leaves
-    its factor out. The filter hears no attribute say more than `most`: real tails are thicker than a Gaussian's, and
-    few messages give narrow ones; without the bounds a mail far out would settle a verdict.
+    its factor out. The filter limits each share to `most`: real tails are thicker than a Gaussian's, and
+    few messages give narrow ones; without the bounds one unusual attribute would decide the verdict.
 
     >>> counts, model = Counts(), Gaussian(least=1)
     >>> for label, values in (("spam", (9, 11)), ("ham", (1, 3))):

@@ -1,11 +1,10 @@
-"""What a likelihood must supply: a share of the log-odds for each word, and an update rule.
+"""What every likelihood supplies: the share of each word in the log-odds, and an update rule.
 
-A row of the table writes its formula over the arrays of a message, MessageCounts.
+A likelihood writes its formula over MessageCounts, the arrays of a message.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -14,7 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 
 from spamfilter.bayes.compiled import score_helper
-from spamfilter.bayes.counts import LABELS, Counts, Label
+from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.token_arrays import Floats as Floats
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.tokens import Token, Tokens
@@ -27,8 +26,8 @@ Prior = Literal["map", "equal"] | Annotated[float, Gt(0), Lt(1)]
 FEW = 2**31
 """Amounts up to which the sum over all words of a message stays far below 2**63."""
 IMPOSSIBLE = float(np.finfo(np.float64).tiny)
-"""Stands for a probability of 0, so that without smoothing logarithms stay finite: among classes that all are
-impossible the one with the fewest impossible words wins, as it would for a smoothing that goes to 0."""
+"""Replaces a probability of 0, so that logarithms are finite without smoothing: if all classes are impossible, the one
+with the fewest impossible words wins, as in the limit of a smoothing that goes to 0."""
 
 
 class MessageCounts(NamedTuple):
@@ -44,7 +43,7 @@ class MessageCounts(NamedTuple):
 
     @classmethod
     def of(cls, tokens: Tokens, counts: Counts) -> "MessageCounts":
-        if isinstance(tokens, TokenArrays):  # they stay in their arrays
+        if isinstance(tokens, TokenArrays):
             return cls(tokens.spellings, tokens.times.astype(np.float64), counts.numbers(tokens.spellings))
         words = list(tokens)
         return cls(words, np.fromiter(tokens.values(), np.float64, len(words)), counts.numbers(words))
@@ -73,15 +72,15 @@ class MessageCounts(NamedTuple):
 
 
 class Opinion(NamedTuple):
-    """Log-odds of spam. own: what the voice itself learns from; heard: what the filter makes of it."""
+    """Log-odds of spam. own: what the voice itself learns from; heard: what the filter sums."""
 
     own: float
     heard: float
 
 
 class Heard(NamedTuple):
-    """What is heard of a message's words: the tokens, their counts in ham and in spam, shape (2, tokens), and the share
-    of each in the log-odds, shape (tokens,); both doubles, in C order, as the compiled helper wants them."""
+    """The words of a message as the filter hears them: the tokens, their counts in ham and in spam, shape (2, tokens),
+    and the share of each in the log-odds, shape (tokens,); both doubles, in C order, as the compiled helper needs."""
 
     tokens: Sequence[Token]
     counts: Floats
@@ -91,11 +90,11 @@ class Heard(NamedTuple):
 class Likelihood(ABC):
     """One way from counts to the log-odds of spam, and from a label to counts.
 
-    name: of its row and its section in the configuration. unit: what a count of 1 means, in parts of a message or
-    occurrence; for people to read. needs_tallies: needs the tallies of Counts.
+    name: of its row and of its section in the configuration. unit: counts for one message or occurrence, by which
+    they are divided for people. needs_tallies: whether it needs the tallies of Counts.
     Invariant: the order of the tokens changes nothing, not even the last bit (sums are exact).
-    Invariant: `deltas` depends on nothing but its arguments, so what was learnt can be unlearnt.
-    Invariant: no score looks at words one by one that the message does not have.
+    Invariant: `deltas` depends on its arguments alone, so what was learnt can be unlearnt.
+    Invariant: no score looks at the words that a message does not have one by one.
     """
 
     name: ClassVar[str]
@@ -104,10 +103,10 @@ class Likelihood(ABC):
 
     @abstractmethod
     def shares(self, message: MessageCounts, counts: Counts) -> Floats:
-        """What each word says: its share of the log-odds, natural logarithm; 0 if unknown; shape (tokens,)."""
+        """The share of each word in the log-odds, natural logarithm; 0 if unknown; shape (tokens,)."""
 
     def constants(self, message: MessageCounts, counts: Counts) -> float:
-        """The part of the log-odds that no word of the message owns: prior, absent words."""
+        """The part of the log-odds that is no word's share: prior, absent words."""
         return 0.0
 
     def total(self, message: MessageCounts, shares: Floats, counts: Counts) -> float:
@@ -115,20 +114,15 @@ class Likelihood(ABC):
         return exact_sum(shares) + self.constants(message, counts)
 
     def heard(self, message: MessageCounts, shares: Floats) -> Floats:
-        """The shares as the filter hears them, where it trusts a voice less than the voice trusts itself."""
+        """The shares as the filter sums them, for a likelihood that limits them."""
         return shares
 
     def log_odds(self, tokens: Tokens, counts: Counts) -> float:
         """ln(P(spam) / P(ham)) of a message."""
         return self.judge(tokens, counts)[0].own
 
-    def weights(self, tokens: Tokens, counts: Counts) -> dict[Token, float]:
-        """Token -> its share of the log-odds that are heard, for tokens that say anything."""
-        _, heard = self.judge(tokens, counts)
-        return {token: share for token, share in zip(heard.tokens, heard.shares.tolist(), strict=True) if share}
-
     def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
-        """The opinion, and what is heard of the words."""
+        """The opinion, and the words behind what is heard."""
         message = MessageCounts.of(tokens, counts)
         shares = self.shares(message, counts)
         own = self.total(message, shares, counts)
@@ -142,26 +136,26 @@ class Likelihood(ABC):
 
     @abstractmethod
     def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
-        """What learning this message now would add; written to the ledger. 0: nothing to learn.
+        """How much learning this message would add, as the ledger has it; 0: nothing to learn.
 
-        log_odds: what these counts say of the message, where that is known already.
+        log_odds: of the message by these counts, if they are known.
         """
 
     def more(self, tokens: Tokens, label: Label, counts: Counts, amount: int) -> int:
-        """What another look in bulk training would add to a message that has added `amount` before.
+        """What a further round of bulk training would add for a message that has added `amount` before.
 
-        Whoever adds anything has deltas that add up: those of two amounts are those of their sum.
+        A likelihood that adds anything has additive deltas: those of two amounts are together those of their sum.
         """
         return 0
 
     @classmethod
     def reinforces(cls) -> bool:
-        """Whether another look can add anything at all."""
+        """Whether further rounds can add anything."""
         return cls.more is not Likelihood.more
 
     @abstractmethod
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
-        """What learning with this `amount` adds to each word's count of the class."""
+        """Word -> what learning with this `amount` adds to its count in the class."""
 
 
 class Generative(Likelihood):
@@ -178,7 +172,7 @@ class Generative(Likelihood):
         """What each word adds to ln P(message | class), without factors that are the same in every class."""
 
     def rest(self, label: Label, message: MessageCounts, counts: Counts) -> float:
-        """What no word of the message adds to it: the words that are absent."""
+        """What the words that are absent add to it."""
         return 0.0
 
     def log_prior(self, label: Label, counts: Counts) -> float:
@@ -195,23 +189,6 @@ class Generative(Likelihood):
     def constants(self, message: MessageCounts, counts: Counts) -> float:
         rest = self.rest("spam", message, counts) - self.rest("ham", message, counts)
         return rest + self.log_prior("spam", counts) - self.log_prior("ham", counts)
-
-    def joint(self, tokens: Tokens, counts: Counts) -> dict[Label, float]:
-        """Class -> ln P(class) + ln P(message | class), without factors that are the same in every class."""
-        message = MessageCounts.of(tokens, counts)
-        found: dict[Label, float] = {}
-        for label in LABELS:
-            each = self.given(label, message, counts)
-            each = np.where(message.known, each, 0.0) if self.skips_unknown else each
-            found[label] = exact_sum(each) + self.rest(label, message, counts) + self.log_prior(label, counts)
-        return found
-
-    def posterior(self, tokens: Tokens, counts: Counts) -> dict[Label, float]:
-        """Class -> P(class | message), by normalising `joint` in log space."""
-        joint = self.joint(tokens, counts)
-        highest = max(joint.values())
-        shares = {label: np.exp(value - highest) for label, value in joint.items()}
-        return {label: float(share / sum(shares.values())) for label, share in shares.items()}
 
     def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
         return 1
@@ -234,31 +211,22 @@ class OfPresence(Generative):
 
 
 def each(tokens: Tokens, amount: int) -> Mapping[Token, int]:
-    """So much for each of these tokens; nothing for 0."""
+    """This amount for each token; no token for 0."""
     if isinstance(tokens, TokenArrays) and 0 < amount <= FEW:
         return tokens.with_times(np.full(len(tokens), amount, np.int64))
     return dict.fromkeys(tokens, amount) if amount else {}
 
 
 def exact_sum(values: Floats) -> float:
-    """The sum of finite numbers, rounded once, so that their order changes nothing."""
+    """The sum of finite numbers, rounded once, so that it does not depend on their order."""
     return float(score_helper.total(values)) if score_helper is not None else fsum(values.tolist())
 
 
 def ratio(above: Floats | float, below: float) -> Floats | float:
-    """above / below, and 0 where nothing was learnt to divide by."""
+    """above / below, or 0 where `below` is 0."""
     return above / below if below else above * 0.0
 
 
 def log(probability: Floats | float) -> Floats:
     """The natural logarithm of probabilities, finite for 0 (see IMPOSSIBLE)."""
     return np.log(np.maximum(probability, IMPOSSIBLE))
-
-
-def over_vocabulary(label: Label, counts: Counts, value: Callable[[Floats], Floats]) -> float:
-    """The sum of value(count) over all known words, by how many words have each count: no scan of the words."""
-    assert counts.tallies is not None, "a likelihood that speaks of absent words is given tallies"
-    tally = counts.tallies[label]
-    size = len(tally) + 1
-    having = np.fromiter(chain(tally.values(), (counts.vocabulary - sum(tally.values()),)), np.float64, size)
-    return fsum((having * value(np.fromiter(chain(tally, (0,)), np.float64, size))).tolist())

@@ -1,4 +1,4 @@
-"""The Poisson model: each word comes at its own rate per word of text."""
+"""The Poisson model: each word occurs at its own rate per word of text."""
 
 from dataclasses import dataclass
 from typing import ClassVar

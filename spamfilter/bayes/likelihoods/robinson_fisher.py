@@ -14,7 +14,7 @@ from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Likelihood, M
 from spamfilter.bayes.tokens import Token, Tokens
 
 SILENCE = -1e300
-"""The logarithm of nothing: far below any sum of logarithms, and finite."""
+"""The logarithm of a probability of 0: far below any sum of logarithms, and finite."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RobinsonFisher(Likelihood):
     name: ClassVar[str] = "robinson_fisher"
 
     def _chances(self, message: MessageCounts, counts: Counts) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-        """f of each word, 1 - f, and which words are heard; both are 1 for the others."""
+        """f of each word, 1 - f, and which words count; f and 1 - f are both 1 for the others."""
         number = message.ham + message.spam
         spam = ratio(message.spam, counts.messages["spam"])
         ham = ratio(message.ham, counts.messages["ham"])
@@ -51,7 +51,7 @@ class RobinsonFisher(Likelihood):
         return np.where(heard, f, 1.0), np.where(heard, g, 1.0), heard
 
     def shares(self, message: MessageCounts, counts: Counts) -> Floats:
-        """ln(f / (1 - f)): what each word says alone. The test combines them to less than their sum."""
+        """ln(f / (1 - f)): the log-odds by each word alone. The test combines them to less than their sum."""
         f, g, _ = self._chances(message, counts)
         return log(f) - log(g)
 
@@ -78,7 +78,7 @@ def _indicator(spam: float, ham: float, words: int) -> float:
 def _tails(mean: float, n: int) -> tuple[float, float]:
     """ln P(N < n) and ln P(N >= n) of a Poisson variable: ln Q and ln(1 - Q) of chi-squared 2 mean with 2 n degrees.
 
-    Each sum begins with its largest term and ends where the terms no longer matter, so that neither cancels.
+    Each sum begins with its largest term and ends where terms are too small to change it, so neither loses precision.
     """
     if mean <= 0:
         return 0.0, SILENCE

@@ -1,7 +1,7 @@
-"""The soft rule: a message adds as much as the filter was wrong about it.
+"""The soft rule: a message adds the more to the counts, the more wrong the filter was about it.
 
-Discriminative frequency estimate (Su, Zhang, Ling, Matwin, ICML 2008) with a cap, which keeps it
-sane under wrong labels. No priors, no class totals, no top-k, no clipping: each was tried and lost.
+Discriminative frequency estimate (Su, Zhang, Ling, Matwin, ICML 2008) with a cap, which limits the harm of wrong
+labels. Priors, class totals, top-k and clipping were tried: each was less accurate.
 """
 
 import math
@@ -24,10 +24,9 @@ class Soft(Likelihood):
     """S = scale / sqrt(n) * sum over tokens of ln((spam + prior) / (ham + prior)) * P.
 
     n: distinct tokens of the message, unknown ones too. Counts are in messages, kept in eighths.
-    P = sqrt(|spam - ham| / (spam + ham + purity)): a word of both classes says less than its odds,
-    and so does one that was hardly ever seen: with .75, half of them after a quarter of a message.
-    Short texts gain (PC or Mac: errors 10.6 % to 9.7); without the .75, 1-ROCA% with 5 % of
-    wrong labels would be .0235 for .0210. What else was tried: docs/likelihoods.md.
+    P = sqrt(|spam - ham| / (spam + ham + purity)): a word of both classes weighs less than its odds, and so does a
+    rare one: with .75, half of them after a quarter of a message. Short texts gain (PC or Mac: errors 10.6 -> 9.7 %);
+    with purity 0, 1-ROCA% with 5 % of wrong labels is .0235 instead of .0210. What else was tried: docs/likelihoods.md.
 
     A learnt message adds floor(8 * min(1, rate * (1 - p)) + 1/2) eighths to each of its tokens,
     where p is the probability that 1 / (1 + exp(-S)) gave to its true label.
@@ -49,8 +48,8 @@ class Soft(Likelihood):
     name: ClassVar[str] = "soft"
     unit: ClassVar[int] = 8
     most: ClassVar[int] = 16
-    """Eighths that one message may add in all rounds of bulk training: two messages. Without the bound
-    wrong labels are hammered in (trec07p with 5 % of them, 1-ROCA%: .244 without, .018 with)."""
+    """Eighths that one message may add in all rounds of bulk training: two messages. Without the bound each round
+    learns wrong labels again (trec07p with 5 % of them, 1-ROCA%: .244 without, .018 with)."""
 
     def shares(self, message: MessageCounts, counts: Counts) -> Floats:
         logarithms = np.log(message.counts + self.prior * self.unit)
@@ -73,7 +72,7 @@ class Soft(Likelihood):
         if log_odds is None:
             log_odds = self.log_odds(tokens, counts)
         towards = log_odds if label == "spam" else -log_odds
-        # exp overflows beyond 709; long before that there is nothing left to learn, or everything.
+        # exp overflows beyond 709, where `wrong` has long been 0.
         wrong = 1 / (1 + math.exp(min(towards, 700.0)))
         return math.floor(self.unit * min(1.0, self.rate * wrong) + 0.5)
 
@@ -85,10 +84,10 @@ class Soft(Likelihood):
 
 
 COMMON = 2**16
-"""Counts below which the logarithms are kept: eight thousand messages that were learnt wholly."""
+"""Counts below this have their logarithms in a table: those of eight thousand messages that were learnt fully."""
 
 
 @cache
 def _logarithms(prior: float) -> Floats:
-    """Of counts and the prior, as far as they are common."""
+    """The logarithms of count + prior for counts below COMMON."""
     return np.asarray(np.log(np.arange(COMMON) + prior))

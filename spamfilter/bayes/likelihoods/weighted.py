@@ -1,4 +1,4 @@
-"""The weighted model: what was counted, mixed with what was assumed."""
+"""The weighted model: the counted probability of a word, averaged with an assumed one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Weighted(OfPresence):
 
     n_wc: messages of the class with the word, n_w: of both; N_c: messages of the class; a: the assumed probability,
     w: how many messages the assumption is worth. assumptions: word -> class -> its own a, for words that an
-    administrator knows about; they speak before they are learnt.
+    administrator knows about; they count before they are learnt.
     Source: Toby Segaran, Programming Collective Intelligence, 2007.
 
     >>> import math

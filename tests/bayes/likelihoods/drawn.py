@@ -83,16 +83,16 @@ def learn(model: Likelihood, tokens: Bag, label: Label, counts: Counts) -> Mappi
 
 
 def recounted(counts: Counts) -> Counts:
-    """A copy, with nothing derived from the words but what is counted anew."""
+    """A copy whose tallies are counted from its words."""
     found = copy.deepcopy(counts)
-    found._derived.clear()
+    found._sums.clear()
     found.tallies = None
     found.tally()
     return found
 
 
 def mirrored(counts: Counts) -> Counts:
-    """The counts with the labels changed for each other."""
+    """The counts with the labels swapped."""
     swapped = copy.deepcopy(counts)
     for label in LABELS:
         swapped.words[label] = counts.words[OTHER[label]]
@@ -102,7 +102,7 @@ def mirrored(counts: Counts) -> Counts:
 
 
 def mirrored_model(model: Likelihood) -> Likelihood:
-    """The model with what it assumes of the classes changed for each other."""
+    """The model with its assumptions about the classes swapped."""
     changes: dict[str, Any] = {}
     if isinstance(model, Generative) and isinstance(model.prior, float):
         changes["prior"] = 1 - model.prior
@@ -118,7 +118,7 @@ def mirrored_model(model: Likelihood) -> Likelihood:
 
 @st.composite
 def any_counts(draw: st.DrawFn, name: str, most: int = MAX_COUNT) -> Counts:
-    """Counts that no learning need have made: of any size, and of no consistency."""
+    """Counts of any size, also such as no learning gives."""
     counts = Counts()
     count = st.integers(0, min(40, most)) | st.integers(most // 2, most) | st.just(1)
     keys = sorted(LIKELIHOODS[name]().words(dict.fromkeys(WORDS, 1)))

@@ -23,6 +23,7 @@ from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.likelihoods.weighted import Weighted
 from tests.bayes.likelihoods.drawn import UNKNOWN, WORDS, Bag, Learnings, bags, every, generative, learnings, learnt
 from tests.support.made import some
+from tests.support.probabilities import log_joint, word_shares
 
 SMOOTHINGS = [Fraction(1, 4), Fraction(1), Fraction(3)]
 PRIORS: list[str | float] = ["map", "equal", 0.25]
@@ -166,7 +167,7 @@ def test_a_row_computes_its_formula(case: str, data: st.DataObject, m: Fraction,
     tokens = {**data.draw(bags(name)), **dict.fromkeys(data.draw(st.sets(st.sampled_from(UNKNOWN))), 2)}
     model = made(name, **{key: float(m), "prior": prior, **others})
     counts = learnt(model, seen.messages)
-    joint = model.joint(tokens, counts)
+    joint = log_joint(model, tokens, counts)
     expected = {label: ln(seen.prior(label, prior)) + formula(seen, label, tokens) for label in LABELS}
     assert joint == pytest.approx(expected, rel=1e-9, abs=1e-9)
     assert model.log_odds(tokens, counts) == pytest.approx(expected["spam"] - expected["ham"], rel=1e-9, abs=1e-9)
@@ -211,7 +212,7 @@ def test_unknown_words_are_skipped(name: str, data: st.DataObject) -> None:
     model = LIKELIHOODS[name]()
     counts, tokens = learnt(model, data.draw(learnings(name))), data.draw(bags(name))
     assert model.log_odds({**tokens, **STRANGERS}, counts) == model.log_odds(tokens, counts)
-    assert model.weights({**tokens, **STRANGERS}, counts) == model.weights(tokens, counts)
+    assert word_shares(model, {**tokens, **STRANGERS}, counts) == word_shares(model, tokens, counts)
 
 
 @pytest.mark.parametrize("name", sorted(COUNTS_THEM))
@@ -222,7 +223,7 @@ def test_unknown_words_make_a_text_longer(name: str, data: st.DataObject) -> Non
     counts, tokens = learnt(model, data.draw(learnings(name))), data.draw(bags(name))
     others: Bag = {b"others": 1, b"unknown": 1, b"too": 1}
     assert model.log_odds({**tokens, **STRANGERS}, counts) == model.log_odds({**tokens, **others}, counts)
-    assert not STRANGERS.keys() & model.weights({**tokens, **STRANGERS}, counts).keys()
+    assert not STRANGERS.keys() & word_shares(model, {**tokens, **STRANGERS}, counts).keys()
 
 
 def test_a_longer_text_says_more_of_what_it_lacks() -> None:

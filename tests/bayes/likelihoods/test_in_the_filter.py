@@ -19,7 +19,7 @@ from spamfilter.stores import Store
 from spamfilter.stores.migration import migrate
 from tests.bayes.likelihoods.drawn import Bag, every
 from tests.support.made import mail
-from tests.support.memory_store import open_store
+from tests.support.memory_store import KINDS, open_store, stored
 
 Opened = Callable[[], Store]
 BAGS: list[tuple[Label, Bag]] = [
@@ -42,19 +42,10 @@ def voice(name: str) -> Voices:
     return (Voice("seen", Gaussian(least=1) if name == Gaussian.name else LIKELIHOODS[name]()),)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=KINDS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
-    """Opens the same store as often as is asked: as several processes would."""
-    stores: list[Store] = []
-
-    def again() -> Store:
-        if request.param == "sqlite" or not stores:
-            stores.append(open_store("memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/store.db"))
-        return stores[-1]
-
-    yield again
-    for store in stores:
-        store.close()
+    with stored(request.param, tmp_path) as again:
+        yield again
 
 
 def rows(path: Path) -> dict[str, list[tuple[object, ...]]]:

@@ -18,6 +18,7 @@ from spamfilter.bayes.likelihoods.likelihood import Generative
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.bayes.likelihoods.robinson_fisher import RobinsonFisher
 from tests.bayes.likelihoods.drawn import Bag, learn, learnt
+from tests.support.probabilities import class_probabilities, log_joint
 
 Table = NDArray[np.int64]
 MESSAGES, NEW, WORDS = 60, 40, 30
@@ -91,8 +92,12 @@ def test_the_same_probabilities_as_scikit_learn(case: str, m: float, prior: floa
     counts = learnt(ours, [(LABELS[label], bag(row, data is values)) for row, label in zip(known, labels, strict=True)])
     joint, posterior = theirs.predict_joint_log_proba(new), theirs.predict_proba(new)
     for place, tokens in enumerate(messages):
-        assert list(ours.joint(tokens, counts).values()) == pytest.approx(joint[place].tolist(), rel=1e-9, abs=1e-9)
-        assert list(ours.posterior(tokens, counts).values()) == pytest.approx(posterior[place].tolist(), abs=1e-9)
+        assert list(log_joint(ours, tokens, counts).values()) == pytest.approx(
+            joint[place].tolist(), rel=1e-9, abs=1e-9
+        )
+        assert list(class_probabilities(ours, tokens, counts).values()) == pytest.approx(
+            posterior[place].tolist(), abs=1e-9
+        )
     scores = (joint[:, 1] - joint[:, 0]).tolist()
     assert [ours.log_odds(tokens, counts) for tokens in messages] == pytest.approx(scores, rel=1e-9, abs=1e-9)
 
@@ -109,7 +114,7 @@ def test_the_same_complement_as_scikit_learn(normalise: bool, m: float, seed: in
     scores = (joint[:, 1] - joint[:, 0]).tolist()
     assert [ours.log_odds(tokens, counts) for tokens in messages] == pytest.approx(scores, rel=1e-9, abs=1e-9)
     for tokens, proba in zip(messages, theirs.predict_proba(new).tolist(), strict=True):
-        assert list(ours.posterior(tokens, counts).values()) == pytest.approx(proba, abs=1e-9)
+        assert list(class_probabilities(ours, tokens, counts).values()) == pytest.approx(proba, abs=1e-9)
 
 
 def test_labels_are_in_the_order_of_the_numbers_of_scikit_learn() -> None:

@@ -28,6 +28,7 @@ from tests.bayes.likelihoods.drawn import (
     recounted,
 )
 from tests.support.made import some
+from tests.support.probabilities import class_probabilities, log_joint, word_shares
 
 LABEL = st.sampled_from(LABELS)
 
@@ -88,7 +89,7 @@ def test_the_order_of_tokens_and_words_changes_not_a_bit(name: str, data: st.Dat
         turned.words[label] = dict(reversed(counts.words[label].items()))
     turned = recounted(turned)
     assert model.log_odds(dict(items), turned) == model.log_odds(tokens, counts)
-    assert model.weights(dict(items), turned) == model.weights(tokens, counts)
+    assert word_shares(model, dict(items), turned) == word_shares(model, tokens, counts)
     for label in LABELS:
         assert model.amount(dict(items), label, turned) == model.amount(tokens, label, counts)
 
@@ -105,7 +106,7 @@ def test_mirrored_counts_give_the_mirrored_score(name: str, data: st.DataObject)
     for label in LABELS:
         assert model.amount(tokens, label, counts) == other.amount(tokens, OTHER[label], turned)
     if isinstance(model, Generative) and isinstance(other, Generative):
-        here, there = model.posterior(tokens, counts), other.posterior(tokens, turned)
+        here, there = class_probabilities(model, tokens, counts), class_probabilities(other, tokens, turned)
         for label in LABELS:
             assert there[OTHER[label]] == pytest.approx(here[label], abs=1e-9)
 
@@ -117,14 +118,14 @@ def test_nothing_is_infinite_or_no_number_whatever_the_counts_and_parameters(nam
     model = data.draw(models(name))
     counts, tokens = data.draw(any_counts(name)), data.draw(bags(name, most=2**31))
     assert math.isfinite(model.log_odds(tokens, counts))
-    assert all(math.isfinite(weight) for weight in model.weights(tokens, counts).values())
+    assert all(math.isfinite(weight) for weight in word_shares(model, tokens, counts).values())
     for label in LABELS:
         amount = model.amount(tokens, label, counts)
         assert amount >= 0
         assert all(delta > 0 for delta in model.deltas(tokens, amount).values())
     if isinstance(model, Generative):
-        assert all(math.isfinite(value) for value in model.joint(tokens, counts).values())
-        assert all(0 <= value <= 1 for value in model.posterior(tokens, counts).values())
+        assert all(math.isfinite(value) for value in log_joint(model, tokens, counts).values())
+        assert all(0 <= value <= 1 for value in class_probabilities(model, tokens, counts).values())
 
 
 TINY, HUGE = 5e-324, 1e300
@@ -152,7 +153,7 @@ def test_the_extremes_of_counts_and_smoothing_give_a_number(
         for label in LABELS:
             assert model.amount(tokens, label, counts) >= 0
         if isinstance(model, Generative):
-            assert math.fsum(model.posterior(tokens, counts).values()) == pytest.approx(1)
+            assert math.fsum(class_probabilities(model, tokens, counts).values()) == pytest.approx(1)
 
 
 @every
@@ -161,7 +162,7 @@ def test_the_extremes_of_counts_and_smoothing_give_a_number(
 def test_a_score_is_what_the_words_say_and_what_none_of_them_says(name: str, data: st.DataObject) -> None:
     model = data.draw(models(name))
     counts, tokens = learnt(model, data.draw(learnings(name))), data.draw(bags(name))
-    weights = model.weights(tokens, counts)
+    weights = word_shares(model, tokens, counts)
     assert weights.keys() <= tokens.keys()
     assert 0 not in weights.values()
     if type(model).total is not Likelihood.total:
@@ -177,7 +178,7 @@ def test_a_score_is_what_the_words_say_and_what_none_of_them_says(name: str, dat
 def test_a_judgement_is_the_score_with_the_loudest_words(name: str, data: st.DataObject, most: int) -> None:
     model = data.draw(models(name))
     counts, tokens = learnt(model, data.draw(learnings(name))), data.draw(bags(name))
-    weights = model.weights(tokens, counts)
+    weights = word_shares(model, tokens, counts)
     opinions, loudest = judged((Voice("one", model),), {"one": tokens}, {"one": counts}, most)
     said = {item.token.encode(): item.weight for item in loudest}
     assert opinions["one"].own == model.log_odds(tokens, counts)
@@ -218,7 +219,7 @@ def test_the_words_that_are_asked_for_are_all_that_a_message_needs(name: str, da
     counts, tokens = learnt(model, data.draw(learnings(name))), data.draw(bags(name))
     asked = model.words(tokens)
     part = copy.deepcopy(counts)
-    part._derived.clear()
+    part._sums.clear()
     for label in LABELS:
         part.words[label] = {word: count for word, count in counts.words[label].items() if word in asked}
     assert model.log_odds(tokens, part) == model.log_odds(tokens, counts)
@@ -233,7 +234,7 @@ def test_nothing_learnt_speaks_for_neither_class(name: str) -> None:
     model, counts = LIKELIHOODS[name](), learnt(LIKELIHOODS[name](), [])
     assert model.log_odds({b"a": 1}, counts) == 0
     assert model.log_odds({}, counts) == 0
-    assert model.weights({b"a": 1}, counts) == {}
+    assert word_shares(model, {b"a": 1}, counts) == {}
 
 
 @every
@@ -268,7 +269,7 @@ def test_the_probabilities_of_the_classes_sum_to_one_and_their_ratio_is_the_scor
 ) -> None:
     model = drawn_generative(name, data)
     counts, tokens = learnt(model, data.draw(learnings(name))), data.draw(bags(name))
-    joint, posterior = model.joint(tokens, counts), model.posterior(tokens, counts)
+    joint, posterior = log_joint(model, tokens, counts), class_probabilities(model, tokens, counts)
     log_odds = model.log_odds(tokens, counts)
     assert math.fsum(posterior.values()) == pytest.approx(1, abs=1e-12)
     scale = 1e-9 * max(1.0, *(abs(value) for value in joint.values()))
@@ -286,5 +287,5 @@ def test_a_prior_that_is_a_number_is_the_posterior_of_an_empty_message(
     assert isinstance(model, Generative)
     counts = learnt(model, data.draw(learnings(name)))
     if name != "bernoulli":  # where every known word is absent from an empty message, and that says something
-        assert model.posterior({}, counts)["spam"] == pytest.approx(prior, abs=1e-9)
-    assert model.posterior({}, learnt(model, []))["spam"] == pytest.approx(prior, abs=1e-9)
+        assert class_probabilities(model, {}, counts)["spam"] == pytest.approx(prior, abs=1e-9)
+    assert class_probabilities(model, {}, learnt(model, []))["spam"] == pytest.approx(prior, abs=1e-9)

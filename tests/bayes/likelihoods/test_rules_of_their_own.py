@@ -16,6 +16,7 @@ from spamfilter.bayes.likelihoods.robinson_fisher import RobinsonFisher
 from spamfilter.bayes.likelihoods.soft import Soft
 from tests.bayes.likelihoods.drawn import WORDS, Bag, Learnings, any_counts, bags, learn, learnings, learnt
 from tests.support.made import some
+from tests.support.probabilities import word_shares
 
 HEADER = [b"^from", b"^from me", b"^subject", b"^x", b"^y"]
 MAILS = st.dictionaries(st.sampled_from([*HEADER, *WORDS]), st.integers(1, 3))
@@ -165,7 +166,7 @@ def test_eddc_scores_and_learns_as_it_is_defined(messages: Learnings, tokens: Ba
     assert counts.messages == plain.learnt
     assert eddc.log_odds(tokens, counts) == pytest.approx(plain.score(tokens), rel=1e-9, abs=1e-9)
     shares = {t: 0.59 / math.log(10) * plain.says(counts.get(t, "spam"), counts.get(t, "ham")) for t in tokens}
-    heard = Eddc(limit=1e6, text_limit=1e6).weights(tokens, counts)
+    heard = word_shares(Eddc(limit=1e6, text_limit=1e6), tokens, counts)
     assert heard == pytest.approx({t: share for t, share in shares.items() if share})
 
 

@@ -15,6 +15,7 @@ from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.bayes.likelihoods.weighted import Weighted
 from spamfilter.bayes.tokens import Tokens, words
 from tests.bayes.textbook.learnt import learnt
+from tests.support.probabilities import class_probabilities, log_joint
 
 MAILS: list[tuple[Label, bytes]] = [
     ("ham", b"nobody owns the water"),
@@ -41,7 +42,7 @@ NEW = tokens(b"the money jumps")
 
 def joint(model: Generative) -> dict[Label, float]:
     counts = learnt(model, ((label, tokens(text)) for label, text in MAILS))
-    return {label: math.exp(value) for label, value in model.joint(NEW, counts).items()}
+    return {label: math.exp(value) for label, value in log_joint(model, NEW, counts).items()}
 
 
 def test_weighted_probabilities_are_0125_bad_and_029_good() -> None:
@@ -53,7 +54,7 @@ def test_weighted_probabilities_are_0125_bad_and_029_good() -> None:
 def test_the_new_mail_is_good_by_70_to_30() -> None:
     model = Weighted(weight=1.0, assumed=0.5)
     counts = learnt(model, ((label, tokens(text)) for label, text in MAILS))
-    assert model.posterior(NEW, counts) == pytest.approx({"spam": 0.30, "ham": 0.70})
+    assert class_probabilities(model, NEW, counts) == pytest.approx({"spam": 0.30, "ham": 0.70})
     assert model.log_odds(NEW, counts) == pytest.approx(math.log(3 / 7))
 
 
@@ -66,7 +67,7 @@ def test_without_smoothing_both_classes_are_impossible(model: Generative) -> Non
 def test_without_smoothing_the_log_odds_are_still_a_number_that_the_posterior_agrees_with(model: Generative) -> None:
     """Each class lacks one word, so what they have decides: `the` is in three good mails and one bad."""
     counts = learnt(model, ((label, tokens(text)) for label, text in MAILS))
-    odds, posterior = model.log_odds(NEW, counts), model.posterior(NEW, counts)
+    odds, posterior = model.log_odds(NEW, counts), class_probabilities(model, NEW, counts)
     assert -1 < odds < 0
     assert posterior["spam"] == pytest.approx(1 / (1 + math.exp(-odds)))
     assert sum(posterior.values()) == pytest.approx(1)

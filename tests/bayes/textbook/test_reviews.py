@@ -15,6 +15,7 @@ from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
 from spamfilter.bayes.tokens import words
 from tests.bayes.textbook.learnt import learnt
+from tests.support.probabilities import class_probabilities, log_joint
 from tests.support.real import corpus
 
 PRAISE: Label = "ham"
@@ -33,7 +34,7 @@ def of_words(texts: list[tuple[Label, set[bytes]]], *known: bytes) -> Counts:
 
 def likelihood(label: Label, counts: Counts, *present: bytes) -> float:
     """P(class) times the chances of the words present and of the words absent."""
-    return math.exp(MODEL.joint(dict.fromkeys(present, 1), counts)[label])
+    return math.exp(log_joint(MODEL, dict.fromkeys(present, 1), counts)[label])
 
 
 def test_great_is_in_184_of_1000_praises_and_97_of_1000_reviews(texts: list[tuple[Label, set[bytes]]]) -> None:
@@ -46,8 +47,8 @@ def test_great_is_in_184_of_1000_praises_and_97_of_1000_reviews(texts: list[tupl
 
 def test_great_makes_praise_of_a_review_and_its_absence_says_little(texts: list[tuple[Label, set[bytes]]]) -> None:
     counts = of_words(texts, b"great")
-    assert round(MODEL.posterior({b"great": 1}, counts)[PRAISE], 3) == 0.948
-    assert round(MODEL.posterior({}, counts)[PRAISE], 3) == 0.452
+    assert round(class_probabilities(MODEL, {b"great": 1}, counts)[PRAISE], 3) == 0.948
+    assert round(class_probabilities(MODEL, {}, counts)[PRAISE], 3) == 0.452
 
 
 def test_waste_is_in_no_praise_and_14_complaints(texts: list[tuple[Label, set[bytes]]]) -> None:
@@ -65,4 +66,4 @@ def test_great_without_waste_is_praise_by_092(texts: list[tuple[Label, set[bytes
 def test_great_and_waste_is_no_praise_that_was_ever_seen(texts: list[tuple[Label, set[bytes]]]) -> None:
     counts = of_words(texts, b"great", b"waste")
     assert likelihood(PRAISE, counts, b"great", b"waste") < 1e-300
-    assert MODEL.posterior({b"great": 1, b"waste": 1}, counts)[COMPLAINT] == pytest.approx(1)
+    assert class_probabilities(MODEL, {b"great": 1, b"waste": 1}, counts)[COMPLAINT] == pytest.approx(1)

@@ -16,6 +16,7 @@ from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.bayes.likelihoods.weighted import Weighted
 from spamfilter.bayes.tokens import Tokens
 from tests.bayes.textbook.learnt import learnt
+from tests.support.probabilities import class_probabilities, log_joint
 
 TABLE = """
     sunny    hot  high   false no
@@ -52,7 +53,7 @@ def test_nine_of_fourteen_days_are_played() -> None:
 
 
 def test_to_play_is_00529_and_not_to_play_02057() -> None:
-    found = WEIGHTED.joint(NEW, learnt(WEIGHTED, DAYS))
+    found = log_joint(WEIGHTED, NEW, learnt(WEIGHTED, DAYS))
     assert round(math.exp(found["ham"]), 5) == 0.00529
     assert round(math.exp(found["spam"]), 5) == 0.02057
 
@@ -65,6 +66,6 @@ def test_to_play_is_00529_and_not_to_play_02057() -> None:
     ],
 )
 def test_one_plays_with_probability_2046(model: Generative) -> None:
-    found = model.posterior(NEW, learnt(model, DAYS))
+    found = class_probabilities(model, NEW, learnt(model, DAYS))
     assert round(found["ham"], 4) == 0.2046
     assert round(found["spam"], 4) == 0.7954

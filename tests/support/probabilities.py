@@ -1,0 +1,35 @@
+"""What textbooks and other libraries give of a likelihood: the probability of each class, and the shares of words."""
+
+import math
+
+import numpy as np
+
+from spamfilter.bayes.counts import LABELS, Counts, Label
+from spamfilter.bayes.likelihoods import Likelihood
+from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts
+from spamfilter.bayes.tokens import Token, Tokens
+
+
+def log_joint(model: Generative, tokens: Tokens, counts: Counts) -> dict[Label, float]:
+    """Class -> ln P(class) + ln P(message | class), without factors that are the same in every class."""
+    message = MessageCounts.of(tokens, counts)
+    found: dict[Label, float] = {}
+    for label in LABELS:
+        each = model.given(label, message, counts)
+        each = np.where(message.known, each, 0.0) if model.skips_unknown else each
+        found[label] = math.fsum([*each, model.rest(label, message, counts), model.log_prior(label, counts)])
+    return found
+
+
+def class_probabilities(model: Generative, tokens: Tokens, counts: Counts) -> dict[Label, float]:
+    """Class -> P(class | message), by normalising `log_joint` in log space."""
+    logarithms = log_joint(model, tokens, counts)
+    highest = max(logarithms.values())
+    shares = {label: math.exp(value - highest) for label, value in logarithms.items()}
+    return {label: share / sum(shares.values()) for label, share in shares.items()}
+
+
+def word_shares(model: Likelihood, tokens: Tokens, counts: Counts) -> dict[Token, float]:
+    """Token -> its share of the log-odds that the filter hears, for tokens that say anything."""
+    _, heard = model.judge(tokens, counts)
+    return {token: share for token, share in zip(heard.tokens, heard.shares.tolist(), strict=True) if share}
