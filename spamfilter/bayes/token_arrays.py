@@ -68,8 +68,22 @@ class Spellings(Sequence[bytes]):
         return self.text[ends[at - 1] if at else 0 : ends[at]]
 
     def __iter__(self) -> Iterator[bytes]:
+        lines = self.lines() if len(self) else None
+        if lines is not None:
+            return iter(lines.split(b"\n"))  # half the time of cutting them one by one
         ends = self.ends.tolist()
         return map(self.text.__getitem__, map(slice, (0, *ends), ends))
+
+    def lines(self) -> bytes | None:
+        """The tokens, one in a line; None if one of them contains a line end."""
+        if b"\n" in self.text:
+            return None
+        breaks = np.asarray(self.ends[:-1] + np.arange(max(len(self) - 1, 0)), np.intp)
+        line_ends = np.zeros(len(self.text) + len(breaks), np.bool_)
+        line_ends[breaks] = True
+        lines = np.full(len(line_ends), ord("\n"), np.uint8)
+        lines[~line_ends] = np.frombuffer(self.text, np.uint8)
+        return lines.tobytes()
 
     def beginning_with(self, character: bytes) -> NDArray[np.bool_]:
         """Which tokens begin with this character of ASCII; shape (tokens,)."""

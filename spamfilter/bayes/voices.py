@@ -10,7 +10,6 @@ import math
 import zlib
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from spamfilter.bayes.compiled import score_helper
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods import Likelihood, Opinion
 from spamfilter.bayes.likelihoods.likelihood import Heard
-from spamfilter.bayes.token_arrays import TokenArrays
+from spamfilter.bayes.token_arrays import Spellings, TokenArrays
 from spamfilter.bayes.tokens import Token, Tokens, tokenize
 from spamfilter.mail.message import Message
 from spamfilter.system.compression import compressed
@@ -218,13 +217,13 @@ def packed_tokens(tokens: VoiceTokens) -> Packed:
 def _lines(tokens: VoiceTokens) -> bytes | None:
     """The line about the voices, and all tokens, one in a line; None if a token contains a line end."""
     said = [[name, len(some), _not_once(some)] for name, some in tokens.items()]
-    words = [
-        *chain.from_iterable(some.spellings if isinstance(some, TokenArrays) else some for some in tokens.values())
-    ]
-    lines = b"\n".join(words)
-    if lines.count(b"\n") != max(len(words) - 1, 0):
-        return None
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" + lines
+    parts = []
+    for some in filter(len, tokens.values()):
+        lines = (some.spellings if isinstance(some, TokenArrays) else Spellings.of([*some])).lines()
+        if lines is None:
+            return None
+        parts.append(lines)
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" + b"\n".join(parts)
 
 
 def _not_once(tokens: Tokens) -> dict[int, int]:
