@@ -57,7 +57,7 @@ def stats(
     if mail:
         recipients += settings.report.mail_to
     with opened_store(settings) as store:
-        report = build(store, list(settings.learn.kinds()), begin, end, _free_bytes(store.where))
+        report = build(store, list(settings.learn.kinds()), begin, end)
     if recipients:
         _send(settings, report, recipients, now)
         click.echo(f"sent to {', '.join(recipients)}")
@@ -84,13 +84,3 @@ def _send(settings: "Settings", report: "Report", recipients: list[str], now: "d
     host = settings.relay.hostname or own_name()
     sender = address_of("[report] mail_from", settings.report.mail_from or f"spamfilter@{host}")
     asyncio.run(send(next_hop_of(settings), report_mail(report, sender, recipients, host, now), sender, recipients))
-
-
-def _free_bytes(where: str) -> int | None:
-    """What is left on the disk of a database; None where that is not known."""
-    import shutil
-
-    try:
-        return shutil.disk_usage(Path(where).parent).free
-    except OSError:
-        return None

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from spamfilter.reports.report import Report
 from spamfilter.reports.report_figures import Slot
-from spamfilter.reports.text import REPLIES, TRAININGS, change_text, disk_text, drift_text, moment, size_text
+from spamfilter.reports.text import REPLY_WORDS, TRAININGS, disk_text, drift_text, moment, relative_change, size_text
 from spamfilter.system.escaping import harmless
 
 HEIGHT = 88
@@ -28,16 +28,25 @@ def report_html(report: Report, host: str = "") -> str:
 
 
 def environment(room: str) -> Environment:
-    """The templates of a room, in which whatever a mail said is text."""
-    made = Environment(loader=PackageLoader(room), autoescape=True, undefined=StrictUndefined, finalize=_finalized)
+    """The templates of a room and those of reports/. Text from a mail is escaped."""
+    loader = ChoiceLoader([PackageLoader(room), PackageLoader("spamfilter.reports")])
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_finalized)
     made.filters |= {
         "capital": _capital,
-        "class_name": _class_name,
+        "class_name": class_name,
         "milliseconds": _milliseconds,
         "moment": moment,
         "number": _number,
         "percent": _percent,
         "size": size_text,
+    }
+    made.globals |= {
+        "disk_text": disk_text,
+        "drift_text": drift_text,
+        "height": _height,
+        "reply_words": REPLY_WORDS,
+        "share": _share,
+        "most_trainings": TRAININGS,
     }
     return made
 
@@ -49,13 +58,7 @@ def facts(report: Report, host: str = "") -> dict[str, Any]:
         "now": report.figures,
         "before": report.before,
         "host": host,
-        "change": change_text(report.figures.messages, report.before.messages),
-        "drift_text": drift_text,
-        "disk_text": disk_text,
-        "replies": REPLIES,
-        "trainings": TRAININGS,
-        "share": _share,
-        "height": _height,
+        "change": relative_change(report.figures.messages, report.before.messages),
         "most_a_day": _most(report.days),
         "most_an_hour": _most(report.hours),
         "day_label": _day_label(len(report.days)),
@@ -72,8 +75,8 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _class_name(class_: str) -> str:
-    """What a page calls a class: its readers may not know the word ham."""
+def class_name(class_: str) -> str:
+    """The name of a class for readers of a page, who may not know the word ham."""
     return "not spam" if class_ == "ham" else class_
 
 

@@ -4,10 +4,12 @@ The latest, the loudest and the most frequent are lists of what fits on a screen
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
+from shutil import disk_usage
 
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.reports import daily_summaries
@@ -20,9 +22,9 @@ LATEST = 10
 WORDS = 15
 NAMES = 10
 MOVED = 10
-"""Rows of the lists: what fits on a screen beside the figures."""
-LOOKED_AT = 500
-"""The latest learnings of a period, whose tokens say what has changed most."""
+"""Rows of each list: few enough that the report fits on some screens."""
+RECENT = 500
+"""The latest learnings of a period whose tokens are counted for the words that were learnt most."""
 WEEKS = 4
 """Periods before this one that a drift is measured against."""
 SOON = 60
@@ -138,8 +140,8 @@ class Report:
     advice: list[str]
 
 
-def build(store: Store, voices: Sequence[str], since: datetime, until: datetime, free: int | None = None) -> Report:
-    """The report of a period; moments in UTC, `until` not included. free: bytes left on the disk of the store.
+def build(store: Store, voices: Sequence[str], since: datetime, until: datetime) -> Report:
+    """The report of a period; moments in UTC, `until` not included.
 
     A period begins with a whole day where the journal has not all entries of that day any more.
     """
@@ -155,7 +157,7 @@ def build(store: Store, voices: Sequence[str], since: datetime, until: datetime,
     waiting, waiting_in_all = store.unlabelled(since, until, LATEST)
     trainings = store.trainings(since, until)
     figures = figures_of(mail)
-    size = _size(store.size(), (*reversed(before), days), free)
+    size = _size(store.size(), (*reversed(before), days), _free_bytes(store.where))
     drifts = _drifts(figures, figures_of(earlier))
     return Report(
         since=since,
@@ -238,7 +240,7 @@ def latest(store: Store, since: datetime, until: datetime, limit: int) -> list[L
 def _moved(store: Store, since: datetime, until: datetime) -> list[LearntWord]:
     """The words that most of the latest learnings of one class had and those of the other had not."""
     counts: dict[Label, Counter[str]] = {label: Counter() for label in LABELS}
-    for entry in store.latest_learnings(since, until, LOOKED_AT):
+    for entry in store.latest_learnings(since, until, RECENT):
         voice = next((voice for voice, amount in entry.added.items() if amount and entry.tokens.get(voice)), None)
         if voice is not None:
             counts[entry.label].update(token.decode() for token in entry.tokens[voice])
@@ -248,27 +250,26 @@ def _moved(store: Store, since: datetime, until: datetime) -> list[LearntWord]:
 
 
 def _drifts(now: Figures, before: Figures) -> list[Drift]:
-    shares = (
-        ("spam", now.classes["spam"], before.classes["spam"], now.messages, before.messages),
-        ("unsure", now.classes["unsure"], before.classes["unsure"], now.messages, before.messages),
-        (
-            "ham_judged_spam",
-            now.ham_rate.errors,
-            before.ham_rate.errors,
-            now.ham_rate.messages,
-            before.ham_rate.messages,
-        ),
-        (
-            "spam_judged_ham",
-            now.spam_rate.errors,
-            before.spam_rate.errors,
-            now.spam_rate.messages,
-            before.spam_rate.messages,
-        ),
-        ("put_off", now.replies["put_off"], before.replies["put_off"], now.messages, before.messages),
-    )
-    found = (drift(name, (events, trials), (others, of)) for name, events, others, trials, of in shares)
+    found = (drift(name, share(now), share(before)) for name, share in _SHARES.items())
     return [one for one in found if one is not None]
+
+
+_SHARES: Mapping[str, Callable[[Figures], tuple[int, int]]] = {
+    "spam": lambda figures: (figures.classes["spam"], figures.messages),
+    "unsure": lambda figures: (figures.classes["unsure"], figures.messages),
+    "ham_judged_spam": lambda figures: (figures.ham_rate.errors, figures.ham_rate.messages),
+    "spam_judged_ham": lambda figures: (figures.spam_rate.errors, figures.spam_rate.messages),
+    "put_off": lambda figures: (figures.replies["put_off"], figures.messages),
+}
+"""What may drift -> events and trials."""
+
+
+def _free_bytes(where: str) -> int | None:
+    """Bytes left on the disk of a database; None if that is not known."""
+    try:
+        return disk_usage(Path(where).parent).free
+    except OSError:
+        return None
 
 
 def _size(taken: int, periods: Iterable[dict[date, Summary]], free: int | None) -> Size:

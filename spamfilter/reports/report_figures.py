@@ -7,6 +7,7 @@ corrections, not bulk training, nor what rules have learnt.
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spamfilter.bayes.confidence_intervals import wilson
@@ -82,8 +83,8 @@ class Calibrated:
 
 
 def figures_of(mail: Summary) -> Figures:
-    """The figures of a period's entries and marks."""
-    classes, actions = _classes(mail), _actions(mail)
+    """The figures of a period from its summary."""
+    classes = _counted(mail, 1, CLASSES)
     marked: Counter[tuple[str, str]] = Counter()
     for (class_, _, label), number in mail.marked.items():
         marked[class_, label] += number
@@ -94,7 +95,7 @@ def figures_of(mail: Summary) -> Figures:
         messages=mail.messages,
         bytes=mail.bytes,
         classes=classes,
-        actions=actions,
+        actions=_counted(mail, 2, ACTIONS),
         replies={name: mail.replies[name] for name in REPLIES.values()},
         ham_rate=ham_rate,
         spam_rate=spam_rate,
@@ -105,23 +106,18 @@ def figures_of(mail: Summary) -> Figures:
     )
 
 
-def _classes(mail: Summary, hour: int | None = None) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for (at, class_, _), number in mail.hours.items():
-        found[class_] += number * (hour in (None, at))
-    return {name: found[name] for name in CLASSES}
-
-
-def _actions(mail: Summary, hour: int | None = None) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for (at, _, action), number in mail.hours.items():
-        found[action] += number * (hour in (None, at))
-    return {name: found[name] for name in ACTIONS}
+def _counted(mail: Summary, part: int, names: Iterable[str], hour: int | None = None) -> dict[str, int]:
+    """Messages by one part of the keys of `hours`, 1: class, 2: action; of one hour of the day, or of all."""
+    found: Counter[int | str] = Counter()
+    for key, number in mail.hours.items():
+        if hour in (None, key[0]):
+            found[key[part]] += number
+    return {name: found[name] for name in names}
 
 
 def slot_of(at: str, mail: Summary | None, hour: int | None = None) -> Slot:
     mail = mail or Summary()
-    return Slot(at, _classes(mail, hour), _actions(mail, hour))
+    return Slot(at, _counted(mail, 1, CLASSES, hour), _counted(mail, 2, ACTIONS, hour))
 
 
 def _lam(ham: Rate, spam: Rate) -> float | None:

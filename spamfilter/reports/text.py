@@ -6,6 +6,7 @@ Guarantee: no line is wider, and none holds what a terminal would obey.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from textwrap import wrap
 
 from spamfilter.reports.drift import Drift
 from spamfilter.reports.report import MatteringWord, Report
@@ -18,8 +19,8 @@ NARROWEST, WIDEST = 60, 120
 TRAININGS = 20
 """Rows of source, author and label, those with the most messages: a screen; the rest is one row."""
 BARS, PLAIN_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"
-"""Eight heights, for whoever can be shown them and for others."""
-DRIFTS = {
+"""Eight heights of a bar, and their replacement on terminals whose encoding lacks them."""
+DRIFT_WORDS = {
     "spam": "spam",
     "unsure": "unsure mail",
     "ham_judged_spam": "false positives",
@@ -27,8 +28,8 @@ DRIFTS = {
     "put_off": "deferred mail",
 }
 """The subject of a sentence about a drift."""
-REPLIES = {"accepted": "delivered", "put_off": "deferred", "refused": "rejected"}
-"""Key of Figures.replies -> the word for it; clients heard 2xx, 4xx, 5xx. Mail in quarantine was answered with 250."""
+REPLY_WORDS = {"accepted": "delivered", "put_off": "deferred", "refused": "rejected"}
+"""Key of Figures.replies -> the word for it. Mail in quarantine was answered with 250, and so counts as delivered."""
 MANY_DAYS = 730
 """Days until the disk is full beyond which their number is only a guess."""
 
@@ -75,8 +76,8 @@ def sparkline(numbers: Sequence[float]) -> str:
     return "".join(BARS[math.ceil(8 * number / most)] if number else " " for number in numbers)
 
 
-def change_text(now: float, before: float) -> str:
-    """How much more or less than before; '' where there was nothing.
+def relative_change(now: float, before: float) -> str:
+    """The change in per cent; '' if the number before was 0.
 
     >>> change_text(150, 100), change_text(100, 100), change_text(1, 0)
     ('+50 %', '0 %', '')
@@ -94,7 +95,7 @@ def drift_text(drift: Drift) -> str:
     'unsure mail fell from 6.5 % to 2.3 %'
     """
     way = "rose" if drift.share > drift.before else "fell"
-    return f"{DRIFTS[drift.what]} {way} from {100 * drift.before:.1f} % to {100 * drift.share:.1f} %"
+    return f"{DRIFT_WORDS[drift.what]} {way} from {100 * drift.before:.1f} % to {100 * drift.share:.1f} %"
 
 
 def disk_text(days: float) -> str:
@@ -108,13 +109,13 @@ def disk_text(days: float) -> str:
 
 def _mail(report: Report, width: int) -> Iterator[str]:
     now, before = report.figures, report.before
-    change = change_text(now.messages, before.messages)
+    change = relative_change(now.messages, before.messages)
     yield ""
     yield (
         f"Mail        {now.messages:,} message{'' if now.messages == 1 else 's'}, {size_text(now.bytes)}"
         + (f", {change} compared with the period before" if change else "")
     )
-    replies = {REPLIES[name]: n for name, n in now.replies.items()}
+    replies = {REPLY_WORDS[name]: n for name, n in now.replies.items()}
     for head, counts in (("judged", now.classes), ("action", now.actions), ("reply", replies)):
         shares = _shares(counts, now.messages)
         yield from _wrapped(f"  {head:<10}", shares, width)
@@ -222,13 +223,14 @@ def _latest(report: Report, width: int) -> Iterator[str]:
 
 
 def _wrapped(head: str, sentence: str, width: int) -> Iterator[str]:
-    line = head
-    for word in sentence.split():
-        if len(line) + len(word) + 1 > width:
-            yield line
-            line = " " * len(head)
-        line += word if line == head or not line.strip() else f" {word}"
-    yield line
+    yield from wrap(
+        sentence,
+        width,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _lists(report: Report, width: int) -> Iterator[str]:

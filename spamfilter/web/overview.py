@@ -1,8 +1,7 @@
 """The first page: the report, as it is now."""
 
-import shutil
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from starlette.responses import Response
 
@@ -16,26 +15,21 @@ PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
 def overview(visit: Visit) -> Response:
-    """The page."""
-    period = visit.query.get("period", "week")
-    period = period if period in PERIODS else "week"
-    settings = visit.site.settings
+    """The report of a period."""
+    period = period_of(visit, PERIODS)
     report = report_of(visit.site, PERIODS[period])
-    return shown(
-        visit, "overview", period=period, periods=PERIODS, **facts(report, settings.relay.hostname or own_name())
-    )
+    host = visit.site.settings.relay.hostname or own_name()
+    return shown(visit, "overview", period=period, periods=PERIODS, **facts(report, host))
+
+
+def period_of(visit: Visit, periods: Mapping[str, int]) -> str:
+    """The period that a visit asks for, or the default."""
+    period = visit.query.get("period", "")
+    return period if period in periods else "week"
 
 
 def report_of(site: Site, days: int) -> Report:
     """The report of the last days; one at a time, whoever asks."""
     now = datetime.now(UTC)
-    voices = list(site.settings.learn.kinds())
     with site.busy:
-        return build(site.store, voices, now - timedelta(days=days), now, _free_bytes(site.store.where))
-
-
-def _free_bytes(where: str) -> int | None:
-    try:
-        return shutil.disk_usage(Path(where).parent).free
-    except OSError:
-        return None
+        return build(site.store, list(site.settings.learn.kinds()), now - timedelta(days=days), now)
