@@ -19,7 +19,7 @@ from spamfilter.learning.mark_queue import Marked
 from spamfilter.mail.message import parse
 from spamfilter.relay.envelope import Transaction
 from spamfilter.relay.envelope_paths import mailbox_of
-from spamfilter.relay.next_hops import Conversation, Reply
+from spamfilter.relay.next_hops import offer
 from spamfilter.relay.relay import Relay
 from spamfilter.system.escaping import printable
 
@@ -32,7 +32,7 @@ _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,300}>")
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What became of one mail of a feedback mail: what was learnt, or why nothing was."""
+    """The result for one mail of a feedback mail: the mark, or why nothing was learnt."""
 
     mail: bytes
     marked: Marked | None
@@ -55,7 +55,7 @@ async def send(
 async def _deliver(relay: Relay, recipient: bytes, content: bytes) -> None:
     conversation = await relay.next_hop.open()
     try:
-        reply = await _offered(conversation, recipient, content)
+        reply = await offer(conversation, b"", [recipient], content)
     except BaseException:
         conversation.abort()
         raise
@@ -63,16 +63,6 @@ async def _deliver(relay: Relay, recipient: bytes, content: bytes) -> None:
         conversation.abort()
         raise NextHopError(f"the next hop says {reply.text}", kind=f"{reply.code // 100}xx")
     conversation.release()
-
-
-async def _offered(conversation: Conversation, recipient: bytes, content: bytes) -> Reply:
-    """The reply to a mail from nobody to this recipient, or the one that refuses it before."""
-    parameters = b"" if recipient.isascii() else b" SMTPUTF8"
-    for line in (b"MAIL FROM:<>" + parameters, b"RCPT TO:<%s>" % recipient):
-        reply = await conversation.command(line)
-        if not reply.positive:
-            return reply
-    return await conversation.data([content])
 
 
 def _mail(

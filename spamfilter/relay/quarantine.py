@@ -23,7 +23,7 @@ from spamfilter.mail.message import parse
 from spamfilter.mail.tagging import MBOX_LINE, header_end
 from spamfilter.relay.next_hops import Conversation, Maildir, NextHop, Reply
 from spamfilter.relay.next_hops.maildir import unwrapped, wrapped
-from spamfilter.system.escaping import printable
+from spamfilter.system.escaping import harmless, printable
 
 HEAD = 65_536
 """Bytes of a mail that a list reads: header fields beyond are not shown."""
@@ -129,14 +129,12 @@ class Quarantine:
                 raise InputError(f"{mail.path}: has no envelope, so there is nobody to deliver it to")
             try:
                 conversation = await next_hop.open()
+                try:
+                    return await self._hand_over(conversation, mail, text, sender, recipients)
+                finally:
+                    conversation.abort()
             except NextHopError as error:
                 raise TryAgain(f"{mail.id}: {error}; it stays in quarantine, try again") from error
-            try:
-                return await self._hand_over(conversation, mail, text, sender, recipients)
-            except NextHopError as error:
-                raise TryAgain(f"{mail.id}: {error}; it stays in quarantine, try again") from error
-            finally:
-                conversation.abort()
 
     async def _hand_over(
         self, conversation: Conversation, mail: Quarantined, text: bytes, sender: bytes, recipients: list[bytes]
@@ -169,7 +167,7 @@ class Quarantine:
             else:
                 marked.unlink()
         except OSError as error:
-            names = ", ".join(f"<{printable(name.decode('utf-8', 'replace'))}>" for name in taken)
+            names = ", ".join(f"<{readable(name)}>" for name in taken)
             raise StoreError(
                 f"{mail.id}: was delivered to {names}, but {marked} cannot be changed and names them still:"
                 f" {error.strerror}"
@@ -296,6 +294,11 @@ def _parameters(conversation: Conversation, text: bytes, paths: Sequence[bytes])
     if not all(path.isascii() for path in paths) and "SMTPUTF8" in conversation.keywords:
         found += b" SMTPUTF8"
     return found
+
+
+def readable(path: bytes) -> str:
+    """A path of an envelope, for people."""
+    return harmless(path.decode("utf-8", "replace"))
 
 
 def _refusal(mail: Quarantined, reply: Reply) -> SpamfilterError:

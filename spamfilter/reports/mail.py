@@ -9,7 +9,7 @@ from email.utils import format_datetime, make_msgid
 
 from spamfilter.config.addresses import mailbox
 from spamfilter.errors import InputError, NextHopError, Refused, TryAgain
-from spamfilter.relay.next_hops import NextHop, Reply
+from spamfilter.relay.next_hops import NextHop, offer
 from spamfilter.reports.html import report_html
 from spamfilter.reports.report import Report
 from spamfilter.reports.text import report_text
@@ -45,21 +45,13 @@ async def send(next_hop: NextHop, mail: bytes, sender: str, recipients: Sequence
     """Hand it to the next hop. Raises TryAgain or Refused where it is not taken for all, with what was said."""
     try:
         conversation = await next_hop.open()
-    except NextHopError as error:
-        raise TryAgain(f"the report was not sent: {error}") from error
-    reply: Reply
-    try:
-        commands = [f"MAIL FROM:<{sender}>", *(f"RCPT TO:<{name}>" for name in recipients)]
-        for command in commands:
-            reply = await conversation.command(command.encode("ascii"))
-            if not reply.positive:
-                break
-        else:
-            reply = await conversation.data([mail])
+        try:
+            reply = await offer(conversation, sender.encode(), [name.encode() for name in recipients], mail)
+        finally:
+            conversation.abort()
     except NextHopError as error:
         raise TryAgain(f"the report was not sent: {error}") from error
     finally:
-        conversation.abort()
         next_hop.close()
     if not reply.positive:
         kind = TryAgain if reply.code < 500 else Refused

@@ -8,12 +8,22 @@ from spamfilter.config.addresses import split_address
 from spamfilter.config.settings import Settings
 from spamfilter.errors import ConfigError
 from spamfilter.relay.next_hops.maildir import Maildir, MaildirNextHop
-from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
+from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply, offer
 from spamfilter.relay.next_hops.smtp import SmtpNextHop, Timeouts
 from spamfilter.system import tls as tls_contexts
 from spamfilter.system.process import own_name
 
-__all__ = ["NEXT_HOPS", "Conversation", "Maildir", "NextHop", "Reply", "Timeouts", "next_hop_of", "open_next_hop"]
+__all__ = [
+    "NEXT_HOPS",
+    "Conversation",
+    "Maildir",
+    "NextHop",
+    "Reply",
+    "Timeouts",
+    "next_hop_of",
+    "offer",
+    "open_next_hop",
+]
 
 
 def _smtp(address: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:

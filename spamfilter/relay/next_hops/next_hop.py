@@ -53,8 +53,8 @@ class Conversation(ABC):
     async def command(self, line: bytes) -> Reply:
         """Send one command line, without its line end, and return the reply."""
 
-    def foresee(self, lines: Iterable[bytes]) -> None:  # noqa: B027 - whoever cannot make use of it need not
-        """Say which commands are about to come, in this order, so that they go out at once: RFC 2920.
+    def foresee(self, lines: Iterable[bytes]) -> None:  # noqa: B027 - optional
+        """Send commands that are about to come, in this order, at once: RFC 2920.
 
         A reply still is that of its own command. If one of them does not come after all and was not refused either, the
         conversation is of no use any more, so that nobody gets a mail who was not asked for in the end.
@@ -82,7 +82,17 @@ class Conversation(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Break it off at once: what it was doing shall not take effect."""
+        """Close the connection at once, so that a running command has no effect."""
+
+
+async def offer(conversation: Conversation, sender: bytes, recipients: Sequence[bytes], mail: bytes) -> Reply:
+    """Send a mail of ours to all of these recipients; its reply, or the first reply that rejects the envelope."""
+    parameters = b"" if all(path.isascii() for path in (sender, *recipients)) else b" SMTPUTF8"
+    for line in (b"MAIL FROM:<%s>%s" % (sender, parameters), *(b"RCPT TO:<%s>" % path for path in recipients)):
+        reply = await conversation.command(line)
+        if not reply.positive:
+            return reply
+    return await conversation.data([mail])
 
 
 class NextHop(ABC):
