@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from spamfilter.commands.command import as_json_option, names_argument, opened_filter
-from spamfilter.commands.mail_arguments import named, subjects
+from spamfilter.commands.mail_arguments import subjects
 from spamfilter.learning.explanation import judgement_json, judgement_text
 from spamfilter.learning.provenance import provenance
 from spamfilter.reports import rendering
@@ -44,7 +44,7 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, as_json: boo
             class_ = policy.classify(score.posterior, filter.learnt)
             because = provenance(filter, policy, reading, score, evidence) if explain else None
             if as_json:
-                judged = judgement_json(named(subject), score, class_, tokens, evidence, because)
+                judged = judgement_json(rendering.name_json(subject), score, class_, tokens, evidence, because)
                 click.echo(rendering.to_json(judged))
             else:
                 click.echo(judgement_text(subject.name, score, class_, tokens, evidence, because))

@@ -3,53 +3,62 @@
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spamfilter.commands.command import standard_input
 from spamfilter.errors import InputError
-from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import MailAtHand, Subject, by_id, by_mail, by_mails, mail_at_hand
-from spamfilter.mail import mailboxes
-from spamfilter.system.ids import id_in
+
+if TYPE_CHECKING:
+    from spamfilter.learning.filter import Filter
+    from spamfilter.learning.marks import MailAtHand, Subject
 
 TOGETHER = 100
 """Mails of files about which the journal is asked at once: some megabytes of messages."""
 
 
-def subjects(filter: Filter, names: Iterable[str]) -> Iterator[Subject]:
-    """The messages of these names, one after the other. Raises InputError at a wrong name, after what comes before."""
+def named_mails(names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+    """Each message: the name and the bytes of a mail, or an id and None. Raises InputError at a wrong name."""
+    from spamfilter.mail import mailboxes
+    from spamfilter.system.ids import id_in
+
+    for name in names:
+        if name == "-":
+            yield "standard input", standard_input()
+        elif os.path.lexists(name):
+            for found in mailboxes.find(Path(name)):
+                yield found.name, found.read()
+        elif not name:
+            raise InputError("an empty name: name an id, a file or a folder, or - for standard input")
+        elif id := id_in(name):
+            yield id, None
+        else:
+            raise InputError(f"{name}: not a file, a folder or an id (26 letters and digits)")
+
+
+def subjects(filter: "Filter", names: Iterable[str]) -> "Iterator[Subject]":
+    """The messages of these names, in order. At a wrong name it raises InputError, after the messages before it."""
+    from spamfilter.learning.marks import by_mails, mail_at_hand
+
     waiting: list[MailAtHand] = []
     try:
-        for name in names:
-            if name != "-" and name and os.path.lexists(name):
-                for found in mailboxes.find(Path(name)):
-                    waiting.append(mail_at_hand(filter, found.name, found.read()))
-                    if len(waiting) == TOGETHER:
-                        yield from by_mails(filter, waiting)
-                        waiting.clear()
-            else:
+        for name, mail in named_mails(names):
+            if mail is not None:
+                waiting.append(mail_at_hand(filter, name, mail))
+            if mail is None or len(waiting) == TOGETHER:
                 yield from by_mails(filter, waiting)
                 waiting.clear()
-                yield _without_file(filter, name)
+            if mail is None:
+                yield _of_id(filter, name)
     except InputError:
         yield from by_mails(filter, waiting)
         raise
     yield from by_mails(filter, waiting)
 
 
-def _without_file(filter: Filter, name: str) -> Subject:
-    """The message of standard input, or of an id."""
-    if name == "-":
-        return by_mail(filter, "standard input", standard_input())
-    if not name:
-        raise InputError("an empty name: name an id, a file or a folder, or - for standard input")
-    if id := id_in(name):
-        subject = by_id(filter.store, id)
-        if not any(voice.name in subject.reading.tokens for voice in filter.voices):
-            raise InputError(f"{name}: judged under another configuration ([learn] voices); give its file instead")
-        return subject
-    raise InputError(f"{name}: not a file, a folder or an id (26 letters and digits)")
+def _of_id(filter: "Filter", id: str) -> "Subject":
+    from spamfilter.learning.marks import by_id
 
-
-def named(subject: Subject) -> dict[str, str]:
-    """A subject as the JSON output names it."""
-    return {"id": subject.id} if subject.id else {"file": subject.name}
+    subject = by_id(filter.store, id)
+    if not any(voice.name in subject.reading.tokens for voice in filter.voices):
+        raise InputError(f"{id}: judged under another configuration ([learn] voices); give its file instead")
+    return subject

@@ -3,7 +3,6 @@
 A mail program runs them at every click, so nothing heavy is imported before it is known to be needed.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spamfilter.commands.command import as_json_option, names_argument, opened_filter, standard_input, user
-from spamfilter.errors import InputError, TryAgain
+from spamfilter.commands.command import as_json_option, names_argument, opened_filter, user
+from spamfilter.commands.mail_arguments import named_mails, subjects
+from spamfilter.errors import TryAgain
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.paths import configured_socket
 
@@ -57,30 +57,14 @@ def _of_relay(
     if by is not None:
         request["by"] = by
     with closing(client):
-        for name in names:
-            if name == "-":
-                yield client.ask({**request, "name": "standard input"}, standard_input())
-            elif os.path.lexists(name):
-                from spamfilter.mail import mailboxes
-
-                for found in mailboxes.find(Path(name)):
-                    yield client.ask({**request, "name": found.name}, found.read())
-            elif not name:
-                raise InputError("an empty name: name an id, a file or a folder, or - for standard input")
-            else:
-                from spamfilter.system.ids import id_in
-
-                id = id_in(name)
-                if not id:
-                    raise InputError(f"{name}: not a file, a folder or an id (26 letters and digits)")
-                yield client.ask({**request, "id": id})
+        for name, mail in named_mails(names):
+            yield client.ask({**request, "id" if mail is None else "name": name}, mail)
 
 
 def _of_database(
     label: "Label | None", file: Path | None, names: tuple[str, ...], by: str | None, source: str
 ) -> Iterator[dict[str, Any]]:
-    """The same without a relay: whoever can open the database owns it, and may change what others have taught."""
-    from spamfilter.commands.mail_arguments import named, subjects
+    """The same without a relay. A user who can open the database owns it, and may change the marks of others."""
     from spamfilter.learning import marks
     from spamfilter.reports import rendering
 
@@ -88,10 +72,7 @@ def _of_database(
     with opened_filter(file, whole=False) as (filter, settings):
         for subject in subjects(filter, names):
             change = marks.mark(filter, subject, label, author, settings.feedback.marks_a_day)
-            yield {
-                **rendering.change_json(named(subject), change),
-                "text": rendering.change_text(subject.name, label, change),
-            }
+            yield rendering.change_json(subject, label, change)
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:

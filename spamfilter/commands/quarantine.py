@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool) -> None:
     import asyncio
 
     from spamfilter.relay.next_hops import next_hop_of
+    from spamfilter.relay.quarantine import readable
 
     settings = settings_of(file)
     kept = _quarantine(file)
@@ -88,7 +90,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool) -> None:
         if mail.broken_off:
             click.echo(f"{id}: an earlier release was interrupted; its recipients may get the mail twice", err=True)
         released = asyncio.run(kept.release(mail, next_hop))
-        click.echo(f"{id}: delivered to {_paths(released.delivered)}")
+        click.echo(f"{id}: delivered to {', '.join(f'<{readable(path)}>' for path in released.delivered)}")
         if not no_learn:
             _learn(file, id, released)
         _complain(id, released)
@@ -172,19 +174,12 @@ def _learn(file: Path | None, id: str, released: "Released") -> None:
 def _complain(id: str, released: "Released") -> None:
     """Say who did not get it."""
     from spamfilter.errors import Refused, TryAgain
+    from spamfilter.relay.quarantine import readable
 
     if released.refused:
         kind = TryAgain if any(reply.code < 500 for _, reply in released.refused) else Refused
-        said = "; ".join(f"<{_readable(path)}>: {harmless(reply.text)}" for path, reply in released.refused)
+        said = "; ".join(f"<{readable(path)}>: {harmless(reply.text)}" for path, reply in released.refused)
         raise kind(f"{id}: stays in quarantine for {said}")
-
-
-def _readable(path: bytes) -> str:
-    return harmless(path.decode("utf-8", "replace"))
-
-
-def _paths(paths: Iterable[bytes]) -> str:
-    return ", ".join(f"<{_readable(path)}>" for path in paths)
 
 
 def _text(mail: "Quarantined") -> str:
@@ -200,13 +195,6 @@ def _text(mail: "Quarantined") -> str:
 
 
 def _json(mail: "Quarantined") -> dict[str, Any]:
-    return {
-        "id": mail.id,
-        "at": mail.at,
-        "sender": mail.sender,
-        "recipients": list(mail.recipients),
-        "subject": mail.subject,
-        "score": mail.score,
-        "size": mail.size,
-        "broken_off": mail.broken_off,
-    }
+    found = asdict(mail)
+    del found["path"]
+    return {**found, "broken_off": mail.broken_off}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spamfilter.bayes.counts import Label
 from spamfilter.learning.filter import Change
+from spamfilter.learning.marks import Subject
 from spamfilter.system.escaping import harmless, printable
 
 if TYPE_CHECKING:  # a relay renders neither, and starts a twentieth faster
@@ -45,14 +46,20 @@ def change_text(name: str, label: Label | None, change: Change) -> str:
     return f"{name}: learnt as {label}{was}; {scores}"
 
 
-def change_json(named: dict[str, str], change: Change) -> dict[str, Any]:
+def change_json(subject: Subject, label: Label | None, change: Change) -> dict[str, Any]:
+    """The same as JSON, with `change_text` as `text`."""
     return {
-        **named,
+        **name_json(subject),
         "changed": change.changed,
         "was": change.was,
         "before": change.before.posterior,
         "after": change.after.posterior,
+        "text": change_text(subject.name, label, change),
     }
+
+
+def name_json(subject: Subject) -> dict[str, str]:
+    return {"id": subject.id} if subject.id else {"file": subject.name}
 
 
 def report_json(report: "Report") -> dict[str, Any]:

@@ -37,7 +37,7 @@ from spamfilter.web.site.connections import Bounded
 from spamfilter.web.site.limits import Fields, body_of, kind_of
 from spamfilter.web.site.sessions import Sessions
 from spamfilter.web.site.throttle import Throttle
-from spamfilter.web.site.visitors import Accounts, Origin, Visitors
+from spamfilter.web.site.visitors import Accounts, Origin, Visitors, is_from_another_site
 
 log = logging.getLogger("spamfilter.web")
 
@@ -76,7 +76,9 @@ def serve(settings: Settings, file: Path | None) -> None:
             proxy_headers=False, lifespan="off", http=Bounded, ws="none", loop="asyncio", timeout_graceful_shutdown=10,
         )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)  # uvicorn raises it again when it has stopped
+            signal.signal(
+                number, lambda *_: None
+            )  # uvicorn handles the signal, and raises it again when it has stopped
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         asyncio.run(_Server(config).serve(sockets))
     log.info("stopped")
@@ -130,8 +132,7 @@ async def _broken(request: Request, error: Exception) -> Response:
 
 def _endpoint(site: Site, page: Page) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        peer = request.client.host if request.client else ""
-        origin = site.visitors.origin(peer, request.headers)
+        origin = site.visitors.origin(request)
         form = await _form(request) if request.method == "POST" else {}
         visit = await run_in_threadpool(_visit, site, request, origin, form)
         return await run_in_threadpool(_answered, page, request, visit)
@@ -196,7 +197,7 @@ def _answered(page: Page, request: Request, visit: Visit) -> Response:
 def _allowed(page: Page, request: Request, visit: Visit) -> Response:
     """What the page answers, if this account may have it and means it."""
     post = request.method == "POST"
-    if post and request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if post and is_from_another_site(request):
         return _refused(visit, "rejected: the request came from another site")
     if page.role is not None and visit.account is None:
         if visit.origin.proxied:

@@ -6,17 +6,16 @@ from starlette.responses import Response
 
 from spamfilter.errors import InputError
 from spamfilter.reports.report import latest
-from spamfilter.web import marking
+from spamfilter.web import marking, overview
 from spamfilter.web.site import Visit, redirected, shown
 
-PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365, "ever": 36_500}
+PERIODS = overview.PERIODS | {"ever": 36_500}
 LATEST = 100
 
 
 def learning(visit: Visit) -> Response:
-    """The page."""
-    period = visit.query.get("period", "week")
-    period = period if period in PERIODS else "week"
+    """Learnings of a period by author and source, and the latest of them."""
+    period = overview.period_of(visit, PERIODS)
     since, now = _since(period), datetime.now(UTC) + timedelta(seconds=1)
     store = visit.site.store
     return shown(

@@ -16,7 +16,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning.explanation import judgement_json
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import by_id
+from spamfilter.learning.marks import Subject, by_id
 from spamfilter.learning.provenance import provenance
 from spamfilter.relay.quarantine import Quarantine, Quarantined
 from spamfilter.stores import Entry, JournalEntry, Store, Wanted
@@ -124,9 +124,7 @@ def looked_at(filter: Filter, settings: Settings, id: str) -> Looked:
     label = history[-1].label if history and not history[-1].undoes else None
     judged, mute = None, ""
     try:
-        subject = by_id(filter.store, entry.id, wait=False)
-        if not any(voice.name in subject.reading.tokens for voice in filter.voices):
-            raise InputError("judged under another configuration ([learn] voices), so its words are not kept")
+        subject = subject_of(filter, entry.id)
         score, evidence = filter.explained(subject.reading)
         policy = settings.policy()
         judged = judgement_json(
@@ -139,6 +137,16 @@ def looked_at(filter: Filter, settings: Settings, id: str) -> Looked:
     except SpamfilterError as error:
         mute = str(error)
     return Looked(entry, judged, mute, label, history[::-1])
+
+
+def subject_of(filter: Filter, id: str) -> Subject:
+    """A message of the journal, to be judged or learnt by its kept tokens. Raises InputError if there are none."""
+    subject = by_id(filter.store, id, wait=False)
+    if not any(voice.name in subject.reading.tokens for voice in filter.voices):
+        raise InputError(
+            f"{id}: judged under another configuration ([learn] voices); mark its file with `spamfilter mark-spam`"
+        )
+    return subject
 
 
 def kept_of(settings: Settings, entry: JournalEntry) -> Quarantined | None:

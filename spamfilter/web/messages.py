@@ -41,8 +41,9 @@ def mark(visit: Visit) -> Response:
     """Mark it as spam or ham, or forget it."""
     site = visit.site
     entry = message_views.entry_of(site.store, visit.parts["id"])
-    done = marking.mark(site.filter(), site.settings, entry.id, label_of(visit.form.get("label", "")), visit.user)
-    visit.tell(str(done["text"]))
+    label = label_of(visit.form.get("label", ""))
+    done = marking.mark(site.filter(), site.settings, entry.id, label, visit.user)
+    visit.tell(marking.notice(entry, label, done))
     return redirected(f"/messages/{entry.id}")
 
 
@@ -60,6 +61,6 @@ def release(visit: Visit) -> Response:
     """Deliver it from quarantine."""
     site = visit.site
     entry = message_views.quarantined(site.settings, site.store, visit.parts["id"])
-    for sentence in marking.release(site.filter(), site.settings, entry.id, visit.user):
+    for sentence in marking.release(site.filter(), site.settings, entry, visit.user):
         visit.tell(sentence)
     return redirected(f"/messages/{entry.id}")

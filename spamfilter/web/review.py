@@ -10,10 +10,11 @@ from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.verdict import EVIDENCE_SHOWN
 from spamfilter.bayes.voices import Evidence
 from spamfilter.errors import InputError
-from spamfilter.learning.review import Review
+from spamfilter.learning.review import Review, Waiting
 from spamfilter.stores import JournalEntry
 from spamfilter.web import marking, message_views
 from spamfilter.web.site import Site, Visit, redirected, shown
+from spamfilter.web.site.sessions import Session
 
 SHOWN = 10
 """Messages on the page."""
@@ -30,10 +31,10 @@ def queue(visit: Visit) -> Response:
     review = review_of(visit.site)
     stale = time.monotonic() - session.queued > FRESH_SECONDS
     if stale or not session.queue:
-        session.queue, session.queued = waiting(visit.site, review, QUEUE), time.monotonic()
+        _fill(session, visit.site)
     cards = _cards(visit, review)
     if not cards and not stale:
-        session.queue, session.queued = waiting(visit.site, review, QUEUE), time.monotonic()
+        _fill(session, visit.site)
         cards = _cards(visit, review)
     at = visit.query.get("at", "0")
     focus = min(int(at), len(cards) - 1) if at.isdecimal() and len(at) < 6 else 0
@@ -46,12 +47,16 @@ def review_of(site: Site) -> Review:
     return Review(site.filter(), site.settings.verdict.spam)
 
 
-def waiting(site: Site, review: Review, limit: int) -> list[str]:
-    """Ids to label, in the order in which to do it."""
+def _fill(session: Session, site: Site) -> None:
+    session.queue, session.queued = [one.entry.id for one in waiting(site)], time.monotonic()
+
+
+def waiting(site: Site) -> list[Waiting]:
+    """The first QUEUE messages that need a label, the most useful first."""
     now = datetime.now(UTC)
     since = now - timedelta(days=site.settings.feedback.window_days)
     with site.busy:
-        return [one.entry.id for one in review.waiting(since, now + timedelta(seconds=1))[:limit]]
+        return review_of(site).waiting(since, now + timedelta(seconds=1))[:QUEUE]
 
 
 def _cards(visit: Visit, review: Review) -> list[tuple[JournalEntry, float, list[tuple[str, float]]]]:
@@ -95,7 +100,8 @@ def answer(visit: Visit) -> Response:
         label = next((label for label in LABELS if label == word), None)
         if label is None:
             raise InputError("label: neither ham nor spam nor skip")
-        visit.tell(str(marking.mark(site.filter(), site.settings, entry.id, label, visit.user)["text"]))
+        done = marking.mark(site.filter(), site.settings, entry.id, label, visit.user)
+        visit.tell(marking.notice(entry, label, done))
         session.done.append((entry.id, label))
     session.queue = [id for id in session.queue if id != entry.id]
     del session.done[:-QUEUE]
@@ -119,7 +125,8 @@ def undo(visit: Visit) -> Response:
         if active is None or (active.by, active.source, active.label) != (visit.user.name, marking.SOURCE, label):
             visit.tell(f"{id}: not undone, because somebody else has changed it since")
         else:
-            visit.tell(str(marking.mark(site.filter(), site.settings, id, None, visit.user)["text"]))
+            done = marking.mark(site.filter(), site.settings, id, None, visit.user)
+            visit.tell(marking.notice(entry, None, done))
     session.done.pop()
     session.queue = [id, *(other for other in session.queue if other != id)]
     return redirected("/review")

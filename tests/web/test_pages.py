@@ -311,7 +311,7 @@ def test_a_mail_is_released_from_quarantine_by_an_administrator_alone(pages: Sit
     wait_until(lambda: len(pages.hop.kept) == before + 1, "the mail at the next hop")
     assert pages.hop.kept[-1].name == "kept"
     page = anna.get(f"/messages/{id}").words
-    assert ("delivered to b@example.test" in page, "learnt as ham" in page) == (True, True)
+    assert ("delivered to b@example.test" in page, "learnt as not spam" in page) == (True, True)
     assert learnings(pages.relay)[-1] == ("web", "anna", "ham")
     assert anna.submit("/", f"/messages/{id}/release").status == 404
 

@@ -58,7 +58,7 @@ def mark_request(request: Answer, mail: bytes | None, client: Client, users: Col
 
 
 async def make_mark(asked: MarkRequest, desk: MarkQueue) -> Answer:
-    """Make the mark. Raises what the desk raises."""
+    """Make the mark, and return the answer. Raises the errors of MarkQueue."""
     if asked.mail is not None:
         marked = await desk.mark_mail(asked.mail, asked.name, asked.label, asked.author)
     else:
@@ -69,10 +69,7 @@ async def make_mark(asked: MarkRequest, desk: MarkQueue) -> Answer:
         "feedback: %s by %s (%s): %s %s", asked.label or "forget", printable(asked.author.name), asked.author.source,
         subject.id or "a mail not judged here", "done" if changed else "nothing changed",
     )  # fmt: skip
-    return {
-        **rendering.change_json({"id": subject.id} if subject.id else {"file": subject.name}, marked.change),
-        "text": rendering.change_text(subject.name, asked.label, marked.change),
-    }
+    return rendering.change_json(subject, asked.label, marked.change)
 
 
 def _author(request: Answer, client: Client, users: Collection[str]) -> Author:

@@ -22,7 +22,7 @@ from spamfilter.web.api.operations import OPERATIONS, Call, Operation
 from spamfilter.web.message_views import Input, sentence_of, status_of
 from spamfilter.web.site import Site
 from spamfilter.web.site.limits import body_of, kind_of
-from spamfilter.web.site.visitors import TooOften
+from spamfilter.web.site.visitors import TooOften, is_from_another_site
 
 JSON = "application/json"
 CHALLENGE = {"WWW-Authenticate": 'Basic realm="spamfilter", charset="UTF-8"'}
@@ -76,9 +76,9 @@ def _answered(operation: Operation, call: Call) -> Response:
 
 def _account(site: Site, request: Request) -> Account:
     """The account by name and password, or by the proxy's header. Raises HTTPException."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if is_from_another_site(request):
         raise HTTPException(403, "this was sent by another site")
-    origin = site.visitors.origin(request.client.host if request.client else "", request.headers)
+    origin = site.visitors.origin(request)
     if origin.proxied:
         account = site.visitors.accounts.now().get(origin.proxied)
     else:

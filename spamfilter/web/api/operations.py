@@ -8,21 +8,19 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from spamfilter.bayes.labels import Label
-from spamfilter.doctor import Examination, examine
-from spamfilter.learning.review import Review
 from spamfilter.reports.rendering import report_json
-from spamfilter.reports.report import build, latest
+from spamfilter.reports.report import latest
 from spamfilter.stores import JournalEntry
 from spamfilter.web import marking, message_views
 from spamfilter.web.accounts import Account, Role
+from spamfilter.web.doctor import examined
+from spamfilter.web.learning import LATEST
 from spamfilter.web.message_views import Input, Search
+from spamfilter.web.overview import report_of
+from spamfilter.web.review import review_of, waiting
 from spamfilter.web.site import Site
 
 Result = dict[str, Any]
-
-QUEUE = 200
-"""Messages to review that are named."""
-LATEST = 100
 
 ID = Annotated[str, Field(pattern=f"^{message_views.ID}$")]
 
@@ -79,10 +77,7 @@ class Operation:
 
 
 def report(call: Call) -> Result:
-    now = datetime.now(UTC)
-    voices = list(call.site.settings.learn.kinds())
-    with call.site.busy:
-        return report_json(build(call.site.store, voices, now - timedelta(days=min(call.input.days, 366)), now))
+    return report_json(report_of(call.site, min(call.input.days, 366)))
 
 
 def _entry(entry: JournalEntry) -> Result:
@@ -124,22 +119,18 @@ def mark(call: Call) -> Result:
 
 def skip(call: Call) -> Result:
     entry = message_views.entry_of(call.site.store, call.parts["id"])
-    review = Review(call.site.filter(), call.site.settings.verdict.spam)
+    review = review_of(call.site)
     (review.skip if call.input.skip else review.unskip)(entry.digest)
     return {"id": entry.id}
 
 
 def release(call: Call) -> Result:
     entry = message_views.quarantined(call.site.settings, call.site.store, call.parts["id"])
-    return {"id": entry.id, "said": marking.release(call.site.filter(), call.site.settings, entry.id, call.account)}
+    return {"id": entry.id, "said": marking.release(call.site.filter(), call.site.settings, entry, call.account)}
 
 
 def review(call: Call) -> Result:
-    now = datetime.now(UTC)
-    since = now - timedelta(days=call.site.settings.feedback.window_days)
-    with call.site.busy:
-        found = Review(call.site.filter(), call.site.settings.verdict.spam).waiting(since, now + timedelta(seconds=1))
-    return {"waiting": [{**_entry(one.entry), "skipped": one.skipped} for one in found[:QUEUE]]}
+    return {"waiting": [{**_entry(one.entry), "skipped": one.skipped} for one in waiting(call.site)]}
 
 
 def learnings(call: Call) -> Result:
@@ -161,13 +152,11 @@ def forget(call: Call) -> Result:
 
 
 def doctor(call: Call) -> Result:
-    with call.site.busy:
-        return asdict(examine(Examination(call.site.settings, call.site.file), ("canary",)))
+    return asdict(examined(call.site, canary=False))
 
 
 def probe(call: Call) -> Result:
-    with call.site.busy:
-        return asdict(examine(Examination(call.site.settings, call.site.file)))
+    return asdict(examined(call.site, canary=True))
 
 
 _DIAGNOSIS = ("status", "version", "lines", "not_tried")
@@ -189,7 +178,7 @@ OPERATIONS: tuple[Operation, ...] = (
               review, ("waiting",)),
     Operation("GET", "/api/learnings", "look", "Trainings of the last days by author, and the latest of them.",
               learnings, ("trainings", "latest"), Period),
-    Operation("POST", "/api/forget", "administer", "What somebody taught in the last days; `really` undoes it.",
+    Operation("POST", "/api/forget", "administer", "Count marks of an author in the last days; `really` undoes them.",
               forget, ("taught", "forgotten"), Forgetting),
     Operation("GET", "/api/doctor", "administer", "What doctor finds, without a probe.", doctor, _DIAGNOSIS),
     Operation("POST", "/api/doctor", "administer", "What doctor finds, with a probe through the whole loop.",

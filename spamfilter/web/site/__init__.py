@@ -66,7 +66,7 @@ class Visit:
             self.session.tell(sentence)
 
 
-Answer = Callable[[Visit], Response]
+Handler = Callable[[Visit], Response]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class Page:
 
     path: str
     role: Role | None
-    get: Answer | None = None
-    post: Answer | None = None
+    get: Handler | None = None
+    post: Handler | None = None
 
 
 @functools.cache

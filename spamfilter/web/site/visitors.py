@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from starlette.datastructures import Headers
+from starlette.requests import Request
 
 from spamfilter.config.sections import Web
 from spamfilter.errors import ConfigError
@@ -77,6 +77,11 @@ class Origin:
     proxied: str
 
 
+def is_from_another_site(request: Request) -> bool:
+    """Whether the browser says that a page of another site has made it send this request."""
+    return request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+
+
 class Visitors:
     """Tells who is asking."""
 
@@ -88,8 +93,9 @@ class Visitors:
         self._key = secrets.token_bytes(32)
         self._right: OrderedDict[bytes, float] = OrderedDict()
 
-    def origin(self, peer: str, headers: Headers) -> Origin:
+    def origin(self, request: Request) -> Origin:
         """Where a request comes from."""
+        peer, headers = request.client.host if request.client else "", request.headers
         if not self._is_proxy(peer):
             return Origin(peer, False, "")
         address = peer
