@@ -38,8 +38,8 @@ EXPIRE_EVERY = 3600.0
 """Seconds between expiries: the windows are counted in days."""
 
 
-class Shelf(Protocol):
-    """What a journal asks of a store."""
+class JournalStore(Protocol):
+    """The part of a store that a journal needs."""
 
     def write_journal(self, entries: Sequence[JournalEntry]) -> None: ...
     def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int) -> object: ...
@@ -61,13 +61,13 @@ class Journal:
 
     def __init__(
         self,
-        store: Shelf,
+        store: JournalStore,
         backlog: int = 10_000,
         tokens_days: float = 14,
         entries_days: float = 30,
         tokens_bytes: int = 10**9,
         excess: LimitLog | None = None,
-        keep: Callable[[datetime, datetime], object] = lambda now, entries_before: None,
+        keep: Callable[[datetime, datetime], object] | None = None,
     ) -> None:
         self._store = store
         self._keep = keep
@@ -136,7 +136,9 @@ class Journal:
         while len(self._waiting) > most:
             entry = self._waiting.popleft()
             self.dropped += 1
-            self._excess.noted("journal_backlog", f"{entry.id} is not journalled, {most} later ones wait to be written")
+            self._excess.noted(
+                "journal_backlog", f"{entry.id} is not journalled, {most} later ones wait to be written"
+            )
 
     def _write(self, batch: list[JournalEntry]) -> None:
         """Write a batch. One entry that no store could take must not hold up those behind it."""
@@ -162,7 +164,8 @@ class Journal:
         # Whole days, so that what is kept of a day is that of all of its entries.
         entries_before = datetime.combine((now - self._entries_kept).date(), datetime.min.time(), UTC)
         try:
-            self._keep(now, entries_before)
+            if self._keep is not None:
+                self._keep(now, entries_before)
             self._store.expire(now - self._tokens_kept, entries_before, self._tokens_bytes)
             self._store.sweep(CANARY, now - CANARY_KEPT)
         except Exception as error:  # the thread must live, whatever the store says to this

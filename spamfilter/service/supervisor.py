@@ -20,10 +20,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from spamfilter.config.settings import Settings, load
-from spamfilter.errors import ConfigError
+from spamfilter.config.settings import Settings
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
+from spamfilter.service.reload import reread
 from spamfilter.system.process import notify
 
 log = logging.getLogger("spamfilter")
@@ -208,18 +208,13 @@ class Supervisor:
             log.error("%s, pid %d, %s%s", who, pid, how, "" if self._ends else "; another one takes its place")
 
     def _reload(self) -> None:
-        """SIGHUP: the workers read the configuration anew, and then the keeper, who says what came of it."""
-        notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-        try:
-            new = load(self._file)
-        except ConfigError as error:
-            log.error("not reloaded: %s", error)  # noqa: TRY400 - the sentence says it
-        else:
-            self.settings, _ = self.settings.reloaded(new)
-            logging.getLogger().setLevel(self.settings.log.level.upper())
-            self._tell({pid: number for pid, number in self._running.items() if number != KEEPER})
-            self._tell({pid: number for pid, number in self._running.items() if number == KEEPER})
-        notify("READY=1")
+        """SIGHUP: the workers read the configuration anew, and then the keeper, which logs the lesson."""
+        with reread(self._file) as new:
+            if new is not None:
+                self.settings, _ = self.settings.reloaded(new)
+                logging.getLogger().setLevel(self.settings.log.level.upper())
+                self._tell({pid: number for pid, number in self._running.items() if number != KEEPER})
+                self._tell({pid: number for pid, number in self._running.items() if number == KEEPER})
 
     def _tell(self, some: dict[int, int]) -> None:
         """Let these processes, by pid, read the configuration anew, and wait until they have."""

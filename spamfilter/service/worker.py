@@ -35,10 +35,10 @@ from spamfilter.relay.next_hops import Maildir, next_hop_of
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.reports import daily_summaries
 from spamfilter.service.control_socket.server import Answer, FeedbackSocket
-from spamfilter.service.control_socket.status import Status
+from spamfilter.service.control_socket.status import judge, status
 from spamfilter.service.ledger_following import Following
 from spamfilter.service.listening import AcceptFaults, Sockets, name_of, within_descriptors
-from spamfilter.service.reload import LiveSettings
+from spamfilter.service.reload import apply, reread
 from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import Process
 from spamfilter.system import tls
@@ -60,6 +60,8 @@ class Worker:
 
     def __init__(self, settings: Settings, file: Path | None, filter: Filter, process: Process) -> None:
         limits, store = settings.limits, filter.store
+        self._settings = settings
+        self._file = file
         self._filter = filter
         self._process = process
         shared = process.shared
@@ -74,7 +76,7 @@ class Worker:
             settings.report.journal_days,
             settings.feedback.window_megabytes * 10**6,
             self._limit_log,
-            partial(daily_summaries.keep, store) if process.keeps else lambda now, entries_before: None,
+            partial(daily_summaries.keep, store) if process.keeps else None,
         )
         self._following = Following(
             filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics, quiet=not process.keeps
@@ -100,19 +102,20 @@ class Worker:
         )
         self._canaries = canaries = Canaries(self._relay, self._desk, store)
         self._facts: dict[str, object] = {"pid": process.main or os.getpid(), "next_hop": self._relay.next_hop.where}
-        writer = self._collector or self._journal
-        self._status = Status(file, self._filter, self._following, self._facts, self._figures, lambda: writer.trouble)
-        commands = {
-            "status": self._status_now,
-            "judge": self._status.judge,
-            "canary": canaries.issue,
-            "canary_mark": canaries.mark,
-            "canary_end": canaries.end,
-        }
         self._socket = FeedbackSocket(
-            settings.socket_path(), self._desk, settings.feedback, commands, limits, self._limit_log
+            settings.socket_path(),
+            self._desk,
+            settings.feedback,
+            {
+                "status": self._status,
+                "judge": partial(judge, filter),
+                "canary": canaries.issue,
+                "canary_mark": canaries.mark,
+                "canary_end": canaries.end,
+            },
+            limits,
+            self._limit_log,
         )
-        self._live = LiveSettings(settings, file, self._relay, self._following, self._socket, process)
         self._connect_metrics()
 
     def _connect_metrics(self) -> None:
@@ -166,7 +169,7 @@ class Worker:
         if process.keeps:
             self._canaries.start()
         if process.alone:
-            announce(self._live.settings, sockets, self._filter)
+            announce(self._settings, sockets, self._filter)
             notify("READY=1")
         else:
             background.append(self._publish)
@@ -224,12 +227,25 @@ class Worker:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if process.alone:
             loop.add_signal_handler(signal.SIGINT, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._live.reload)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         if process.end is not None:
             wake = process.wakes[process.shared.own]
             loop.add_reader(process.end, stop.set)
             loop.add_reader(wake, self._woken, wake)
             signal.pthread_sigmask(signal.SIG_SETMASK, process.signals)
+
+    def _reload(self) -> None:
+        """Read the configuration again; the log names changed keys that need a restart."""
+        process = self._process
+        with reread(self._file) as new:
+            if new is not None:
+                self._settings, waiting = self._following.at_work(self._settings).reloaded(new)
+                apply(self._settings, self._relay, self._socket)
+                if process.keeps:
+                    log.info(
+                        "reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else ""
+                    )
+            process.shared.state[process.shared.own] += 1
 
     def _woken(self, wake: int) -> None:
         os.eventfd_read(wake)
@@ -265,7 +281,7 @@ class Worker:
         """Delete mail older than `verdict.quarantine_days` from the quarantine, every EXPIRE_EVERY."""
         quarantine = Quarantine(self._relay.quarantine.path)
         while True:
-            before = datetime.now(UTC) - timedelta(days=self._live.settings.verdict.quarantine_days)
+            before = datetime.now(UTC) - timedelta(days=self._settings.verdict.quarantine_days)
             try:
                 if number := await asyncio.to_thread(quarantine.expire, before):
                     log.info("quarantine: %d expired mails deleted", number)
@@ -278,14 +294,18 @@ class Worker:
         try:
             await self._socket.start()
         except ConfigError as error:
-            if self._live.settings.feedback.socket:
+            if self._settings.feedback.socket:
                 raise
             log.warning("no feedback socket: %s", error)
         else:
             log.info("feedback socket %s", self._socket.path)
 
-    async def _status_now(self, request: Answer) -> Answer:
-        return await self._status.status(self._live.settings)
+    async def _status(self, request: Answer) -> Answer:
+        return {
+            **self._facts,
+            **await status(self._settings, self._file, self._filter, self._following, self._figures()),
+            "journal_trouble": (self._collector or self._journal).trouble,
+        }
 
 
 def _server_tls(settings: Settings) -> ssl.SSLContext | None:
