@@ -82,7 +82,7 @@ def examine(examined: Examination, without: tuple[str, ...] = ()) -> Diagnosis:
                 del examined.findings[name]
                 not_tried[name] = str(reason)
     finally:
-        examined.opened.close()
+        examined.close()
     lines = [
         Line(name, finding.status, finding.found, finding.advice)
         for name, findings in examined.findings.items()

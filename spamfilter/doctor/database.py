@@ -27,15 +27,15 @@ def database(examined: Examination) -> Iterator[Finding]:
         return
     troubles = list(_troubles(path, user))
     yield from troubles
-    if isinstance(examined.opened.database, SpamfilterError):
-        error = examined.opened.database
+    if isinstance(examined.database, SpamfilterError):
+        error = examined.database
         if isinstance(error, StoreBusy):
             yield Finding("warning", str(error), "another command is running; try again when it has ended")
         else:
             yield Finding("failed", f"{path} cannot be opened: {error}", RESTORE)
         return
     if not troubles:
-        size = examined.opened.database.size()
+        size = examined.database.size()
         yield Finding(
             "ok",
             f"{path}, {size / 1e6:.1f} MB, of {owner(path)} ({_mode(path)}) in a folder of {owner(path.parent)}"
@@ -76,10 +76,10 @@ def _mode(path: Path) -> str:
 
 
 def schema(examined: Examination) -> Iterator[Finding]:
-    """Whether the tables are those of this version."""
-    if isinstance(examined.opened.database, Exception):
+    """Whether the database has the schema of this version."""
+    if isinstance(examined.database, Exception):
         raise NotTried("no database to read")
-    revision = examined.opened.revision
+    revision = examined.revision
     if revision == HEAD:
         yield Finding("ok", f"schema {HEAD}")
     elif revision is None:

@@ -47,7 +47,7 @@ class NotTried(Exception):
     """A check has nothing to look at, because of what another check reports; the text says what."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Examination:
     """One look at an installation.
 
@@ -61,10 +61,7 @@ class Examination:
     dovecot: Path | None = None
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     findings: dict[str, list[Finding]] = field(default_factory=dict)
-    opened: "Opened" = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.opened = Opened(self.settings)
+    revision: str | None = None
 
     @property
     def config(self) -> str:
@@ -72,28 +69,74 @@ class Examination:
         found = config_file(self.file)
         return str(found.absolute()) if found else ""
 
-    @property
-    def relay(self) -> dict[str, Any]:
-        """What the running relay says of itself. Raises NotTried where it says nothing."""
-        if isinstance(self.opened.status, Exception):
-            raise NotTried("the relay does not answer")
-        return self.opened.status
+    @cached_property
+    def status(self) -> dict[str, Any] | Exception:
+        """The answer to `status` on the feedback socket, or why there is none."""
+        try:
+            return self.ask_status()
+        except (NoRelay, SpamfilterError) as error:
+            return error
+
+    def ask_status(self) -> dict[str, Any]:
+        """The status of the relay at this moment. Raises NoRelay or SpamfilterError."""
+        with closing(SocketClient(self.settings.socket_path())) as client:
+            return client.ask({"command": "status"})
 
     @property
-    def store(self) -> SqlStore:
-        """The database, which has the schema of this version. Raises NotTried where it cannot be read or has not."""
-        store = self.opened.database
-        if isinstance(store, Exception):
-            raise NotTried("no database to read")
-        if self.opened.revision != HEAD:
-            raise NotTried("a database of another schema")
+    def relay(self) -> dict[str, Any]:
+        """The status of the running relay. Raises NotTried if it does not answer."""
+        if isinstance(self.status, Exception):
+            raise NotTried("the relay does not answer")
+        return self.status
+
+    @cached_property
+    def greetings(self) -> dict[str, str | OSError]:
+        """Address -> the greeting heard there; the addresses that the relay names, or else the configuration."""
+        if isinstance(self.status, Exception):
+            listed = [*self.settings.relay.listen, *self.settings.relay.submission]
+        else:
+            listed = [*self.status.get("listening", []), *self.status.get("submission", [])]
+        return {address: greeting(address) for address in listed if split_address(address)[1]}
+
+    @property
+    def greeted(self) -> bool:
+        """Whether a spamfilter relay answers on any address."""
+        return any(isinstance(said, str) and BANNER in said for said in self.greetings.values())
+
+    @cached_property
+    def database(self) -> SqlStore | SpamfilterError:
+        """The database, open whatever its schema is, or why it cannot be opened."""
+        try:
+            path = file_of(self.settings.store_url())
+            path.stat()  # or opening it would make it
+            store = SqlStore(self.settings.store_url())
+            self.revision = store.revision()
+        except OSError as error:
+            return StoreError(f"{path}: {error.strerror}")
+        except SpamfilterError as error:
+            return error
         return store
 
     @property
+    def store(self) -> SqlStore:
+        """The database, if it can be read and has the schema of this version. Raises NotTried if not."""
+        store = self.database
+        if isinstance(store, Exception):
+            raise NotTried("no database to read")
+        if self.revision != HEAD:
+            raise NotTried("a database of another schema")
+        return store
+
+    def close(self) -> None:
+        """Close the database, if it was opened."""
+        if isinstance(store := vars(self).get("database"), SqlStore):
+            store.close()
+
+    @property
     def user(self) -> User:
-        """Whom the relay runs as; where it does not say, who owns the folder of the database, or asks."""
-        if not isinstance(self.opened.status, Exception) and "uid" in self.opened.status:
-            return user_of(self.opened.status["uid"])
+        """The user of the relay; if it does not say, the owner of the database's folder, or who runs this."""
+        if not isinstance(self.status, Exception) and "uid" in self.status:
+            return user_of(self.status["uid"])
         with suppress(OSError, StoreError):
             return user_of(file_of(self.settings.store_url()).parent.stat().st_uid)
         return user_of(os.geteuid())
@@ -111,58 +154,6 @@ class Examination:
             if not found or any(finding.status == "failed" for finding in found):
                 return name
         return ""
-
-
-class Opened:
-    """What takes time or a connection to find out; asked once, when first needed."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    @cached_property
-    def status(self) -> dict[str, Any] | Exception:
-        """The answer to `status` on the feedback socket, or why there is none."""
-        try:
-            with closing(SocketClient(self._settings.socket_path())) as client:
-                return client.ask({"command": "status"})
-        except (NoRelay, SpamfilterError) as error:
-            return error
-
-    @cached_property
-    def greetings(self) -> dict[str, str | OSError]:
-        """Address -> the greeting heard there; those that the relay names, or else the configuration."""
-        if isinstance(self.status, Exception):
-            listed = [*self._settings.relay.listen, *self._settings.relay.submission]
-        else:
-            listed = [*self.status.get("listening", []), *self.status.get("submission", [])]
-        return {address: greeting(address) for address in listed if split_address(address)[1]}
-
-    @property
-    def greeted(self) -> bool:
-        """Whether a relay of ours answers anywhere."""
-        return any(isinstance(said, str) and BANNER in said for said in self.greetings.values())
-
-    @cached_property
-    def database(self) -> SqlStore | SpamfilterError:
-        """The database, open whatever its schema is, or why it cannot be."""
-        try:
-            path = file_of(self._settings.store_url())
-            path.stat()  # or opening it would make it
-            store = SqlStore(self._settings.store_url())
-            self.revision = store.revision()
-        except OSError as error:
-            return StoreError(f"{path}: {error.strerror}")
-        except SpamfilterError as error:
-            return error
-        return store
-
-    revision: str | None = None
-    """The schema of the database; None where there are no tables."""
-
-    def close(self) -> None:
-        store = self.__dict__.get("database")
-        if isinstance(store, SqlStore):
-            store.close()
 
 
 def reachable(address: str) -> tuple[str, int]:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -10,7 +9,7 @@ from spamfilter.bayes.counts import LABELS
 from spamfilter.bayes.labels import AUTOMATIC, CANARY
 from spamfilter.config.sections import Feedback
 from spamfilter.doctor.examination import Examination, Finding, NotTried
-from spamfilter.service.control_socket.client import NoRelay, SocketClient
+from spamfilter.service.control_socket.client import NoRelay
 
 SILENT = timedelta(days=14)
 """No mark of anybody in so long: either a tiny site, or a path that is broken."""
@@ -51,21 +50,16 @@ def following(examined: Examination) -> Iterator[Finding]:
     last, give_up = store.state({}).last, time.monotonic() + FOLLOWS_WITHIN
     while status["last"] < last and time.monotonic() < give_up:
         time.sleep(0.1)
-        status = _status(examined)
+        try:
+            status = examined.ask_status()
+        except NoRelay as error:
+            raise NotTried(str(error)) from error
     if not status["following"]:
         yield Finding("failed", "the relay cannot read the ledger, and judges by older counts", "see the relay's log")
     elif status["last"] < last:
         yield Finding("failed", f"the relay is at entry {status['last']} of the ledger's {last}", "see the relay's log")
     else:
         yield Finding("ok", f"the relay knows the ledger up to its last entry, {last}")
-
-
-def _status(examined: Examination) -> dict[str, object]:
-    try:
-        with closing(SocketClient(examined.settings.socket_path())) as client:
-            return client.ask({"command": "status"})
-    except NoRelay as error:
-        raise NotTried(str(error)) from error
 
 
 def feedback(examined: Examination) -> Iterator[Finding]:

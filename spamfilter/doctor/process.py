@@ -23,13 +23,13 @@ RESTART = "restart the relay: systemctl restart spamfilter"
 
 
 def process(examined: Examination) -> Iterator[Finding]:
-    """Whether a relay runs, and is the one that program and configuration speak of."""
-    status = examined.opened.status
+    """Whether a relay runs, with this version, this database and this configuration."""
+    status = examined.status
     if isinstance(status, Refused):
         yield Finding("warning", f"a relay runs, but {status}", "run this as root, or as the user of the relay")
         return
     if isinstance(status, Exception):
-        if examined.opened.greeted:
+        if examined.greeted:
             raise NotTried("a relay greets, but its feedback socket does not answer")
         yield Finding(
             "failed", "no relay is running", "start it: systemctl start spamfilter; its log says why it ended"
@@ -78,10 +78,10 @@ def _where(settings: Settings) -> str:
 
 
 def smtp(examined: Examination) -> Iterator[Finding]:
-    """Whether each address that mail comes to greets."""
-    if isinstance(examined.opened.status, Exception) and not examined.opened.greeted:
+    """Whether the relay greets on each of its addresses."""
+    if isinstance(examined.status, Exception) and not examined.greeted:
         raise NotTried("no relay is running")
-    for address, said in examined.opened.greetings.items():
+    for address, said in examined.greetings.items():
         if isinstance(said, str) and said.startswith("220 "):
             yield Finding("ok", f"{address} greets with {said}")
         else:
@@ -90,10 +90,10 @@ def smtp(examined: Examination) -> Iterator[Finding]:
 
 
 def feedback_socket(examined: Examination) -> Iterator[Finding]:
-    """Whether local users can teach the relay, and which of them."""
-    path, status = examined.settings.socket_path(), examined.opened.status
+    """Which local users can mark mail."""
+    path, status = examined.settings.socket_path(), examined.status
     if isinstance(status, Exception) and not isinstance(status, Refused):
-        if not examined.opened.greeted:
+        if not examined.greeted:
             raise NotTried("no relay is running")
         advice = (
             f"it was removed, belongs to another relay, or [feedback] socket has changed since the start: {RESTART}"

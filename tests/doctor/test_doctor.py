@@ -50,7 +50,7 @@ def look(check: Callable[[Examination], Iterator[Finding]], examined: Examinatio
     try:
         return list(check(examined))
     finally:
-        examined.opened.close()
+        examined.close()
 
 
 def test_the_answer_and_its_description_name_the_same() -> None:
