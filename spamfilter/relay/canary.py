@@ -18,7 +18,6 @@ from spamfilter.bayes.labels import CANARY, LABELS
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
 from spamfilter.learning.filter import Reading
-from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author, Subject
 from spamfilter.relay.front_ends import Relay
 from spamfilter.relay.journal import WRITE_EVERY
@@ -32,9 +31,9 @@ KEPT_SECONDS = 300.0
 REMOVED_WITHIN = 5.0
 """Seconds that `doctor`, or the end of the relay, waits for traces to go; after `doctor` the relay goes on alone."""
 LEFT_WITHIN = timedelta(hours=1)
-"""How far back the journal is looked through at the start: a relay that was killed is soon started again."""
-MOST = 20
-"""Addresses at a time: as many administrators and monitors as may look at once."""
+"""Part of the journal that is searched at the start: a relay that was killed is soon restarted."""
+MOST_PROBES = 20
+"""Addresses at a time: more than administrators and monitoring programs need."""
 
 Answer = dict[str, Any]
 
@@ -42,9 +41,8 @@ Answer = dict[str, Any]
 class Canaries:
     """Addresses that take one mail which goes nowhere. To be used in the relay's event loop."""
 
-    def __init__(self, relay: Relay, desk: MarkQueue, store: Store) -> None:
+    def __init__(self, relay: Relay, store: Store) -> None:
         self._relay = relay
-        self._desk = desk
         self._store = store
         self._issued: dict[str, asyncio.TimerHandle] = {}
         self._removing: set[asyncio.Task[bool]] = set()
@@ -70,8 +68,8 @@ class Canaries:
         """A new address; the probe's Message-ID must be it, between angle brackets. Raises Refused for too many."""
         if self._closing:
             raise StoreBusy("the relay is stopping; try again")
-        if len(self._issued) >= MOST:
-            raise Refused(f"{MOST} probes at a time are the limit; try again in {KEPT_SECONDS:.0f} s")
+        if len(self._issued) >= MOST_PROBES:
+            raise Refused(f"{MOST_PROBES} probes at a time are the limit; try again in {KEPT_SECONDS:.0f} s")
         address = f"spamfilter-canary-{secrets.token_hex(12)}@{self._relay.hostname}".lower()
         self._issued[address] = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._withdraw, address)
         self._relay.canaries.add(address)
@@ -89,7 +87,7 @@ class Canaries:
             entry = await self._mail_to(self._named(request))
             if entry is None:
                 raise InputError("the probe is not in the journal")
-            marked = await self._desk.mark_id(entry.id, label, AUTHOR)
+            marked = await self._relay.mark_queue.mark_id(entry.id, label, AUTHOR)
         return {"id": entry.id, "log_odds": marked.change.after.log_odds}
 
     async def end(self, request: Answer) -> Answer:
@@ -149,12 +147,12 @@ class Canaries:
         return False
 
     async def _forget(self, name: str, digest: bytes, tokens: VoiceTokens | None) -> None:
-        """Take back what this mail has taught, if anything."""
-        if tokens is None:  # not kept any more, unless it is learnt
+        """Forget a mail, if it is learnt."""
+        if tokens is None:  # expired; the ledger has them if the mail is learnt
             active = await asyncio.to_thread(self._store.active, digest)
             tokens = active.tokens if active else None
         if tokens is not None:
-            await self._desk.mark_read(Subject(name, name, Reading(digest, tokens)), None, AUTHOR)
+            await self._relay.mark_queue.mark_read(Subject(name, name, Reading(digest, tokens)), None, AUTHOR)
 
     async def _remove_left(self) -> bool:
         """Remove what another process of this relay has left; whether that is done."""

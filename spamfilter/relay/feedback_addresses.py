@@ -16,7 +16,7 @@ from spamfilter.mail.attached_mails import addresses_in, is_mail, mails_of
 from spamfilter.mail.message import parse
 from spamfilter.relay.envelope import Transaction
 from spamfilter.relay.envelope_paths import folded
-from spamfilter.relay.feedback_answers import Lesson, send
+from spamfilter.relay.feedback_answers import MarkResult, send
 from spamfilter.relay.next_hops import Reply
 from spamfilter.relay.relay import Relay
 from spamfilter.system.escaping import printable
@@ -49,19 +49,19 @@ async def learn(relay: Relay, transaction: Transaction, mail: bytes, gone: Calla
         if not mails:
             return INLINE
         itself = mails == [mail]
-        lessons = [
+        results = [
             await _learnt(relay, one, "this mail" if itself else f"attached mail {number}", label, author)
             for number, one in enumerate(mails, 1)
         ]
-    text = _summary(lessons, label)
+    text = _summary(results, label)
     log.info(
         "feedback: %s by %s (address) from=<%s>: %s",
         label, printable(author.name), printable(sender), printable(text, MAX_REPLY),
     )  # fmt: skip
-    if not any(lesson.marked for lesson in lessons):
-        return Reply.of(f"550 5.7.1 {printable(lessons[0].refused, MAX_REPLY)}")
-    if relay.feedback.answer and not gone():  # a client that is gone sends it again, and has its answer then
-        relay.started(send(relay, transaction, mail, label, text, lessons))
+    if not any(result.marked for result in results):
+        return Reply.of(f"550 5.7.1 {printable(results[0].refused, MAX_REPLY)}")
+    if relay.feedback.answer and not gone():  # a client that has hung up sends it again, and gets its answer then
+        relay.started(send(relay, transaction, mail, label, text, results))
     return Reply.of(f"250 2.0.0 {printable(text, MAX_REPLY)}")
 
 
@@ -82,13 +82,13 @@ def _addresses(relay: Relay) -> frozenset[str]:
     return frozenset((*relay.feedback.spam_addresses, *relay.feedback.ham_addresses))
 
 
-async def _learnt(relay: Relay, mail: bytes, name: str, label: Label, author: Author) -> Lesson:
+async def _learnt(relay: Relay, mail: bytes, name: str, label: Label, author: Author) -> MarkResult:
     if not is_mail(mail):
-        return Lesson(mail, None, f"{name}: no mail, it has no header")
+        return MarkResult(mail, None, f"{name}: no mail, it has no header")
     try:
-        return Lesson(mail, await relay.desk.mark_mail(mail, name, label, author))
+        return MarkResult(mail, await relay.mark_queue.mark_mail(mail, name, label, author))
     except (Refused, InputError) as error:
-        return Lesson(mail, None, str(error))
+        return MarkResult(mail, None, str(error))
 
 
 async def _is_redirected(relay: Relay, transaction: Transaction, mail: bytes, sender: str) -> bool:
@@ -109,11 +109,11 @@ async def _is_redirected(relay: Relay, transaction: Transaction, mail: bytes, se
     return entry.sender.lower() != sender or not (transaction.authenticated or relay.trusts(entry.client))
 
 
-def _summary(lessons: list[Lesson], label: Label) -> str:
+def _summary(results: list[MarkResult], label: Label) -> str:
     """As in: learnt 2 as spam, 1 known before."""
-    marked = [lesson.marked for lesson in lessons if lesson.marked]
+    marked = [result.marked for result in results if result.marked]
     learnt = sum(one.change.changed for one in marked)
-    refused = [lesson.refused for lesson in lessons if lesson.refused]
+    refused = [result.refused for result in results if result.refused]
     text = f"learnt {learnt} as {label}"
     if learnt < len(marked):
         text += f", {len(marked) - learnt} known before"

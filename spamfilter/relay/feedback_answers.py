@@ -31,7 +31,7 @@ _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,300}>")
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class MarkResult:
     """The result for one mail of a feedback mail: the mark, or why nothing was learnt."""
 
     mail: bytes
@@ -40,11 +40,11 @@ class Lesson:
 
 
 async def send(
-    relay: Relay, transaction: Transaction, mail: bytes, label: Label, summary: str, lessons: Sequence[Lesson]
+    relay: Relay, transaction: Transaction, mail: bytes, label: Label, summary: str, results: Sequence[MarkResult]
 ) -> None:
     """Tell the sender of a feedback mail what was learnt. Raises nothing but cancellation."""
     try:
-        content = await asyncio.to_thread(_mail, relay.hostname, transaction, mail, label, summary, lessons)
+        content = await asyncio.to_thread(_mail, relay.hostname, transaction, mail, label, summary, results)
         await _deliver(relay, transaction.sender, content)
     except NextHopError as error:
         log.warning("the answer to %s was not sent: %s", printable(repr(transaction.sender)), printable(str(error)))
@@ -66,7 +66,7 @@ async def _deliver(relay: Relay, recipient: bytes, content: bytes) -> None:
 
 
 def _mail(
-    hostname: str, transaction: Transaction, mail: bytes, label: Label, summary: str, lessons: Sequence[Lesson]
+    hostname: str, transaction: Transaction, mail: bytes, label: Label, summary: str, results: Sequence[MarkResult]
 ) -> bytes:
     message_id = _MESSAGE_ID.fullmatch(parse(mail).field(b"message-id"))
     fields = [
@@ -81,18 +81,18 @@ def _mail(
         "Content-Type: text/plain; charset=utf-8",
         "Content-Transfer-Encoding: quoted-printable",
     ]
-    paragraphs = ["\n".join(_paragraph(number, label, lesson)) for number, lesson in enumerate(lessons, 1)]
+    paragraphs = ["\n".join(_paragraph(number, label, result)) for number, result in enumerate(results, 1)]
     text = "\n\n".join([f"Your mail to the spam filter: {summary.partition(': ')[0]}.", *paragraphs]) + "\n"
     body = quopri.encodestring(text.encode("utf-8", "replace")).replace(b"\n", b"\r\n")
     return "\r\n".join(fields).encode("utf-8", "replace") + b"\r\n\r\n" + body
 
 
-def _paragraph(number: int, label: Label, lesson: Lesson) -> list[str]:
-    subject = parse(lesson.mail).field(b"subject")[:MAX_SUBJECT]
+def _paragraph(number: int, label: Label, result: MarkResult) -> list[str]:
+    subject = parse(result.mail).field(b"subject")[:MAX_SUBJECT]
     lines = [f"{number}. {''.join(sign if sign.isprintable() else ' ' for sign in subject) or '(no subject)'}"]
-    if lesson.marked is None:
-        return [*lines, f"   not learnt: {printable(lesson.refused, 400)}"]
-    change, id = lesson.marked.change, lesson.marked.subject.id
+    if result.marked is None:
+        return [*lines, f"   not learnt: {printable(result.refused, 400)}"]
+    change, id = result.marked.change, result.marked.subject.id
     if id:
         lines.append(f"   id {id}")
     if not change.changed:

@@ -66,7 +66,7 @@ class Journal:
         tokens_days: float = 14,
         entries_days: float = 30,
         tokens_bytes: int = 10**9,
-        excess: LimitLog | None = None,
+        limit_log: LimitLog | None = None,
         keep: Callable[[datetime, datetime], object] | None = None,
     ) -> None:
         self._store = store
@@ -81,7 +81,7 @@ class Journal:
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._failing = False
         self._expire_at = 0.0
-        self._excess = excess or LimitLog()
+        self._limit_log = limit_log or LimitLog()
         self.written = self.dropped = self.faults = 0
         self.trouble = ""
 
@@ -136,7 +136,7 @@ class Journal:
         while len(self._waiting) > most:
             entry = self._waiting.popleft()
             self.dropped += 1
-            self._excess.noted(
+            self._limit_log.noted(
                 "journal_backlog", f"{entry.id} is not journalled, {most} later ones wait to be written"
             )
 

@@ -139,8 +139,10 @@ class Collector:
                     return  # it ended; what it had sent in part is nobody's any more
 
     def _written(self, batch: bytes, came_at: float) -> bytes:
-        """The answer to a batch: None, or the error that it met."""
-        if came_at < self._failed_at:  # what has waited for a database that is locked need not wait once more
+        """Write a batch. Returns the answer: None, or the error."""
+        if (
+            came_at < self._failed_at
+        ):  # it has waited while another batch failed: do not wait for the locked database again
             return pickle.dumps(StoreBusy(self.trouble))
         try:
             self._store.write_journal(_received(batch))

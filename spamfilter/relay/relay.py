@@ -47,7 +47,7 @@ class Relay:
     trusted: Sequence[Network]
     domains: frozenset[str]
     hostname: str
-    desk: MarkQueue
+    mark_queue: MarkQueue
     feedback: Feedback
     automatic: Automatic
     tls: ssl.SSLContext | None = None
@@ -56,13 +56,13 @@ class Relay:
     draining: bool = False
     handovers: set[asyncio.Task[Any]] = field(default_factory=set)
     shared: Shared = field(default_factory=Shared)
-    excess: LimitLog = field(default_factory=LimitLog)
+    limit_log: LimitLog = field(default_factory=LimitLog)
     metrics: Metrics = field(init=False)
     memory: Memory = field(init=False)
     canaries: MutableSet[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.metrics = self.excess.metrics
+        self.metrics = self.limit_log.metrics
         self.canaries = self.shared.canaries
         self.memory = Memory(self.limits.memory_bytes, self.shared)
         self.metrics.read_by("memory_bytes", lambda: self.memory.own)

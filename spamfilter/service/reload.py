@@ -47,7 +47,7 @@ def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
     relay.memory.most = settings.limits.memory_bytes
     relay.limits = within_descriptors(settings.limits)
     relay.feedback = socket.settings = settings.feedback
-    relay.desk.marks_a_day = settings.feedback.marks_a_day
+    relay.mark_queue.marks_a_day = settings.feedback.marks_a_day
     relay.normalise = settings.normalises()
     socket.limits = settings.limits
     logging.getLogger().setLevel(settings.log.level.upper())

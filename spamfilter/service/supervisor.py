@@ -208,7 +208,7 @@ class Supervisor:
             log.error("%s, pid %d, %s%s", who, pid, how, "" if self._ends else "; another one takes its place")
 
     def _reload(self) -> None:
-        """SIGHUP: the workers read the configuration anew, and then the keeper, which logs the lesson."""
+        """SIGHUP: the workers read the configuration anew, and then the keeper, which logs the result."""
         with reread(self._file) as new:
             if new is not None:
                 self.settings, _ = self.settings.reloaded(new)

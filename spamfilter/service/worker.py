@@ -81,7 +81,7 @@ class Worker:
         self._following = Following(
             filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics, quiet=not process.keeps
         )
-        self._desk = MarkQueue(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
+        self._mark_queue = MarkQueue(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
         self._relay = Relay(
             judge=Judge(self._filter, settings.policy()),
             journal=self._journal,
@@ -91,20 +91,20 @@ class Worker:
             trusted=settings.relay.networks(),
             domains=settings.relay.own_domains(),
             hostname=settings.relay.hostname or own_name(),
-            desk=self._desk,
+            mark_queue=self._mark_queue,
             feedback=settings.feedback,
-            automatic=Automatic(self._desk, store),
+            automatic=Automatic(self._mark_queue, store),
             shared=shared,
-            excess=self._limit_log,
+            limit_log=self._limit_log,
             tls=_server_tls(settings),
             normalise=settings.normalises(),
             proxy_protocol=settings.relay.proxy_protocol,
         )
-        self._canaries = canaries = Canaries(self._relay, self._desk, store)
+        self._canaries = canaries = Canaries(self._relay, store)
         self._facts: dict[str, object] = {"pid": process.main or os.getpid(), "next_hop": self._relay.next_hop.where}
         self._socket = FeedbackSocket(
             settings.socket_path(),
-            self._desk,
+            self._mark_queue,
             settings.feedback,
             {
                 "status": self._status,
@@ -210,7 +210,7 @@ class Worker:
         self._relay.automatic.close()
         await self._canaries.close()
         try:
-            await asyncio.gather(self._socket.close(), asyncio.to_thread(self._desk.close))
+            await asyncio.gather(self._socket.close(), asyncio.to_thread(self._mark_queue.close))
         finally:
             await asyncio.to_thread(self._journal.stop)
             if self._sending is not None:

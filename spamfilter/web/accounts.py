@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 Role = Literal["look", "label", "administer"]
 ROLES: tuple[Role, ...] = get_args(Role)
-"""What an account may do; each role includes those before it."""
-NO_PASSWORD = "-"  # noqa: S105 - it says that there is none
-"""In place of a hash: who comes through a reverse proxy only."""
+"""The roles; each includes the rights of those before it."""
+NO_PASSWORD = "-"  # noqa: S105 - means that there is no password
+"""Instead of a hash: the account can sign in through a reverse proxy only."""
 HASH = "$argon2id$"
 SHORTEST, LONGEST = 10, 1000
 """Letters of a password: what is not guessed within the limits of signing in, and what is not hashed for minutes."""

@@ -19,7 +19,7 @@ from spamfilter.doctor.learning import SILENT, classes, clock, feedback
 from spamfilter.doctor.process import behind, gone_over, held
 from spamfilter.errors import InputError, Refused, StoreBusy
 from spamfilter.learning.filter import Filter
-from spamfilter.relay.canary import MOST, Canaries
+from spamfilter.relay.canary import MOST_PROBES, Canaries
 from spamfilter.stores import open_store
 from spamfilter.system.file_access import ANYBODY, by_mode, may, user_named, user_of
 from tests.integration.servers import workshop
@@ -324,7 +324,7 @@ def test_what_is_wrong_with_dovecots_scripts_is_found(plant: Callable[[Path], No
 
 async def test_only_the_probe_is_taught_and_removed(tmp_path: Path) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
-        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        canaries = Canaries(running.relay, running.store)
         client = await running.connect()
         address = (await canaries.issue({}))["address"]
         name = address.encode()
@@ -372,8 +372,8 @@ async def gone(running: Running) -> None:
 
 async def test_addresses_are_few(tmp_path: Path) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
-        canaries = Canaries(running.relay, running.relay.desk, running.store)
-        addresses = [(await canaries.issue({}))["address"] for _ in range(MOST)]
+        canaries = Canaries(running.relay, running.store)
+        addresses = [(await canaries.issue({}))["address"] for _ in range(MOST_PROBES)]
         assert running.relay.canaries == set(addresses)
         with pytest.raises(Refused):
             await canaries.issue({})
@@ -391,7 +391,7 @@ async def test_what_a_killed_doctor_leaves_is_removed_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: str | None
 ) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
-        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        canaries = Canaries(running.relay, running.store)
         monkeypatch.setattr("spamfilter.relay.canary.KEPT_SECONDS", 2.0)
         unused = (await canaries.issue({}))["address"]
         used = await probed(running, canaries, label)
@@ -406,7 +406,7 @@ async def test_what_a_killed_doctor_leaves_is_removed_after_a_while(
 @pytest.mark.parametrize("label", [None, "ham"])
 async def test_what_a_doctor_has_left_is_removed_when_the_relay_stops(tmp_path: Path, label: str | None) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
-        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        canaries = Canaries(running.relay, running.store)
         await probed(running, canaries, label)
         await canaries.close()
         assert running.entries() == []
@@ -416,10 +416,10 @@ async def test_what_a_doctor_has_left_is_removed_when_the_relay_stops(tmp_path: 
 @pytest.mark.parametrize("label", [None, "spam"])
 async def test_what_a_killed_relay_has_left_is_removed_at_the_next_start(tmp_path: Path, label: str | None) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
-        await probed(running, Canaries(running.relay, running.relay.desk, running.store), label)
+        await probed(running, Canaries(running.relay, running.store), label)
         client = await running.connect()
         await client.send(mail(name="other"))
-        again = Canaries(running.relay, running.relay.desk, running.store)
+        again = Canaries(running.relay, running.store)
         again.start()
         await again.close()
         assert [entry.recipients for entry in running.entries()] == [["b@example.test"]]
@@ -428,7 +428,7 @@ async def test_what_a_killed_relay_has_left_is_removed_at_the_next_start(tmp_pat
 
 async def test_a_probe_whose_tokens_are_gone_is_removed(tmp_path: Path) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
-        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        canaries = Canaries(running.relay, running.store)
         address = await probed(running, canaries, None)
         running.store.expire(datetime.now(UTC) + timedelta(days=1), datetime.now(UTC) - timedelta(days=1))
         assert (await canaries.end({"address": address})) == {"removed": True}
@@ -439,12 +439,12 @@ async def test_a_probe_that_cannot_be_removed_is_not_said_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
-        canaries = Canaries(running.relay, running.relay.desk, running.store)
+        canaries = Canaries(running.relay, running.store)
         address = await probed(running, canaries, "spam")
         running.store.remove_journal(running.entries()[0].id)
         monkeypatch.setattr("spamfilter.relay.canary.KEPT_SECONDS", 0.1)
         assert (await canaries.end({"address": address})) == {"removed": False}
-        again = Canaries(running.relay, running.relay.desk, running.store)
+        again = Canaries(running.relay, running.store)
         again.start()
         await again.close()
         await gone(running)

@@ -182,7 +182,7 @@ def target() -> Iterator[Run]:
             trusted=[ip_network("127.0.0.0/8")] if chosen & TRUSTED else [],
             domains=frozenset(("example.test",)),
             hostname="relay.test",
-            desk=desk,
+            mark_queue=desk,
             feedback=Feedback(spam_addresses=[SPAM]),
             automatic=Automatic(desk, store),
             normalise=bool(chosen & NORMALISES),
@@ -209,7 +209,7 @@ def target() -> Iterator[Run]:
                 heard.extend(transport.written)
 
             running.run(talk())
-            made.desk.close()
+            made.mark_queue.close()
             answered = taken(sent, replies(bytes(heard)))
             if SPAM.encode() not in sent.lower():
                 assert len(hop.messages) == len(answered)

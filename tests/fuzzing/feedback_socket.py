@@ -50,7 +50,7 @@ def target() -> Iterator[Run]:
     untaught = empty()
 
     def end(server: FeedbackSocket) -> None:
-        server.desk.close()
+        server.mark_queue.close()
         server._name_service.shutdown()
 
     with loop() as running:

@@ -476,8 +476,8 @@ async def test_many_users_together_cannot_keep_out_another(open_folder: Path) ->
         assert [await peer.answer() for peer in gone] == [{}] * 3
         again = await there.peer(users[-1])
         assert (await again.answer())["exit_code"] == 75
-        assert there.socket.excess.metrics.value("limits_hit", "feedback_connections") == 3
-        assert there.socket.excess.metrics.value("limits_hit", "feedback_connections_per_user") == 1
+        assert there.socket.limit_log.metrics.value("limits_hit", "feedback_connections") == 3
+        assert there.socket.limit_log.metrics.value("limits_hit", "feedback_connections_per_user") == 1
         stay = [peer for peers in crowd.values() for peer in peers if peer not in gone]
         assert {(await peer.ask({"command": "x"}))["exit_code"] for peer in stay} == {2}
 

@@ -233,7 +233,7 @@ async def relaying(
         trusted=trusted,
         domains=domains,
         hostname="relay.test",
-        desk=desk,
+        mark_queue=desk,
         feedback=feedback or Feedback(),
         automatic=Automatic(desk, store),
         tls=tls,

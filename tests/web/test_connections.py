@@ -125,7 +125,7 @@ def test_an_answer_that_takes_longer_than_a_header_may_is_waited_for(
 def test_who_asks_at_once_has_the_place_of_who_has_dawdled_longest(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST", 4)
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 4)
     with contextlib.ExitStack() as stack:
         dawdlers: list[socket.socket] = []
         for _ in range(4):
@@ -142,7 +142,7 @@ def test_who_asks_at_once_has_the_place_of_who_has_dawdled_longest(
 
 
 def test_no_answer_under_way_is_given_up_for_a_new_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST", 3)
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(server.connect()) for _ in range(3)]
         for client in clients:

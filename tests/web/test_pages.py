@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from spamfilter.web import PAGES
-from spamfilter.web.site.connections import MOST
+from spamfilter.web.site.connections import MOST_CONNECTIONS
 from spamfilter.web.site.limits import FIELDS, MOST_BODY
 from spamfilter.web.site.throttle import OF_ADDRESS
 from tests.faults.daemon import Daemon
@@ -226,7 +226,7 @@ def test_a_request_is_bounded(pages: Site) -> None:
 
 def test_a_crowd_that_dawdles_keeps_nobody_out(pages: Site) -> None:
     with ExitStack() as stack:
-        for _ in range(MOST + 50):
+        for _ in range(MOST_CONNECTIONS + 50):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", pages.port), timeout=60))
             client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: y")
         assert pages.browser("anna").get("/").status == 200

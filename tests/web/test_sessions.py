@@ -1,9 +1,8 @@
 """Sessions and the throttle, by a clock of their own."""
 
 from spamfilter.web.accounts import Account
-from spamfilter.web.site.sessions import MOST, Sessions
-from spamfilter.web.site.throttle import MOST as MOST_KEYS
-from spamfilter.web.site.throttle import OF_ADDRESS, OF_NAME, SECONDS, Throttle
+from spamfilter.web.site.sessions import MOST_SESSIONS, Sessions
+from spamfilter.web.site.throttle import MOST_REMEMBERED, OF_ADDRESS, OF_NAME, SECONDS, Throttle
 
 ANN = Account("ann", "label", "$argon2id$one")
 ACCOUNTS = {"ann": ANN}
@@ -37,8 +36,8 @@ def test_a_session_ends_with_its_account_and_with_its_password() -> None:
 
 def test_an_account_has_no_more_than_its_sessions_and_the_oldest_goes() -> None:
     sessions = Sessions(2, Clock())
-    tokens = [sessions.begin(ANN)[0] for _ in range(MOST + 1)]
-    assert [bool(sessions.find(token, ACCOUNTS)) for token in tokens] == [False] + [True] * MOST
+    tokens = [sessions.begin(ANN)[0] for _ in range(MOST_SESSIONS + 1)]
+    assert [bool(sessions.find(token, ACCOUNTS)) for token in tokens] == [False] + [True] * MOST_SESSIONS
 
 
 def test_a_stamp_is_of_one_token_and_one_process() -> None:
@@ -84,6 +83,6 @@ def test_what_was_right_does_not_count() -> None:
 
 def test_a_flood_of_names_takes_no_more_memory() -> None:
     throttle = Throttle(Clock())
-    for number in range(MOST_KEYS):
+    for number in range(MOST_REMEMBERED):
         throttle.attempt(f"10.{number >> 8}.{number & 255}.1", f"name {number}")
-    assert len(throttle._attempts) == MOST_KEYS
+    assert len(throttle._attempts) == MOST_REMEMBERED

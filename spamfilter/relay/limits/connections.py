@@ -8,7 +8,7 @@ from spamfilter.config.sections import Limits
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.next_hops import Reply
 
-OVER: Mapping[str, Reply] = {
+LIMIT_REPLIES: Mapping[str, Reply] = {
     "connections": Reply.of("421 4.7.0 Too many connections; try again later"),
     "connections_per_client": Reply.of("421 4.7.0 Too many connections from your address; try again later"),
     "commands": Reply.of("421 4.7.0 Too many commands; closing connection"),
@@ -48,8 +48,8 @@ class Crowd:
         self.coming = 0
 
     def enter(self, client: Guest, address: str, limits: Limits, *, trusted: bool) -> str:
-        """Take a client in; the limit that forbids it, '' if none does. Trusted ones bring the mail of many."""
-        origin = hash(origin_of(address)) or 1  # keyed, so that nobody can choose to be taken for another; 0 is nobody
+        """Add a client; the limit that forbids it, '' if none. Trusted clients have no limit for each client."""
+        origin = hash(origin_of(address)) or 1  # a keyed hash, so that nobody can forge a collision; 0: free
         place = self._free.pop() if self._free else len(self._clients)
         if place >= len(self._places):
             return "connections"

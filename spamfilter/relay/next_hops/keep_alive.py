@@ -16,8 +16,8 @@ KEEP_ALIVE_SECONDS = 60.0
 """Between NOOPs to a next hop that waits while a client sends slowly; Postfix hangs up after 300 s."""
 
 
-class kept_alive:  # noqa: N801 - a context, as those of contextlib
-    """NOOP to the next hop now and then meanwhile, so that it does not hang up.
+class kept_alive:  # noqa: N801 - a context manager, named like those of contextlib
+    """A context in which the next hop gets a NOOP every KEEP_ALIVE_SECONDS, so that it does not hang up.
 
     peer: for the log. If the next hop is gone, the hand-over will find out.
     """

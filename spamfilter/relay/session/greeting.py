@@ -10,7 +10,7 @@ from spamfilter.config.addresses import Network
 from spamfilter.errors import NextHopError
 from spamfilter.relay.envelope import Transaction
 from spamfilter.relay.envelope_paths import encoded
-from spamfilter.relay.limits.connections import OVER
+from spamfilter.relay.limits.connections import LIMIT_REPLIES
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.session import xforward
@@ -86,9 +86,9 @@ class Greeting:
         return self._is_trusted
 
     def over(self, limit: str) -> Reply:
-        """What a client hears that has gone over a limit."""
-        reply = OVER[limit]
-        self._relay.excess.noted(limit, f"{self.peer} hears {reply.text}")
+        """Count an excess over a limit, and return the reply for the client."""
+        reply = LIMIT_REPLIES[limit]
+        self._relay.limit_log.noted(limit, f"{self.peer} hears {reply.text}")
         return reply
 
     def fault(self) -> Reply:

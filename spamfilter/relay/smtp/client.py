@@ -150,7 +150,7 @@ class Client(Server):
 
     def timed_out(self) -> None:
         if self._handshaking:
-            self._relay.excess.noted(self._waits, f"{self.relaying.peer} has not ended its handshake")
+            self._relay.limit_log.noted(self._waits, f"{self.relaying.peer} has not ended its handshake")
             self.abort()
         else:
             self._say_goodbye(self.relaying.over(self._waits))

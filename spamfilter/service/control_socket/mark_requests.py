@@ -57,12 +57,12 @@ def mark_request(request: Answer, mail: bytes | None, client: Client, users: Col
     return MarkRequest(label, author, id or "", mail, name)
 
 
-async def make_mark(asked: MarkRequest, desk: MarkQueue) -> Answer:
+async def make_mark(asked: MarkRequest, mark_queue: MarkQueue) -> Answer:
     """Make the mark, and return the answer. Raises the errors of MarkQueue."""
     if asked.mail is not None:
-        marked = await desk.mark_mail(asked.mail, asked.name, asked.label, asked.author)
+        marked = await mark_queue.mark_mail(asked.mail, asked.name, asked.label, asked.author)
     else:
-        marked = await desk.mark_id(asked.id, asked.label, asked.author)
+        marked = await mark_queue.mark_id(asked.id, asked.label, asked.author)
     subject, changed = marked.subject, marked.change.changed
     log.log(
         logging.INFO if changed else logging.DEBUG,

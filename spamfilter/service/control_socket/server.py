@@ -65,17 +65,17 @@ class FeedbackSocket:
     def __init__(
         self,
         path: Path,
-        desk: MarkQueue,
+        mark_queue: MarkQueue,
         settings: Feedback,
         commands: Mapping[str, Callable[[Answer], Awaitable[Answer]]],
         limits: Limits | None = None,
-        excess: LimitLog | None = None,
+        limit_log: LimitLog | None = None,
     ) -> None:
         self.path = path
-        self.desk = desk
+        self.mark_queue = mark_queue
         self.settings = settings
         self.limits = limits or Limits()
-        self.excess = excess or LimitLog()
+        self.limit_log = limit_log or LimitLog()
         self.commands = commands
         self._server: asyncio.Server | None = None
         self._file: tuple[int, int] | None = None
@@ -157,11 +157,11 @@ class FeedbackSocket:
         staying = Counter(other.uid for other in self._connections.values() if other.staying)
         own = staying[connection.uid]
         if own >= self.limits.feedback_connections_per_user and not connection.proxy:
-            self.excess.noted("feedback_connections_per_user", f"{connection.name} has {own} to the feedback socket")
+            self.limit_log.noted("feedback_connections_per_user", f"{connection.name} has {own} to the feedback socket")
             return False
         if staying.total() < self.limits.feedback_connections:
             return True
-        self.excess.noted("feedback_connections", f"all are taken, {own} by {connection.name}, who asks for one")
+        self.limit_log.noted("feedback_connections", f"all are taken, {own} by {connection.name}, who asks for one")
         return self._makes_way(own, staying)
 
     def _makes_way(self, own: int, staying: Counter[int]) -> bool:
@@ -244,9 +244,9 @@ class _Connection:
         except SpamfilterError as error:
             answer = _error(error)
             if isinstance(error, StoreError):
-                self._server.excess.metrics.count("faults", "feedback")
+                self._server.limit_log.metrics.count("faults", "feedback")
         except Exception:
-            self._server.excess.metrics.count("faults", "feedback")
+            self._server.limit_log.metrics.count("faults", "feedback")
             log.exception("feedback socket: a request of %s failed", printable(self._user))
             answer = _error(TryAgain("a fault of the relay, see its log; try again"))
         await self._write(answer)
@@ -286,7 +286,7 @@ class _Connection:
                 request, mail, Client(self._user, self.master, self.proxy), self._server.settings.users
             )
             self.marking = True
-            return await make_mark(asked, self._server.desk)
+            return await make_mark(asked, self._server.mark_queue)
         if not isinstance(command, str) or command not in self._server.commands:
             raise InputError(f"unknown command {printable(repr(command), 40)}")
         if not self.master:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MOST = 200
+MOST_CONNECTIONS = 200
 """Connections at a time: a browser opens six."""
 HEADER_SECONDS = 10.0
 """From the connection, or from the last answer, to the end of a request's header: it is one packet, as a rule."""
@@ -28,7 +28,7 @@ class Bounded(H11Protocol):
         self._answering: object = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the server has it
-        if len(self.connections) >= MOST:
+        if len(self.connections) >= MOST_CONNECTIONS:
             waiting = [one for one in cast("set[Bounded]", self.connections) if one.waits]
             if not waiting:
                 self.transport = transport

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from spamfilter.bayes.labels import Label
 from spamfilter.web.accounts import Account
 
-MOST = 20
-"""Sessions of one account: more browsers than anybody uses at a time."""
+MOST_SESSIONS = 20
+"""Sessions of one account: more browsers than a person uses at a time; the oldest ends first."""
 NOTICES = 5
 TOKEN_BYTES = 32
 
@@ -64,7 +64,7 @@ class Sessions:
         with self._lock:
             self._sessions = {key: one for key, one in self._sessions.items() if one.ends > now}
             own = [key for key, one in self._sessions.items() if one.account == account.name]
-            for key in own[: max(len(own) + 1 - MOST, 0)]:
+            for key in own[: max(len(own) + 1 - MOST_SESSIONS, 0)]:
                 del self._sessions[key]
             session = self._sessions[_digest(token)] = Session(account.name, account.hash, now + self._seconds)
         return token, session

@@ -13,9 +13,9 @@ from collections.abc import Callable
 SECONDS = 900.0
 """For which an attempt is remembered."""
 OF_ADDRESS, OF_NAME = 10, 30
-"""Failed attempts in that time. A name has more: whoever wants to lock it out has to come from several addresses."""
-MOST = 10_000
-"""Addresses and names that are remembered; the one that was tried longest ago goes first."""
+"""Failed attempts in that time. A name has more, so that one address alone cannot lock it out."""
+MOST_REMEMBERED = 10_000
+"""Addresses and names that are remembered; the one with the oldest attempt is dropped first."""
 
 
 class Throttle:
@@ -39,7 +39,7 @@ class Throttle:
                 for key, _ in _keys(address, name):
                     kept = [at for at in self._attempts.pop(key, ()) if at > now - SECONDS]
                     self._attempts[key] = [*kept, now]
-                while len(self._attempts) > MOST:
+                while len(self._attempts) > MOST_REMEMBERED:
                     self._attempts.popitem(last=False)
             return wait
 

@@ -115,7 +115,7 @@ async def test_a_sender_that_is_not_authenticated_is_only_a_claim_so_the_client_
 ) -> None:
     trusted = [ipaddress.ip_network(network) for network in ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "fe80::/10")]
     async with both(tmp_path, trusted=trusted) as (_, running):
-        running.relay.desk.marks_a_day = 2
+        running.relay.mark_queue.marks_a_day = 2
         client = await running.connect()
         for number, code in enumerate((b"250 ", b"250 ", b"550 ")):
             await client.ask("EHLO c", *([f"XFORWARD {said}"] if said else []))
@@ -129,7 +129,7 @@ async def test_a_sender_that_is_not_authenticated_is_only_a_claim_so_the_client_
 
 async def test_marks_of_an_authenticated_sender_are_not_for_who_writes_their_address(tmp_path: Path) -> None:
     async with both(tmp_path) as (_, running):
-        await running.relay.desk.mark_mail(ONE, "one", "ham", Author(ANNA, "address"))
+        await running.relay.mark_queue.mark_mail(ONE, "one", "ham", Author(ANNA, "address"))
         reply = await (await running.connect()).send(forward(ONE), ANNA, SPAM)
         assert reply.startswith(b"550 5.7.1 attached mail 1: learnt as ham by anna@example.org; only they")
         assert learnt(running) == [("ham", "address", ANNA)]
@@ -380,7 +380,7 @@ async def test_what_others_have_taught_is_theirs(tmp_path: Path) -> None:
 
 async def test_a_days_share_is_kept(tmp_path: Path) -> None:
     async with both(tmp_path, submission=True) as (_, running):
-        running.relay.desk.marks_a_day = 3
+        running.relay.mark_queue.marks_a_day = 3
         client = await running.connect()
         mails = [mail(name=str(number)) for number in range(5)]
         reply = await client.send(forward(*mails), ANNA, SPAM)
@@ -487,7 +487,7 @@ async def test_a_fault_leaves_the_mail_with_the_client(tmp_path: Path, monkeypat
     async with both(tmp_path) as (hop, running):
         client = await running.connect()
         with monkeypatch.context() as patched:
-            patched.setattr(running.relay, "desk", None)
+            patched.setattr(running.relay, "mark_queue", None)
             reply = await client.send(forward(ONE), ANNA, SPAM)
         assert reply == b"451 4.3.0 Temporary fault; try again later\r\n"
         assert await client.send(forward(ONE), ANNA, SPAM) == b"250 2.0.0 learnt 1 as spam\r\n"
@@ -506,7 +506,7 @@ async def test_learning_that_takes_too_long_goes_on_when_the_client_comes_again(
 
 async def test_the_desk_is_one_for_all_ways(tmp_path: Path) -> None:
     async with both(tmp_path) as (_, running):
-        marked = await running.relay.desk.mark_mail(ONE, "x", "spam", Author("bob", "imap"))
+        marked = await running.relay.mark_queue.mark_mail(ONE, "x", "spam", Author("bob", "imap"))
         assert marked.change.changed
         reply = await (await running.connect()).send(forward(ONE), ANNA, HAM)
         assert reply.startswith(b"550 5.7.1 attached mail 1: learnt as spam by bob; ")
