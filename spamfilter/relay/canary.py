@@ -1,9 +1,9 @@
-"""The relay's half of `doctor`'s probe: an address for one mail, which is taught and taken back under its name.
+"""The relay's part of `doctor`'s probe: issue an address, mark the mail that comes to it, and remove all traces.
 
-Guarantee: no mail but the one that came to an address issued here is taught or removed. A `doctor` that was killed
-leaves nothing: an address that nobody withdraws is withdrawn after KEPT_SECONDS or when the relay stops, and its mail
-is removed. What a relay has left that was killed, or had no database for so long, is removed at its next start: what
-was learnt always, an entry of the journal if it is not older than LEFT_WITHIN.
+Guarantee: only a mail to an address that was issued here is marked or removed. If `doctor` is killed, the address is
+withdrawn after KEPT_SECONDS, or when the relay stops, and the mail is removed. If the relay is killed, or its database
+is unavailable for that long, the next start removes the traces: everything that was learnt, and journal entries that
+are not older than LEFT_WITHIN.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 AUTHOR = Author("doctor", CANARY, master=True)
 KEPT_SECONDS = 300.0
-"""For one probe, of which each step has some seconds; and for a database that is away to take back what it left."""
+"""Time for a probe, whose steps take some seconds each, and for a database to become available again."""
 REMOVED_WITHIN = 5.0
-"""Seconds that `doctor`, or the end of the relay, waits for traces to go; after `doctor` the relay goes on alone."""
+"""Time that `doctor`, or a relay that stops, waits for the removal; after `doctor` the removal goes on."""
 LEFT_WITHIN = timedelta(hours=1)
 """Part of the journal that is searched at the start: a relay that was killed is soon restarted."""
 MOST_PROBES = 20
@@ -39,7 +39,7 @@ Answer = dict[str, Any]
 
 
 class Canaries:
-    """Addresses that take one mail which goes nowhere. To be used in the relay's event loop."""
+    """The issued addresses. To be used in the relay's event loop."""
 
     def __init__(self, relay: Relay, store: Store) -> None:
         self._relay = relay
@@ -50,11 +50,11 @@ class Canaries:
         self._closing = False
 
     def start(self) -> None:
-        """Begin to remove what was left by a relay that was killed."""
+        """Begin to remove the traces of a relay that was killed."""
         self._begin(self._remove_left())
 
     async def close(self) -> None:
-        """Withdraw all addresses; what cannot be removed in time is left to the next start."""
+        """Withdraw all addresses; traces that cannot be removed in time are left to the next start."""
         self._closing = True
         for address in list(self._issued):
             self._withdraw(address)
@@ -65,7 +65,7 @@ class Canaries:
         await asyncio.gather(*self._removing, return_exceptions=True)
 
     async def issue(self, request: Answer) -> Answer:
-        """A new address; the probe's Message-ID must be it, between angle brackets. Raises Refused for too many."""
+        """A new address; the Message-ID of the probe must be <address>. Raises Refused if there are too many."""
         if self._closing:
             raise StoreBusy("the relay is stopping; try again")
         if len(self._issued) >= MOST_PROBES:
@@ -76,9 +76,9 @@ class Canaries:
         return {"address": address}
 
     async def mark(self, request: Answer) -> Answer:
-        """Teach the mail to an address, or with the label null take that back; its score by the database after that.
+        """Mark the mail to an address, or with the label null forget it; returns its score by the database afterwards.
 
-        Raises InputError where there is no such mail.
+        Raises InputError if there is no such mail.
         """
         label = request.get("label")
         if label is not None and label not in LABELS:
@@ -91,9 +91,9 @@ class Canaries:
         return {"id": entry.id, "log_odds": marked.change.after.log_odds}
 
     async def end(self, request: Answer) -> Answer:
-        """Withdraw an address; what its mail has taught is taken back, and it leaves the journal.
+        """Withdraw an address, and remove the traces of its mail from counts and journal.
 
-        removed: whether that is done; where the database is away, it is done when that is back.
+        removed: whether that is done; if the database is unavailable, it is done later.
         """
         task = self._withdraw(self._named(request))
         if task is None:
@@ -108,12 +108,12 @@ class Canaries:
         return address
 
     async def _mail_to(self, address: str) -> JournalEntry | None:
-        """The journal's entry of the mail to this address and nobody else."""
+        """The journal entry of the mail to this address only."""
         named = await asyncio.to_thread(self._store.journal_named, f"<{address}>")
         return next((entry for entry in named if [to.lower() for to in entry.recipients] == [address]), None)
 
     def _withdraw(self, address: str) -> asyncio.Task[bool] | None:
-        """Withdraw an address; the removal of its mail, or None where none has come."""
+        """Withdraw an address; the task that removes its mail, or None if no mail has come."""
         self._issued.pop(address).cancel()
         if address in self._relay.canaries:
             self._relay.canaries.discard(address)
@@ -127,7 +127,7 @@ class Canaries:
         return task
 
     async def _remove(self, address: str) -> bool:
-        """Remove the mail to this address, which may be on its way to the journal; whether that is done."""
+        """Remove the mail to an address, which may not be in the journal yet; whether it is removed."""
         give_up = time.monotonic() + KEPT_SECONDS
         while time.monotonic() < give_up:
             try:
@@ -155,7 +155,7 @@ class Canaries:
             await self._relay.mark_queue.mark_read(Subject(name, name, Reading(digest, tokens)), None, AUTHOR)
 
     async def _remove_left(self) -> bool:
-        """Remove what another process of this relay has left; whether that is done."""
+        """Remove the traces that an earlier process has left; whether that is done."""
         try:
             learnt = await asyncio.to_thread(self._store.learnings, None, AUTHOR.name)
             digests = [entry.digest for entry in learnt if entry.source == CANARY]
@@ -165,7 +165,7 @@ class Canaries:
             for digest in digests:
                 await self._forget("a probe of doctor", digest, None)
             for entry in (*found.values(), *recent):
-                # The relay's own reply, and not the next hop's, to a mail that goes nowhere.
+                # The relay's own reply to a probe, which no next hop gives.
                 if entry.reply == f"250 2.0.0 Ok: canary {entry.id}":
                     await asyncio.to_thread(self._store.remove_journal, entry.id)
         except StoreError as error:

@@ -1,7 +1,7 @@
-"""A received message to its reply: judge, mark, hand on, write the journal.
+"""From a received message to its reply: judge, tag, deliver, write the journal.
 
-Guarantee: the reply is positive only after the next hop's was, or after the message is synced to
-the quarantine. A fault is a 4xx, and the client keeps the mail.
+Guarantee: the reply is positive only after the next hop's, or after the message is synced to the quarantine. A fault is
+a 4xx, and the client keeps the mail.
 """
 
 import asyncio
@@ -26,22 +26,21 @@ from spamfilter.system.logs import Event
 log = logging.getLogger(__name__)
 
 LARGE_HEADER = 262_144
-"""Bytes of a header from which on it is marked beside the loop: one of 50 MB may hold millions of forged fields."""
+"""Bytes of a header from which on it is tagged in a thread: one of 50 MB may have millions of forged fields."""
 
 
 async def hand_over(
     relay: Relay, conversation: Conversation, transaction: Transaction, mail: bytes, gone: Callable[[], bool]
 ) -> Reply:
-    """Judge a message and do what the verdict says; returns what the client shall hear.
+    """Judge a message and do what the verdict says; returns the reply for the client.
 
-    gone: tells whether the client has hung up, in which case nothing is handed on any more.
-    Raises nothing but cancellation.
+    gone: whether the client has hung up; if so, nothing is delivered. Raises nothing but cancellation.
     """
     began = time.perf_counter()
     id = new_id()
     judgement = relay.judge.judge(mail, id)
     if transaction.authenticated:
-        judgement = judgement.passed()  # our users' own mail: what the world thinks of it is not ours to say
+        judgement = judgement.passed()  # mail of authenticated senders always passes
     judged = time.perf_counter()
     try:
         reply = await _act(relay, conversation, transaction, mail, judgement, id, gone)
@@ -60,7 +59,7 @@ async def hand_over(
         record(relay, transaction, mail, judgement, id, reply, int((judged - began) * 1e6), int((ended - began) * 1e6))
         _teach(relay, transaction, judgement, id)
     except Exception:
-        log.exception("%s: not journalled", id)  # the client must hear what became of its mail all the same
+        log.exception("%s: not journalled", id)  # the client must hear the reply all the same
     return reply
 
 
@@ -89,7 +88,7 @@ async def _act(
     else:
         parts = mark(mail, fields, prefix)
     if gone():
-        # The client will send it again; handing it on now would make two of it.
+        # The client will send it again, so to deliver it now would duplicate it.
         raise NextHopError("the client hung up before the hand-over", kind="")
     if verdict.action == "quarantine":
         await asyncio.to_thread(relay.quarantine.write, parts, transaction.sender, transaction.recipients, id)
@@ -104,7 +103,7 @@ async def _act(
 
 
 def _teach(relay: Relay, transaction: Transaction, judgement: Judgement, id: str) -> None:
-    """Show the mail to the rules that learn by themselves, if there are any."""
+    """Show the mail to the automatic rules, if there are any."""
     if relay.feedback.automatic and judgement.message and judgement.reading:
         seen = Seen(
             id,
@@ -128,7 +127,7 @@ def record(
     judge_us: int,
     total_us: int,
 ) -> None:
-    """Write a mail to log, journal and metrics."""
+    """Record a mail in log, journal and metrics."""
     verdict, message = judgement.verdict, judgement.message
     sender = transaction.sender.decode("utf-8", "replace")
     text = reply.text

@@ -1,20 +1,20 @@
-"""What a client has said of the mail that it is about to send."""
+"""The envelope of a transaction."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
 Purpose = Literal["relay", "spam", "ham", "canary"]
-"""What becomes of the mail: it goes on, or it ends here, as feedback or as a trial of `doctor`."""
+"""The purpose of a mail: to be delivered, to teach as spam or ham, or a probe of `doctor`."""
 
 
 @dataclass(slots=True)
 class Transaction:
-    """An envelope: paths without their angle brackets, as the client sent them; its real client.
+    """An envelope: paths as the client sent them, without angle brackets. client: the IP address of the real client.
 
-    own: whether that is in a trusted network, or the sender is authenticated; authenticated: the latter. named: whether
-    XFORWARD has said who the client is; else it is the peer, which may speak for strangers without saying so.
-    purpose: that of the recipients, which is the same for all of them. refused: codes of the replies to recipients
-    that were not accepted. began: of the event loop's clock, at MAIL. size: bytes that the client has declared, or 0.
+    own: whether the client is in a trusted network or the sender is authenticated; authenticated: only the latter.
+    named: whether XFORWARD has named the client; if not, it is the peer, which may be a relay for others. purpose: the
+    same for all recipients. refused: codes of the replies to recipients that were deferred or rejected. began: time of
+    MAIL by the event loop's clock. size: bytes that the client has declared, or 0.
     """
 
     sender: bytes

@@ -1,9 +1,9 @@
-"""What the arguments of commands say, as far as a proxy has to know; everything else in them is passed on unread."""
+"""The arguments of MAIL and RCPT: path and SIZE. The relay passes on all other parameters unread."""
 
 import re
 import string
 
-# Angle brackets may lack: what a next hop tolerates is not refused here.
+# Angle brackets may be missing, because many next hops tolerate that.
 _PATH = re.compile(r'(FROM|TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))( .*)?', re.IGNORECASE)
 _SIZE = re.compile(r" SIZE=([0-9]{1,20})(?: |$)", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\(.)")
@@ -11,30 +11,30 @@ _TO_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ROUTING = re.compile(r'[@%!:,"\\]')
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MAX_LINE = 2000
-"""Bytes of a command: RFC 5321 wants 512 and 1,000 more for DSN's ORCPT. Postfix cuts a line off at 2,048 bytes, and
-would obey another command than the one that was judged."""
+"""Bytes of a command: RFC 5321 wants 512, and 1,000 more for DSN's ORCPT. Postfix cuts lines at 2,048 bytes, and would
+then obey another command than the relay has checked."""
 MAX_PATH = 512
-"""Bytes of a path: twice what RFC 5321 section 4.5.3.1.3 promises to a client. Up to a thousand of them are kept of
-each mail, in memory that no limit counts, and in the journal."""
+"""Bytes of a path: twice what RFC 5321 section 4.5.3.1.3 demands. A mail has up to a thousand, in memory that no limit
+counts, and in the journal."""
 
 
 def decoded(argument: bytes) -> str:
-    """The argument of a command, whatever bytes it has."""
+    """The argument of a command as text; `encoded` is the exact inverse, whatever its bytes are."""
     return argument.strip().decode("utf-8", "surrogateescape")
 
 
 def encoded(text: str) -> bytes:
-    """What a client has sent, as it came."""
+    """The bytes of a decoded argument."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def has_control(argument: str) -> bool:
-    """Whether an argument has what might divide the command for others."""
+    """Whether an argument has control characters, which another server might take for the end of the command."""
     return _CONTROL.search(argument) is not None
 
 
 def path_of(argument: str, keyword: str) -> str | None:
-    """The path behind 'FROM' or 'TO', without angle brackets; None where the syntax is wrong, or it is too long.
+    """The path after 'FROM:' or 'TO:', without angle brackets; None if the syntax is wrong or the path too long.
 
     >>> path_of("FROM:<> BODY=8BITMIME", "FROM"), path_of("TO:<a@b>", "FROM")
     ('', None)
@@ -47,7 +47,7 @@ def path_of(argument: str, keyword: str) -> str | None:
 
 
 def mailbox_of(path: str) -> str:
-    """The address that a path names, in lower case, however it is written.
+    """The address of a path in lower case, without source route, quotes and escapes.
 
     >>> mailbox_of('@relay.example:"S\\\\pam"@Example.org')
     'spam@example.org'
@@ -61,7 +61,7 @@ def mailbox_of(path: str) -> str:
 
 
 def folded(address: str) -> str:
-    """An address with the letters of ASCII in lower case; others make it another address (U+212A is no k).
+    """An address with ASCII letters in lower case. Other letters stay: U+212A is not a k.
 
     >>> folded("K\u212a@Example.org") == "k\u212a@example.org"
     True
@@ -81,10 +81,10 @@ def size_of(argument: str) -> int:
 
 
 def is_plain(recipient: str, domains: frozenset[str]) -> bool:
-    """Whether a stranger may send there: a plain address in these domains, or the postmaster.
+    """Whether an untrusted client may send to a recipient: a plain address in these domains, or postmaster.
 
-    Anything that a mail server might take for a route to elsewhere is not plain; the next hop
-    trusts us, and would relay it.
+    An address that a mail server might take for a route to another host is not plain: the next hop trusts the relay,
+    and would send the mail there.
     """
     local, at, domain = recipient.rpartition("@")
     if not at:

@@ -1,7 +1,7 @@
-"""Feedback by address: what a mail to a feedback address teaches.
+"""Feedback by mail: a mail to a feedback address teaches the mails that are attached to it.
 
-Guarantee: the mails that are attached to it are learnt, or it itself if it was resent or is a redirected copy of a mail
-that was judged here; never what the sender wrote themselves. 250 only after all that can be learnt is in the store.
+Guarantee: the attached mails are learnt, or the mail itself if it was resent, or is a redirected copy of a mail that
+the relay has judged; never a text that the sender wrote. 250 only after everything that can be learnt is in the store.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from spamfilter.system.escaping import printable
 log = logging.getLogger(__name__)
 
 MAX_REPLY = 400
-"""Characters of what a reply says: RFC 5321 section 4.5.3.1.5 gives its line 512."""
+"""Characters of the text of a reply: RFC 5321 section 4.5.3.1.5 allows 512 bytes for the line."""
 MAX_NAME = 2000
-"""Characters of an author's name: more than any address has, escaped, so that no two authors share one."""
+"""Characters of an author's name: more than any escaped address has, so two authors never have the same name."""
 INLINE = Reply.of(
     "550-5.6.0 No mail is attached to this one, so nothing was learnt.",
     "550-5.6.0 Use 'forward as attachment' of your mail program (one or several mails),",
@@ -35,7 +35,7 @@ INLINE = Reply.of(
 
 
 async def learn(relay: Relay, transaction: Transaction, mail: bytes, gone: Callable[[], bool]) -> Reply:
-    """Learn what a mail is sent for. Raises StoreError, TimeoutError; what was learnt until then stays."""
+    """Learn the mails in a feedback mail. Raises StoreError or TimeoutError; what was learnt before stays learnt."""
     label: Label = "ham" if transaction.purpose == "ham" else "spam"
     sender = transaction.sender.decode("utf-8", "backslashreplace").lower()
     author = Author(_author(transaction), "address")
@@ -66,14 +66,14 @@ async def learn(relay: Relay, transaction: Transaction, mail: bytes, gone: Calla
 
 
 def _author(transaction: Transaction) -> str:
-    """Whose marks these are: the sender's whom the mail server in front has authenticated, else the client's.
+    """The author of the marks: the authenticated sender, or else the client's IP address.
 
-    A reverse-path is only a claim: by another's address one would change their marks, by new ones evade the day's
-    share. The client's name is none of an address or a login: it has blanks and no '@'.
+    A reverse-path can be forged: with the address of another user one could change that user's marks, with many
+    addresses evade `marks_a_day`. The name of a client has blanks and no '@', unlike an address or a login name.
     """
     if transaction.authenticated:
         return printable(folded(transaction.sender.decode("utf-8", "backslashreplace")), MAX_NAME)
-    # A zone may be any text; on the loopback everybody may choose among millions of addresses.
+    # A zone may be any text; on the loopback, every local user can choose among millions of addresses.
     client = ipaddress.ip_address(transaction.client.partition("%")[0])
     return f"by mail from {'localhost' if client.is_loopback else client}"
 
@@ -92,16 +92,16 @@ async def _learnt(relay: Relay, mail: bytes, name: str, label: Label, author: Au
 
 
 async def _is_redirected(relay: Relay, transaction: Transaction, mail: bytes, sender: str) -> bool:
-    """Whether this is a mail that was judged here, sent on without a trace of it in the header.
+    """Whether this is a copy of a mail that the relay has judged, redirected without a trace in its header.
 
-    A sender's own mail is none, even if it was judged on its way to its other recipients.
+    A sender's own mail is not, even if it was judged on its way to other recipients.
     """
     if not addresses_in(parse(mail).fields, b"to", b"cc").isdisjoint(_addresses(relay)):
         return False
     filter = relay.judge.filter
     id = (await asyncio.to_thread(by_mail, filter, "", mail)).id
     if not id and header_id(mail):
-        await asyncio.sleep(WRITTEN_WITHIN)  # a rule of the mailbox may be as quick as the journal
+        await asyncio.sleep(WRITTEN_WITHIN)  # a mailbox rule may redirect a mail before the journal is written
         id = (await asyncio.to_thread(by_mail, filter, "", mail)).id
     entry = await asyncio.to_thread(filter.store.find_journal, id) if id else None
     if entry is None:

@@ -1,7 +1,7 @@
-"""The answer to a feedback mail: what each mail has taught, to its sender, through the next hop.
+"""The answer to a feedback mail, sent to its sender through the next hop: what was learnt from each mail.
 
-Guarantee: a failure is logged and changes nothing. Nothing answers it in turn: its reverse-path is empty, and it says
-that a machine wrote it (RFC 3834).
+Guarantee: a failure is logged and changes nothing else. Mail programs do not answer it: its reverse-path is empty, and
+it has the Auto-Submitted field of RFC 3834.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from spamfilter.system.escaping import printable
 log = logging.getLogger(__name__)
 
 MAX_SUBJECT = 80
-"""Characters shown of a subject: enough to know the mail by."""
+"""Characters of a subject: enough to recognise the mail."""
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,300}>")
 
 

@@ -1,4 +1,4 @@
-"""FRONT_ENDS: the protocols that mail comes in by."""
+"""FRONT_ENDS: the table of protocols by which mail is received."""
 
 from collections.abc import Callable
 

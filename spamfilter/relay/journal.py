@@ -1,8 +1,7 @@
-"""The journal of verdicts, written behind: the relay never waits for it.
+"""The journal of verdicts, written by a thread: the relay never waits for it.
 
-Guarantee: an entry is in the store at most a second after it was added, while the store takes
-writes. While it does not, entries are held up to a bound; beyond it the oldest are dropped and
-counted. Mail is not held up, whatever the store does.
+Guarantee: an entry is in the store within a second, while the store takes writes. While it does not, entries wait in
+memory up to a bound; beyond it the oldest are dropped and counted. Mail never waits for the store.
 """
 
 import logging
@@ -23,19 +22,18 @@ from spamfilter.stores import JournalEntry
 log = logging.getLogger(__name__)
 
 WRITE_EVERY = 0.5
-"""Seconds between batches: half of the second that a crash may cost."""
+"""Seconds between two batches: half of the second of journal that a crash may lose."""
 BATCH = 500
 """Rows of one transaction: some milliseconds of write lock.
 
-Entries that wait behind as many others are held packed: what is kept of a mail takes 6 kB as it is, and 1.6 kB packed.
-That takes its time, which a relay only spends that is behind.
+Further entries wait packed: an entry takes 6 kB, packed 1.6 kB. Packing takes time, and usually fewer entries wait.
 """
 MAX_DAYS = 36_500.0
-"""For ever: a hundred years, which every calendar can count back."""
+"""The longest period: a hundred years, which can be subtracted from every date."""
 CANARY_KEPT = timedelta(days=1)
-"""Longer than any process needs to follow the ledger."""
+"""Time for which ledger entries of probes are kept: longer than any process needs to read the ledger."""
 EXPIRE_EVERY = 3600.0
-"""Seconds between expiries: the windows are counted in days."""
+"""Seconds between two expiries: often enough, because the periods are days."""
 
 
 class JournalStore(Protocol):
@@ -47,16 +45,17 @@ class JournalStore(Protocol):
 
 
 def packed(entry: JournalEntry) -> JournalEntry:
-    """The same entry, small."""
+    """The same entry with packed tokens."""
     return entry if entry.tokens is None else replace(entry, tokens=Packed(pack_seen(entry.tokens)))
 
 
 class Journal:
-    """Entries on their way to the store, and the thread that carries them.
+    """Entries on their way to the store, and the thread that writes them.
 
-    backlog: entries held while the store is away. tokens_days, entries_days: how long each is kept. tokens_bytes: what
-    the tokens may take together, packed. written, dropped: entries so far; faults: failures to write any. trouble: why
-    entries cannot be written now; '' while they can.
+    backlog: entries that are held while the store takes no writes. tokens_days, entries_days: how long tokens and
+    entries are kept. tokens_bytes: bound for the tokens of all entries, packed. keep: called before entries expire,
+    with the time and the moment before which they go. written, dropped: entries so far. faults: writes that failed.
+    trouble: why entries cannot be written now, '' if they can.
     """
 
     def __init__(
@@ -87,19 +86,19 @@ class Journal:
 
     @property
     def waiting(self) -> int:
-        """Entries that are not in the store yet."""
+        """Number of entries that are not in the store yet."""
         return len(self._waiting)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what is waiting, if the store lets us, and end the thread."""
+        """Write the waiting entries, if the store takes them, and end the thread."""
         self._stopping.set()
         self._thread.join()
 
     def add(self, entry: JournalEntry) -> None:
-        """Take an entry; returns at once and never raises."""
+        """Add an entry. Returns at once and never raises."""
         held = entry if len(self._waiting) < BATCH else packed(entry)
         with self._lock:
             self._bound(self._backlog - 1)
@@ -112,7 +111,7 @@ class Journal:
         self.write()
 
     def write(self) -> None:
-        """Write what is waiting; what cannot be written now stays."""
+        """Write the waiting entries; those that cannot be written stay."""
         while self._waiting:
             with self._lock:
                 batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
@@ -132,7 +131,7 @@ class Journal:
                 self._failing, self.trouble = False, ""
 
     def _bound(self, most: int) -> None:
-        """Drop the oldest entries, and count them, until at most this many wait."""
+        """Drop and count the oldest entries until at most `most` wait."""
         while len(self._waiting) > most:
             entry = self._waiting.popleft()
             self.dropped += 1
@@ -141,13 +140,13 @@ class Journal:
             )
 
     def _write(self, batch: list[JournalEntry]) -> None:
-        """Write a batch. One entry that no store could take must not hold up those behind it."""
+        """Write a batch. An entry that cannot be stored is dropped, so that it does not block the others."""
         try:
             self._store.write_journal(batch)
             self.written += len(batch)
         except Exception as error:
             if isinstance(error, StoreError) and not isinstance(error, CountError):
-                raise  # the store is away, which is no fault of an entry
+                raise  # the fault is the store's, not an entry's
             if len(batch) == 1:
                 log.exception("journal: %s cannot be written and is dropped", batch[0].id)
                 self.faults += 1
@@ -161,12 +160,12 @@ class Journal:
             return
         self._expire_at = time.monotonic() + EXPIRE_EVERY
         now = datetime.now(UTC)
-        # Whole days, so that what is kept of a day is that of all of its entries.
+        # Whole days, so that the summary of a day is made from all of its entries.
         entries_before = datetime.combine((now - self._entries_kept).date(), datetime.min.time(), UTC)
         try:
             if self._keep is not None:
                 self._keep(now, entries_before)
             self._store.expire(now - self._tokens_kept, entries_before, self._tokens_bytes)
             self._store.sweep(CANARY, now - CANARY_KEPT)
-        except Exception as error:  # the thread must live, whatever the store says to this
+        except Exception as error:  # the thread must go on whatever happens
             log.warning("journal: cannot expire: %s", error)

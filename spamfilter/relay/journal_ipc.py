@@ -1,8 +1,8 @@
-"""The journal of several processes, written by one of them: what the others send, and the collector that writes it.
+"""The journal of several processes: workers send their entries to the keeper, whose collector writes them.
 
-Guarantee: a batch is answered after it is in the store; who has no answer keeps it and sends it again, to the next
-collector if need be, and the store takes each entry once. All sockets are pairs, which nobody else can reach; what
-comes through them is of our own making, and pickled.
+Guarantee: a batch is answered after it is in the store. A worker without an answer keeps the batch and sends it again,
+to a restarted keeper if need be, and the store takes each entry once. All sockets are socket pairs, which no other
+process can reach, so their content can be pickled.
 """
 
 import asyncio
@@ -24,16 +24,14 @@ from spamfilter.stores import JournalEntry, Store
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 25.0
-"""The database's busy timeout for our batch and for another's before it, and room; who waits longer sends it again."""
+"""Longer than the database's busy timeout for two batches, this one and one before it; after that it is sent again."""
 SIZE = 8
-"""Bytes of the number that says how long what follows is."""
-
-
+"""Bytes of the length before each batch and each answer."""
 _VALUES = attrgetter(*(field.name for field in fields(JournalEntry)))
 
 
 def _sent(entries: Iterable[JournalEntry]) -> bytes:
-    """Entries as their values, of which the last is the tokens, packed: as they are they take six times as long."""
+    """A batch: the values of each entry, with packed tokens, which are six times faster to send."""
     rows = (_VALUES(entry) for entry in entries)
     return pickle.dumps([(*facts, None if tokens is None else pack_seen(tokens)) for *facts, tokens in rows])
 
@@ -44,9 +42,9 @@ def _received(batch: bytes) -> list[JournalEntry]:
 
 
 class Sending:
-    """What a process' journal writes to instead of a store. meeting: where collectors look for connections.
+    """Takes the place of the store in a worker's journal. meeting: the socket by which it opens connections.
 
-    For one thread.
+    Only one thread may use it.
     """
 
     def __init__(self, meeting: socket.socket) -> None:
@@ -54,7 +52,7 @@ class Sending:
         self._line: socket.socket | None = None
 
     def write_journal(self, entries: Sequence[JournalEntry]) -> None:
-        """As a store's. Raises StoreError, too, where the collector does not answer."""
+        """As of a store. Also raises StoreError if the collector does not answer."""
         try:
             error = self._answer(_sent(entries))
         except (OSError, EOFError) as error:
@@ -64,7 +62,7 @@ class Sending:
             raise error
 
     def close(self) -> None:
-        """Hang up; whatever is written after that calls anew."""
+        """Close the connection; the next write opens a new one."""
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -82,16 +80,16 @@ class Sending:
         return error if isinstance(error, Exception) else None
 
     def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int) -> None:
-        """Nothing: the collector's process does that."""
+        """Does nothing: the keeper expires entries."""
 
     def sweep(self, source: str, before: datetime) -> None:
-        """Nothing, likewise."""
+        """Does nothing: the keeper does it."""
 
 
 class Collector:
-    """Writes what comes by the connections that are handed over at the meeting, one batch after the other.
+    """Writes the batches of all workers, one after the other. meeting: the socket by which connections come.
 
-    trouble: why nothing could be written when last tried, '' while it can.
+    trouble: why the last batch could not be written, '' if it could.
     """
 
     def __init__(self, store: Store, meeting: socket.socket) -> None:
@@ -107,7 +105,7 @@ class Collector:
         asyncio.get_running_loop().add_reader(self._meeting, self._meet)
 
     async def stop(self) -> None:
-        """Write what has come, of senders that have all ended."""
+        """Write the batches that have arrived; call it when all workers have exited."""
         asyncio.get_running_loop().remove_reader(self._meeting)
         self._meet()
         if self._senders:
@@ -136,7 +134,7 @@ class Collector:
                     writer.write(len(answer).to_bytes(SIZE, "big") + answer)
                     await writer.drain()
                 except (asyncio.IncompleteReadError, ConnectionError):
-                    return  # it ended; what it had sent in part is nobody's any more
+                    return  # the worker has exited; a partial batch is lost
 
     def _written(self, batch: bytes, came_at: float) -> bytes:
         """Write a batch. Returns the answer: None, or the error."""
@@ -150,6 +148,6 @@ class Collector:
             self.trouble, self._failed_at = str(error), time.monotonic()
             return pickle.dumps(error)
         except Exception as error:
-            return pickle.dumps(ValueError(repr(error)))  # any other may be nothing that can be sent
+            return pickle.dumps(ValueError(repr(error)))  # other errors may not be picklable
         self.trouble = ""
         return pickle.dumps(None)

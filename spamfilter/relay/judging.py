@@ -1,7 +1,7 @@
-"""The bytes of a mail to a verdict, whatever happens on the way.
+"""From the bytes of a mail to a verdict.
 
-Guarantee: never raises. What cannot be parsed, tokenised or scored is unsure and passed on, with
-a header field that says so and the error in the log: a fault of ours costs nobody a mail.
+Guarantee: never raises. A mail that cannot be parsed, tokenised or scored is unsure and passes; a header field says so,
+and the error is in the log. A fault of ours loses no mail.
 """
 
 import hashlib
@@ -21,10 +21,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict with what it was made from; message and reading may lack after a fault.
+    """A verdict and its input. After a fault, message and reading may be None.
 
-    reading: finds its tokens again if somebody asks for them.
-    stages: stage -> seconds; empty after a fault.
+    reading: makes its tokens anew when they are needed. stages: stage -> seconds; empty after a fault.
     """
 
     verdict: Verdict
@@ -34,19 +33,19 @@ class Judgement:
     stages: Mapping[str, float]
 
     def passed(self) -> "Judgement":
-        """The same, with no action but to pass it on."""
+        """The same judgement with the action "pass"."""
         return replace(self, verdict=replace(self.verdict, action="pass"))
 
 
 class Judge:
-    """A filter and a policy; the policy may be changed while mail is running."""
+    """A filter and a policy; the policy may be replaced at any time."""
 
     def __init__(self, filter: Filter, policy: Policy) -> None:
         self.filter = filter
         self.policy = policy
 
     def judge(self, mail: bytes, id: str) -> Judgement:
-        """Judge one mail; `id` names it in the log if that fails."""
+        """Judge a mail. id: its name in the log if that fails."""
         message = reading = None
         learnt: dict[Label, int] = {"ham": 0, "spam": 0}
         try:
@@ -70,7 +69,7 @@ class Judge:
                 scanned=message.scanned,
             )
             stages = {"parse": parsed - began, "tokens": read - parsed, "score": perf_counter() - read}
-            # Its tokens go: they would take five times the room of the message until it is in the journal.
+            # Drop its tokens: until it is in the journal, they would take five times the memory of the message.
             reading = Reading(reading.digest, view(self.filter.voices, message))
             return Judgement(verdict, reading.digest, message, reading, stages)
         except Exception as error:

@@ -1,7 +1,7 @@
-"""Transactions that end here: mail to a feedback address, and `doctor`'s canary.
+"""Mail that is delivered to the relay itself: feedback, and probes of `doctor`.
 
-Their recipients are ours, so the next hop hears no RCPT. It has heard MAIL, as of every mail: where it is down, MAIL
-says 451 and such mail waits at the client with the rest. Guarantee: none of it is ever handed on.
+The next hop hears no RCPT of such a transaction. It has heard MAIL, as of every mail: if it is down, MAIL is answered
+with 451, and this mail waits at the client, too. Guarantee: such mail is never sent on.
 """
 
 import logging
@@ -21,11 +21,11 @@ from spamfilter.system.ids import new_id
 log = logging.getLogger(__name__)
 
 MAX_SENDER = 254
-"""Bytes of the longest address that a path of RFC 5321 section 4.5.3.1.3 holds; it becomes an author's name."""
+"""Bytes of the longest address by RFC 5321 section 4.5.3.1.3; it becomes an author's name."""
 
 
 def purpose_of(relay: Relay, path: str) -> Purpose:
-    """What a recipient is for."""
+    """The purpose of a recipient."""
     address = mailbox_of(path)
     if address in relay.feedback.spam_addresses:
         return "spam"
@@ -35,12 +35,12 @@ def purpose_of(relay: Relay, path: str) -> Purpose:
 
 
 def refusal(transaction: Transaction, purpose: Purpose) -> Reply | None:
-    """The reply to a recipient that this transaction cannot have, None where it can."""
-    # A canary's address is a secret that only the administrator is told: who knows it may use it, from anywhere.
+    """The reply to a recipient that this transaction may not have; None if it may."""
+    # The address of a probe is a secret that only administrators get, so it needs no other protection.
     if purpose in ("spam", "ham"):
         if not transaction.own:
             return Reply.of("550 5.7.1 This address is for our own users; their mail comes from trusted networks")
-        # A name without domain might be that of a local user, who teaches by other ways.
+        # A name without a domain might be the login name of a local user, who has other ways to mark.
         if b"@" not in transaction.sender or len(transaction.sender) > MAX_SENDER:
             return Reply.of("550 5.7.1 Feedback needs a sender, an address with its domain")
     if transaction.recipients and transaction.purpose != purpose:
@@ -49,9 +49,9 @@ def refusal(transaction: Transaction, purpose: Purpose) -> Reply | None:
 
 
 async def end_here(relay: Relay, transaction: Transaction, mail: bytes, gone: Callable[[], bool]) -> Reply:
-    """Do with a mail what its recipients are for; returns what the client shall hear.
+    """Learn a feedback mail or judge a probe; returns the reply for the client.
 
-    Raises nothing but cancellation. What fails is a 451: learning it again changes nothing.
+    Raises nothing but cancellation. A failure is a 451: learning a mail again changes nothing.
     """
     try:
         if transaction.purpose == "canary":
@@ -68,7 +68,7 @@ async def end_here(relay: Relay, transaction: Transaction, mail: bytes, gone: Ca
 
 
 def _judge_canary(relay: Relay, transaction: Transaction, mail: bytes) -> Reply:
-    """Judge and journal as any mail that passes. Each address is good for one mail."""
+    """Judge and journal a probe like any mail. Each address takes one mail."""
     addresses = {mailbox_of(path.decode("utf-8", "replace")) for path in transaction.recipients}
     if not addresses <= relay.canaries:
         return Reply.of("550 5.7.1 This address was used already")

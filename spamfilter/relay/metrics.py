@@ -1,7 +1,7 @@
-"""METRICS: what the relay counts and measures, each with its help and its labels.
+"""The metrics of the relay. METRICS is their table, with help and labels.
 
-Guarantee: a metric or a label that is not in the table raises at once, so that neither a typing error nor anything
-that came by mail makes a new series. Bumping costs a look-up and an addition; nothing else happens until somebody asks.
+Guarantee: a metric or a label that is not in the table raises an error, so neither a typing error nor content of a mail
+makes a new series. Counting costs a look-up and an addition; everything else happens when the metrics are read.
 """
 
 from bisect import bisect_left
@@ -16,12 +16,12 @@ from spamfilter.bayes.verdict import ACTIONS, CLASSES
 Kind = Literal["counter", "gauge", "histogram"]
 Labels = tuple[str, ...]
 Snapshot = dict[str, dict[Labels, list[float]]]
-"""Metric -> values of its labels -> the number; of a histogram the numbers of its buckets, and the sum at the end."""
+"""Metric -> label values -> its number; for a histogram the numbers of its buckets, and then the sum."""
 
 SECONDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 100.0, 600.0, 3600.0,
 )  # fmt: skip
-"""From the verdict on a small mail, a millisecond, to the hour of a slow client; Postfix waits 100 s for a filter."""
+"""From a millisecond, the verdict on a small mail, to an hour, a slow client; Postfix waits 100 s for a filter."""
 STAGE_SECONDS = (0.0001, 0.00025, 0.0005, *SECONDS[:-2])
 """A small mail is parsed in a tenth of a millisecond."""
 SCORES = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
@@ -35,13 +35,13 @@ LIMITS = (
 )  # fmt: skip
 """The keys of [limits], and marks_a_day of [feedback]."""
 FAILURES = ("unreachable", "timeout", "closed", "protocol", "tls", "disk", "4xx", "5xx")
-"""The last two are replies of a next hop that refuses a message, for now or for good."""
+"""Kinds of failure; the last two are replies of a next hop that defers or rejects a message."""
 SOURCES = ("train", "cli", "imap", "review", "address", "automatic", "canary", "release", "web", "other")
-"""Sources of the ledger's entries; what is none of the others is "other"."""
+"""Sources of ledger entries; any other source counts as "other"."""
 STAGES = ("receive", "parse", "tokens", "score", "next_hop")
-"""Of a message, in this order."""
+"""The stages of a message, in this order."""
 FAULTS = ("journal", "ledger", "feedback", "judge", "hand_over", "session")
-"""The parts of the relay that a fault can befall; of the first three it is the database's as a rule."""
+"""Parts of the relay that can fail; in the first three the database is the usual cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Metric:
     merged: Literal["sum", "max"] = "sum"
 
     def series(self) -> Iterable[Labels]:
-        """All that there can be of it."""
+        """All combinations of label values."""
         return product(*self.labels.values())
 
 
@@ -105,18 +105,18 @@ METRICS: dict[str, Metric] = {
 
 
 def _numbers(metric: Metric) -> int:
-    """How many numbers a series of this metric is."""
+    """How many numbers a series of this metric has."""
     return len(metric.bounds) + 2 if metric.bounds else 1
 
 
 FIGURES = sum(_numbers(metric) for metric in METRICS.values() for _ in metric.series())
-"""How many numbers all metrics are."""
+"""How many numbers all metrics have together."""
 
 
 class Metrics:
     """The figures of one process.
 
-    memory: FIGURES numbers where it counts, for other processes to read. Counters go on from what they are there.
+    memory: FIGURES numbers in shared memory, which other processes read. Counters go on from the values there.
     """
 
     def __init__(self, memory: "memoryview[float] | None" = None) -> None:
@@ -131,46 +131,46 @@ class Metrics:
         self._read: dict[tuple[str, Labels], Callable[[], float]] = {}
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
-        """Add to a counter. Not to be called for the same series by two threads at once."""
+        """Add to a counter. Two threads must not count the same series at the same time."""
         self._values[name][labels][0] += by
 
     def observe(self, name: str, value: float, *labels: str) -> None:
-        """Put a value into a histogram."""
+        """Add a value to a histogram."""
         row = self._values[name][labels]
         row[bisect_left(METRICS[name].bounds, value)] += 1
         row[-1] += value
 
     def read_by(self, name: str, read: Callable[[], float], *labels: str) -> None:
-        """Let a gauge, or a counter that is kept elsewhere, be read by this whenever somebody asks."""
+        """Register the function that returns a gauge, or a counter of another part, when the metrics are read."""
         row = self._values[name][labels]
         before = row[0] if METRICS[name].kind == "counter" else 0
         self._read[name, labels] = (lambda: before + read()) if before else read
 
     def value(self, name: str, *labels: str) -> float:
-        """What a counter or gauge says now."""
+        """The value of a counter or gauge."""
         read = self._read.get((name, labels))
         return read() if read else self._values[name][labels][0]
 
     def publish(self) -> None:
-        """Write into the memory what is read elsewhere."""
+        """Write the values of registered functions to the memory."""
         for (name, labels), read in self._read.items():
             self._values[name][labels][0] = read()
 
     def clear_gauges(self) -> None:
-        """Of a process that has ended: what it counted stays, what it had is gone."""
+        """Set the gauges of a process that has exited to 0; its counters stay."""
         for name, rows in self._values.items():
             if METRICS[name].kind == "gauge":
                 for row in rows.values():
                     row[0] = 0
 
     def snapshot(self) -> Snapshot:
-        """All figures as they are now, for `merged` and for whoever shows them."""
+        """A copy of all figures."""
         self.publish()
         return {name: {labels: list(row) for labels, row in rows.items()} for name, rows in self._values.items()}
 
 
 def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """The figures of several processes as those of one."""
+    """The figures of several processes together."""
     found: Snapshot = {}
     for snapshot in snapshots:
         for name, rows in snapshot.items():

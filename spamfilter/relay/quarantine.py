@@ -1,10 +1,10 @@
-"""The quarantine: mail that is kept in a Maildir instead of being delivered, to be looked at, released or deleted.
+"""The quarantine: a Maildir of mail that was not delivered, to be read, released or deleted.
 
-Guarantee: a mail leaves by a release only after the next hop's 250, for the recipients that it was accepted for; the
-others keep it. Before its text is sent the file gets Maildir's flag P ("passed"), and loses it again if the next hop
-refuses. So a release that was broken off where nobody can know whether the mail has arrived leaves the mail here with
-the flag: released again it may arrive twice, of which whoever does it is told. Lost it never is.
-Only what the relay has put here is touched: regular files that begin with its envelope.
+Guarantee: a release removes a mail only after the next hop's 250; for recipients that the next hop rejects, it stays.
+Before the text is sent, the file gets Maildir's flag P ("passed"), and loses it if the next hop rejects the mail. If a
+release is interrupted when nobody can know whether the mail has arrived, the file stays with the flag; a second release
+warns, because the mail may arrive twice. It is never lost.
+Only files of the relay are touched: regular files that begin with its envelope.
 """
 
 import fcntl
@@ -26,12 +26,12 @@ from spamfilter.relay.next_hops.maildir import unwrapped, wrapped
 from spamfilter.system.escaping import harmless, printable
 
 HEAD = 65_536
-"""Bytes of a mail that a list reads: header fields beyond are not shown."""
+"""Bytes of a mail that a list reads; header fields after that are not shown."""
 TEMPORARY_KEPT = timedelta(hours=36)
-"""What Maildir's definition gives a file in tmp: whoever wrote it is gone by then."""
+"""Age of an abandoned file in tmp, by Maildir's definition."""
 FLAGS = ":2,"
 PASSED = "P"
-"""Where Maildir's flags begin in a file's name, and the one for what was sent on to somebody."""
+"""The begin of Maildir's flags in a file name, and the flag of a mail that was sent on."""
 _ENVELOPE = b"X-Spamfilter-Sender: <"
 _FLAG = re.compile(rb"^X-Spam-Flag: YES\r\n", re.MULTILINE)
 _SCORE = re.compile(rb"^X-Spam-Status: [^\n]*?\bscore=([0-9.]{1,10})", re.MULTILINE)
@@ -39,9 +39,9 @@ _SCORE = re.compile(rb"^X-Spam-Status: [^\n]*?\bscore=([0-9.]{1,10})", re.MULTIL
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A mail in quarantine. score: None where its header has none; size: bytes of the file.
+    """A mail in quarantine. score: None if its header has none; size: bytes of the file.
 
-    broken_off: a release of it did not come to its end, and may have delivered it.
+    broken_off: a release was interrupted, and may have delivered it.
     """
 
     path: Path
@@ -60,7 +60,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What became of a release: the mail as it was handed on, who got it, who did not and why."""
+    """The result of a release: the mail as it was sent, its recipients, and those that were rejected, with replies."""
 
     mail: bytes
     delivered: Sequence[bytes]
@@ -68,7 +68,7 @@ class Released:
 
 
 class Quarantine:
-    """The mails in a Maildir. Raises OSError where its files may not be read or changed."""
+    """The mails in a Maildir. Raises OSError if its files may not be read or changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -88,14 +88,14 @@ class Quarantine:
         raise InputError(f"{id}: not in the quarantine {self.path}; it was released or deleted, or has expired")
 
     def read(self, mail: Quarantined) -> bytes:
-        """The mail as it would have been delivered, lines ended by CR LF. Raises InputError where it is gone."""
+        """The mail as it would have been delivered, lines ended by CR LF. Raises InputError if it is gone."""
         try:
             return unwrapped(mail.path.read_bytes())[0]
         except FileNotFoundError:
             raise _gone(mail) from None
 
     def delete(self, mail: Quarantined) -> None:
-        """Delete a mail. Raises InputError where it is gone, StoreBusy while something is released."""
+        """Delete a mail. Raises InputError if it is gone, StoreBusy during a release."""
         with self._locked():
             try:
                 mail.path.unlink()
@@ -103,9 +103,9 @@ class Quarantine:
                 raise _gone(mail) from None
 
     def expire(self, before: datetime) -> int:
-        """Delete mails that came before this moment, and what writers that died have left; how many mails.
+        """Delete mails from before this moment, and abandoned files in tmp; returns the number of mails.
 
-        Raises StoreBusy while something is released.
+        Raises StoreBusy during a release.
         """
         with self._locked():
             old = [path for path in self._files("new", "cur") if _came(path) < before and _is_ours(path)]
@@ -115,10 +115,10 @@ class Quarantine:
         return len(old)
 
     async def release(self, mail: Quarantined, next_hop: NextHop) -> Released:
-        """Deliver a mail to its recipients, without the flag that calls it spam, and take it out of quarantine.
+        """Deliver a mail to its recipients, without X-Spam-Flag, and remove it from quarantine.
 
-        Raises TryAgain where the next hop is away or puts it off, Refused where it does not take it, InputError where
-        the mail is gone or has no envelope, StoreBusy while something else is released; then it stays as it is.
+        Raises TryAgain if the next hop is down or defers it, Refused if the next hop rejects it, InputError if the mail
+        is gone or has no envelope, StoreBusy during another release; then it stays as it is.
         """
         with self._locked():
             try:
@@ -183,7 +183,7 @@ class Quarantine:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Nobody else releases, deletes or expires meanwhile. What comes in is not held up."""
+        """Keep other processes from releasing, deleting or expiring meanwhile. New mail can still be added."""
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             try:
@@ -196,7 +196,7 @@ class Quarantine:
 
 
 def _looked_at(path: Path) -> Quarantined | None:
-    """What the head of a file says; None where the relay has not written it, or it is gone."""
+    """The mail in a file; None if the relay has not written the file, or it is gone."""
     try:
         with path.open("rb") as file:
             content, size = file.read(HEAD), os.fstat(file.fileno()).st_size
@@ -227,7 +227,7 @@ def _is_regular(path: Path) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether the relay has put it here; what may not be read it has not."""
+    """Whether the relay has written this file; one that may not be read is not ours."""
     try:
         with path.open("rb") as file:
             return _has_envelope(file.read(HEAD))
@@ -240,13 +240,13 @@ def _has_envelope(content: bytes) -> bool:
 
 
 def _without_flag(mail: bytes) -> bytes:
-    """The mail without X-Spam-Flag, by which mail servers file into Junk; of what senders wrote none is left."""
+    """The mail without X-Spam-Flag, by which mail servers sort into Junk; fields of senders were removed before."""
     end = header_end(mail)
     return _FLAG.sub(b"", mail[:end]) + mail[end:]
 
 
 def _came(path: Path) -> datetime:
-    """When a mail was put here: its name says so, as in every Maildir; else its file does."""
+    """When a mail was added: by the name of its file, as in every Maildir, else by the file's time."""
     seconds = path.name.partition(".")[0]
     if seconds.isascii() and seconds.isdecimal() and len(seconds) <= 11:
         return datetime.fromtimestamp(int(seconds), UTC)
@@ -265,13 +265,13 @@ def _flags(path: Path) -> str:
 
 
 def _flagged(path: Path) -> Path:
-    """The file's name with the flag that says that it was sent on."""
+    """The path of a file with the flag PASSED."""
     flags = "".join(sorted({*_flags(path), PASSED}))
     return path.parent.parent / "cur" / (path.name.partition(FLAGS)[0] + FLAGS + flags)
 
 
 def _move(path: Path, to: Path) -> None:
-    """Rename, so that it is on the disk."""
+    """Rename a file, and sync its folders to disk."""
     if path == to:
         return
     path.rename(to)
@@ -284,9 +284,9 @@ def _move(path: Path, to: Path) -> None:
 
 
 def _parameters(conversation: Conversation, text: bytes, paths: Sequence[bytes]) -> bytes:
-    """What MAIL must say of this mail, if the next hop wants to hear it.
+    """The parameters of MAIL that this mail needs, as far as the next hop announces them.
 
-    8-bit text in the header alone asks for no SMTPUTF8: most senders send it without, and so did this mail's.
+    8-bit text in the header alone needs no SMTPUTF8: most senders send it without, and so did this mail's.
     """
     found = b""
     if not text.isascii() and "8BITMIME" in conversation.keywords:

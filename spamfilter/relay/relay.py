@@ -1,4 +1,4 @@
-"""What every front end is given, and what the daemon asks of it."""
+"""The parts of a running relay that every front end is given, and the interface of a front end."""
 
 import asyncio
 import ipaddress
@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 class Relay:
     """The parts of a running relay. trusted, domains, feedback, limits and normalise may change while it runs.
 
-    trusted: networks whose clients may relay anywhere and speak for others by XFORWARD.
-    proxy_protocol: whether those clients begin with a PROXY header, and speak for another client by it.
-    domains: what everybody else may address mail to, in lower case.
-    handovers: messages on their way to the next hop; they outlive their client's connection.
-    canaries: addresses, in lower case, each good for one mail that is judged and journalled and goes no further.
-    memory: of all mails that are being received or handed over. excess: takes note of every limit that is hit.
-    shared: what is one of all processes of the relay; canaries and memory are of it.
+    trusted: networks whose clients may send mail to any address, and may name other clients by XFORWARD.
+    proxy_protocol: whether clients in these networks begin with a PROXY header, which names another client.
+    domains: the domains that all other clients may send mail to, in lower case.
+    handovers: tasks that deliver messages; they go on when the client's connection ends.
+    canaries: addresses of probes, in lower case; a mail to one of them is judged and journalled, but not delivered.
+    memory: the budget for all mails in flight. limit_log: the log of limits that are hit.
+    shared: numbers and addresses in memory that all processes of the relay share, among them canaries and memory.
     """
 
     judge: Judge
@@ -69,7 +69,7 @@ class Relay:
         self.metrics.read_by("handovers", lambda: len(self.handovers))
 
     def failed(self, error: NextHopError) -> None:
-        """Count a failure of the next hop. Whoever caught it has logged it."""
+        """Count a failure of the next hop. The caller logs it."""
         if error.kind:
             self.metrics.count("next_hop_failures", error.kind)
         if error.limit:
@@ -88,7 +88,7 @@ class Relay:
         return any(client in network for network in self.trusted)
 
     def started(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Work that goes on by itself; the end of the relay waits for it."""
+        """Start a task that does not end with its client; the relay waits for it when it stops."""
         task = asyncio.ensure_future(work)
         self.handovers.add(task)
         task.add_done_callback(self._done)
@@ -105,11 +105,11 @@ class FrontEnd(ABC):
 
     @abstractmethod
     async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
-        """Serve on these sockets, bound already; submission: those that only authenticated senders reach."""
+        """Serve on these bound sockets. submission: sockets that only authenticated senders can reach."""
 
     @abstractmethod
     async def drain(self) -> None:
-        """Take no new connections or transactions; return when the running ones are done."""
+        """Accept no new connections or transactions; return when the running ones have ended."""
 
     @abstractmethod
     def close(self) -> None:

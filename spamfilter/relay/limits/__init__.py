@@ -1,1 +1,1 @@
-"""What strangers may take: numbers of clients, memory, counters that all processes share, and the log of hits."""
+"""Limits of clients: connections, memory, time; counters that all processes share; the log of limits that were hit."""

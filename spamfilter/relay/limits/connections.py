@@ -1,4 +1,4 @@
-"""OVER: what a client hears that has gone over a limit."""
+"""The limits of connections, and LIMIT_REPLIES, the replies to a client that exceeds a limit."""
 
 import ipaddress
 from collections.abc import Iterator, Mapping
@@ -21,23 +21,23 @@ LIMIT_REPLIES: Mapping[str, Reply] = {
     "transaction_seconds": Reply.of("421 4.4.2 This message takes too long; closing connection"),
     "session_seconds": Reply.of("421 4.4.2 This session takes too long; closing connection"),
 }
-"""Key of [limits] -> reply. A TLS handshake that takes too long has nobody who could read one."""
+"""Key of [limits] -> reply. There is none for tls_seconds: during a handshake no reply can be sent."""
 
 IPV6_CLIENT = 64
-"""Bits of the network that one client has: the least that providers give, so that nobody has millions of shares."""
+"""Bits of the network that counts as one client: providers give each customer at least such a network."""
 
 
 class Guest(Protocol):
-    """Somebody who is connected."""
+    """A connected client."""
 
     def leave_if_idle(self) -> None: ...
     def abort(self) -> None: ...
 
 
 class Crowd:
-    """Those who are connected to this process; the limits are over those of all processes.
+    """The clients that are connected to this process; limits count those of all processes.
 
-    coming: connections that were accepted, and are not looked at yet.
+    coming: connections that were accepted, but have not entered yet.
     """
 
     def __init__(self, shared: Shared | None = None) -> None:
@@ -66,7 +66,7 @@ class Crowd:
         return over
 
     def leave(self, client: Guest) -> None:
-        """Let a client go, if it is here."""
+        """Remove a client, if it is here."""
         place = self._clients.pop(client, None)
         if place is not None:
             self._places[place] = 0
@@ -74,12 +74,12 @@ class Crowd:
             self.tell()
 
     def tell(self) -> None:
-        """Let the other processes know how many there are."""
+        """Write the number of connections for the other processes."""
         self._shared.open[self._shared.own] = len(self._clients)
         self._shared.used[self._shared.own] = len(self._clients) + len(self._free)
 
     def is_larger(self) -> bool:
-        """Whether another worker has fewer connections than this one, by more than one and a tenth."""
+        """Whether another worker has fewer connections, by more than one and a tenth of its own."""
         least = min(self._shared.open[1:])
         return len(self._clients) + self.coming > least + 1 + least // 10
 
@@ -87,7 +87,7 @@ class Crowd:
         return len(self._clients)
 
     def __iter__(self) -> Iterator[Guest]:
-        """All of them, as they are now."""
+        """The clients at this moment; they may leave during the iteration."""
         return iter(list(self._clients))
 
 

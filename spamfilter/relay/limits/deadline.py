@@ -1,4 +1,4 @@
-"""A time that is set for each command and next to never passes."""
+"""A deadline that is set for each command and almost never passes."""
 
 import asyncio
 import math
@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 
 class Deadline:
-    """Calls `passed` at the time that was set last, by the loop's clock, unless it is set anew before.
+    """Calls `passed` at the time that was set last, by the event loop's clock.
 
-    Setting it costs next to nothing: one timer of the loop sleeps on, and looks at the time when it wakes.
+    Setting a later time costs almost nothing: the timer stays, and compares the times when it fires.
     """
 
     def __init__(self, passed: Callable[[], None]) -> None:
@@ -18,7 +18,7 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, at: float) -> None:
-        """math.inf: never."""
+        """Set the deadline; math.inf: never."""
         self._at = at
         if at < self._woken:
             if self._timer is not None:
@@ -27,7 +27,7 @@ class Deadline:
             self._timer = self._loop.call_at(at, self._wake)
 
     def cancel(self) -> None:
-        """For good: what is set from now on never passes."""
+        """Cancel for good: a deadline that is set later never passes."""
         self._woken = -math.inf
         if self._timer is not None:
             self._timer.cancel()

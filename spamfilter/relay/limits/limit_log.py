@@ -1,6 +1,6 @@
-"""Limits that were exceeded: counted in the metrics, and logged without flooding the log.
+"""Limits that are exceeded: counted in the metrics, and logged without flooding the log.
 
-Guarantee: the log has the first excess over a limit with its circumstances; while it goes on, one line each PERIOD says
+Guarantee: the first excess over a limit is logged with its circumstances; while it goes on, one line each PERIOD says
 how often. Any thread may call.
 """
 
@@ -12,7 +12,7 @@ from spamfilter.relay.metrics import Metrics
 log = logging.getLogger(__name__)
 
 PERIOD = 10.0
-"""Seconds between two lines about one limit: short enough to see that a flood goes on; a day of it is 1 MB of log."""
+"""Seconds between two lines about one limit: a flood that goes on is seen, and a day of it is 1 MB of log."""
 
 
 class LimitLog:
@@ -24,7 +24,7 @@ class LimitLog:
         self._lock = threading.Lock()
 
     def noted(self, limit: str, text: str) -> None:
-        """Something exceeded this limit. text: what, and what was done about it, without private data."""
+        """Count and log an excess over a limit. text: what exceeded it, and the consequence, without private data."""
         with self._lock:
             self.metrics.count("limits_hit", limit)
             if limit in self._since:
@@ -34,7 +34,7 @@ class LimitLog:
         log.warning("limit %s: %s", limit, text)
 
     def sum_up(self) -> None:
-        """Log how often each limit was exceeded since the last call; any other is logged at its next excess."""
+        """Log how often each limit was exceeded since the last call; one that was not is logged at its next excess."""
         with self._lock:
             more = {limit: number for limit, number in self._since.items() if number}
             self._since = dict.fromkeys(more, 0)

@@ -1,8 +1,7 @@
-"""The memory for mail in flight: what is being received, and what is on its way to the next hop.
+"""The memory budget for mail in flight: being received, or on its way to the next hop.
 
-Guarantee: together, in all processes of the relay, no more is held than `most` bytes. Nobody waits for room, so that
-nobody can wait for ever: what does not fit is refused, and comes again. A mail that is alone fits if it is no larger
-than `most`.
+Guarantee: all processes of the relay together hold at most `most` bytes. No mail waits for memory: one that does not
+fit is deferred, and its client sends it again. A single mail of at most `most` bytes always fits.
 """
 
 from types import TracebackType
@@ -11,7 +10,7 @@ from spamfilter.relay.limits.shared_counters import Shared
 
 
 class Memory:
-    """most: bytes; may change."""
+    """The budget of this process. most: bytes for all processes; may change."""
 
     def __init__(self, most: int, shared: Shared | None = None) -> None:
         self.most = most
@@ -19,20 +18,20 @@ class Memory:
 
     @property
     def used(self) -> int:
-        """Bytes that are held."""
+        """Bytes held by all processes."""
         return sum(self._shared.held)
 
     @property
     def own(self) -> int:
-        """Those of this process."""
+        """Bytes held by this process."""
         return self._shared.held[self._shared.own]
 
     def fits(self, size: int) -> bool:
-        """Whether there is room for so many bytes more."""
+        """Whether this many more bytes fit."""
         return self.used + size <= self.most
 
     def take(self, size: int) -> bool:
-        """Hold so many bytes more, or with a negative number fewer; False if there is no room."""
+        """Hold more bytes, or with a negative size fewer; False if they do not fit."""
         held, own = self._shared.held, self._shared.own
         held[own] += size
         if size > 0 and self.used > self.most:
@@ -42,21 +41,21 @@ class Memory:
 
 
 class Held:
-    """The bytes of one mail, none at first; as a context it lets go of them at its end."""
+    """The bytes of one mail, none at first; as a context manager it releases them at the end."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._size = 0
 
     def grow(self, size: int) -> bool:
-        """Hold so many bytes in all; False if there is no room, and then it holds what it had."""
+        """Hold this many bytes in all; False if they do not fit, and then nothing changes."""
         if not self._memory.take(size - self._size):
             return False
         self._size = size
         return True
 
     def release(self) -> None:
-        """Let go of all bytes."""
+        """Release all bytes."""
         self._memory.take(-self._size)
         self._size = 0
 

@@ -1,9 +1,9 @@
-"""Numbers and names in memory that all processes of a relay share, so that a limit holds over all of them together.
+"""Numbers and names in shared memory, so that a limit holds over all processes of a relay together.
 
-Invariant: a process writes its own numbers alone, each in one step, so that nothing needs a lock and nobody can die
-holding one; only the addresses of probes are written by all. What is taken is written first and counted then, and given
-back if it was too much: together the processes never take more than a limit allows, and two that ask for the last place
-in the same microsecond may both be told that there is none.
+Invariant: a process writes only its own numbers, each in one step, so no lock is needed, and no process can die holding
+one; only the addresses of probes are written by all. A process first takes its share, then counts, and gives it back if
+that was too much: together they never exceed a limit, but two that ask for the last place at the same moment may both
+be denied.
 """
 
 import mmap
@@ -14,9 +14,9 @@ import numpy as np
 from spamfilter.relay.metrics import FIGURES
 
 PLACES = 65_536
-"""Connections that one process counts: as many as a port has on the other side; of its memory only what is used."""
+"""Connections that one process can count: as many as there are ports. Unused memory is never allocated."""
 ADDRESSES, LONGEST = 20, 512
-"""Probes of `doctor` at a time, and the bytes of one's address: 43 of the probe's own, and a host's name of 255."""
+"""Probes of `doctor` at a time, and bytes of an address: 43 for the probe, and 255 for the name of a host."""
 
 
 class Addresses(MutableSet[str]):
@@ -59,13 +59,13 @@ def _line(address: str) -> bytes:
 
 
 class Shared:
-    """What each process writes in its row, `own`, and all read.
+    """A row for each process, which all can read. own: the number of this process.
 
-    figures: its metrics. held: bytes of mail that it holds. open: connections that it has. origins: of these, keyed
-    hashes of the clients' addresses, 0 where there is none. state: 0 until it is ready, then one more for each time
-    that it has read the configuration. canaries: addresses that `doctor` was given.
+    figures: metrics. held: bytes of mail in memory. open: number of connections. origins: keyed hashes of their
+    clients' addresses, 0 for a free place. used: number of places in `origins` that were ever used. state: 0 until the
+    process is ready, then increased each time it has read the configuration. canaries: addresses of probes.
 
-    The rows are made before the processes are; a row outlives its process, and is the next one's.
+    The rows exist before the processes start; a process that is restarted gets the same row.
     """
 
     def __init__(self, processes: int = 1) -> None:
@@ -80,20 +80,20 @@ class Shared:
 
     @property
     def has_others(self) -> bool:
-        """Whether there are workers: then 0 is the keeper, and they come after it."""
+        """Whether there are several processes: 0 is the keeper, and the workers follow."""
         return len(self.open) > 1
 
     def clear(self, number: int) -> None:
-        """Give back what a process held that has ended; what it has counted stays."""
+        """Release what a process held that has exited; its counters stay."""
         self.held[number] = self.open[number] = self.state[number] = self.used[number] = 0
         self.origins[number][:] = 0
 
     def of_client(self, origin: int) -> int:
-        """Connections of this client to all processes."""
+        """Connections of a client to all processes."""
         used = zip(self.origins, self.used, strict=True)
         return sum(int(np.count_nonzero(row[:most] == origin)) for row, most in used if most)
 
 
 def _memory(count: int) -> memoryview:
-    """Room for so many numbers of eight bytes, all 0, that a fork shares."""
+    """Memory for this many numbers of eight bytes, all 0, which forked processes share."""
     return memoryview(mmap.mmap(-1, 8 * count))[: 8 * count]

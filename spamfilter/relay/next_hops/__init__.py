@@ -1,4 +1,4 @@
-"""NEXT_HOPS: where judged mail goes; a URL names one."""
+"""The next hops: where judged mail goes. NEXT_HOPS is the table of their kinds; a URL names one."""
 
 import ssl
 from collections.abc import Callable

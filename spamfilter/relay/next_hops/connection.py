@@ -1,8 +1,8 @@
-"""A connection to a next hop, whose bytes wait in one buffer until they are asked for.
+"""A connection to a next hop, with one buffer for bytes that were received but not used yet.
 
-asyncio's streams do the same at several times the cost, and hide what has come unasked; see
-benchmarks/results/2026-11-21-relay-speed.md. Guarantee: a peer that sends more than is asked for is not read any
-further, and one that does not read is not written to without end.
+asyncio's streams cost several times as much, and hide unexpected input; see
+benchmarks/results/2026-11-21-relay-speed.md. Guarantee: the memory of a connection is bounded: reading pauses if the
+peer sends too much, and writing waits if the peer does not read.
 """
 
 import asyncio
@@ -13,17 +13,17 @@ from typing import cast
 from spamfilter.relay.limits.deadline import Deadline
 
 UNREAD = 262_144
-"""Bytes that may wait unread before no more is taken from the peer, and the most that one read takes."""
+"""Bytes in the buffer from which on reading pauses, and the most bytes of one read."""
 
 
 class TooLate(TimeoutError):
-    """The time that was set with `due` is over."""
+    """The deadline that was set with `due` has passed."""
 
 
 class _Landing(threading.local):
-    """Where the bytes of a read land, before they are added to a buffer: one for all connections of a loop.
+    """The memory for a read, before its bytes are added to a buffer: one for all connections of an event loop.
 
-    asyncio's own way gets room for the largest read each time, which takes five times as long as the read.
+    asyncio allocates memory for the largest read each time, which takes five times as long as the read.
     """
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ _landing = _Landing()
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One reader and one writer at a time. buffer: what has come and was not taken yet; ended: the peer sends no more.
+    """A connection for one reader and one writer at a time. buffer: received bytes; ended: the peer sends no more.
 
-    A time may be set with `due`: when it passes, whoever waits hears that it is too late.
+    When a deadline set with `due` passes, a waiting `more` or `drain` raises TooLate.
     """
 
     def __init__(self) -> None:
@@ -61,10 +61,10 @@ class Connection(asyncio.BufferedProtocol):
         self.received(_landing.room[:size])
 
     def received(self, data: bytes | memoryview) -> None:
-        """Add to the buffer what has come."""
+        """Add received bytes to the buffer."""
         try:
             self.buffer += data
-        except MemoryError as error:  # raised in here it would end the connection without a word
+        except MemoryError as error:  # raised here, it would close the connection without a reason
             self.buffer = bytearray()
             self._error = error
             self._fail(error)
@@ -79,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self.ended = True
         if self._more is not None and not self._more.done():
             self._more.set_result(False)
-        # TLS is never half open.
+        # TLS connections cannot be half open.
         return self.transport is not None and self.transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -98,14 +98,14 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def closing(self) -> bool:
-        """Whether nothing that is written now arrives any more."""
+        """Whether the connection is closed for writing."""
         return self.transport is None or self.transport.is_closing()
 
     async def more(self) -> None:
-        """Wait until something was added to the buffer.
+        """Wait until bytes are added to the buffer.
 
-        Raises EOFError where the peer sends no more, OSError where the connection broke, MemoryError where there was
-        no room for what came, TooLate after `due`.
+        Raises EOFError if the peer sends no more, OSError if the connection broke, MemoryError if there was no memory
+        for received bytes, TooLate after `due`.
         """
         if self._error is not None:
             raise self._error
@@ -122,14 +122,14 @@ class Connection(asyncio.BufferedProtocol):
             self._more = None
 
     def write(self, data: bytes) -> None:
-        """Send this; on a connection that is closed it is dropped, as `drain` will say."""
+        """Send bytes. On a closed connection they are dropped, and `drain` raises an error."""
         if self.transport is not None and not self.transport.is_closing():  # uvloop raises where asyncio drops
             self.transport.write(data)
 
     async def drain(self) -> None:
-        """Wait until more may be written. Raises OSError where the connection broke, TooLate after `due`."""
+        """Wait until more may be written. Raises OSError if the connection broke, TooLate after `due`."""
         if self.closing:
-            await asyncio.sleep(0)  # what broke it is told in the next turn of the loop
+            await asyncio.sleep(0)  # the event loop reports the error in its next turn
         if self.lost:
             raise self._error or ConnectionResetError("the connection is lost")
         if self._clogged:
@@ -140,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._room = None
 
     async def secure(self, context: ssl.SSLContext, server_hostname: str) -> None:
-        """The handshake of TLS. Raises OSError, of which SSLError is one; then the connection is closed."""
+        """Do the TLS handshake. Raises OSError, of which SSLError is a subclass; then the connection is closed."""
         assert self.transport is not None
         transport = await self.loop.start_tls(self.transport, self, context, server_hostname=server_hostname)
         if transport is None:  # it was closed meanwhile
@@ -148,16 +148,16 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = transport
 
     def abort(self) -> None:
-        """Cut the connection; what was written and is not sent yet never is."""
+        """Cut the connection; data that is not sent yet is dropped."""
         if self.transport is not None:
             self.transport.abort()
 
     def due(self, at: float) -> None:
-        """Wait no longer than until this time of the loop's clock; math.inf: for ever."""
+        """Set the deadline, by the event loop's clock; math.inf: none."""
         self._deadline.set(at)
 
     def _fail(self, error: Exception | None) -> None:
-        """End the waiting; None: at the end of input."""
+        """Wake the waiting reader and writer with an error; None: the end of input."""
         if self._more is not None and not self._more.done():
             if error is None:
                 self._more.set_result(False)

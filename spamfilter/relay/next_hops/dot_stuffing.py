@@ -1,23 +1,23 @@
 """A message as it is sent after DATA: RFC 5321 section 4.5.2.
 
-Guarantee: what the next hop takes the dots out of again is the message, byte for byte, whatever lies where two blocks
+Guarantee: after the next hop has removed the doubled dots, the message is the same byte for byte, also where two blocks
 meet.
 """
 
 from collections.abc import Iterator, Sequence
 
 BLOCK = 262_144
-"""Bytes written before waiting for the socket to drain."""
+"""Bytes that are written before waiting for the socket to drain."""
 
 
 def stuffed(parts: Sequence[bytes | memoryview]) -> Iterator[bytes]:
-    """The message in blocks: dots doubled, the last line ended.
+    """The message in blocks, with doubled dots and an end of the last line.
 
-    What is small is one block, for one system call. Of what is large there is never a copy of the whole.
+    A small message is one block, for one system call. A large one is never copied as a whole.
     """
     if sum(map(len, parts)) <= BLOCK:
         parts = [b"".join(parts)]
-    end = b"\r\n"  # of what was sent: a message begins as a line does
+    end = b"\r\n"  # the last bytes sent; a message begins like a line
     for part in parts:
         for start in range(0, len(part), BLOCK):
             block = bytes(part[start : start + BLOCK])

@@ -1,7 +1,4 @@
-"""A mail on its way in: the next hop is kept waiting, and the memory of all mails is bounded.
-
-Guarantee: what does not fit is not held; the mail that is alone always fits.
-"""
+"""Keeping the connection to the next hop open while a client sends its mail slowly."""
 
 import asyncio
 import logging
@@ -13,13 +10,13 @@ from spamfilter.system.escaping import printable
 log = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS = 60.0
-"""Between NOOPs to a next hop that waits while a client sends slowly; Postfix hangs up after 300 s."""
+"""Time between two NOOPs to the next hop; Postfix hangs up after 300 s."""
 
 
 class kept_alive:  # noqa: N801 - a context manager, named like those of contextlib
     """A context in which the next hop gets a NOOP every KEEP_ALIVE_SECONDS, so that it does not hang up.
 
-    peer: for the log. If the next hop is gone, the hand-over will find out.
+    peer: for the log. If the next hop has hung up, the delivery will report it.
     """
 
     def __init__(self, conversation: Conversation, peer: str) -> None:

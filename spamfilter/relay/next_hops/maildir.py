@@ -1,9 +1,8 @@
-"""A Maildir as next hop: the built-in default, and the quarantine.
+"""A Maildir as next hop, which is the default, and as quarantine.
 
-Guarantee: a message that was said to be stored is on the disk under its final name, file and
-folder synced; a crash leaves nothing but a file under tmp/. Lines end with LF there, as in every
-Maildir. The envelope is kept in X-Spamfilter-Sender and X-Spamfilter-Recipients, and `unwrapped` is the
-exact inverse: what was written is what comes out, since no CR or LF stands alone in a mail that was taken.
+Guarantee: a message that was reported as stored is on the disk under its final name, file and folder synced; a crash
+leaves nothing but a file in tmp. Lines end with LF, as in every Maildir. The envelope is in X-Spamfilter-Sender and
+X-Spamfilter-Recipients, and `unwrapped` is the exact inverse of `wrapped`, since an accepted mail has no lone CR or LF.
 Format: D. J. Bernstein, https://cr.yp.to/proto/maildir.html
 """
 
@@ -27,7 +26,7 @@ _PATH = re.compile(rb'(?:MAIL FROM|RCPT TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])
 
 
 class Maildir:
-    """A folder with tmp, new and cur, made where it is missing. Raises StoreError if that fails."""
+    """A folder with tmp, new and cur, which are made if missing. Raises StoreError if that fails."""
 
     _numbers = itertools.count()
 
@@ -42,9 +41,9 @@ class Maildir:
     def write(
         self, parts: Sequence[bytes | memoryview], sender: bytes, recipients: Sequence[bytes], id: str = ""
     ) -> Path:
-        """Store one message, lines ended by CR LF; returns its file. Raises OSError; then nothing is stored.
+        """Store a message whose lines end with CR LF; returns its file. Raises OSError; then nothing is stored.
 
-        id: to stand in the file's name, where it is found again without a look into every file.
+        id: part of the file's name, by which the file is found without reading all files.
         """
         now = time.time_ns()
         host = socket.gethostname().replace("/", "\\057").replace(":", "\\072")
@@ -53,15 +52,15 @@ class Maildir:
         try:
             self.put(wrapped(b"".join(parts), sender, recipients), final)
         except OSError:
-            # The client will hear 451 and send it again; what is here must not be found then.
+            # The client will hear 451 and send it again, so this copy must not stay.
             final.unlink(missing_ok=True)
             raise
         return final
 
     def put(self, content: bytes, final: Path) -> None:
-        """Make this the content of a file in new or cur, by way of tmp. Raises OSError; then tmp is clean.
+        """Write a file in new or cur, by way of tmp. Raises OSError; then tmp has no trace of it.
 
-        A file that is there keeps its owner, a new one has its folder's: root may be dealing with another user's mail.
+        If root writes, an existing file keeps its owner, and a new one gets the owner of its folder.
         """
         temporary = self.path / "tmp" / final.name
         folder = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -85,19 +84,19 @@ class Maildir:
 
 
 def wrapped(mail: bytes, sender: bytes, recipients: Sequence[bytes]) -> bytes:
-    """A mail, lines ended by CR LF, as the content of a file with its envelope."""
+    """The content of a file: a mail whose lines end with CR LF, and its envelope."""
     envelope = b"X-Spamfilter-Sender: <%s>\nX-Spamfilter-Recipients: %s\n" % (
         sender,
         b",\n ".join(b"<%s>" % recipient for recipient in recipients),
     )
     mail = mail.replace(b"\r\n", b"\n")
-    # Mail systems take such a line for a separator: fields above it would not be in the header.
+    # Mail systems take such a line for a separator, so fields above it would not be in the header.
     start = match.end() if (match := MBOX_LINE.match(mail)) else 0
     return mail[:start] + envelope + mail[start:]
 
 
 def unwrapped(content: bytes) -> tuple[bytes, bytes, list[bytes]]:
-    """The mail in a file, lines ended by CR LF, its sender and its recipients; without an envelope there are none."""
+    """The mail in a file with CR LF line ends, its sender and its recipients; empty ones if it has no envelope."""
     start = match.end() if (match := MBOX_LINE.match(content)) else 0
     envelope = _ENVELOPE.match(content, start)
     if envelope is None:
@@ -112,7 +111,7 @@ def _private(path: str, flags: int) -> int:
 
 
 class MaildirNextHop(NextHop):
-    """Takes every recipient; one file a message."""
+    """Accepts every recipient; stores a message in one file."""
 
     def __init__(self, path: Path) -> None:
         self._maildir = Maildir(path)

@@ -1,4 +1,4 @@
-"""What the relay asks of a next hop: conversations, and replies as they came."""
+"""The interface of a next hop: conversations, and replies byte for byte."""
 
 import re
 from abc import ABC, abstractmethod
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 SHORT = 128
-"""Bytes of a line that is likely to come again."""
+"""Bytes of a reply that is short enough to be cached."""
 _BREAKING = bytes.maketrans(b"\r\n\0", b"???")
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An SMTP reply: its code, and all its lines as they came, each ended by CR LF."""
+    """An SMTP reply: its code, and all its lines unchanged, each ended by CR LF."""
 
     code: int
     raw: bytes
 
     @staticmethod
     def of(*lines: bytes | str) -> "Reply":
-        """A reply from whole lines, each with its code, without line ends: of('250 2.0.0 Ok')."""
+        """A reply from its lines, each with the code and without line end: of('250 2.0.0 Ok')."""
         return _often(lines[0]) if len(lines) == 1 and len(lines[0]) <= SHORT else _reply(*lines)
 
     @property
@@ -29,7 +29,7 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """The reply on one line, for journal and log."""
+        """The reply in one line, for journal and log."""
         return re.sub(r"\r\n\d*[ -]?", " ", self.raw.decode("utf-8", "replace").rstrip())
 
 
@@ -40,14 +40,14 @@ def _reply(*lines: bytes | str) -> Reply:
 
 
 _often = lru_cache(256)(_reply)
-"""A mail is six replies that are the same as those to the mail before."""
+"""Most mails have six replies that are the same as those of the mail before."""
 
 
 class Conversation(ABC):
-    """A session with a next hop. NextHopError from any method: it is of no use any more."""
+    """A session with a next hop. After a NextHopError from any method it cannot be used any more."""
 
     keywords: Mapping[str, str]
-    """What the next hop announced: keyword in capitals -> its parameters."""
+    """The keywords of the reply to EHLO: keyword in capitals -> its parameters."""
 
     @abstractmethod
     async def command(self, line: bytes) -> Reply:
@@ -56,29 +56,29 @@ class Conversation(ABC):
     def foresee(self, lines: Iterable[bytes]) -> None:  # noqa: B027 - optional
         """Send commands that are about to come, in this order, at once: RFC 2920.
 
-        A reply still is that of its own command. If one of them does not come after all and was not refused either, the
-        conversation is of no use any more, so that nobody gets a mail who was not asked for in the end.
+        `command` then returns the reply to each. If a command does not come, and the next hop has accepted it, the
+        conversation cannot be used any more: otherwise a mail might go to a recipient that the client has not named.
         """
 
     @abstractmethod
     async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
-        """Hand over a message: the reply to DATA if that refuses, else the reply after the dot.
+        """Send a message. Returns the reply to DATA if that is no 354, else the reply to the message.
 
-        parts: the message, lines ended by CR LF, dots not doubled.
+        parts: the message, with CR LF line ends and single dots.
         """
 
     @abstractmethod
     async def forget(self) -> None:
-        """End the transaction; where the next hop does not, the conversation is closed. Raises nothing."""
+        """End the transaction by RSET; if that fails, close the conversation. Raises nothing."""
 
     @property
     @abstractmethod
     def closed(self) -> bool:
-        """Whether it can be used no more."""
+        """Whether it cannot be used any more."""
 
     @abstractmethod
     def release(self) -> None:
-        """The client needs it no more; another one may get it."""
+        """Keep the conversation for another client."""
 
     @abstractmethod
     def abort(self) -> None:
@@ -100,13 +100,13 @@ class NextHop(ABC):
 
     @abstractmethod
     async def open(self) -> Conversation:
-        """A greeted session, without a transaction. Raises NextHopError."""
+        """A conversation after EHLO, without a transaction. Raises NextHopError."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of every connection that is not in use."""
+        """Close all connections that are not in use."""
 
     @property
     @abstractmethod
     def where(self) -> str:
-        """Its address, for people to read."""
+        """Its address, for people."""

@@ -1,6 +1,6 @@
-"""Replies of a next hop over SMTP, read byte for byte: RFC 5321 section 4.2.
+"""Reading the replies of an SMTP server: RFC 5321 section 4.2.
 
-Guarantee: what is not a reply, has no end or gives two codes raises; it is never passed on.
+Guarantee: input that is no reply, has no end or has two codes raises an error, and is never passed on.
 """
 
 import re
@@ -12,13 +12,13 @@ from spamfilter.relay.next_hops.next_hop import Reply
 
 MAX_REPLY_LINE = 4096
 MAX_REPLY_LINES = 200
-"""RFC 5321 allows 512 bytes a line; what sends eight times that is not a mail server."""
+"""Limits of a reply: RFC 5321 allows 512 bytes a line."""
 
 _LINE = re.compile(rb"([2-5][0-9][0-9])([ -])?")
 
 
 async def read_reply(connection: Connection, where: str) -> Reply:
-    """The next reply. where: the next hop, for errors. Raises NextHopError, and TooLate after the connection's time."""
+    """The next reply. where: the next hop, for errors. Raises NextHopError, and TooLate after the deadline."""
     buffer = connection.buffer
     lines: list[bytes] = []
     start = 0
@@ -53,5 +53,5 @@ async def _more(connection: Connection, where: str) -> None:
 
 
 def kind_of(error: OSError, otherwise: str) -> str:
-    """The kind of failure that an error of the connection is."""
+    """The kind of failure for the metrics: "tls" or `otherwise`."""
     return "tls" if isinstance(error, ssl.SSLError) else otherwise

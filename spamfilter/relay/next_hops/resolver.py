@@ -1,8 +1,8 @@
-"""Names of hosts to their addresses, beside the event loop and beside the threads that others need.
+"""Look-ups of host names in separate threads.
 
-A look-up cannot be broken off: while name servers are silent, getaddrinfo(3) holds its thread for ten seconds and more,
-and asyncio has few threads. Guarantee: for one name one look-up runs at a time, in a thread of its own, and all who ask
-meanwhile share its answer; nobody waits for it longer than they choose to, nor does the end of the process.
+A look-up cannot be cancelled: while name servers do not answer, getaddrinfo(3) blocks its thread for ten seconds or
+more, and asyncio has few threads. Guarantee: for each name at most one look-up runs at a time, in its own thread, and
+its answer is shared by all callers. A caller may stop waiting at any time, and the process can exit meanwhile.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from contextlib import suppress
 
 
 class Resolver:
-    """The look-ups that are running, by name."""
+    """The running look-ups by name."""
 
     def __init__(self) -> None:
         self._asked: dict[str, asyncio.Future[list[str]]] = {}
 
     async def addresses(self, host: str) -> list[str]:
-        """The addresses of a host, the best first; an address is its own. Raises OSError."""
+        """The addresses of a host, the best first. Raises OSError."""
         with suppress(ValueError):
             return [str(ipaddress.ip_address(host))]
         answer = self._asked.get(host)
@@ -38,9 +38,9 @@ class Resolver:
             found = list(dict.fromkeys(str(info[4][0]) for info in infos))
         except OSError as error:
             found = error
-        except Exception as error:  # a name that is none, no memory: untold, it would never be asked again
+        except Exception as error:  # an invalid name, no memory; every error must reach the callers
             found = OSError(f"{host}: {error or type(error).__name__}")
-        with suppress(RuntimeError):  # the loop has ended meanwhile
+        with suppress(RuntimeError):  # the event loop has stopped meanwhile
             answer.get_loop().call_soon_threadsafe(self._tell, host, answer, found)
 
     def _tell(self, host: str, answer: "asyncio.Future[list[str]]", found: list[str] | OSError) -> None:
@@ -52,6 +52,6 @@ class Resolver:
 
 
 def _read(answer: "asyncio.Future[list[str]]") -> None:
-    """Perhaps nobody waits for it any more; asyncio would complain of an error that nobody has read."""
+    """Read the error of an answer, because asyncio logs errors that nobody has read."""
     if not answer.cancelled():
         answer.exception()

@@ -1,9 +1,9 @@
-"""The next hop over SMTP: a client that passes on what it is told and returns what it hears.
+"""The next hop over SMTP: a client that sends commands unchanged and returns the replies unchanged.
 
-Guarantee: replies come back byte for byte; a message is sent as it is, dots doubled. No library
-does: aiosmtplib strips the text of replies and rewrites line ends. It never sends a message again on its
-own, only the first command of a transaction where the connection was gone before that was answered.
-Connections are kept for the next client, and checked with RSET unless they took a message a moment ago.
+Guarantee: replies are returned byte for byte; a message is sent unchanged but for doubled dots. No library does that:
+aiosmtplib strips the text of replies and rewrites line ends. A message is never sent a second time; only the first
+command of a transaction is, if the connection was closed before its reply.
+Connections are kept for the next client, and checked with RSET unless they have just accepted a message.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from spamfilter.relay.next_hops.resolver import Resolver
 
 KEPT_SECONDS = 60.0
 KEPT_CONNECTIONS = 20
-"""Idle connections that wait for the next client: Postfix hangs up after 300 s and counts clients."""
+"""Time and number of idle connections: Postfix closes them after 300 s, and limits their number."""
 CHECK_SECONDS = 5.0
-"""For a kept connection to answer RSET: a healthy one takes milliseconds, and EHLO waits for it."""
+"""Time for a kept connection to answer RSET: usually milliseconds, and the client's EHLO waits for it."""
 FRESH_SECONDS = 1.0
-"""A kept connection on which the next hop took a message since then needs no such check: behind Postfix each message
-comes by a connection of its own, and RSET was a fourteenth of what the relay spends on one."""
+"""A connection that has accepted a message within this time is not checked: behind Postfix each message comes by a new
+connection, and RSET was a fourteenth of what the relay spends on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds for a connection with greeting, for a command, and for the reply after the dot."""
+    """Seconds for connection and greeting, for a command, and for the reply to the message."""
 
     connect: float = 15.0
     command: float = 60.0
@@ -41,7 +41,7 @@ class Timeouts:
 
 
 class SmtpNextHop(NextHop):
-    """host, port: where to connect. hostname: what to say in EHLO. tls: context for STARTTLS, None without."""
+    """host, port: where to connect. hostname: our name in EHLO. tls: context for STARTTLS; None: no TLS."""
 
     def __init__(
         self, host: str, port: int, hostname: str, tls: ssl.SSLContext | None = None, timeouts: Timeouts | None = None
@@ -70,7 +70,7 @@ class SmtpNextHop(NextHop):
                 async with asyncio.timeout(CHECK_SECONDS):
                     await conversation.forget()
             except TimeoutError:
-                # If one hangs they all may, and the client must not wait for each of them in turn.
+                # The others may hang, too, and the client must not wait for each of them in turn.
                 conversation.abort()
                 self._abort_kept()
             except BaseException:
@@ -90,7 +90,7 @@ class SmtpNextHop(NextHop):
         self._kept.clear()
 
     async def connect(self) -> "_SmtpConversation":
-        """A conversation that has only been greeted. Raises NextHopError."""
+        """A new conversation, after EHLO. Raises NextHopError."""
         try:
             async with asyncio.timeout(self.timeouts.connect):
                 conversation = _SmtpConversation(self, await self._connected())
@@ -108,7 +108,7 @@ class SmtpNextHop(NextHop):
             raise NextHopError(f"{self.where}: {error}", kind_of(error, "unreachable")) from error
 
     async def _connected(self) -> Connection:
-        """A connection to the first address of the host that takes it. Raises OSError."""
+        """A connection to the first address of the host that accepts one. Raises OSError."""
         loop = asyncio.get_running_loop()
         *others, last = await self._resolver.addresses(self.host)
         for address in others:
@@ -128,11 +128,11 @@ class _SmtpConversation(Conversation):
     def __init__(self, hop: SmtpNextHop, connection: Connection) -> None:
         self._hop = hop
         self._connection = connection
-        self._end = math.inf  # of the time for the message, while it is handed over
+        self._end = math.inf  # deadline of the message that is being sent
         self._foreseen: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._taken = -math.inf  # when the next hop took a message, if that is the last that was said
-        self.unasked = False  # used again without RSET: the next hop may be gone
+        self._taken = -math.inf  # when a message was accepted, if nothing was sent since
+        self.unasked = False  # used again without RSET: the connection may be closed
         self.keywords: Mapping[str, str] = {}
 
     async def greet(self) -> None:
@@ -148,11 +148,11 @@ class _SmtpConversation(Conversation):
             reply = await self._exchange(b"STARTTLS")
             if reply.code != 220:
                 raise NextHopError(f"{self._hop.where}: STARTTLS was answered with {reply.text}", "tls")
-            # What came in the clear behind the reply may be anybody's: RFC 3207 section 6. `_exchange` asks once more.
+            # Input in clear text after the reply may be forged: RFC 3207 section 6. `_exchange` checks that again.
             if self._connection.buffer:
                 raise NextHopError(f"{self._hop.where}: sent more than its reply to STARTTLS", "tls")
             await self._connection.secure(self._hop.tls, self._hop.host)
-            await self._hello()  # what was announced in the clear counts no more
+            await self._hello()  # keywords that were announced in clear text must be forgotten
 
     async def _hello(self) -> None:
         name = self._hop.hostname.encode()
@@ -163,7 +163,7 @@ class _SmtpConversation(Conversation):
                 keyword, _, parameters = line[4:].strip().partition(" ")
                 self.keywords[keyword.upper()] = parameters
             return
-        if reply.code < 500:  # it says that it cannot now, not that it knows no EHLO
+        if reply.code < 500:  # a temporary failure, which does not mean that EHLO is unknown
             raise NextHopError(f"{self._hop.where}: EHLO was answered with {reply.text}", _kind_by(reply))
         reply = await self._exchange(b"HELO " + name)
         if not reply.positive:
@@ -176,7 +176,7 @@ class _SmtpConversation(Conversation):
         return reply
 
     async def forget(self) -> None:
-        """RSET; where that does not help, the connection goes and the envelope with it."""
+        """Send RSET; if that fails, close the connection, which ends the transaction, too."""
         try:
             if (await self._command(b"RSET")).code == 250:
                 return
@@ -201,7 +201,7 @@ class _SmtpConversation(Conversation):
         except NextHopError as error:
             if error.kind != "closed":
                 raise
-        # It hung up before it heard this, the first command of a transaction, and so it has done nothing of it.
+        # The connection was closed before this first command of a transaction, so the command had no effect.
         lines = [line, *self._foreseen]
         self._connection.abort()
         self._foreseen.clear()
@@ -211,7 +211,7 @@ class _SmtpConversation(Conversation):
         return await self._said(line)
 
     async def _said(self, line: bytes) -> Reply:
-        """The reply to a command, in its time."""
+        """The reply to a command, within the time for one."""
         seconds = self._hop.timeouts.command
         self._connection.due(min(self._connection.loop.time() + seconds, self._end))
         try:
@@ -227,7 +227,7 @@ class _SmtpConversation(Conversation):
 
     async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
         limit = self._hop.timeouts.final
-        # One limit for all of it: whoever waits for us has one, too.
+        # One limit for the whole message, because the client has one, too.
         self._end = self._connection.loop.time() + limit
         self._connection.due(self._end)
         try:
@@ -239,7 +239,7 @@ class _SmtpConversation(Conversation):
                 if reply.code >= 400 or reply.positive:
                     return reply
             elif reply.code >= 400:
-                # For the client the transaction ends with this reply, so it must end there, too.
+                # This reply ends the transaction for the client, so it must end at the next hop, too.
                 await self.forget()
                 return reply
         except TooLate as error:
@@ -252,7 +252,7 @@ class _SmtpConversation(Conversation):
         raise NextHopError(f"{self._hop.where}: answered the message with {reply.text}")
 
     async def _send(self, parts: Sequence[bytes | memoryview]) -> Reply:
-        """The message, dots doubled, and the reply to its end."""
+        """Send the message with doubled dots; returns the reply to it."""
         connection = self._connection
         last = b""
         try:
@@ -261,7 +261,7 @@ class _SmtpConversation(Conversation):
                     connection.write(last)
                     await connection.drain()
                 last = block
-            # A reply that is there before the end of the message is not the reply to it.
+            # A reply that arrives before the end of the message is not the reply to the message.
             if connection.buffer:
                 reply = await self._reply()
                 if reply.code >= 400:
@@ -273,7 +273,7 @@ class _SmtpConversation(Conversation):
         except TooLate:
             raise
         except OSError as error:
-            # A server that has heard enough says why before it hangs up; a 2xx here would be a lie.
+            # A server may send a reply before it closes the connection; a 2xx is not believed here.
             reply = await self._reply()
             if reply.positive:
                 raise NextHopError(f"{self._hop.where}: broke off and said {reply.text}") from error
@@ -286,7 +286,7 @@ class _SmtpConversation(Conversation):
             return await self._reply()
         while self._foreseen:
             await self._skip(self._foreseen.popleft())
-        # Nobody asked for it, so it must not answer what is asked now.
+        # An unexpected reply must not be taken for the reply to this command.
         if self._connection.buffer:
             raise NextHopError(f"{self._hop.where}: said more than its reply to the command before")
         self._taken = -math.inf
@@ -300,7 +300,7 @@ class _SmtpConversation(Conversation):
         return await self._reply()
 
     async def _skip(self, line: bytes) -> None:
-        """The reply to a command that was foreseen, and then not given: it must have done nothing."""
+        """Read the reply to a command that was sent in advance, but then not wanted: it must be a rejection."""
         reply = await self._reply()
         if reply.code < 400:
             verb = line[:4].decode("ascii", "replace")
@@ -311,7 +311,7 @@ class _SmtpConversation(Conversation):
 
     @property
     def fresh(self) -> bool:
-        """Whether the next hop has taken a message a moment ago, and nothing was said since: no envelope is open."""
+        """Whether the next hop has just accepted a message, and nothing was sent since: no transaction is open."""
         now = self._connection.loop.time()
         return not self.closed and not self._connection.buffer and now - self._taken < FRESH_SECONDS
 
@@ -327,11 +327,11 @@ class _SmtpConversation(Conversation):
 
     def abort(self) -> None:
         self.stop_waiting()
-        # Not close(), which would first send what is still to be sent, to a next hop that may wake up.
+        # Not close(), which would first send the rest to a next hop that may react to it.
         self._connection.abort()
 
     def wait_at_most(self, seconds: float, then: Callable[[], None]) -> None:
-        """Close after this long unless `stop_waiting` comes first."""
+        """Close after this time unless `stop_waiting` is called before."""
 
         def expire() -> None:
             then()

@@ -1,10 +1,11 @@
 """The transactions of a transparent proxy with one client, without a transport: arguments of commands in, replies out.
 
-A front end owns the wire and its timers, and calls the methods of `Session`. Commands go to the next hop as they came,
-with all their parameters, and its replies come back as they are.
+A front end owns the connection and its timers, and calls the methods of `Session`. Commands go to the next hop
+unchanged, with all their parameters, and its replies come back unchanged.
 
-Guarantee: nothing is raised but cancellation, and what `data` hears of a client that is gone. An exception in here is a
-451 without details; what fails for a time is never made a 5xx, nor is what the client has pipelined behind it.
+Guarantee: only cancellation is raised, and the errors by which `data` learns that the client has hung up. Any other
+exception is answered with 451. A temporary failure is never answered with a 5xx, nor are the commands pipelined behind
+it.
 """
 
 from spamfilter.relay.session.greeting import OK

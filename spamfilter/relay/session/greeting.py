@@ -1,4 +1,4 @@
-"""What is said before a mail and between two: greetings, XFORWARD, VRFY, RSET; the conversation with the next hop."""
+"""The commands outside of a mail: HELO, EHLO, XFORWARD, VRFY, RSET; the conversation with the next hop."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ _P = ParamSpec("_P")
 def answered(
     method: Callable[Concatenate[_S, _P], Awaitable[Reply]],
 ) -> Callable[Concatenate[_S, _P], Coroutine[Any, Any, Reply]]:
-    """A command that fails is answered with 451, and the conversation with the next hop is given up."""
+    """Makes a command that fails answer 451, and give up the conversation with the next hop."""
 
     @wraps(method)
     async def guarded(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> Reply:
@@ -49,11 +49,10 @@ def answered(
 
 
 class Greeting:
-    """The session but for its mails, which a subclass adds.
+    """A session without the commands of a mail, which the subclass Session adds.
 
     peer, port: the client's address. submission: senders are authenticated. gone: whether the client has hung up.
-
-    transaction: the one that is running, None between two.
+    transaction: the running one, or None.
     """
 
     def __init__(
@@ -92,14 +91,14 @@ class Greeting:
         return reply
 
     def fault(self) -> Reply:
-        """What the client hears of the exception that is being handled, a fault of our own."""
+        """Log the exception that is being handled, a fault of ours, and return the reply for the client."""
         log.exception("%s: a command failed", self.peer)
         self._relay.metrics.count("faults", "session")
         self.drop()
         return TEMPORARY
 
     def close(self) -> None:
-        """The client is gone; a hand-over goes on."""
+        """End the session; a delivery that is running goes on."""
         self._closed = True
         if self._conversation is not None:
             self._conversation.release()
@@ -118,7 +117,7 @@ class Greeting:
         try:
             theirs = (await self._open()).keywords
         except NextHopError as error:
-            # The greeting must succeed all the same, or Postfix takes us for broken; MAIL will say 451.
+            # EHLO must succeed all the same, or Postfix takes the relay for broken; MAIL is answered with 451.
             self.next_hop_failed(error)
             theirs = {}
         ours = announced(theirs, self._relay.limits.message_size, tls=offers_tls, trusted=self.trusted)
@@ -127,7 +126,7 @@ class Greeting:
 
     @answered
     async def restart(self) -> Reply:
-        """Forget what was said, as before the first greeting: RFC 3207 wants it of STARTTLS."""
+        """Reset the session to its begin, as RFC 3207 demands after STARTTLS."""
         await self.rset()
         self._forwarded.clear()
         self._greeted = ""
@@ -158,29 +157,29 @@ class Greeting:
             reply = None
         if reply is not None and reply.positive:
             return reply
-        self._conversation.abort()  # with the connection the envelope is gone, too
+        self._conversation.abort()  # without the connection, there is no envelope either
         return OK
 
     @answered
     async def vrfy(self, argument: str) -> Reply:
         if not self.trusted:
             return Reply.of("252 2.0.0 Send some mail and see")
-        if self.transaction is None:  # another connection would know nothing of it
+        if self.transaction is None:  # in a transaction, a new connection would lack its envelope
             await self._open()
         assert self._conversation is not None
         return await self._conversation.command(encoded(f"VRFY {argument}"))
 
     def next_hop_failed(self, error: NextHopError) -> None:
-        """Log and count it; the conversation is over."""
+        """Log and count a failure of the next hop, and give up the conversation."""
         log.warning("%s: %s", self.peer, printable(str(error), 300))
         self._relay.failed(error)
         self.drop()
 
     def drop(self) -> None:
-        """Give up the conversation with a next hop that cannot be relied on.
+        """Give up the conversation with a next hop that has failed.
 
-        What a client has pipelined behind the failed command must hear 451, never 503: that would
-        be final, and cost the mail.
+        Commands that the client has pipelined behind the failed one must hear 451. A 503 would be permanent, and the
+        client would drop the mail.
         """
         self._broken = True
         self.transaction = None

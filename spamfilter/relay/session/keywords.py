@@ -1,15 +1,15 @@
-"""What we announce in reply to EHLO."""
+"""The keywords in our reply to EHLO."""
 
 from collections.abc import Mapping
 
 from spamfilter.relay.session import xforward
 
 OWN_KEYWORDS = ("8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
-"""Announced where the next hop announces them; PIPELINING, SIZE, STARTTLS, XFORWARD have rules of their own."""
+"""Announced if the next hop announces them. PIPELINING, SIZE, STARTTLS and XFORWARD have other rules."""
 
 
 def announced(theirs: Mapping[str, str], message_size: int, *, tls: bool, trusted: bool) -> list[str]:
-    """Our keywords cut with the next hop's.
+    """The keywords that the relay and the next hop both support.
 
     message_size: bytes of our own limit. tls: whether STARTTLS is offered. trusted: whether XFORWARD is.
 

@@ -1,6 +1,6 @@
-"""The mails of a client: MAIL, RCPT, DATA.
+"""The commands of a mail: MAIL, RCPT, DATA.
 
-Guarantee: a hand-over outlives its client, and so does the memory that its mail takes.
+Guarantee: a delivery goes on when its client hangs up, and the memory of its mail is held until it ends.
 """
 
 import asyncio
@@ -34,20 +34,20 @@ from spamfilter.system.escaping import printable
 log = logging.getLogger(__name__)
 
 LEAST = 65_536
-"""Bytes of memory that must be free before a mail of unknown size is asked for: most mails are smaller."""
+"""Bytes of memory that must be free before a mail of unknown size is accepted: most mails are smaller."""
 
 LEAVING = Reply.of("421 4.3.2 Shutting down; try again later")
 
 HasRoom = Callable[[int], bool]
-"""Whether a mail may take so many bytes of memory in all; asked again as it grows, or with less when it is given up."""
+"""Whether a mail may hold this many bytes in all; called again as the mail grows, and with 0 when it is dropped."""
 
 
 class TooLarge(Exception):
-    """A message exceeded the limit; it has been read to its end and dropped."""
+    """A message is larger than the limit; it was read to its end and dropped."""
 
 
 class NoRoom(Exception):
-    """There was no memory left for a message; it has been read to its end and dropped."""
+    """There is no memory for a message; it was read to its end and dropped."""
 
 
 class Session(Greeting):
@@ -55,7 +55,7 @@ class Session(Greeting):
 
     @answered
     async def mail(self, argument: str, coming: Iterable[bytes] = ()) -> Reply:
-        """coming: command lines that the client has sent behind this one already."""
+        """coming: the command lines that the client has pipelined behind this one."""
         if self._relay.draining:
             return LEAVING
         if not self._greeted:
@@ -69,7 +69,7 @@ class Session(Greeting):
         if size > self._relay.limits.message_size:
             return self.over("message_size")
         if not self._relay.memory.fits(size):
-            self._broken = True  # for now, and so for what is pipelined behind it
+            self._broken = True  # the commands pipelined behind it must hear 451, too
             return self.over("memory_megabytes")
         self._broken = False
         began = asyncio.get_running_loop().time()
@@ -83,7 +83,7 @@ class Session(Greeting):
             if not reply.positive:
                 log.warning("%s: the next hop answers XFORWARD with %s", self.peer, printable(reply.text))
         reply = await conversation.command(line)
-        self._broken = 400 <= reply.code < 500  # what is pipelined behind it must not hear worse
+        self._broken = 400 <= reply.code < 500  # after a 4xx, the commands pipelined behind it must hear 451
         if reply.positive:
             client = xforward.client(self._forwarded, self.peer)
             trusted = self.trusted if client == self.peer else self._relay.trusts(client)
@@ -126,8 +126,8 @@ class Session(Greeting):
     async def data(self, receive: Callable[[HasRoom], Awaitable[bytes]]) -> Reply:
         """receive: asks the client for its mail, and returns it with single dots and the last line end.
 
-        It raises TooLarge or NoRoom where the mail came to its end but is not kept, EOFError or ConnectionError where
-        the client is gone. It is called only where a mail may come.
+        It raises TooLarge or NoRoom if the mail came to its end but is not kept, EOFError or ConnectionError if the
+        client has hung up. It is not called if DATA is rejected.
         """
         if self.transaction is None:
             return UNREACHABLE if self._broken else Reply.of("503 5.5.1 Need MAIL and RCPT before DATA")
@@ -151,7 +151,7 @@ class Session(Greeting):
             except (EOFError, ConnectionError):
                 raise
             except Exception:
-                # What comes next may be the rest of the mail: nothing of it may be taken for a command.
+                # The next bytes may be the rest of the mail, which must not be taken for commands.
                 self.fault()
                 return Reply.of("421 4.3.0 Temporary fault; closing connection")
             self._relay.metrics.observe("stage_seconds", perf_counter() - began, "receive")
@@ -159,16 +159,16 @@ class Session(Greeting):
                 if not self._relay.normalise:
                     return await self._refuse(Reply.of("550 5.6.0 A CR or LF stands alone; lines must end with CR LF"))
                 mail = normalised(mail)
-            # From here on it is no more the client's: its task may be cancelled, this one goes on.
+            # From here on the delivery goes on even if the client's task is cancelled.
             conversation, transaction = self._conversation, self.transaction
             self._conversation = None
             self._end_transaction()
             work = self._handed_over(conversation, transaction, mail, stack.pop_all())
-            del mail  # what it takes is given back at the end of that work, and no later
+            del mail  # so that its memory is free when that work ends, and not later
             return await asyncio.shield(self._relay.started(work))
 
     def _told(self, conversation: Conversation) -> list[bytes]:
-        """What the next hop is told of the client by XFORWARD, if it wants to know."""
+        """XFORWARD commands that tell the next hop about the client, if it announces XFORWARD."""
         wanted = conversation.keywords.get("XFORWARD")
         if wanted is None:
             return []
@@ -176,11 +176,11 @@ class Session(Greeting):
         return list(xforward.commands(told, wanted))
 
     def _may_send(self, path: str) -> bool:
-        """Whether this client may address mail to this recipient."""
+        """Whether this client may send mail to this recipient."""
         return self.trusted or is_plain(path, self._relay.domains)
 
     def _recipients(self, coming: Iterable[bytes]) -> Iterator[bytes]:
-        """Those of the lines that are RCPT commands and will be passed on, up to the first that is another."""
+        """The RCPT commands at the begin of these lines that will be sent on to the next hop."""
         for line in coming:
             verb, _, rest = line.partition(b" ")
             argument = decoded(rest)
@@ -192,14 +192,14 @@ class Session(Greeting):
             yield encoded(f"RCPT {argument}")
 
     async def _refuse(self, reply: Reply) -> Reply:
-        """A refusal of ours after DATA: the next hop forgets the envelope."""
+        """Reject or defer a mail after DATA: the next hop forgets the envelope."""
         await self.rset()
         return reply
 
     async def _handed_over(
         self, conversation: Conversation, transaction: Transaction, mail: bytes, held: ExitStack
     ) -> Reply:
-        """The part that outlives the client; the conversation is the session's again when it is done."""
+        """Deliver a mail, even if the client hangs up; then the session gets the conversation back."""
         with held:
             if transaction.purpose == "relay":
                 reply = await hand_over(self._relay, conversation, transaction, mail, self._gone)

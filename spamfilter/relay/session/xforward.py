@@ -1,7 +1,7 @@
-"""The XFORWARD command: for whom a trusted client speaks.
+"""The XFORWARD command, by which a trusted client names the real client of a mail.
 
-Source: Postfix XFORWARD_README. Values come in xtext (RFC 3461); unencoded ones are tolerated.
-Invariant: an attribute holds no control characters, and never leaves unencoded.
+Source: Postfix XFORWARD_README. Values are xtext (RFC 3461); unencoded ones are tolerated.
+Invariant: an attribute has no control characters, and is always sent encoded.
 """
 
 import re
@@ -22,14 +22,14 @@ _BROKEN_CODE = re.compile(rb"\+[0-9A-F]?\Z")
 def parse(argument: str) -> dict[str, str]:
     """The attributes of one command. Raises ValueError with the text of a 501 reply."""
     found: dict[str, str] = {}
-    for pair in filter(None, argument.split(" ")):  # blanks of Unicode are part of a value
+    for pair in filter(None, argument.split(" ")):  # other blanks of Unicode are part of a value
         name, equals, value = pair.partition("=")
         name = name.upper() if name.isascii() else name  # U+017F is no S
         if not equals or name not in ATTRIBUTES:
             raise ValueError(f"unknown attribute {name[:20]!a}")
         raw = _HEX.sub(lambda match: bytes([int(match.group(1), 16)]), value.encode("utf-8", "surrogateescape"))
         value = raw.decode("utf-8", "replace")
-        # The command always succeeds where it can: Postfix would take a refusal for a broken filter.
+        # Be tolerant: Postfix would take a rejection for a broken filter.
         value = _CONTROL.sub("?", value)[:MAX_VALUE]
         found[name] = value
     if not found:
@@ -38,7 +38,7 @@ def parse(argument: str) -> dict[str, str]:
 
 
 def seen(peer: str, port: int, greeted: str, *, local: bool) -> dict[str, str]:
-    """The attributes of a client that has told none: what we see ourselves."""
+    """The attributes of a client that has sent none, from its connection."""
     return {
         "NAME": UNAVAILABLE,
         "ADDR": f"IPV6:{peer}" if ":" in peer else peer or UNAVAILABLE,
@@ -50,25 +50,25 @@ def seen(peer: str, port: int, greeted: str, *, local: bool) -> dict[str, str]:
 
 
 def client(attributes: Mapping[str, str], peer: str) -> str:
-    """The IP address of the real client; the peer's where none was said."""
+    """The IP address of the real client, or the peer's if XFORWARD has not named it."""
     return attributes["ADDR"].removeprefix("IPV6:") if is_named(attributes) else peer
 
 
 def is_named(attributes: Mapping[str, str]) -> bool:
-    """Whether the IP address of the real client was said."""
+    """Whether XFORWARD has named the IP address of the real client."""
     return attributes.get("ADDR", UNAVAILABLE) != UNAVAILABLE
 
 
 def is_told(attributes: Mapping[str, str]) -> bool:
-    """Whether `client` is surely the one that the mail came from.
+    """Whether `client` is surely the client that the mail came from.
 
-    Whoever speaks for others and cannot name them vouches for them with SOURCE=LOCAL, or not at all.
+    A peer that sends XFORWARD without the address of the client must say SOURCE=LOCAL to be believed.
     """
     return not attributes or attributes.get("SOURCE") == "LOCAL" or is_named(attributes)
 
 
 def commands(attributes: Mapping[str, str], wanted: str) -> Iterator[bytes]:
-    """Command lines that tell a next hop those attributes which it announced as wanted."""
+    """Command lines with the attributes that the next hop has announced."""
     line = b"XFORWARD"
     names = wanted.upper().split()
     for name in ATTRIBUTES:
@@ -85,7 +85,7 @@ def commands(attributes: Mapping[str, str], wanted: str) -> Iterator[bytes]:
 
 
 def _xtext(value: str, most: int) -> bytes:
-    """A value as xtext, cut where it is longer: a next hop may obey the rest of a line that is too long for it."""
+    """A value as xtext of at most `most` bytes: a next hop might obey the rest of too long a line as a command."""
     raw = value.encode("utf-8", "surrogateescape")
     if _PLAIN.fullmatch(raw):
         return raw[:most]

@@ -1,7 +1,7 @@
 """Mail over SMTP, on aiosmtpd: a transparent proxy in front of the next hop.
 
-server.py fits aiosmtpd's class to a proxy, client.py has the limits and the end of a connection, dialogue.py the
-commands, incoming.py the mail behind DATA. What they mean: ../session.
+server.py adapts aiosmtpd's class to a proxy, client.py has limits and the end of a connection, dialogue.py the
+commands, incoming.py the mail after DATA, accepting.py new connections. The transaction itself is in ../session.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ __all__ = ["SmtpFrontEnd"]
 
 
 class SmtpFrontEnd(FrontEnd):
-    """Sessions on any number of sockets."""
+    """SMTP on any number of sockets."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay

@@ -1,8 +1,8 @@
-"""Taking connections of a socket that several processes listen on, so that each has about as many as the others.
+"""Accepting connections on a socket that several processes listen on, so that each gets about the same number.
 
-The kernel wakes all of them for a connection, and the first that asks has it: one alone may get all that come together.
-So a process takes one connection at a time, and leaves it to the others for a moment while it has more than one of
-them. Nobody waits for a process that hangs: after that moment whoever still sees the connection takes it.
+The kernel wakes all processes for a connection, and the first to accept gets it, so one process might get all. So a
+process accepts one connection at a time, and waits for a moment if another process has fewer. After that moment it
+accepts the connection if it is still there, so no connection waits for a process that hangs.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from collections.abc import Callable
 from spamfilter.relay.limits.connections import Crowd
 
 MOMENT = 0.005
-"""Seconds that a process with fewer connections has for itself: an idle one needs a fiftieth, a busy one some mails."""
+"""Seconds to wait: an idle process needs a fiftieth of it to accept, a busy one has time for some mails."""
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 EXHAUSTED_SECONDS = 1.0
-"""Before the next try when the system has no descriptor or memory to give: as asyncio waits."""
+"""Time before the next attempt when the system has no descriptors or memory, as in asyncio."""
 
 
 class Acceptor:
@@ -72,8 +72,8 @@ class Acceptor:
     async def _begin(self, sock: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(self._made, sock)
-            await asyncio.sleep(0)  # in which it joins the crowd
+            await asyncio.sleep(0)  # lets it enter the crowd
         except OSError:
-            sock.close()  # gone already
+            sock.close()  # the client has hung up
         finally:
             self._crowd.coming -= 1

@@ -1,6 +1,6 @@
-"""A client's connection: who it is, the limits of its session, its end.
+"""A client's connection: its address, the limits of its session, its end.
 
-Guarantee: nobody is cut off without a word, but in the midst of a handshake.
+Guarantee: a client hears a reply before its connection is closed, except during a handshake of TLS or PROXY.
 """
 
 import logging
@@ -19,15 +19,15 @@ from spamfilter.system.escaping import printable
 log = logging.getLogger(__name__)
 
 LINGER_SECONDS = 5.0
-"""For a client to take our last words before it is cut off."""
+"""Time for a client to read our last reply before the connection is cut."""
 PROXY_SECONDS = 10.0
-"""For a proxy to send its header, which is the first that it sends; its specification wants at least three."""
+"""Time for a proxy to send its header at the begin; the specification wants at least three seconds."""
 REFUSALS_LOGGED = 20
-"""Refused commands of a session that have a line in the log; a session may have as many as [limits] commands."""
+"""Rejected commands of a session that are logged; a session may have as many as [limits] commands."""
 
 
 class Client(Server):
-    """crowd: those it is one of. relaying: its transactions."""
+    """The connection of a client. crowd: all clients. relaying: the session with its transactions."""
 
     relaying: Session
 
@@ -46,7 +46,7 @@ class Client(Server):
 
     async def serve(self) -> None:
         assert self.session is not None
-        # A peer that is gone already has no name.
+        # The address of a peer that has hung up already is not known.
         self._is(*(self.session.peer or ("", 0))[:2])
         try:
             if not self._enters():
@@ -72,7 +72,7 @@ class Client(Server):
         self.relaying = Session(self._relay, peer, port, submission=self._submission, gone=self._gone)
 
     def _enters(self) -> bool:
-        """Whether there is a place for this client; it hears why there is none."""
+        """Whether the limits allow this client; if not, it hears why."""
         limits = self._relay.limits
         if limit := self._crowd.enter(self, self.relaying.peer, limits, trusted=self.relaying.trusted):
             self._say_goodbye(self.relaying.over(limit))
@@ -81,7 +81,7 @@ class Client(Server):
 
     def proxied(self, header: ProxyData) -> None:
         self._handshaking = False
-        # A proxy that speaks for itself, as to see whether we are there, says LOCAL or names nobody.
+        # A proxy that connects for itself, as in a health check, says LOCAL or names no client.
         client = header.src_addr
         if isinstance(client, IPv4Address | IPv6Address) and header.command != V2_CMD.LOCAL:
             self._crowd.leave(self)
@@ -90,25 +90,25 @@ class Client(Server):
             self._enters()
 
     def leave_if_idle(self) -> None:
-        """Say goodbye unless a transaction is running; it may end, and then no new one begins."""
+        """Close the connection unless a transaction is running; after that no new one begins."""
         if self._handshaking:
             self.abort()
         elif not self._busy and self.relaying.transaction is None:
             self._say_goodbye(LEAVING)
 
     def abort(self) -> None:
-        """Cut the connection; what was written and is not sent yet never is."""
+        """Cut the connection; data that is not sent yet is dropped."""
         self.link.abort()
 
     async def push(self, status: str | bytes | Reply) -> None:
-        """A reply of ours, which counts, or a line of aiosmtpd's; nothing where the session has ended."""
+        """Send and count a reply of ours or a line of aiosmtpd's; does nothing if the session has ended."""
         if self._leaving or not status:
             return
         reply = status if isinstance(status, Reply) else _reply(status)
         if reply.code == 421:
             self._say_goodbye(reply)
             return
-        if 500 <= reply.code <= 504:  # of the protocol; a refused recipient or message is no client's fault
+        if 500 <= reply.code <= 504:  # an error in the protocol; a rejected recipient or message is not
             self._errors += 1
             if self._errors > self._relay.limits.errors:
                 self._say_goodbye(self.relaying.over("errors"))
@@ -118,7 +118,7 @@ class Client(Server):
         await self.write(reply.raw)
 
     async def handle_exception(self, error: Exception) -> str:
-        """What the client hears: 451, whatever it was; nothing where it is gone."""
+        """The reply after an exception: 451, or nothing if the client has hung up."""
         if isinstance(error, EOFError | ConnectionError):
             self.stop()
             return ""
@@ -134,7 +134,7 @@ class Client(Server):
         super().data_received(data)
 
     def _wait(self) -> None:
-        """Let the client have its time: for the next command, for more of its mail, for a handshake."""
+        """Set the deadline for the next command, for more of the mail, or for the handshake."""
         limits, now = self._relay.limits, self.loop.time()
         if self._handshaking:
             self._waits = "tls_seconds"
@@ -156,14 +156,14 @@ class Client(Server):
             self._say_goodbye(self.relaying.over(self._waits))
 
     def _end(self) -> tuple[str, float]:
-        """When the time of this session is over, or of its transaction while there is one; and by which limit."""
+        """The limit of time for the transaction, or for the session between transactions, and when it ends."""
         limits = self._relay.limits
         if self.relaying.transaction is not None:
             return "transaction_seconds", self.relaying.transaction.began + limits.transaction_seconds
         return "session_seconds", self._began + limits.session_seconds
 
     def _exceeded(self) -> str:
-        """The limit that the session is over already when a command comes, '' if none."""
+        """The limit that the session has exceeded when a command comes, '' if none."""
         limit, end = self._end()
         if self._commands > self._relay.limits.commands:
             return "commands"
@@ -185,19 +185,19 @@ class Client(Server):
             self.stop()
 
     def _close(self) -> None:
-        """Close once what is written has been read; a client that does not read loses its place all the same."""
+        """Close when the client has read the last reply, or after LINGER_SECONDS."""
         self.deadline.cancel()
         if self._gone():
             return
         self.parted = True
         self.loop.call_later(LINGER_SECONDS, self.link.abort)
-        if self.ended or not self.link.can_write_eof():  # TLS says goodbye, and hears the client out, by itself
+        if self.ended or not self.link.can_write_eof():  # TLS has its own way to close
             self.link.close()
             return
         self.link.resume_reading()
         try:
             self.link.write_eof()
-        except OSError:  # it has hung up already, which our last words made the system see
+        except OSError:  # the client has hung up already
             self.link.abort()
 
     def _gone(self) -> bool:
@@ -205,6 +205,6 @@ class Client(Server):
 
 
 def _reply(line: str | bytes) -> Reply:
-    """A line of aiosmtpd's; its own have no enhanced status code."""
+    """A line of aiosmtpd's as a reply, with the enhanced status code that it lacks."""
     text = line if isinstance(line, str) else line.decode("utf-8", "replace")
     return Reply.of(text.replace("500 ", "500 5.5.2 ", 1) if text.startswith("500 ") else text)

@@ -1,4 +1,4 @@
-"""The commands of a client, and their replies: each is handed to the session."""
+"""The SMTP commands of a client: each calls the session and sends its reply."""
 
 import logging
 import math
@@ -23,7 +23,7 @@ UNKNOWN = Reply.of("500 5.5.2 Command not recognised")
 def command(
     method: Callable[["Dialogue", str], Awaitable[Reply | None]],
 ) -> Callable[["Dialogue", str | None], Coroutine[Any, Any, None]]:
-    """A method of aiosmtpd's from one that returns the reply, or None where it has said all by itself."""
+    """Make a command method of aiosmtpd's from one that returns the reply, or None if it has sent it."""
     verb = method.__name__.removeprefix("smtp_")
 
     async def obeyed(self: "Dialogue", argument: str | None) -> None:
@@ -33,7 +33,7 @@ def command(
 
 
 class Dialogue(Client):
-    """One client's session."""
+    """The commands of one client."""
 
     async def turn(
         self, verb: str, method: Callable[["Dialogue", str], Awaitable[Reply | None]], argument: str
@@ -140,7 +140,7 @@ class Dialogue(Client):
             return await self._incoming.mail()
         finally:
             self._incoming = None
-            self.deadline.set(math.inf)  # while a command is obeyed, the next hop has limits of its own
+            self.deadline.set(math.inf)  # during a command, the limits of the next hop apply
 
 
 async def _unknown(self: Dialogue, argument: str) -> Reply:

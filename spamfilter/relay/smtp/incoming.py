@@ -1,6 +1,6 @@
-"""A mail behind DATA: read in blocks, not in lines, counted as it comes, and never held beyond the limit.
+"""The mail after DATA, read in blocks, not in lines; its memory is counted as it arrives, and bounded.
 
-Guarantee: it ends with CR LF . CR LF and with nothing else; every other dot, CR and LF is content.
+Guarantee: only CR LF . CR LF ends a mail; every other dot, CR and LF is content.
 """
 
 import asyncio
@@ -11,38 +11,38 @@ from spamfilter.relay.smtp.server import Server
 LINE_END = b"\r\n"
 END = b"\r\n.\r\n"
 FRAME = len(LINE_END + b".\r\n")
-"""Bytes that are read and belong to no mail: the line end before it, the dot after it."""
+"""Bytes that are read but not part of the mail: the line end before it, and the dot with its line end after it."""
 
 
 class Incoming:
-    """most: bytes of the message."""
+    """A mail that is being received. most: largest accepted size in bytes. has_room: see session.HasRoom."""
 
     def __init__(self, server: Server, most: int, has_room: HasRoom) -> None:
         self._server = server
         self._most = most
         self._has_room = has_room
         self._come = 0
-        self._content = bytearray()  # a large one is given back to the system, which many blocks would not be
+        self._content = bytearray()  # one large block of memory goes back to the system, many small ones do not
         self._dropped = False
-        server.unread[:0] = LINE_END  # the command's own counts as the one before a first dot
+        server.unread[:0] = LINE_END  # the line end of DATA counts as the one before a dot at the begin
         self.came(len(server.unread))
 
     def came(self, size: int) -> None:
-        """So many bytes more have come; they are held from now on."""
+        """Count bytes that have arrived, and hold memory for them."""
         self._come += size
-        # No more is asked for than may be kept, so that a message of that size has room where it is alone.
+        # Ask for no more than may be kept, so that a single message of the largest size always fits.
         if not self._dropped and not self._has_room(min(self._come, self._most)):
             self._drop()
 
     def _drop(self) -> None:
         self._dropped = True
         self._content.clear()
-        self._has_room(0)  # others may have what is given back
+        self._has_room(0)  # releases the memory for other mails
 
     async def mail(self) -> bytes:
-        """Lines as they came, doubled dots single, the last line end included.
+        """The mail with single dots and the last line end.
 
-        Raises TooLarge or NoRoom after the end of a mail that is not kept, IncompleteReadError where it has no end.
+        Raises TooLarge or NoRoom after the end of a mail that is not kept, IncompleteReadError if the client hangs up.
         """
         size = -FRAME
         ended = False
@@ -54,12 +54,12 @@ class Incoming:
                 self._drop()
             elif not self._dropped:
                 self._content += block
-            del block  # none is kept while the next is waited for, by no connection
+            del block  # no connection keeps a block while it waits for the next
         if size > self._most:
             raise TooLarge
         if self._dropped:
             raise NoRoom
-        # Each copy is as large as the message, and there is never more than one beside it.
+        # A copy is as large as the message; there is never more than one copy at a time.
         content, self._content = self._content, bytearray()
         del content[len(LINE_END) + size :]
         if b"\r\n." in content:
@@ -68,7 +68,7 @@ class Incoming:
             return bytes(view[len(LINE_END) :])
 
     async def _block(self) -> bytes:
-        """Some of what has come; the end of the mail is the end of a block."""
+        """A block of the mail; the end of the mail is also the end of a block."""
         try:
             return await self._server.reader.readuntil(END)
         except asyncio.LimitOverrunError as overrun:

@@ -1,6 +1,7 @@
-"""aiosmtpd's server, fitted to a proxy. No other module touches its private names.
+"""aiosmtpd's server, adapted to a proxy. No other module uses its private names.
 
-Guarantee: the end of the client's input stops nothing that is being done, and nothing that a client sends is logged.
+Guarantee: the end of the client's input does not interrupt a running command, and aiosmtpd logs nothing that a client
+sends.
 """
 
 import asyncio
@@ -29,11 +30,11 @@ PRIVATE = {
     "_timeout_handle": "the timer, which is cancelled with the connection",
     "_proxy_timeout": "whether a PROXY header is waited for, which depends on the client's address",
 }
-"""Name -> what it is needed for. Those of asyncio begin with the name of aiosmtpd that holds them."""
+"""Private name -> why it is needed. Names of asyncio's follow the name of aiosmtpd's that holds them."""
 BLOCK = 65_536
-"""Bytes of a mail that are taken at a time, and half of those that may wait unread."""
+"""Bytes of a mail that are read at a time, and half of those that may wait unread."""
 COMMANDS = ("HELO", "EHLO", "STARTTLS", "XFORWARD", "RSET", "NOOP", "VRFY", "QUIT", "MAIL", "RCPT", "DATA")
-"""AUTH, EXPN and HELP are aiosmtpd's, and not ours to offer."""
+"""The commands that are offered; AUTH, EXPN and HELP of aiosmtpd's are not."""
 _METHODS = [f"smtp_{command}" for command in COMMANDS]
 
 for name in ("mail.log", "mail.debug"):  # aiosmtpd's: they quote what clients send
@@ -41,14 +42,14 @@ for name in ("mail.log", "mail.debug"):  # aiosmtpd's: they quote what clients s
 
 
 class _OneLimit(dict[str, int]):
-    """Bytes of a command, whatever it is; aiosmtpd's own keeps each word that a client says as a key."""
+    """The limit of bytes of every command; aiosmtpd's own dict would keep each word that a client sends as a key."""
 
     def __missing__(self, command: str) -> int:
         return MAX_LINE
 
 
 class _Methods(dict[str, Any]):
-    """Command -> its method. aiosmtpd ends a session at the fifth command that is unknown."""
+    """Command -> its method, also for unknown commands: aiosmtpd would end a session at the fifth of them."""
 
     def __init__(self, known: dict[str, Any], unknown: Any) -> None:
         super().__init__(known)
@@ -59,13 +60,13 @@ class _Methods(dict[str, Any]):
 
 
 class Hooks:
-    """What aiosmtpd asks beside the commands. It looks through all names of this object for each connection."""
+    """The hooks of aiosmtpd's other than commands. aiosmtpd searches all names of this object at each connection."""
 
     def __dir__(self) -> list[str]:
         return ["handle_PROXY"]
 
     async def handle_PROXY(self, server: "Server", session: Connection, envelope: Envelope, header: ProxyData) -> bool:
-        """A header is good."""
+        """A PROXY header was received and is valid."""
         server.proxied(header)
         return True
 
@@ -74,7 +75,7 @@ HOOKS = Hooks()
 
 
 class Server(SMTP):
-    """One connection. parted: nothing is written or read any more. deadline: calls `timed_out`."""
+    """One connection. parted: nothing is read or written any more. deadline: calls `timed_out`."""
 
     command_size_limit = MAX_LINE
     command_size_limits = _OneLimit()
@@ -92,20 +93,20 @@ class Server(SMTP):
         )
         self._smtp_methods = _Methods(self._smtp_methods, self.unknown)
         self.deadline = Deadline(self.timed_out)
-        self._timeout_handle = cast(asyncio.TimerHandle, self.deadline)  # it is cancelled, and nothing else
+        self._timeout_handle = cast(asyncio.TimerHandle, self.deadline)  # aiosmtpd only cancels it
         self.parted = self.ended = False
 
     def __dir__(self) -> list[str]:
-        """aiosmtpd looks through all names for each connection, which took three times as long as the rest."""
+        """aiosmtpd searches all names at each connection, which took three times as long as everything else."""
         return _METHODS
 
     @abstractmethod
     async def serve(self) -> None:
-        """The whole of a session; calls `converse`."""
+        """The whole session; calls `converse`."""
 
     @abstractmethod
     async def unknown(self, command: str, argument: str | None) -> None:
-        """Answer a command that is none."""
+        """Answer an unknown command."""
 
     @abstractmethod
     def timed_out(self) -> None:
@@ -113,11 +114,11 @@ class Server(SMTP):
 
     @abstractmethod
     def proxied(self, header: ProxyData) -> None:
-        """The client is another one, for whom a trusted proxy speaks."""
+        """A trusted proxy has named the real client."""
 
     @property
     def link(self) -> asyncio.Transport:
-        """The transport; `transport` is None when the session shall end."""
+        """The transport; unlike `transport`, it is not None when the session shall end."""
         return cast(asyncio.Transport, self._writer.transport)
 
     @property
@@ -126,12 +127,12 @@ class Server(SMTP):
 
     @property
     def unread(self) -> bytearray:
-        """What has come and was not taken yet; may be changed."""
+        """The bytes that have arrived but were not read yet; may be changed."""
         buffer: bytearray = vars(self._reader)["_buffer"]
         return buffer
 
     def coming(self) -> Iterator[bytes]:
-        """The lines of what is unread, without their ends; to be read before anything is taken."""
+        """The unread lines, without their ends. Iterate before anything else is read."""
         start = 0
         while (end := self.unread.find(b"\n", start)) >= 0:
             yield bytes(self.unread[start:end]).removesuffix(b"\r")
@@ -141,42 +142,42 @@ class Server(SMTP):
         await self.serve()
 
     async def converse(self) -> None:
-        """Greet, and obey commands until `stop`."""
+        """Greet, and answer commands until `stop`."""
         await super()._handle_client()
 
     def stop(self) -> None:
-        """Let the session end: no command is read any more."""
+        """End the session: no further command is read."""
         self.transport = None
         self._reader.feed_eof()
 
     def await_proxy(self, seconds: float) -> None:
-        """Let the session begin with a PROXY header."""
+        """Wait for a PROXY header at the begin of the session."""
         self._proxy_timeout = seconds
 
     async def write(self, data: bytes) -> None:
-        """Raises ConnectionError where nobody hears it."""
+        """Send bytes. Raises ConnectionError if the connection is closed."""
         if self.parted or self.link.is_closing():  # uvloop raises RuntimeError
             raise ConnectionResetError("nobody hears any more")
         self._writer.write(data)
         await self._writer.drain()
 
     def data_received(self, data: bytes) -> None:
-        # What is unread when a connection is closed makes the system reset it, and the client loses the replies that
-        # are on their way, a 250 among them: it would send that mail again. So it is read to its end, and dropped.
+        # If a connection is closed with unread input, the system resets it, and the client may lose our last replies,
+        # even a 250, and would send that mail again. So input is read to its end, and dropped.
         if self.parted:
             return
         try:
             super().data_received(data)
-        except MemoryError as error:  # raised in here it would end the connection without a word
+        except MemoryError as error:  # raised here, it would close the connection without a reply
             self._reader.set_exception(error)
 
     def eof_received(self) -> bool:
-        # aiosmtpd's would cancel what is being done.
+        # aiosmtpd's method would cancel the running command.
         super(SMTP, self).eof_received()
         self.ended = True
         assert self.session is not None
-        return self.session.ssl is None and not self.parted  # TLS is never half open
+        return self.session.ssl is None and not self.parted  # TLS connections cannot be half open
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Set by aiosmtpd before a PROXY header and each command; the limits here are other ones."""
+        """Called by aiosmtpd before a PROXY header and before each command; sets our own deadline."""
         self.deadline.set(math.inf if duration is None else self.loop.time() + duration)
