@@ -1,9 +1,9 @@
-"""What a day of the journal comes to, in figures that can be added up and kept when its entries are gone.
+"""Summaries of days of the journal: figures that can be added up, and that stay when the entries expire.
 
-Guarantee: but for the database's size, a summary is a function of the entries of its day and of their labels,
-whichever way it was made, so that a report is the same before and after it was kept. Of names and words it holds the
-KEPT most frequent of each day, and keeps no more than COUNTED from one PIECE to the next: on a day with more of them
-those that come rarely may be counted short.
+Guarantee: except for the size of the database, a summary depends only on the entries of its day and their labels, so a
+report is the same before and after the entries expire. A summary keeps the KEPT most frequent names and words of a
+day. While a day is counted, at most COUNTED are kept between two PIECEs; on a day with more, rare ones may be
+undercounted.
 """
 
 from collections import Counter, defaultdict
@@ -17,25 +17,25 @@ from spamfilter.bayes.labels import NOBODYS
 from spamfilter.stores import JournalEntry, Store
 
 KEPT = 50
-"""Names and words of a day: enough that those which lead a month lead its days, and a year of them is a few MB."""
+"""Names and words of a day: enough to find the most frequent ones of a month; a year of them is a few MB."""
 COUNTED = 100_000
-"""Names of a kind, or words: some 30 MB each. Mail to a thousand recipients would fill the memory of a relay."""
+"""Names of a kind, or words: some 30 MB. Without a bound, mail to many recipients would fill the memory."""
 BINS = 20
-"""Of the probability."""
+"""Bins of the probability."""
 STEP = 1.05
-"""Width of a bucket of durations: quantiles are at most so much too large."""
+"""Ratio of the bounds of a bucket of durations: quantiles are at most 5 % too large."""
 LATE = timedelta(hours=1)
-"""After a day's end, until its entries have come out of the relay's memory as a rule."""
+"""Time after the end of a day by which a relay has usually written its entries."""
 PIECE = timedelta(minutes=10)
-"""Entries of so long are in memory at a time."""
+"""Period whose entries are in memory at a time."""
 DAY = timedelta(days=1)
 REPLIES = {"2": "accepted", "4": "put_off", "5": "refused"}
 TROUBLE = 100
-"""Characters of a reply of the next hop, or of ours, that is told apart."""
+"""Characters of a reply that are kept; replies that differ only after that count as the same."""
 
 
 def bucket(microseconds: int) -> int:
-    """The bucket of a duration: 0 holds 0 and 1.
+    """The bucket of a duration; 0 is for 0 and 1.
 
     >>> bucket(0), bucket(1), duration(bucket(1000))
     (0, 0, 1021)
@@ -49,17 +49,18 @@ def duration(number: int) -> int:
 
 
 def bin_of(score: float) -> int:
-    """Which of the BINS parts of the probability this lies in."""
+    """The bin of a probability."""
     return min(int(score * BINS), BINS - 1)
 
 
 @dataclass(slots=True)
 class Summary:
-    """Figures of some entries. Counted are messages; `Counter` keys are as their comments say.
+    """Figures of some entries, in messages; comments say what the keys of each Counter are.
 
-    senders, recipients, clients: name -> messages, and those of them that were spam. words: token -> in how many
-    verdicts it was among the loudest, and its shares of the log-odds, summed. marked: messages that people have
-    labelled, empty where that is still asked of the ledger. store_bytes: of the database when it was kept, else 0.
+    senders, recipients, clients: name -> messages, and how many of them were judged spam. words: token -> number of
+    verdicts in which it was among the most influential, and the sum of its log-odds there. marked: messages that people
+    have marked; empty while the ledger can still say so. store_bytes: size of the database when the summary was kept,
+    else 0.
     """
 
     bytes: int = 0
@@ -100,14 +101,14 @@ class Summary:
                 messages, of_spam = kept.get(name, (0, 0))
                 kept[name] = messages + 1, of_spam + spam
         said: dict[str, float] = defaultdict(float)
-        for token, weight in entry.evidence:  # two voices may have heard a word: that is one verdict
+        for token, weight in entry.evidence:  # two voices may know the same word, but it is one verdict
             said[token] += weight
         for token, weight in said.items():
             verdicts, shares = self.words.get(token, (0, 0.0))
             self.words[token] = verdicts + 1, shares + weight
 
     def trim(self, most: int = KEPT) -> None:
-        """Forget what is not among the most frequent."""
+        """Keep only the most frequent names and words."""
         self.troubles = Counter(dict(sorted(self.troubles.items(), key=lambda item: (-item[1], item[0]))[:most]))
         for name in _NAMED:
             items = sorted(getattr(self, name).items(), key=lambda item: (-item[1][0], -abs(item[1][1]), item[0]))
@@ -125,7 +126,7 @@ class Summary:
                 mine[key] = before[0] + number, before[1] + more
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON can hold it: keys of several parts as lists, the count behind them."""
+        """As JSON: a key of several parts is a list, and its count the last item."""
         return {
             "bytes": self.bytes,
             "store_bytes": self.store_bytes,
@@ -157,7 +158,7 @@ def midnight(day: date) -> datetime:
 
 
 def of_period(store: Store, since: datetime, until: datetime) -> Summary:
-    """The figures of the journal's entries of a period within one day, without marks."""
+    """The summary of a period within one day, without marks."""
     made = Summary()
     while since < until:
         end = min(until, since + PIECE)
@@ -171,7 +172,7 @@ def of_period(store: Store, since: datetime, until: datetime) -> Summary:
 
 
 def marks(store: Store, since: datetime, until: datetime) -> dict[date, Counter[tuple[str, int, str]]]:
-    """Day -> class, bin and label of the messages of a period that people have labelled."""
+    """Day -> class, bin and label of the messages of a period that people have marked."""
     found: dict[date, Counter[tuple[str, int, str]]] = {}
     for mail in store.labelled(since, until, NOBODYS):
         found.setdefault(mail.at.date(), Counter())[mail.class_, bin_of(mail.score), mail.label] += 1
@@ -179,7 +180,7 @@ def marks(store: Store, since: datetime, until: datetime) -> dict[date, Counter[
 
 
 def begin(store: Store, since: datetime) -> datetime:
-    """Where a period may begin: at a midnight where the journal has not all entries of that day any more."""
+    """Where a period can begin: at midnight if some entries of that day have expired."""
     day = since.date()
     body = store.summaries(day, day).get(day)
     whole = body is None or Summary.of_json(body).messages <= store.journal_days(day, day).get(day, 0)
@@ -187,9 +188,9 @@ def begin(store: Store, since: datetime) -> datetime:
 
 
 def by_day(store: Store, since: datetime, until: datetime) -> dict[date, Summary]:
-    """Day -> its figures, of the part of it that lies in the period, a whole day where the journal has no parts of it.
+    """Day -> the summary of the part that lies in the period, or of the whole day if its entries have expired.
 
-    Days without any mail are left out.
+    Days without mail are left out.
     """
     first, last = since.date(), (until - timedelta(microseconds=1)).date()
     entries = store.journal_days(first, last)
@@ -210,9 +211,9 @@ def by_day(store: Store, since: datetime, until: datetime) -> dict[date, Summary
 
 
 def keep(store: Store, now: datetime, entries_before: datetime) -> int:
-    """Keep the summaries of days that are over, and the marks of those whose entries go; returns how many.
+    """Store the summaries of past days, with marks for those whose entries are about to expire; returns how many.
 
-    To be called before the entries from before `entries_before`, a midnight, are dropped.
+    Call it before the entries from before `entries_before`, a midnight, are deleted.
     """
     last = (now - LATE).date() - DAY
     entries = store.journal_days(date.min, last)
@@ -235,7 +236,7 @@ def keep(store: Store, now: datetime, entries_before: datetime) -> int:
 
 
 def total(summaries: Iterable[Summary]) -> Summary:
-    """All figures of several days."""
+    """The sum of several summaries."""
     made = Summary()
     for summary in summaries:
         made.merge(summary)

@@ -1,19 +1,19 @@
-"""Whether a share has changed by more than chance: an alarm that is worth a look, and not one a week."""
+"""Whether a rate differs significantly from earlier periods: rare enough alarms that each is worth a look."""
 
 import math
 from dataclasses import dataclass
 
 Z = 3.29
-"""Standard errors of the difference: one false alarm in a thousand looks, if mail came by chance alone."""
+"""Standard errors of the difference: one false alarm in a thousand comparisons, if messages were independent."""
 RATIO = 1.5
-"""Mail does not come by chance alone but in campaigns, so that less than this is no news whatever its Z."""
+"""Messages come in campaigns and are not independent, so a smaller ratio is no drift, whatever its Z."""
 FEWEST = 5
-"""Events now or before: three errors after one are three times as many, and mean nothing."""
+"""Least number of events, now or before: three errors after one are three times as many, but mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A share of `messages`, which was another one before. what: of what it is the share."""
+    """A rate that has changed. what: the name of the rate."""
 
     what: str
     share: float
@@ -21,9 +21,9 @@ class Drift:
 
 
 def drift(what: str, now: tuple[int, int], before: tuple[int, int]) -> Drift | None:
-    """The drift from `before` to `now`, each (events, trials), or None if there is none to speak of.
+    """The drift from `before` to `now`, each (events, trials); None if the difference is not significant.
 
-    A test of two proportions with a pooled variance, and two conditions on top of it.
+    A test of two proportions with pooled variance, and the conditions RATIO and FEWEST.
     """
     if not now[1] or not before[1] or max(now[0], before[0]) < FEWEST:
         return None

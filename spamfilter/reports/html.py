@@ -1,6 +1,6 @@
-"""The report as one page of HTML: for browsers, and for mail programs, light or dark.
+"""The report as one page of HTML for browsers and mail programs, in light and dark mode.
 
-Guarantee: no script, nothing from elsewhere; whatever a mail said is text and no markup.
+Guarantee: no script, no external resource; text from a mail is never markup.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from spamfilter.system.escaping import harmless
 HEIGHT = 88
 """Pixels of the highest bar."""
 LABELS = 8
-"""Days that are named below their bars: more could not be read on a telephone."""
+"""Days that are named below their bars: more could not be read on a phone."""
 MANY = 100
-"""Days of which only the months are named."""
+"""With more days than this, only the months are named."""
 
 
 def report_html(report: Report, host: str = "") -> str:
-    """The page. host: whose report it is."""
+    """The page. host: the name of the mail server."""
     return environment("spamfilter.reports").get_template("report.html").render(facts(report, host))
 
 
@@ -52,7 +52,7 @@ def environment(room: str) -> Environment:
 
 
 def facts(report: Report, host: str = "") -> dict[str, Any]:
-    """What a template says of a report."""
+    """The values that the templates of a report need."""
     return {
         "report": report,
         "now": report.figures,
@@ -67,7 +67,7 @@ def facts(report: Report, host: str = "") -> dict[str, Any]:
 
 
 def _finalized(value: object) -> object:
-    """Text without what would reorder or hide letters."""
+    """Text without characters that reorder or hide others."""
     return harmless(value, keep="\n") if type(value) is str else value
 
 
@@ -101,12 +101,12 @@ def _most(slots: list[Slot]) -> int:
 
 
 def _height(count: int, most: int) -> int:
-    """Pixels of a part of a bar; what is there at all is seen."""
+    """Pixels of a part of a bar; at least one pixel for any message."""
     return max(round(HEIGHT * count / most), 1) if count else 0
 
 
 def _day_label(days: int) -> Callable[[int, Slot], str]:
-    """The day of the month, with the month where it is another, of as many as can be read; of many days the months."""
+    """The label below a bar: the day, with the month if it changed; LABELS of them, or of many days only the months."""
     every = -(-days // LABELS)
 
     def label(number: int, slot: Slot) -> str:

@@ -1,4 +1,4 @@
-"""The report as a mail, handed to the next hop by ourselves: no relay judges it, and no journal has it."""
+"""The report as a mail, sent straight to the next hop: the relay does not judge it, and the journal has no entry."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,11 +16,11 @@ from spamfilter.reports.text import report_text
 from spamfilter.system.escaping import printable
 
 WIDTH = 76
-"""Columns of the text: what no mail program folds."""
+"""Columns of the text: few enough that no mail program folds a line."""
 
 
 def address_of(option: str, text: str) -> str:
-    """An address of mail. Raises InputError, naming the option, where it is none."""
+    """A mail address. Raises InputError, which names the option, if the text is none."""
     try:
         return mailbox(text)
     except ValueError as error:
@@ -28,21 +28,21 @@ def address_of(option: str, text: str) -> str:
 
 
 def report_mail(report: Report, sender: str, recipients: Sequence[str], host: str, now: datetime) -> bytes:
-    """Text and HTML beside each other, in ASCII with line ends of the wire, which every server takes."""
+    """The report as text and as HTML, in ASCII with CR LF line ends, which every server takes."""
     mail = EmailMessage(policy=SMTP)
     mail["From"] = Address("spamfilter", addr_spec=sender)
     mail["To"] = ", ".join(recipients)
     mail["Subject"] = f"spamfilter report of {host}, {report.since:%Y-%m-%d} to {report.until:%Y-%m-%d}"
     mail["Date"] = format_datetime(now)
     mail["Message-ID"] = make_msgid(domain=sender.partition("@")[2])
-    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no holiday notes, please
+    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: keeps vacation replies away
     mail.set_content(report_text(report, WIDTH), cte="quoted-printable")
     mail.add_alternative(report_html(report, host), subtype="html", cte="quoted-printable")
     return mail.as_bytes()
 
 
 async def send(next_hop: NextHop, mail: bytes, sender: str, recipients: Sequence[str]) -> None:
-    """Hand it to the next hop. Raises TryAgain or Refused where it is not taken for all, with what was said."""
+    """Send a report. Raises TryAgain or Refused, with the reply, if the next hop rejects any recipient or the mail."""
     try:
         conversation = await next_hop.open()
         try:

@@ -1,6 +1,6 @@
-"""A report, a change or an evaluation as text for a terminal, and as JSON.
+"""Reports, marks and evaluations as JSON; marks and evaluations as text for a terminal.
 
-JSON is a stable interface, documented in docs/json.md; the text is for people and may change.
+JSON is a stable interface, documented in docs/json.md. The text is for people and may change.
 """
 
 import json
@@ -14,13 +14,13 @@ from spamfilter.learning.filter import Change
 from spamfilter.learning.marks import Subject
 from spamfilter.system.escaping import harmless, printable
 
-if TYPE_CHECKING:  # a relay renders neither, and starts a twentieth faster
+if TYPE_CHECKING:  # a relay renders neither; without these imports it starts a twentieth faster
     from spamfilter.evaluation.runs import Outcome
     from spamfilter.reports.report import Report
 
 
 def to_json(value: dict[str, Any]) -> str:
-    """One line of ASCII, so that no text of a stranger harms a terminal; moments as ISO 8601 in UTC."""
+    """One line of ASCII, so that text from a mail cannot control a terminal. Times are ISO 8601 in UTC."""
     return json.dumps(value, default=_plain)
 
 
@@ -31,7 +31,7 @@ def _plain(value: object) -> str:
 
 
 def change_text(name: str, label: Label | None, change: Change) -> str:
-    """What a mark (label) or a forget (None) did to one message."""
+    """What a mark with a label, or a forget (None), changed for one message."""
     name = harmless(name)
     scores = f"score {change.before.posterior:.3f} -> {change.after.posterior:.3f}"
     if label is None:
@@ -63,13 +63,13 @@ def name_json(subject: Subject) -> dict[str, str]:
 
 
 def report_json(report: "Report") -> dict[str, Any]:
-    """Of the figures, those of the period itself stand beside its bounds."""
+    """A report; the figures of the period itself are at the top level, beside `since` and `until`."""
     body = asdict(report)
     return {"since": body.pop("since"), "until": body.pop("until"), **body.pop("figures"), **body}
 
 
 def outcome_json(outcome: "Outcome", suspects: int) -> dict[str, Any]:
-    """One run of an evaluation; `suspects` of the suspected wrong labels."""
+    """One run of an evaluation. suspects: number of suspected wrong labels to include."""
     return {
         "likelihood": outcome.likelihood,
         "protocol": outcome.protocol,
@@ -92,7 +92,7 @@ _COLUMNS = (
 
 
 def outcomes_text(outcomes: "Sequence[Outcome]", suspects: int) -> str:
-    """A table of runs, each with its 95 % intervals below it, and the suspected wrong labels."""
+    """A table of runs with 95 % intervals, and the suspected wrong labels of each run."""
     width = max(len("filter"), *(len(_title(outcome)) for outcome in outcomes))
     head = "".join(f"{title:>15}" for title, _, _ in _COLUMNS)
     lines = [f"{'filter':<{width}}{head}{'us':>8}"]

@@ -1,6 +1,6 @@
-"""Journal and ledger to a report: how much mail, what was done with it, how good the filter is, compared with before.
+"""A report from journal and ledger: how much mail, what was done with it, how good the filter is.
 
-The latest, the loudest and the most frequent are lists of what fits on a screen.
+Figures are compared with the period of the same length before. Lists are cut to what fits on a screen.
 """
 
 from collections import Counter
@@ -26,16 +26,16 @@ MOVED = 10
 RECENT = 500
 """The latest learnings of a period whose tokens are counted for the words that were learnt most."""
 WEEKS = 4
-"""Periods before this one that a drift is measured against."""
+"""Earlier periods that this one is compared with for a drift."""
 SOON = 60
-"""Days until the disk is full in which somebody should hear of it."""
+"""Days until the disk is full from which on the report warns."""
 LOST = 0.01
 """Rate of false positives from which on the report advises to act."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A domain, a recipient or a client, its messages, and those of them judged spam."""
+    """A sender's domain, a recipient or a client: its messages, and how many of them were judged spam."""
 
     name: str
     messages: int
@@ -44,7 +44,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A reply that was no acceptance, and how many messages had it."""
+    """A reply that deferred or rejected messages, and how many."""
 
     reply: str
     messages: int
@@ -52,7 +52,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class LearntMessage:
-    """A learning: when, as what, from where, by whom; subject and id if the journal still has them."""
+    """A learning: time, label, source, author; subject and id if the journal still has them."""
 
     at: datetime
     label: Label
@@ -64,7 +64,7 @@ class LearntMessage:
 
 @dataclass(frozen=True, slots=True)
 class WaitingMessage:
-    """An unsure message that nobody has labelled: what to name it by, and what it is."""
+    """An unsure message that needs review."""
 
     id: str
     at: datetime
@@ -75,9 +75,9 @@ class WaitingMessage:
 
 @dataclass(frozen=True, slots=True)
 class MatteringWord:
-    """A token, in how many verdicts it was among the loudest, and its mean share of the log-odds.
+    """A token, the number of verdicts in which it was among the most influential, and its mean log-odds there.
 
-    before: in how many of a period of the same length before.
+    before: the number of such verdicts in the period before.
     """
 
     token: str
@@ -88,7 +88,7 @@ class MatteringWord:
 
 @dataclass(frozen=True, slots=True)
 class LearntWord:
-    """A token that learnings of the period have added to, and in how many messages of each class."""
+    """A token, and the number of messages of each class by which it was learnt in the period."""
 
     token: str
     ham: int
@@ -97,7 +97,7 @@ class LearntWord:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of the database: bytes, bytes a day at which it grows, and days until the disk is full; None: not to be said."""
+    """The database: bytes, growth in bytes a day, and days until the disk is full; None: not known."""
 
     bytes: int
     growth: float | None
@@ -106,10 +106,11 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One period. before: the period of the same length before it.
+    """One period. before: the figures of the period of the same length before it.
 
-    waiting: the latest of the unsure that nobody has labelled; waiting_in_all: how many there are.
-    troubles: what was not accepted, the most frequent replies; fallen: words that were loud before and are no more.
+    waiting: the latest messages that need review; waiting_in_all: how many there are. troubles: the most frequent
+    replies that deferred or rejected mail. risen, fallen: words that were influential in significantly more or fewer
+    verdicts than before.
     """
 
     since: datetime
@@ -143,7 +144,7 @@ class Report:
 def build(store: Store, voices: Sequence[str], since: datetime, until: datetime) -> Report:
     """The report of a period; moments in UTC, `until` not included.
 
-    A period begins with a whole day where the journal has not all entries of that day any more.
+    If the journal has lost entries of the first day, the period begins with that whole day.
     """
     since = daily_summaries.begin(store, since)
     span = until - since
@@ -204,7 +205,7 @@ def _named(names: dict[str, tuple[int, int]]) -> list[Named]:
 
 
 def _words(mail: Summary, previous: Summary) -> list[MatteringWord]:
-    """The loudest first."""
+    """All words, those with the largest sum of log-odds first."""
     loudest = sorted(mail.words.items(), key=lambda item: (-abs(item[1][1]), item[0]))
     return [
         MatteringWord(token, verdicts, shares / verdicts, previous.words.get(token, (0, 0.0))[0])
@@ -213,7 +214,7 @@ def _words(mail: Summary, previous: Summary) -> list[MatteringWord]:
 
 
 def _moving(mail: Summary, previous: Summary) -> list[MatteringWord]:
-    """Words whose share of the verdicts is larger in `mail`, the most first, and by more than chance."""
+    """Words that were influential in significantly more of the verdicts in `mail`, the largest rise first."""
     now, before = max(mail.messages, 1), max(previous.messages, 1)
     risen = [
         word
@@ -226,7 +227,7 @@ def _moving(mail: Summary, previous: Summary) -> list[MatteringWord]:
 
 
 def latest(store: Store, since: datetime, until: datetime, limit: int) -> list[LearntMessage]:
-    """The latest learnings, the latest first."""
+    """Learnings of a period, the latest first."""
     learnings = store.latest_learnings(since, until, limit)
     seen = store.journal_of([entry.digest for entry in learnings])
     found = []
@@ -238,7 +239,7 @@ def latest(store: Store, since: datetime, until: datetime, limit: int) -> list[L
 
 
 def _moved(store: Store, since: datetime, until: datetime) -> list[LearntWord]:
-    """The words that most of the latest learnings of one class had and those of the other had not."""
+    """The words in which the recent learnings of the two classes differ most."""
     counts: dict[Label, Counter[str]] = {label: Counter() for label in LABELS}
     for entry in store.latest_learnings(since, until, RECENT):
         voice = next((voice for voice, amount in entry.added.items() if amount and entry.tokens.get(voice)), None)
@@ -273,7 +274,7 @@ def _free_bytes(where: str) -> int | None:
 
 
 def _size(taken: int, periods: Iterable[dict[date, Summary]], free: int | None) -> Size:
-    """How the database grows, by the days at which its size was kept; the earliest period first."""
+    """Size and growth of the database, by the days whose size was kept. periods: the earliest first."""
     known = [(day, one.store_bytes) for days in periods for day, one in days.items() if one.store_bytes]
     if len(known) < 2 or known[0][0] == known[-1][0]:
         return Size(taken, None, None)
@@ -282,7 +283,7 @@ def _size(taken: int, periods: Iterable[dict[date, Summary]], free: int | None) 
 
 
 def _advice(figures: Figures, learnt: dict[str, int], waiting: int, drifts: list[Drift], size: Size) -> list[str]:
-    """What to do, the most important first; a sentence each."""
+    """Advice, a sentence each, the most important first."""
     found = []
     if not min(learnt.values()):
         found.append("mark some ham and some spam: the filter cannot judge when it knows one class only")

@@ -1,8 +1,8 @@
-"""The figures of a period, of what its summaries add up to.
+"""The figures of a period, computed from the sum of its daily summaries.
 
-Error rates take a verdict that nobody corrected for right: ham_rate is the share of ham that was judged spam,
-spam_rate the share of spam that was judged ham, each with a 95 % Wilson interval. Only marks of people count as
-corrections, not bulk training, nor what rules have learnt.
+A verdict that nobody corrected counts as right. ham_rate: the share of ham that was judged spam; spam_rate: the share
+of spam that was judged ham; each with a 95 % Wilson interval. Only marks of people are corrections; bulk training and
+automatic rules are not.
 """
 
 import math
@@ -18,7 +18,7 @@ from spamfilter.reports.daily_summaries import BINS, REPLIES, Summary, duration
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """errors out of a number of messages; low and high are the 95 % interval of the share."""
+    """An error rate: errors and messages; low and high bound the 95 % interval of the rate."""
 
     errors: int
     messages: int
@@ -32,7 +32,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Median and 99th percentile of a duration, in microseconds, at most 5 % too large."""
+    """Median and 99th percentile of a processing time in microseconds, at most 5 % too large."""
 
     median: int
     p99: int
@@ -40,11 +40,11 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a period comes to; a mail that was put off and came again counts each time.
+    """The figures of a period. A mail that was deferred and sent again counts each time.
 
     replies: what clients heard, by the reply's class: accepted (2xx), put_off (4xx), refused (5xx).
-    lam: the mean of both error rates on the logit scale, in per cent; None where one of them has no messages.
-    unsure_settled: unsure messages that somebody has labelled since, by label.
+    lam: the mean of both error rates on the logit scale, in per cent; None if a class has no messages.
+    unsure_settled: unsure messages that were marked later, by label.
     """
 
     messages: int
@@ -62,7 +62,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A day, or an hour of the day over all days, with its messages by class and by action."""
+    """Messages by class and by action of one day, or of one hour of the day over all days."""
 
     at: str
     classes: dict[str, int]
@@ -71,9 +71,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """Messages of one part of the probability: the least and the mean of it, how many there are, and spam of them.
+    """A bin of the probability: its lower bound, its middle, the messages in it, and how many of them were spam.
 
-    Without the unsure that nobody has labelled, of which it is not known what they are.
+    Unsure messages that nobody has marked are left out, because their class is not known.
     """
 
     least: float
@@ -121,7 +121,7 @@ def slot_of(at: str, mail: Summary | None, hour: int | None = None) -> Slot:
 
 
 def _lam(ham: Rate, spam: Rate) -> float | None:
-    """Logistic average misclassification, in per cent, each rate smoothed by half a message: TREC 2005."""
+    """Logistic average misclassification in per cent, each rate smoothed by half a message: TREC 2005."""
     if not ham.messages or not spam.messages:
         return None
     odds = [math.log((rate.errors + 0.5) / (rate.messages - rate.errors + 0.5)) for rate in (ham, spam)]

@@ -1,6 +1,6 @@
-"""The report as text, as wide as the terminal is, from 60 columns on.
+"""The report as text for a terminal of at least 60 columns.
 
-Guarantee: no line is wider, and none holds what a terminal would obey.
+Guarantee: no line is wider than the terminal, and no line has control characters.
 """
 
 import math
@@ -15,9 +15,9 @@ from spamfilter.system.escaping import printable
 from spamfilter.system.ids import ID_LENGTH
 
 NARROWEST, WIDEST = 60, 120
-"""Columns: of what can be laid out, and of what can be read."""
+"""Columns: the tables need 60, and lines of more than 120 are hard to read."""
 TRAININGS = 20
-"""Rows of source, author and label, those with the most messages: a screen; the rest is one row."""
+"""Rows by source, author and label, those with the most messages first; the rest is summed in one row."""
 BARS, PLAIN_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"
 """Eight heights of a bar, and their replacement on terminals whose encoding lacks them."""
 DRIFT_WORDS = {
@@ -31,11 +31,11 @@ DRIFT_WORDS = {
 REPLY_WORDS = {"accepted": "delivered", "put_off": "deferred", "refused": "rejected"}
 """Key of Figures.replies -> the word for it. Mail in quarantine was answered with 250, and so counts as delivered."""
 MANY_DAYS = 730
-"""Days until the disk is full beyond which their number is only a guess."""
+"""Days until the disk is full; a larger number would be only a guess."""
 
 
 def report_text(report: Report, width: int = 100, encoding: str = "utf-8") -> str:
-    """The report for a terminal of so many columns, and of this encoding."""
+    """The report for a terminal of this width in columns and this encoding."""
     width = min(max(width, NARROWEST), WIDEST)
     lines = [
         line for section in (_advice, _mail, _errors, _learning, _latest, _lists) for line in section(report, width)
@@ -67,7 +67,7 @@ def size_text(count: float) -> str:
 
 
 def sparkline(numbers: Sequence[float]) -> str:
-    """A bar for each number; the least bar is more than nothing.
+    """A bar for each number; only 0 has no bar.
 
     >>> sparkline([0, 1, 4, 8])
     ' ▁▄█'
@@ -79,7 +79,7 @@ def sparkline(numbers: Sequence[float]) -> str:
 def relative_change(now: float, before: float) -> str:
     """The change in per cent; '' if the number before was 0.
 
-    >>> change_text(150, 100), change_text(100, 100), change_text(1, 0)
+    >>> relative_change(150, 100), relative_change(100, 100), relative_change(1, 0)
     ('+50 %', '0 %', '')
     """
     if not before:
@@ -138,7 +138,7 @@ def _mail(report: Report, width: int) -> Iterator[str]:
 
 
 def _grouped(numbers: Sequence[int], room: int) -> list[float]:
-    """Their means in groups, so few that there is room for them."""
+    """The means of equal groups of numbers, at most `room` of them."""
     size = -(-len(numbers) // room)
     return [sum(numbers[at : at + size]) / size for at in range(0, len(numbers), size)]
 
