@@ -1,5 +1,5 @@
-"""The processes of a running relay: start, workers, reload, end; and the socket for marks and `doctor`.
+"""The processes of a running relay: start, workers, reload and stop; the control socket; the metrics endpoint.
 
-One keeper holds the database and the control socket, each worker carries mail.
+The supervisor starts the others; workers carry mail; one keeper writes the journal and has the control socket.
 Imports: every room from errors to reports. Start with daemon, then worker, which wires one process.
 """

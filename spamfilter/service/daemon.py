@@ -1,7 +1,7 @@
-"""The relay as a daemon: its sockets, its database, and the processes that it is.
+"""The relay as a daemon: opens its sockets and its database, then runs as one process or as several.
 
-Guarantee: what cannot be had is an error before the first connection, and before a second daemon on the same address
-has touched the database.
+Guarantee: a socket or a database that cannot be opened is an error before the first connection, and a second daemon on
+the same address never touches the database.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def serve(settings: Settings, file: Path | None) -> None:
         log.warning("judging %s", compiled.in_words())
     raise_descriptor_limit(settings.limits)
     return_large_blocks()
-    # Binding first: a second daemon on the same address must not get as far as the database.
+    # Sockets first: a second daemon on the same address must stop before it opens the database.
     sockets = inherited() or [sock for address in settings.relay.listen for sock in bound("relay.listen", address)]
     with ExitStack() as stack:
         for sock in sockets:
@@ -50,12 +50,12 @@ def serve(settings: Settings, file: Path | None) -> None:
         filter = Filter(store, settings.voices())
         places = Sockets(sockets, submission, metrics)
         process: Process | None = Process(Shared())
-        make_loop = loop_factory()  # here, so that what it loads is in memory once
+        make_loop = loop_factory()  # before the fork, so that all processes share the library in memory
         if (workers := settings.workers()) > 1:
             filter.learnt  # noqa: B018 - loads the counts
-            store.close()  # no connection may cross a fork; the next is made by whoever needs one
-        # What is here stays. To look through it again and again for garbage would be a twentieth of the relay's time,
-        # and what is not looked at is not copied by a fork.
+            store.close()  # no connection may cross a fork; a process that needs one opens it
+        # The objects made so far stay. Searching them for garbage again and again would take a twentieth of the relay's
+        # time, and would make each process copy the memory that it shares with the others.
         gc.collect()
         gc.freeze()
         if workers > 1:

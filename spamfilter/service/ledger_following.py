@@ -1,7 +1,7 @@
-"""Following the ledger: a relay takes in what others learn, and says when it cannot.
+"""Following the ledger: a relay applies what other processes have learnt to its counts in memory.
 
-Guarantee: what was learnt is judged by within a second, while the database can be read; while it cannot, the counts
-stay as they are, and the first look that succeeds makes up for it.
+Guarantee: a learning counts within a second while the database can be read. While it cannot be read, the counts stay as
+they are; the first read that succeeds catches up.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from spamfilter.stores import Entry
 log = logging.getLogger("spamfilter")
 
 FOLLOW_EVERY = 0.25
-"""Seconds between looks at the ledger: a training is seen within a second, an idle look costs 0.3 ms."""
+"""Seconds between two reads of the ledger: a learning is seen within a second, an idle read costs 0.3 ms."""
 FOLLOW_CHUNK = 32
-"""Ledger entries taken in at a time: some milliseconds in which no mail moves."""
+"""Ledger entries applied at a time: during these milliseconds no mail moves."""
 
 
 class Following:
-    """A filter kept up to date. learn: the [learn] of the filter, until a rebuilding; reread: [learn] as it is now.
+    """A filter kept up to date. learn: the [learn] section that the counts were made by; reread: reads it anew.
 
-    well: whether the last look succeeded; at: when one last did, by time.monotonic. quiet: another process says in the
-    log what this one meets, too.
+    well: whether the last read succeeded. at: time.monotonic of the last one that did. quiet: log failures at level
+    debug only, because another process logs the same ones.
     """
 
     def __init__(
@@ -46,15 +46,15 @@ class Following:
         self._generation = filter.store.generation
 
     def wake(self) -> None:
-        """Look at once. Called in the event loop."""
+        """Read the ledger at once. Called in the event loop."""
         self._wake.set()
 
     def at_work(self, settings: Settings) -> Settings:
-        """These settings as they are followed: a rebuilding may have brought another [learn]."""
+        """These settings with the [learn] section in use: after a rebuild it may be another one."""
         return settings.model_copy(update={"learn": self.learn})
 
     async def load(self) -> None:
-        """Take the counts as the store has them now; where it cannot be read, `run` makes up for it."""
+        """Load the counts; if the store cannot be read, `run` catches up later."""
         try:
             await self._load()
         except Exception as error:
@@ -62,7 +62,7 @@ class Following:
             log.warning("%s; judging with what was learnt before", error, exc_info=not expected)
 
     async def run(self) -> None:
-        """Look, again and again."""
+        """Read the ledger every FOLLOW_EVERY seconds, and after each `wake`."""
         where = self._filter.store.where
         while True:
             with suppress(TimeoutError):
@@ -72,9 +72,9 @@ class Following:
                 await self._look()
             except Exception as error:
                 self._metrics.count("faults", "ledger")
-                # Once for each trouble, whatever it is: without this task nothing would be learnt any more.
+                # Whatever the error is, this task must go on, or nothing more would be learnt. Logged once.
                 if self.well:
-                    log.log(  # a sentence for what is expected, a traceback for what is not
+                    log.log(  # with a traceback only if the error was not expected
                         self._trouble,
                         "%s; judging with what was learnt before",
                         error,
@@ -88,12 +88,12 @@ class Following:
                 self.at = time.monotonic()
 
     async def _look(self) -> None:
-        """One look at the ledger."""
+        """Read the ledger once and apply its new entries."""
         filter = self._filter
         entries = await asyncio.to_thread(filter.store.entries_after, filter.last)
         try:
             if filter.store.generation != self._generation:
-                raise CountError(f"{filter.store.where}: was replaced or rebuilt")  # noqa: TRY301 - the same cure
+                raise CountError(f"{filter.store.where}: was replaced or rebuilt")  # noqa: TRY301 - handled like the other CountErrors
             for start in range(0, len(entries), FOLLOW_CHUNK):
                 filter.take_in(chunk := entries[start : start + FOLLOW_CHUNK])
                 self._count(chunk)
@@ -108,7 +108,7 @@ class Following:
         generation = filter.store.generation
         learn, voices = self.learn, filter.voices
         if not await asyncio.to_thread(filter.fits):
-            learn = self._reread()  # a rebuilding follows a change of [learn]
+            learn = self._reread()  # the counts were rebuilt after a change of [learn]
             voices = learn.chosen()
         filter.adopt(await asyncio.to_thread(filter.loaded, voices), voices)
         self.learn = learn

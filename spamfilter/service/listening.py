@@ -1,7 +1,7 @@
-"""The sockets that mail comes in by, and the descriptors that they need.
+"""The listening sockets of the relay, and the file descriptors that its connections need.
 
-Guarantee: an address that cannot be had is an error that names its key before anything else is begun; a process that
-runs out of descriptors says so once a while, and goes on.
+Guarantee: an address that cannot be bound is an error that names its configuration key. A process that runs out of
+descriptors logs that once in a while, and goes on.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from spamfilter.errors import ConfigError
 log = logging.getLogger("spamfilter")
 
 ACCEPT_FAULTS_EVERY = 10.0
-"""Seconds between two complaints that no connection can be accepted."""
+"""Seconds between two lines of log that no connection can be accepted."""
 SPARE_FDS = 150
-"""Descriptors beside connections: database, log, Maildir, threads, metrics, and those that are being turned away."""
+"""Descriptors besides connections: database, log, Maildir, threads, metrics, and connections that hear 421."""
 FIRST_FD = 3
-"""Where systemd's sockets begin: sd_listen_fds(3)."""
+"""The first descriptor of a socket that systemd passes: sd_listen_fds(3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """Those that a relay listens on: for mail, for mail of authenticated senders, for whoever reads the metrics.
+    """The listening sockets for mail, for mail of authenticated senders, and for metrics.
 
-    None of those that were closed: a process that begins after that finds none.
+    A closed socket leaves its list, so a process that is forked later does not use it.
     """
 
     mail: list[socket.socket]
@@ -96,12 +96,12 @@ def name_of(sock: socket.socket) -> str:
 
 
 def descriptors(limits: Limits) -> int:
-    """How many the relay may need: each client one, and one for its next hop."""
+    """How many descriptors the relay may need: one for each client, and one for its next hop."""
     return 2 * limits.connections + _beside(limits)
 
 
 def raise_descriptor_limit(limits: Limits) -> None:
-    """Take what the system allows: each client needs a descriptor, and one for its next hop."""
+    """Raise the limit of descriptors to what the relay needs, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = descriptors(limits)
     if soft < wanted:
@@ -119,14 +119,14 @@ def _beside(limits: Limits) -> int:
 
 
 def within_descriptors(limits: Limits) -> Limits:
-    """The limits, with no more connections than the descriptors of this process serve."""
+    """The limits, with no more connections than this process has descriptors for."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     allowed = max((soft - _beside(limits)) // 2, soft // 4, 1)
     return limits.model_copy(update={"connections": min(limits.connections, allowed)})
 
 
 class AcceptFaults:
-    """Says once a while, and not for each of the backlog at each try, that no connection can be accepted."""
+    """Logs that no connection can be accepted, at most once in ACCEPT_FAULTS_EVERY; asyncio would log each attempt."""
 
     def __init__(self) -> None:
         self._silent_until = 0.0

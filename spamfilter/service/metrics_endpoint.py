@@ -1,7 +1,7 @@
 """The metrics over HTTP, as Prometheus reads them: GET /metrics.
 
-Guarantee: a client has a bounded share of bytes and time, and when all places are taken a new one gets that of the
-oldest: whoever asks and reads at once is always served, however many others dawdle. No mail waits for any of them.
+Guarantee: each client has limits of bytes and time, and when PLACES connections are open a new one replaces the oldest.
+So a client that asks and reads at once is always served, however many slow ones there are. No mail waits for any.
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/, by the library prometheus-client.
 """
 
@@ -26,13 +26,13 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 MAX_REQUEST = 8192
 """Bytes of a request with its header: what web servers allow."""
 SECONDS = 5.0
-"""For a request to come, and for its answer to be read: half of the time that Prometheus waits."""
+"""Time for a request to arrive and its answer to be read: half of what Prometheus waits."""
 PLACES = 20
 """Connections at a time; a scraper needs one for some milliseconds."""
 
 
 class MetricsFrontEnd:
-    """Serves what `snapshot` returns on any number of sockets."""
+    """Serves the metrics that `snapshot` returns on any number of sockets."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._registry = CollectorRegistry()
@@ -87,7 +87,7 @@ class MetricsFrontEnd:
 
 
 async def _request(reader: asyncio.StreamReader) -> bytes:
-    """The first line of a request, once its header is here. Raises EOFError; what is too long is no request."""
+    """The first line of a request, once its header has arrived; empty if that is too long. Raises EOFError."""
     try:
         header = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
@@ -104,7 +104,7 @@ def _response(status: str, body: bytes, fields: str = "", *, whole: bool = True)
 
 
 class _Snapshots(Collector):
-    """The metrics of the table as the library's."""
+    """The metrics of METRICS as the library wants them."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot

@@ -1,7 +1,7 @@
-"""SIGHUP: the configuration is read again.
+"""SIGHUP: the configuration is read again while the relay runs.
 
-Guarantee: thresholds, lists, limits and the certificate change without dropping a connection; a file that is wrong
-changes nothing.
+Guarantee: thresholds, lists, limits and the certificate change without dropping a connection; a wrong file changes
+nothing.
 """
 
 import logging
@@ -25,8 +25,7 @@ log = logging.getLogger("spamfilter")
 def reread(file: Path | None) -> Iterator[Settings | None]:
     """The configuration as the file has it now, to be applied in this context; None, and a line of log, if it is wrong.
 
-    settings: as last loaded, those that need a restart as at the start. file: the configuration file, None where it is
-    looked for.
+    systemd waits until the context ends: sd_notify(3).
     """
     notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
     new = None

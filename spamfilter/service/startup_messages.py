@@ -1,4 +1,4 @@
-"""What the log says when the relay is ready: its addresses, its database, its next hop."""
+"""The lines of log when the relay is ready: its addresses, its database, its next hop."""
 
 import logging
 from contextlib import closing
@@ -15,7 +15,7 @@ TRIAL = (
     "python3 -c \"import smtplib; smtplib.SMTP('%s', %d).sendmail("
     "'me@example.org', 'you@example.org', 'Subject: hello\\n\\nIs this spam?')\""
 )
-"""A client in one line, to try a relay without a next hop."""
+"""An SMTP client in one line, to try a relay that has no next hop yet."""
 
 
 def announce(settings: Settings, sockets: Sockets, filter: Filter) -> None:

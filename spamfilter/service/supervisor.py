@@ -1,13 +1,13 @@
-"""Several processes as one relay: a keeper and any number of workers, each replaced when it ends.
+"""Several processes as one relay: a supervisor, a keeper and any number of workers.
 
-The workers take mail in on sockets that all of them listen on. The keeper has what there must be one of: the feedback
-socket, the writer of the journal, the metrics, the probes of `doctor`, and what expires. This process, the supervisor,
-is the one that others know: it made the sockets and loaded the counts, which its children share until they learn; it
-does nothing but watch them. It has no threads and no event loop, so that it may fork at any time.
+The workers listen on the same sockets and carry mail. The keeper has what must exist once: the control socket, the
+writer of the journal, the metrics, the probes of `doctor`, the expiry. The supervisor is the process that systemd
+knows. It opens the sockets and loads the counts, which its children share in memory until they learn, and then only
+watches them. It has no threads and no event loop, so it may fork at any time.
 
-Guarantee: whoever ends without being told to is replaced, each at most once every RESTART_SECONDS. Workers stop when
-the supervisor tells them or is gone, whatever ended it; the keeper stops when the last worker has, so that all they
-have to say is written.
+Guarantee: a process that exits unasked is restarted, each at most once every RESTART_SECONDS. Workers stop when the
+supervisor tells them or exits for any reason. The keeper stops after the last worker, so that all of their journal is
+written.
 """
 
 import logging
@@ -31,24 +31,25 @@ log = logging.getLogger("spamfilter")
 KEEPER = 0
 """The keeper's number; workers count from 1."""
 RESTART_SECONDS = 1.0
-"""Between two starts of one process: a fault that ends it at once costs a line of log a second, and half a core."""
+"""Time between two starts of one process: one that fails at once costs a line of log a second, and half a core."""
 RELOAD_SECONDS = 10.0
-"""For a process to read its configuration anew; one that is loading counts is ready by then."""
+"""Time for a process to read its configuration anew; one that is loading counts is ready by then."""
 STOP_SECONDS = 2.0
-"""For the workers to close what they listen on, before the log says that the relay takes nothing any more."""
+"""Time for the workers to close their listening sockets, before the log says that the relay is stopping."""
 LOOK_EVERY = 0.02
-"""Seconds between two looks whether those who were told something have done it."""
+"""Seconds between two checks whether the other processes have done what they were told."""
 TOLD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
+"""The signals that the supervisor waits for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What a process of the relay is. By itself, it is all of it.
+    """The role of a process of the relay. By default one process has all roles.
 
-    carries: takes mail in. keeps: is the keeper. main: the pid that others know. end: readable once it shall stop.
-    meeting: where the journal's collector meets those who send to it. signals: what it is to let through from now on.
-    again: it replaces another, so that the counts it was given may be old. wakes: one for each process, to say there
-    that something was learnt.
+    carries: is a worker. keeps: is the keeper. main: the pid that systemd knows. end: a descriptor, readable when the
+    process shall stop. meeting: the socket by which workers open connections to the journal's collector. signals: the
+    signal mask to set. again: it replaces a process, so the counts it got from the supervisor may be old. wakes: an
+    eventfd for each process, written when something was learnt.
     """
 
     shared: Shared
@@ -66,19 +67,19 @@ class Process:
         return self.carries and self.keeps
 
     def share_of(self, bound: int) -> int:
-        """Of a bound that is for all workers, as much as is for one."""
+        """One worker's share of a bound for all workers."""
         return max(bound // max(len(self.wakes) - 1, 1), 1)
 
     def wake_others(self) -> None:
-        """Let the others look at the ledger."""
+        """Make the other processes read the ledger."""
         for number, wake in enumerate(self.wakes):
             if number != self.shared.own:
-                with suppress(BlockingIOError):  # it has not looked for 2**64 times
+                with suppress(BlockingIOError):  # the counter is full, so it is readable anyway
                     os.eventfd_write(wake, 1)
 
 
 class Supervisor:
-    """ready: called once all processes are; stopping: before they are told to stop."""
+    """Starts and watches the processes. ready: called once all are ready; stopping: before they are told to stop."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Supervisor:
         self._shared = Shared(workers + 1)
         self._meetings = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._wakes = tuple(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(workers + 1))
-        # Nothing is ever written to these. A reader sees the end of it when the last writer is gone.
+        # Nothing is ever written to these pipes: a reader sees the end of file when the last writer has exited.
         self._life, self._life_of_supervisor = os.pipe()
         self._work, self._work_of_anybody = os.pipe()
         self._running: dict[int, int] = {}
@@ -104,9 +105,9 @@ class Supervisor:
         self._code = 0
 
     def run(self) -> Process | None:
-        """Returns in each child, with what it is, and here with None when all have ended.
+        """Returns its role in each child, and None in the supervisor when all children have exited.
 
-        Raises SystemExit where a process could not start; it has said why.
+        Raises SystemExit if a process could not start; that process has logged why.
         """
         before = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, TOLD))
         while self._running or not self._ends:
@@ -124,7 +125,7 @@ class Supervisor:
         return None
 
     def _missing(self) -> list[int]:
-        """Who is to be started now, the keeper first. At the end nobody but a keeper, for the workers' last words."""
+        """The processes to start now. While the relay stops, only a keeper, to write the workers' last entries."""
         numbers = set(self._running.values())
         wanted = range(len(self._started)) if not self._ends else range(1 if numbers - {KEEPER} else 0)
         now = time.monotonic()
@@ -138,7 +139,7 @@ class Supervisor:
         return min((max(self._started[n] + RESTART_SECONDS - time.monotonic(), 0.01) for n in missing), default=3600.0)
 
     def _forked(self, number: int, signals: frozenset[int]) -> Process | None:
-        """Start a process; what it is, in that process itself."""
+        """Start a process. Returns its role in the child, None in the supervisor."""
         again = self._started[number] > 0
         self._started[number] = time.monotonic()
         self._shared.clear(number)
@@ -149,7 +150,7 @@ class Supervisor:
             self._running[pid] = number
             return None
         os.environ.pop("NOTIFY_SOCKET", None)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, which is the supervisor's business
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal; the supervisor handles it
         self._shared.own = number
         keeps = number == KEEPER
         if not self._ends:
@@ -188,7 +189,7 @@ class Supervisor:
         os.close(self._work_of_anybody)
 
     def _bury(self) -> None:
-        """Take note of who has ended."""
+        """Note which processes have exited."""
         while self._running:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
@@ -198,7 +199,7 @@ class Supervisor:
             self._shared.state[number] = 0
             if self._ends and code == 0:
                 continue
-            if not self._is_ready and code > 0:  # a start that fails for a reason it has said
+            if not self._is_ready and code > 0:  # it could not start, and has logged why
                 self._code = code
                 if not self._ends:
                     self._end()
@@ -217,7 +218,7 @@ class Supervisor:
                 self._tell({pid: number for pid, number in self._running.items() if number == KEEPER})
 
     def _tell(self, some: dict[int, int]) -> None:
-        """Let these processes, by pid, read the configuration anew, and wait until they have."""
+        """Make these processes, by pid, read the configuration anew, and wait until they have."""
         state = self._shared.state
         before = {pid: state[number] for pid, number in some.items()}
         for pid in some:
@@ -229,7 +230,7 @@ class Supervisor:
             log.warning("not every process has read the configuration within %g s", RELOAD_SECONDS)
 
     def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait until it holds, or for so long; whether it does."""
+        """Wait for a condition, but no longer than this; whether it holds."""
         give_up = time.monotonic() + seconds
         while not condition() and time.monotonic() < give_up:
             signal.sigtimedwait({signal.SIGCHLD}, LOOK_EVERY)

@@ -1,7 +1,7 @@
-"""The drop-in of systemd that a configuration wants: where its relay writes, whom it talks to, how many files it opens.
+"""The systemd drop-in for a configuration: the folders that it writes, the hosts that it talks to, open files.
 
-Guarantee: it never takes away what the configuration needs. Where that is not known in numbers, as with the name of a
-host, the network stays open, and a comment says why.
+Guarantee: it never forbids what the configuration needs. If the addresses are not known, as for a host given by name,
+the network stays open, and a comment says why.
 """
 
 import ipaddress
@@ -13,7 +13,7 @@ from spamfilter.service.listening import descriptors
 from spamfilter.system.paths import SYSTEM_RUN, SYSTEM_STATE
 
 HOMES = (Path("/home"), Path("/root"), Path("/run/user"))
-"""What ProtectHome= hides."""
+"""The folders that ProtectHome= hides."""
 
 
 def drop_in(settings: Settings) -> str:
@@ -31,7 +31,7 @@ def drop_in(settings: Settings) -> str:
 
 
 def _folders(settings: Settings) -> list[Path]:
-    """Where the relay writes besides its state directory. They must be there: systemd says so at the start."""
+    """Folders that the relay writes besides its state directory. systemd wants them to exist."""
     kind, _, address = settings.relay.next_hop.partition(":")
     url = settings.store.url
     named = [
@@ -45,7 +45,7 @@ def _folders(settings: Settings) -> list[Path]:
 
 
 def _addresses(settings: Settings) -> list[str]:
-    """Whom the relay talks to. Raises ValueError, with the reason, where that is not known."""
+    """The addresses that the relay talks to. Raises ValueError, with the reason, if they are not known."""
     relay = settings.relay
     found = {"localhost"}
     ours = [split_address(text)[0] for text in (*relay.listen, *relay.submission, settings.metrics.listen) if text]

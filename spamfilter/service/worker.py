@@ -1,7 +1,7 @@
-"""One process of the relay, or all of it: its parts, readiness and end.
+"""One process of the relay, or the whole relay in one process: its parts, start and stop.
 
-Guarantee: ready is said once the sockets listen and the counts are loaded, and taken back before anything is closed.
-SIGTERM lets running transactions finish.
+Guarantee: systemd hears "ready" once the sockets listen and the counts are loaded, and "stopping" before anything is
+closed. SIGTERM lets running transactions finish.
 """
 
 import asyncio
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("spamfilter")
 
 PUBLISH_EVERY = 0.25
-"""Seconds between two updates of the gauges that other processes see."""
+"""Seconds between two updates of the gauges in shared memory."""
 WEIGH_EVERY = 40
-"""A process measures its memory once in this many updates: the kernel walks all of its pages for that."""
+"""A process measures its memory once in this many updates, because the kernel reads all of its page tables for it."""
 
 
 class Worker:
-    """One process of the relay, or all of it: its parts and how they are connected."""
+    """The parts of a process, and how they are connected."""
 
     def __init__(self, settings: Settings, file: Path | None, filter: Filter, process: Process) -> None:
         limits, store = settings.limits, filter.store
@@ -119,7 +119,7 @@ class Worker:
         self._connect_metrics()
 
     def _connect_metrics(self) -> None:
-        """Metrics whose values other parts keep."""
+        """Register the metrics whose values other parts keep."""
         read, journal = self._limit_log.metrics.read_by, self._journal
         read("journal_written", lambda: journal.written)
         read("journal_dropped", lambda: journal.dropped)
@@ -141,7 +141,7 @@ class Worker:
         return together
 
     def _learnt(self) -> None:
-        """This process has learnt a mark."""
+        """Called when this process has learnt a mark."""
         self._following.wake()
         self._process.wake_others()
 
@@ -191,12 +191,12 @@ class Worker:
             log.info("stopped")
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_IGN)  # only the database is left to close: no signal may interrupt that
+            signal.signal(number, signal.SIG_IGN)  # the database is still to be closed, without interruption
 
     async def _drain(self, front_end: FrontEnd) -> None:
         """Let running transactions finish, for at most `limits.drain_seconds`."""
         draining = asyncio.create_task(front_end.drain())
-        await asyncio.sleep(0)  # it begins with closing what it listens on
+        await asyncio.sleep(0)  # lets `drain` close the listening sockets
         self._process.shared.state[self._process.shared.own] = 0
         try:
             await asyncio.wait_for(draining, self._relay.limits.drain_seconds)
@@ -205,7 +205,7 @@ class Worker:
         front_end.close()
 
     async def _close(self) -> None:
-        """Close every part; marks that have begun are learnt, and the journal is written."""
+        """Close every part. Marks that have begun are still learnt, and the journal is written."""
         self._relay.next_hop.close()
         self._relay.automatic.close()
         await self._canaries.close()
@@ -252,7 +252,7 @@ class Worker:
         self._following.wake()
 
     async def _publish(self) -> None:
-        """Show the gauges of this process to the others, which see its counters anyway."""
+        """Write the gauges of this process to shared memory. Counters are always there."""
         metrics = self._limit_log.metrics
         for turn in count():
             if turn % WEIGH_EVERY == 0:
@@ -265,7 +265,7 @@ class Worker:
         """Serve the metrics on these sockets, if there are any."""
         if not sockets:
             return None
-        from spamfilter.service.metrics_endpoint import MetricsFrontEnd  # a library that only this needs
+        from spamfilter.service.metrics_endpoint import MetricsFrontEnd  # imports a library that nothing else needs
 
         front_end = MetricsFrontEnd(self._figures)
         await front_end.start(sockets)

@@ -1,1 +1,1 @@
-"""The socket of a running relay: marks of local users, the questions of `doctor`, and what it answers."""
+"""The control socket of a running relay, in the configuration its feedback socket: marks, and questions of `doctor`."""

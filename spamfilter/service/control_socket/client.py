@@ -1,6 +1,6 @@
-"""Ask a running relay over its feedback socket: one JSON object a line, the bytes of a mail behind it if it has any.
+"""The client of the feedback socket: a request is a line of JSON, followed by the bytes of a mail if it has one.
 
-Light, since it runs at every click: no database, no counts, and no libraries beyond Python's own.
+It runs at every click in a mail program, so it imports no database, no counts, and no library outside Python's own.
 """
 
 import json
@@ -12,18 +12,18 @@ from typing import Any
 from spamfilter.errors import InputError, Refused, SpamfilterError, TryAgain
 
 TIMEOUT = 60.0
-"""Seconds for an answer: a mark waits for marks before it, and for a database that others hold."""
+"""Seconds for an answer: a mark waits for earlier marks, and for a locked database."""
 LOOKED_AT = 131_072
-"""Bytes of a mail that are sent: the first 65,536 are looked at, and each of them may be a line end that grows."""
+"""Bytes of a mail that are sent: the relay reads the first 65,536, and each may be an LF that becomes CR LF."""
 _ERRORS = {error.exit_code: error for error in (InputError, Refused, TryAgain)}
 
 
 class NoRelay(Exception):
-    """Nobody listens on the socket, or it is not ours to use."""
+    """Nothing listens on the socket, or this user may not connect."""
 
 
 class SocketClient:
-    """A connection to a running relay. Raises NoRelay where there is none, TryAgain where it is overrun."""
+    """A connection to a running relay. Raises NoRelay if there is none, TryAgain if it does not accept in time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,7 +44,7 @@ class SocketClient:
         while True:
             try:
                 self._socket.connect(path)
-            except BlockingIOError:  # others stand in the queue: unix(7) says so at once
+            except BlockingIOError:  # the queue of connections is full: unix(7)
                 if time.monotonic() > give_up:
                     raise TryAgain(f"{path}: the relay does not answer; try again") from None
                 time.sleep(0.05)
@@ -52,7 +52,7 @@ class SocketClient:
                 return
 
     def ask(self, request: dict[str, object], mail: bytes | None = None) -> dict[str, Any]:
-        """The relay's answer. Raises the error that it answers with, and TryAgain where it breaks off."""
+        """The relay's answer. Raises the error that it answers with, or TryAgain if the connection breaks."""
         if mail is not None:
             mail = mail[:LOOKED_AT]
             request = {**request, "size": len(mail)}
@@ -77,7 +77,7 @@ class SocketClient:
         try:
             self._socket.sendall(request)
         except (BrokenPipeError, ConnectionResetError):
-            return  # a relay that hangs up has said why
+            return  # the relay has hung up, and its last answer says why
 
     def close(self) -> None:
         self._answers.close()

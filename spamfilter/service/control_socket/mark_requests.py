@@ -1,4 +1,4 @@
-"""The command `mark` of the feedback socket: what it asks for, on whose behalf, and its answer. docs/json.md."""
+"""The command `mark` of the feedback socket: the request, its author, and the answer. See docs/json.md."""
 
 import logging
 from collections.abc import Collection
@@ -18,12 +18,12 @@ Answer = dict[str, Any]
 
 LONGEST_BY = 200
 SOURCES = ("cli", "imap", "review", "web")
-"""Sources that a client may name, `web` only as the user of the relay. Others, such as `train`, it may not claim."""
+"""Sources that a client may name; `web` only as the user of the relay. Others, such as `train`, are not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who is connected. user: login name. master: the administrator. proxy: may speak for others."""
+    """The user at the other end. user: login name. master: is an administrator. proxy: may mark for other users."""
 
     user: str
     master: bool
@@ -32,7 +32,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class MarkRequest:
-    """A mark that the client may make. label: None to forget. Either mail, called name, or id is given."""
+    """A mark that the client may make. label: None to forget. It has either an id, or a mail and its name."""
 
     label: Label | None
     author: Author
@@ -42,7 +42,7 @@ class MarkRequest:
 
 
 def mark_request(request: Answer, mail: bytes | None, client: Client, users: Collection[str]) -> MarkRequest:
-    """The mark of a request. users: who may mark, all if empty. Raises InputError or Refused."""
+    """The mark that a request asks for. users: those who may mark; empty: all. Raises InputError or Refused."""
     label: Label | None = request.get("label", "")
     if label is not None and label not in LABELS:
         raise InputError("label: neither 'ham' nor 'spam' nor null")
@@ -53,7 +53,7 @@ def mark_request(request: Answer, mail: bytes | None, client: Client, users: Col
     if (mail is None) == (id is None):
         raise InputError("name a mail by its id, or send its size and its bytes")
     if not name.isprintable():
-        name = printable(name, 200)  # it is shown on terminals
+        name = printable(name, 200)  # terminals show it
     return MarkRequest(label, author, id or "", mail, name)
 
 

@@ -1,11 +1,11 @@
-"""The feedback socket: local users teach a running relay without access to its database.
+"""The server of the feedback socket: local users mark mail in a running relay without access to its database.
 
-The kernel names the user (SO_PEERCRED); only [feedback] proxies may speak for others. Each request is a line with a
-JSON object, and so is each answer; docs/json.md describes them. Anything else is answered with an error and ends the
-connection, so that no byte of a mail is ever read as a request.
+The kernel says which user is connected (SO_PEERCRED); only users in [feedback] proxies may mark for others. A request
+is a line with a JSON object, and so is an answer: docs/json.md. Anything else is answered with an error and ends the
+connection, so no byte of a mail is ever read as a request.
 
-Guarantee: a user has a bounded share of connections, bytes and time. A mark that was begun is answered, also when the
-relay stops.
+Guarantee: each user has limits of connections, bytes and time. A mark that has begun is answered, even while the relay
+stops.
 """
 
 import asyncio
@@ -35,31 +35,31 @@ from spamfilter.system.escaping import printable
 log = logging.getLogger(__name__)
 
 MAX_LINE = 32_768
-"""Bytes of a request: the longest path of a file, 4,096 bytes, each six as JSON writes what is not ASCII; and room."""
+"""Bytes of a request: the longest path is 4,096 bytes, each of which JSON may write as six; and some more."""
 IDLE_SECONDS = 60.0
-"""Limit for a request to arrive, and for its answer to be read."""
+"""Time for a request to arrive, and for its answer to be read."""
 NAMES = 1000
 """Login names that are kept in memory."""
 BACKLOG = 50
-"""Connections that wait in the kernel, and connections above the limit whose users are being looked up."""
+"""Connections that wait in the kernel, and connections above the limit whose user names are being looked up."""
 PAUSE = 0.05
-"""Seconds that a user waits after a request that taught nothing, on all connections together: mail comes first."""
+"""Seconds that a user waits after a request that changed nothing, on all connections together: mail comes first."""
 STOP_SECONDS = 15.0
-"""For marks that have begun when the relay stops: longer than the database's busy timeout."""
+"""Time for marks that have begun when the relay stops: longer than the database's busy timeout."""
 _CREDENTIALS = struct.Struct("iII")
-"""Process, user and group: unix(7). The latter two are no signed numbers."""
+"""Process, user and group: unix(7). User and group are unsigned."""
 
 Answer = dict[str, Any]
 
 
 class _Unreadable(InputError):
-    """What came is no request; where the next one begins is not known."""
+    """The input is not a request, so it is not known where the next one begins."""
 
 
 class FeedbackSocket:
     """The socket and its connections. `settings` and `limits` may be replaced while it runs.
 
-    commands: name -> what only the administrator may ask.
+    commands: name -> the function that answers it; only administrators may send them.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class FeedbackSocket:
         self._connections: dict[asyncio.Task[None], _Connection] = {}
         self._turns: dict[int, asyncio.Lock] = {}
         self._names: dict[int, str] = {}
-        # One at a time, and beside what mail needs threads for: a name service may be slow.
+        # A thread of its own: a name service may be slow, and mail needs the threads of asyncio.
         self._name_service = ThreadPoolExecutor(1, "names")
 
     async def start(self) -> None:
-        """Listen. Raises ConfigError if another relay listens there or no socket can be made there."""
+        """Listen. Raises ConfigError if another relay listens there or the socket cannot be made."""
         try:
             sock = unix_socket.bound(self.path)
         except ConfigError as error:
@@ -95,12 +95,12 @@ class FeedbackSocket:
         self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=MAX_LINE, backlog=BACKLOG)
 
     async def close(self) -> None:
-        """Take no more requests. Marks that have begun are answered; the desk must be closed at the same time."""
+        """Take no more requests. Marks that have begun are answered; close the MarkQueue at the same time."""
         if self._server is None:
             return
         self._server.close()
         if unix_socket.identity(self.path) == self._file:
-            with suppress(OSError):  # left behind, it is taken over by the next relay
+            with suppress(OSError):  # the next relay replaces a socket that was left
                 self.path.unlink()
         for task, connection in self._connections.items():
             connection.last = True
@@ -123,7 +123,7 @@ class FeedbackSocket:
         except asyncio.CancelledError:
             if not connection.last:
                 raise
-            # By `close`. asyncio of Python 3.11 would log it as a fault.
+            # `close` has cancelled it; asyncio of Python 3.11 would log that as an error.
         except Exception:
             log.exception("feedback socket: a connection failed")
         finally:
@@ -151,7 +151,7 @@ class FeedbackSocket:
         return len(self._connections)
 
     def has_room(self, connection: "_Connection") -> bool:
-        """Whether this connection may stay; another may be closed for it. The administrator's always may."""
+        """Whether this connection may stay; another one may be closed for it. An administrator's always may."""
         if connection.master:
             return True
         staying = Counter(other.uid for other in self._connections.values() if other.staying)
@@ -165,7 +165,7 @@ class FeedbackSocket:
         return self._makes_way(own, staying)
 
     def _makes_way(self, own: int, staying: Counter[int]) -> bool:
-        """Close a connection of the user who has most, for one who has `own`; never during a mark."""
+        """Close an idle connection of the user who has most, for a user who has `own`; whether there was one."""
         idle = {
             task: other
             for task, other in self._connections.items()
@@ -186,7 +186,8 @@ class FeedbackSocket:
 class _Connection:
     """A connection of a client.
 
-    staying: it was admitted. marking: a mark has begun and its answer is not written. last: no request follows.
+    staying: it was admitted. marking: a mark has begun and its answer is not written yet. last: no more requests are
+    read.
     """
 
     def __init__(self, server: FeedbackSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -201,7 +202,7 @@ class _Connection:
 
     @property
     def name(self) -> str:
-        """Whose it is, for the log."""
+        """The user name, for the log."""
         return printable(self._user)
 
     def give_way(self) -> None:
@@ -238,7 +239,7 @@ class _Connection:
                     await asyncio.sleep(PAUSE)
 
     async def _served(self, request: Answer, mail: bytes | None) -> bool:
-        """Answer a request; whether it has taught anything."""
+        """Answer a request; whether it has changed anything."""
         try:
             answer = await self._answer(request, mail)
         except SpamfilterError as error:
