@@ -1,7 +1,7 @@
-"""The program `spamfilter`: its commands, and what it says when one fails.
+"""The program `spamfilter`: its commands, and its errors.
 
 Exit codes: 0 done, 2 wrong usage or input, 75 try again, 130 interrupted.
-What a user can mend is one line on standard error, never a traceback, and does the terminal no harm.
+An error that a user can correct is one line on standard error without control characters, never a traceback.
 """
 
 import atexit
@@ -21,14 +21,14 @@ from spamfilter.commands import COMMANDS, find
 from spamfilter.errors import SpamfilterError
 from spamfilter.system.escaping import harmless
 
-# numpy, which is not imported yet: its linear algebra, which nothing here uses, would start a thread for each core.
+# For numpy, which is imported later: its linear algebra, which is not used here, would start a thread for each core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Python would look through all that is left for cycles before the process ends.
+# Otherwise Python searches all objects for cycles before the process ends.
 atexit.register(gc.freeze)
 
 
 class _Commands(click.Group):
-    """A group that says our errors in one line, and imports a command when it is asked for."""
+    """A group that prints our errors in one line, and imports a command only when it is called."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -45,7 +45,7 @@ class _Commands(click.Group):
             sys.exit(error.exit_code)
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # somebody has read enough; click ends quietly
+                raise  # the reader of a pipe has closed it; click exits quietly
             click.echo(harmless(f"spamfilter: {error.filename or 'output'}: {error.strerror}"), err=True)
             sys.exit(2)
         except KeyboardInterrupt:

@@ -1,7 +1,7 @@
-"""COMMANDS: what can be typed behind `spamfilter`; each one function, each with an example in its help.
+"""The commands of `spamfilter`, each a function with an example in its help. COMMANDS is their table.
 
-A command is imported when it is asked for: one that runs at every click must not wait for what others need.
-Imports: every room. Start with command, which has what all of them share, then judging for one of them.
+A command is imported only when it is called, because some run at every click in a mail program and must start fast.
+Imports: every room. Start with command, which has the parts that all share, then judge for one of them.
 """
 
 from importlib import import_module

@@ -1,6 +1,6 @@
-"""What commands share: opening configuration, store and filter, and the option --json.
+"""Parts that commands share: opening configuration, store and filter, times, the option --json.
 
-Imports what is heavy only when it is used: a mark over the feedback socket needs none of it.
+Heavy modules are imported only where they are used: a mark over the feedback socket needs none of them.
 """
 
 import getpass
@@ -26,7 +26,7 @@ names_argument = click.argument("names", nargs=-1, metavar="[ID|FILE|DIR|-]...")
 
 
 def moment(option: str, text: str, now: "datetime") -> "datetime":
-    """When a span as 7d before now began, or the moment of a date. Raises InputError, naming the option."""
+    """The begin of a span like 7d that ends now, or a date. Raises InputError, which names the option."""
     import re
     from datetime import UTC, datetime, timedelta
 
@@ -45,7 +45,7 @@ def moment(option: str, text: str, now: "datetime") -> "datetime":
 
 
 def user() -> str:
-    """Who runs this."""
+    """The login name of the user who runs this command, '' if it has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -53,7 +53,7 @@ def user() -> str:
 
 
 def standard_input() -> bytes:
-    """The mail that is piped in."""
+    """The mail on standard input. Raises InputError if it is empty."""
     mail = sys.stdin.buffer.read()
     if not mail.strip():
         raise InputError("standard input: no mail; name an id, a file or a Maildir, or pipe a mail in")
@@ -61,7 +61,7 @@ def standard_input() -> bytes:
 
 
 def settings_of(file: Path | None) -> "Settings":
-    """The configuration, with its state directory made where that is the default's place."""
+    """The configuration. Makes the state directory if the database is there by default."""
     from spamfilter.config.settings import load
     from spamfilter.system.file_access import make_folder
     from spamfilter.system.paths import state_directory

@@ -1,4 +1,4 @@
-"""doctor."""
+"""The command `doctor`: the findings as text or JSON, with an exit code for monitoring."""
 
 from collections import Counter
 from dataclasses import asdict

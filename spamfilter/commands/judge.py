@@ -1,4 +1,4 @@
-"""judge."""
+"""The command `judge`: the verdicts on mails, and why."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from spamfilter.learning.provenance import provenance
 from spamfilter.reports import rendering
 
 FEW = 10
-"""Messages whose words are read from the database for each. With more, all counts are held in memory: to read 300,000
-words takes as long as to look up those of ten messages (benchmarks/judge_speed.py)."""
+"""Up to this many messages, the words of each are read from the database. For more, all counts are loaded at once:
+loading 300,000 words takes as long as looking up those of ten messages (benchmarks/judge_speed.py)."""
 
 
 @click.command()
@@ -36,7 +36,7 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, as_json: boo
     with opened_filter(file, whole=len(names) > FEW) as (filter, settings):
         policy = settings.policy()
         for number, subject in enumerate(subjects(filter, names or ("-",))):
-            if number == FEW:  # there are folders among the names
+            if number == FEW:  # a folder has more mails than there are names
                 filter.hold_all()
             reading = subject.reading
             score, evidence = filter.explained(reading, None if explain else 0)

@@ -1,4 +1,7 @@
-"""The messages that the arguments of a command name, read from the database or from files."""
+"""The messages that the arguments of a command name: ids, files, folders, standard input.
+
+Heavy modules are imported only where they are used: a mark over the feedback socket needs none of them.
+"""
 
 import os
 from collections.abc import Iterable, Iterator

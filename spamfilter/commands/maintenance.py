@@ -1,4 +1,4 @@
-"""migrate, retrain, backup, check-config, sample-config."""
+"""The commands `migrate`, `retrain`, `backup`, `check-config` and `sample-config`."""
 
 import re
 import sys

@@ -1,6 +1,6 @@
-"""mark-spam, mark-ham, forget: over the feedback socket of a running relay, or else on the database itself.
+"""The commands `mark-spam`, `mark-ham` and `forget`: over the feedback socket of a running relay, else on the database.
 
-A mail program runs them at every click, so nothing heavy is imported before it is known to be needed.
+A mail program runs them at every click, so heavy modules are imported only where they are used.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,12 +29,12 @@ _source = click.option("--source", type=click.Choice(["cli", "imap"]), default="
 def _mark(
     label: "Label | None", file: Path | None, names: tuple[str, ...], as_json: bool, by: str | None, source: str
 ) -> None:
-    """mark-spam, mark-ham, and with None forget."""
+    """Mark messages with a label, or with None forget them, and print what has changed."""
     try:
         client = SocketClient(configured_socket(file))
     except NoRelay as error:
         if source == "imap":
-            # The user of a mail server: a database that it could open is not the relay's.
+            # A mail server runs this as its own user; a database that this user can open is not the relay's.
             raise TryAgain(f"no relay on the feedback socket, nothing was learnt: {error}") from None
         answers = _of_database(label, file, names or ("-",), by, source)
     else:
@@ -52,7 +52,7 @@ def _mark(
 def _of_relay(
     client: SocketClient, label: "Label | None", names: tuple[str, ...], by: str | None, source: str
 ) -> Iterator[dict[str, Any]]:
-    """What a running relay answers to each mark."""
+    """The answers of a running relay, one for each message."""
     request: dict[str, object] = {"command": "mark", "label": label, "source": source}
     if by is not None:
         request["by"] = by
@@ -139,7 +139,7 @@ def forget(
 
 
 def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_json: bool) -> None:
-    """All that an author has taught."""
+    """Show, and with `yes` undo, all marks of an author."""
     from datetime import UTC, datetime
 
     from spamfilter.commands.command import moment, opened_store, settings_of
@@ -174,7 +174,7 @@ def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_jso
 
 
 def _taught_text(by: str, taught: "Sequence[Taught]") -> str:
-    """How much an author has taught: when, and by which ways as what."""
+    """The marks of an author: period, and numbers by source and label."""
     from collections import Counter
 
     from spamfilter.system.escaping import harmless

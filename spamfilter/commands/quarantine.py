@@ -1,4 +1,4 @@
-"""quarantine."""
+"""The command `quarantine`: list, show, release and delete mail in quarantine."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -143,7 +143,7 @@ def _id(name: str) -> str:
 
 
 def _each(names: Iterable[str], one: Callable[[str], None]) -> None:
-    """Do it to each, whatever becomes of the others; the exit code is the highest."""
+    """Apply a function to each id. After an error it goes on with the next; the exit code is the highest."""
     worst = 0
     for id in [_id(name) for name in names]:
         try:
@@ -156,7 +156,7 @@ def _each(names: Iterable[str], one: Callable[[str], None]) -> None:
 
 
 def _learn(file: Path | None, id: str, released: "Released") -> None:
-    """Learn it as ham; it is delivered, whatever becomes of this."""
+    """Learn a mail as ham that was delivered already."""
     from spamfilter.learning import marks
     from spamfilter.reports import rendering
 
@@ -172,7 +172,7 @@ def _learn(file: Path | None, id: str, released: "Released") -> None:
 
 
 def _complain(id: str, released: "Released") -> None:
-    """Say who did not get it."""
+    """Raise an error if the next hop has rejected recipients."""
     from spamfilter.errors import Refused, TryAgain
     from spamfilter.relay.quarantine import readable
 

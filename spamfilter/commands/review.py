@@ -1,4 +1,4 @@
-"""review."""
+"""The command `review`: label the messages that teach the filter most, one key for each."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ PROMPT = "s spam, h ham, n or space skip, u undo, w why, q quit > "
 AT_THE_END = "u undo, q quit > "
 LABELLED: dict[str, Label] = {"s": "spam", "h": "ham"}
 SHOWN = 200
-"""Letters of a sender or a subject: some lines of a terminal."""
+"""Characters of a sender or a subject that are shown: at most some lines of a terminal."""
 
 
 @click.command()
@@ -75,7 +75,7 @@ def _opened(stack: ExitStack, file: Path | None) -> tuple[Filter, Settings]:
 
 
 def _present(review: Review, queue: Sequence[Waiting]) -> Iterator[tuple[Waiting, Subject]]:
-    """Those that can be learnt now."""
+    """The messages of the queue that can still be learnt."""
     for waiting in queue:
         subject = review.subject(waiting.entry)
         if subject is not None:
@@ -100,7 +100,7 @@ def _json(filter: Filter, waiting: Waiting, subject: Subject) -> dict[str, Any]:
 
 
 class _Session:
-    """One sitting: each message is shown once, and each answer can be taken back in turn."""
+    """One run of `review`: each message is shown once, and the answers can be undone, the last one first."""
 
     def __init__(self, filter: Filter, settings: Settings, review: Review, queue: Sequence[Waiting]) -> None:
         self._filter = filter
@@ -111,7 +111,7 @@ class _Session:
         """Place in the queue and label of each answer; None: skipped."""
 
     def run(self, pressed: Iterator[str]) -> None:
-        """Until the keys or the messages end."""
+        """Ask until there are no more keys or messages."""
         at, shown = 0, -1
         if not self._queue:
             click.echo("nothing needs review: every message of this period is learnt, or too old to mark by id")
@@ -121,7 +121,7 @@ class _Session:
             if at < len(self._queue):
                 subject = self._review.subject(self._queue[at].entry)
                 if subject is None:
-                    at += 1  # somebody else has labelled it meanwhile
+                    at += 1  # another user has marked it meanwhile
                     continue
                 if shown != at:
                     self._show(at, subject)
@@ -137,12 +137,12 @@ class _Session:
                 at, shown = self._answer(key, at, subject)
             except SpamfilterError as error:
                 if not sys.stdin.isatty():
-                    raise  # a script's next key is meant for the next message
+                    raise  # in a script, the next key is meant for the next message
                 click.echo(f"spamfilter: {harmless(str(error))}", err=True)
         self._summary()
 
     def _answer(self, key: str, at: int, subject: Subject | None) -> tuple[int, int]:
-        """Do what a key says; returns where to go on, and which message is shown already (-1: none)."""
+        """Do what a key says. Returns the place in the queue to go on, and the one that is shown already (-1: none)."""
         if key == "u":
             return self._undo(at)
         if subject is None:
@@ -165,7 +165,7 @@ class _Session:
         return at, at
 
     def _undo(self, at: int) -> tuple[int, int]:
-        """Take back the last answer; its message is next."""
+        """Undo the last answer; its message is next."""
         if not self._done:
             click.echo("nothing to undo")
             return at, at
@@ -184,7 +184,7 @@ class _Session:
         return last, -1
 
     def _mark(self, subject: Subject, label: Label | None) -> str:
-        """Learn it where a relay runs by that, so that it knows at once; else here. What has changed, as a sentence."""
+        """Mark a message over the socket of the running relay, or else in the database; returns what has changed."""
         try:
             client = SocketClient(self._settings.socket_path())
         except NoRelay:
@@ -192,7 +192,7 @@ class _Session:
             change = marks.mark(self._filter, subject, label, author, self._settings.feedback.marks_a_day)
             return rendering.change_text(subject.name, label, change)
         with closing(client):
-            # A connection for each: the relay hangs up on who thinks for a minute.
+            # A connection for each mark, because the relay closes one that is idle for a minute.
             return str(client.ask({"command": "mark", "id": subject.id, "label": label, "source": SOURCE})["text"])
 
     def _show(self, at: int, subject: Subject) -> None:

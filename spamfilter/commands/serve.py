@@ -1,4 +1,4 @@
-"""serve."""
+"""The command `serve`: run the relay."""
 
 from pathlib import Path
 

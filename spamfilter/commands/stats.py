@@ -1,4 +1,4 @@
-"""stats."""
+"""The command `stats`: the report as text, JSON, HTML or mail."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""web, web-password."""
+"""The commands `web` and `web-password`: run the web page, make a line for its accounts."""
 
 import sys
 from pathlib import Path

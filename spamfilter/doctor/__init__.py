@@ -1,8 +1,8 @@
-"""What `doctor` looks at to say whether the filter runs, and whether it learns: CHECKS.
+"""The checks of `doctor`: whether the filter runs, and whether it learns. CHECKS is their table.
 
-Guarantee: each check is a few lines of findings, and one that fails, or breaks, hides no other. What a check cannot
-look at because of another's finding is named as not tried, and no fault of its own.
-Imports: every room from errors to service. Start with examination, which is what a check is given.
+Guarantee: a check that fails, or raises an exception, hides no other. A check that has nothing to look at because of
+another finding is listed as not tried.
+Imports: every room from errors to service. Start with examination, which every check is given.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,10 +38,10 @@ CHECKS: dict[str, Callable[[Examination], Iterator[Finding]]] = {
     "dovecot": dovecot.dovecot,
     "canary": canary.canary,
 }
-"""Name -> check, in the order in which they are made; a check may look at the findings of those before it."""
+"""Name -> check, in the order of execution; a check may read the findings of those before it."""
 
 STATUSES: tuple[Status, ...] = ("ok", "warning", "failed")
-"""The worst is the last; its place is the exit code, as monitoring programs in Nagios's manner expect."""
+"""From best to worst. The index of the worst finding is the exit code that Nagios and similar programs expect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Diagnosis:
 
 
 def examine(examined: Examination, without: tuple[str, ...] = ()) -> Diagnosis:
-    """Make all checks but those named."""
+    """Run all checks except those in `without`."""
     not_tried = {}
     try:
         for name, check in CHECKS.items():
@@ -99,5 +99,5 @@ def _findings(check: Callable[[Examination], Iterator[Finding]], examined: Exami
         raise
     except StoreBusy as error:
         yield Finding("warning", str(error), "try again when the other command has ended")
-    except Exception as error:  # what cannot be looked at is not well, and must not hide the other checks
+    except Exception as error:  # it must not hide the other checks
         yield Finding("failed", f"cannot be checked: {error or type(error).__name__}", "see the other checks")

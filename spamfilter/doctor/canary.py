@@ -1,8 +1,8 @@
-"""A probe through the whole loop: relay, verdict, journal, mark, the relay's counts in memory, and all of it undone.
+"""A probe: a mail through the relay that is judged, journalled, marked and forgotten, and then removed.
 
-Guarantee: at the end the counts and the journal are as they were, also where a step fails or somebody interrupts. Where
-`doctor` is killed, the relay sees to it some minutes later. In the ledger stay what was learnt and what took it back,
-which count nothing; the relay deletes them after a day.
+Guarantee: afterwards counts and journal are as they were before, even if a step fails or a user interrupts. If `doctor`
+is killed, the relay cleans up some minutes later. The ledger keeps the mark and its undoing, which cancel each other,
+for a day.
 """
 
 import re
@@ -30,27 +30,27 @@ BUILT_ON = (
     "counting",
     "following",
 )
-"""Checks without which a probe could only repeat what they say."""
+"""Checks that must pass before a probe: otherwise it would only repeat their findings."""
 WITHIN = 5.0
-"""Seconds for each step: the journal is written every half second, the ledger looked at four times in one."""
+"""Seconds for each step: the journal is written every half second, the ledger read every quarter."""
 SMTP_SECONDS = 60.0
 TRIES = 3
-"""Probes that may find others teaching at the same moment, when no score is what it was."""
+"""Attempts: while others teach at the same time, scores cannot be compared."""
 WORDS = 12
-"""Words of the probe that no other mail has."""
+"""Random words in the probe, which no other mail has."""
 SAME = 1e-9
-"""Log-odds that two sums of the same numbers may differ by."""
+"""Largest difference of log-odds that rounding explains."""
 _TAKEN = re.compile(r"\bcanary ([0-9A-Z]{26})\b")
 
 Answer = dict[str, Any]
 
 
 class StepFailed(Exception):
-    """A step of the probe did not do what it should; the text says which, and what it did."""
+    """A step of the probe failed; the text says which, and how."""
 
 
 def canary(examined: Examination) -> Iterator[Finding]:
-    """Whether a mark makes the running relay judge otherwise, and taking it back makes it judge as before."""
+    """Whether a mark changes the verdict of the running relay, and undoing it restores the verdict."""
     if ailing := examined.ailing(*BUILT_ON):
         raise NotTried(f"see {ailing}")
     listening = examined.relay["listening"][0]
@@ -81,7 +81,7 @@ def _probed(client: SocketClient, socket: Path, listening: str) -> Finding:
 
 
 class _Probe:
-    """One mail to an address that the relay has issued for it."""
+    """The probe: a mail to an address that the relay has issued for it."""
 
     def __init__(self, client: SocketClient, socket: Path, address: str) -> None:
         self._client = client
@@ -97,9 +97,9 @@ class _Probe:
         return Finding("warning", "marks of other users changed the score at each try", "try again later")
 
     def _taught_and_untaught(self, id: str) -> Finding | None:
-        """What came of one mark and its undoing; None where others have taught meanwhile."""
+        """The finding from one mark and its undoing; None if others have taught meanwhile."""
         before = _step("judging it", lambda: self._judged(id, 0))
-        # The label that its words do not speak for: where all is clear already, a mark teaches little.
+        # The label that is less likely: a mark that confirms a clear verdict teaches little.
         label = "ham" if before["log_odds"] > 0 else "spam"
         marked = _step(f"marking it as {label}", lambda: self._mark(label))
         taught = _step("learning: the relay does not follow", lambda: self._judged(id, before["last"] + 1))
@@ -124,7 +124,7 @@ class _Probe:
             raise StepFailed("removing the probe: not done yet; the relay does it when its database can be written")
 
     def _end(self) -> Answer:
-        # On a connection of its own: where a step was broken off, its answer is still to come on the other.
+        # On a new connection: on the other one, the answer to an interrupted step may still arrive.
         with closing(SocketClient(self._socket)) as client:
             return client.ask({"command": "canary_end", "address": self._address})
 
@@ -132,7 +132,7 @@ class _Probe:
         return self._client.ask({"command": "canary_mark", "address": self._address, "label": label})
 
     def _judged(self, id: str, last: int) -> Answer:
-        """What the relay says of the probe, once it knows this entry of the ledger. Raises TimeoutError."""
+        """The relay's verdict on the probe, once it has applied this entry of the ledger. Raises TimeoutError."""
         give_up = time.monotonic() + WITHIN
         while True:
             try:
@@ -147,7 +147,7 @@ class _Probe:
             time.sleep(0.05)
 
     def _send(self, listening: str) -> str:
-        """Send the probe; its id."""
+        """Send the probe; returns its id."""
         host, port = reachable(listening)
         address = self._address
         words = " ".join(f"canary{secrets.token_hex(4)}" for _ in range(WORDS))

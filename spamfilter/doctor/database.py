@@ -1,4 +1,4 @@
-"""The database: which, whose, with which rights, of which schema, whole or damaged."""
+"""Checks of the database: path, owner, permissions, schema, integrity, counts."""
 
 import os
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.file_access import ANYBODY, User, may, owner
 
 SUFFIXES = ("", "-wal", "-shm")
-"""The files of a database of SQLite."""
+"""Suffixes of the files of an SQLite database."""
 SHOWN = 3
-"""Damages named; one is reason enough to act, and a broken file has thousands."""
+"""Problems that are shown: one is reason enough to act, and a corrupt file has thousands."""
 RESTORE = "stop the relay, keep the damaged file, and restore a backup"
 
 
 def database(examined: Examination) -> Iterator[Finding]:
-    """Which database it is, and whether the relay may read and write it."""
+    """Whether the database exists, and the relay may read and write it."""
     path, user = file_of(examined.settings.store_url()), examined.user
     if not path.exists():
         yield Finding("failed", f"{path}: no such file", "the relay makes it when it starts; see [store] url")
@@ -91,7 +91,7 @@ def schema(examined: Examination) -> Iterator[Finding]:
 
 
 def integrity(examined: Examination) -> Iterator[Finding]:
-    """Whether every page can be read; deep: and every index says what its table says."""
+    """Whether the database is intact; deep: every page and every index."""
     store = examined.store
     found = store.verify() if examined.deep else store.verify_quickly()
     if found:
@@ -104,7 +104,7 @@ def integrity(examined: Examination) -> Iterator[Finding]:
 
 
 def counting(examined: Examination) -> Iterator[Finding]:
-    """Whether the counts were made by the rules of the configuration."""
+    """Whether the counts were learnt by the rules of the configuration."""
     kept, asked = examined.store.get_setting(RULES), rules(examined.settings.voices())
     if kept is None or kept == asked:
         yield Finding(
@@ -118,7 +118,7 @@ def counting(examined: Examination) -> Iterator[Finding]:
 
 
 def ledger(examined: Examination) -> Iterator[Finding]:
-    """Deep only: whether the counts are the sum of the ledger."""
+    """Whether the counts are the sum of the ledger; deep only."""
     if not examined.deep:
         return
     if ailing := examined.ailing("integrity", "counting"):

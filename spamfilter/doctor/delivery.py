@@ -1,4 +1,4 @@
-"""Where mail goes: the next hop, the quarantine, and the room on their disks."""
+"""Checks of delivery: the next hop, the quarantine, free disk space."""
 
 import asyncio
 import os
@@ -16,12 +16,12 @@ from spamfilter.system.file_access import may, owner
 MAILDIR = "maildir"
 FREE_WARNING = (0.10, 5 * 10**9)
 FREE_FAILED = (0.03, 10**9)
-"""What is too little on a file system: a share of it, or less than so many bytes if that is less. A tenth leaves time
-to act; with 3 % the next backup or a day of quarantine may fill it."""
+"""Too little free space on a file system: a share of it, or a number of bytes if that is less. A tenth leaves time to
+act; 3 % may be filled by the next backup or a day of quarantine."""
 
 
 def next_hop(examined: Examination) -> Iterator[Finding]:
-    """Whether judged mail can be handed on: by an answer to EHLO, or a Maildir that can be written."""
+    """Whether the next hop answers EHLO, or its Maildir can be written."""
     url = examined.settings.next_hop_url()
     kind, _, address = url.partition(":")
     if kind == MAILDIR:
@@ -51,12 +51,12 @@ async def _announced(settings: Settings) -> list[str]:
 
 
 def quarantine(examined: Examination) -> Iterator[Finding]:
-    """Whether mail can be kept back."""
+    """Whether the relay can write to the quarantine."""
     yield _writable(examined, examined.settings.quarantine_path())
 
 
 def _writable(examined: Examination, maildir: Path) -> Finding:
-    """Whether the relay may deliver into a Maildir."""
+    """Whether the relay may write to a Maildir."""
     user = examined.user
     if not maildir.is_dir():
         return Finding("failed", f"{maildir}: no such folder", "restart the relay, which makes it")
@@ -69,7 +69,7 @@ def _writable(examined: Examination, maildir: Path) -> Finding:
 
 
 def disk(examined: Examination) -> Iterator[Finding]:
-    """Whether the file systems of database, quarantine and Maildir have room."""
+    """Whether the file systems of database, quarantine and Maildir have free space."""
     places: dict[Path, str] = {}
     with suppress(StoreError):
         places[file_of(examined.settings.store_url()).parent] = "database"
@@ -89,7 +89,7 @@ def disk(examined: Examination) -> Iterator[Finding]:
 
 
 def room(name: str, free: int, size: int) -> Finding:
-    """What so many free bytes on a file system of this size mean."""
+    """The finding for this much free space on a file system of this size."""
     amount = f"{free / 1e9:.1f} GB" if free >= 10**9 else f"{free / 1e6:.1f} MB"
     found = f"{name}: {amount} free, {100 * free / size:.1f} %"
     if free >= _least(FREE_WARNING, size):

@@ -1,7 +1,6 @@
-"""The scripts by which Dovecot passes on what users move: there, readable, safe, and leading to this relay.
+"""Check of the scripts that Dovecot runs when users move mail: they exist, are readable and safe, and call this relay.
 
-What to look at is read from the fragment of Dovecot's configuration, so that it may have been moved. Dovecot itself
-is not asked.
+Their paths are read from our file in Dovecot's configuration. Dovecot itself is not asked.
 """
 
 import os
@@ -22,7 +21,7 @@ _CALLED = re.compile(r"\bexec\s+(/\S+)")
 
 
 def dovecot(examined: Examination) -> Iterator[Finding]:
-    """Whether what the fragment names is there and may be used, but not changed, by those who own the mail."""
+    """Whether the files that the fragment names exist, and users of mail may use but not change them."""
     settings = examined.fragment
     if settings is None:
         if examined.dovecot:
@@ -61,7 +60,7 @@ def _found(examined: Examination, settings: Path, users: list[User]) -> Iterator
 
 
 def _usable(path: Path, users: list[User], want: int, verb: str) -> Iterator[Finding]:
-    """What is wrong with a file that these users must be able to use, and nobody but its owner to change."""
+    """Problems of a file that these users must be able to use, and only its owner may change."""
     if not path.exists():
         yield Finding("failed", f"{path}: no such file", INSTALL)
         return
@@ -83,7 +82,7 @@ def _compiled(script: Path) -> Iterator[Finding]:
 
 
 def _leading_here(examined: Examination, program: Path, users: list[User]) -> Iterator[Finding]:
-    """Whether the program calls a spamfilter that is there, and by the socket of this relay."""
+    """Whether the program runs an existing spamfilter, with the socket of this relay."""
     text = program.read_text(encoding="utf-8", errors="replace")
     ours = examined.settings.socket_path()
     named = _SOCKET.search(text)

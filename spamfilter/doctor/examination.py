@@ -1,6 +1,6 @@
-"""What every check of `doctor` is given: the configuration, the relay's account of itself, the database.
+"""The input of every check of `doctor`: the configuration, the status of the relay, the database.
 
-Guarantee: to look makes nothing. A database is neither created nor migrated here, and no folder is made.
+Guarantee: an examination changes nothing. No database is created or migrated, and no folder is made.
 """
 
 import os
@@ -25,18 +25,18 @@ from spamfilter.system.paths import config_file
 Status = Literal["ok", "warning", "failed"]
 
 GREETING_SECONDS = 10.0
-"""For a relay to say 220: a healthy one takes a millisecond, one that judges a huge mail a second."""
+"""Time for a relay to greet: usually a millisecond, a second while it judges a huge mail."""
 BANNER = "ESMTP spamfilter"
-"""What a relay of ours calls itself in its greeting."""
+"""The name of the program in the greeting of the relay."""
 
 DOVECOT = (Path("/etc/dovecot"), Path("/usr/local/etc/dovecot"))
 FRAGMENT = Path("conf.d") / "90-spamfilter.conf"
-"""Where Dovecot's configuration usually is, and what config/dovecot has for it."""
+"""The usual folders of Dovecot's configuration, and our file there, which config/dovecot has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check has found. advice: what to do about it, empty where nothing is to be done."""
+    """A finding of a check. advice: what to do about it, '' if nothing."""
 
     status: Status
     found: str
@@ -44,15 +44,16 @@ class Finding:
 
 
 class NotTried(Exception):
-    """A check has nothing to look at, because of what another check reports; the text says what."""
+    """A check has nothing to look at because of another finding; the text says which."""
 
 
 @dataclass
 class Examination:
-    """One look at an installation.
+    """One look at an installation; what takes time or a connection to find out is asked once, when first needed.
 
-    file: the configuration as it was named. deep: whether to look at every page and every count. dovecot: the folder
-    of Dovecot's configuration, None for the usual ones. findings: of the checks before, by name.
+    file: the configuration file as it was named. deep: whether to check every page and every count of the database.
+    dovecot: the folder of Dovecot's configuration, None for the usual ones. findings: of the checks so far, by name.
+    revision: the schema of the database, None if it has no tables.
     """
 
     settings: Settings
@@ -148,7 +149,7 @@ class Examination:
         return next((place / FRAGMENT for place in places if (place / FRAGMENT).exists()), None)
 
     def ailing(self, *names: str) -> str:
-        """The first of these checks that has failed or could not be tried, '' if all is well with them."""
+        """The first of these checks that has failed or could not be tried, '' if there is none."""
         for name in names:
             found = self.findings.get(name, [])
             if not found or any(finding.status == "failed" for finding in found):
@@ -157,13 +158,13 @@ class Examination:
 
 
 def reachable(address: str) -> tuple[str, int]:
-    """Where to connect to for an address that is listened on: for any address, the loopback's."""
+    """Where to connect to for an address that a relay listens on: the loopback for 0.0.0.0 and ::."""
     host, port = split_address(address)
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port  # noqa: S104 - nothing is bound here
 
 
 def greeting(address: str) -> str | OSError:
-    """The first line that an SMTP server says at host:port, or why none was heard."""
+    """The greeting of the SMTP server at host:port, or the error."""
     try:
         with (
             socket.create_connection(reachable(address), timeout=GREETING_SECONDS) as client,
@@ -171,7 +172,7 @@ def greeting(address: str) -> str | OSError:
         ):
             line = lines.readline(512)
             client.sendall(b"QUIT\r\n")
-            lines.read(512)  # or the server would find the connection reset
+            lines.read(512)  # otherwise the server would see a reset
     except OSError as error:
         return error
     return line.decode("ascii", "replace").strip()

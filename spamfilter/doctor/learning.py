@@ -1,4 +1,4 @@
-"""Whether the filter learns: from whom, of both classes, and into the running relay."""
+"""Checks of learning: both classes, the running relay, the paths of feedback, the clock."""
 
 import time
 from collections.abc import Iterator
@@ -12,19 +12,19 @@ from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.service.control_socket.client import NoRelay
 
 SILENT = timedelta(days=14)
-"""No mark of anybody in so long: either a tiny site, or a path that is broken."""
+"""Without a mark for this long, the path of feedback may be broken."""
 UNBALANCED = 20
-"""Times that one class may outnumber the other: beyond it the rarer one is hardly known."""
+"""Ratio of the classes beyond which the filter knows too little of the rarer one."""
 FOLLOWS_WITHIN = 3.0
-"""Seconds until the relay knows what is in the ledger: it looks four times a second."""
+"""Seconds for the relay to apply the ledger: it reads it four times a second."""
 TOLERANCE = timedelta(minutes=5)
-"""What clocks may differ, and what a correction of the clock may take back."""
+"""Accepted difference between clocks, and accepted correction of a clock."""
 LOOKED_BACK = timedelta(days=30)
 CENTURY = timedelta(days=36_500)
 
 
 def classes(examined: Examination) -> Iterator[Finding]:
-    """Whether both classes are known, and about equally well."""
+    """Whether the filter has learnt enough of both classes."""
     learnt = examined.store.state({}).learnt
     found = ", ".join(f"{learnt[label]:,} {label}" for label in LABELS) + " learnt"
     if not learnt["ham"]:
@@ -43,7 +43,7 @@ def classes(examined: Examination) -> Iterator[Finding]:
 
 
 def following(examined: Examination) -> Iterator[Finding]:
-    """Whether the running relay knows what the ledger says."""
+    """Whether the running relay has applied the whole ledger."""
     store, status = examined.store, examined.relay
     if status["database"] != store.where:
         raise NotTried("the relay uses another database")
@@ -63,7 +63,7 @@ def following(examined: Examination) -> Iterator[Finding]:
 
 
 def feedback(examined: Examination) -> Iterator[Finding]:
-    """When each path of feedback was last used; one that is set up and silent may be broken."""
+    """When each path of feedback was last used. One that is configured but unused may be broken."""
     store = examined.store
     last = {source: at for source, at in store.last_of_sources().items() if source != CANARY}
     first = next((entry.at for entry in store.entries_after(0)), examined.now)
@@ -84,11 +84,11 @@ _ADVICE = {
     "address": "send a mail as attachment to it and look at the relay's log",
     AUTOMATIC: "look at [feedback] automatic and traps, and at the relay's log",
 }
-"""Source -> how to find out why nothing comes."""
+"""Source -> how to find out why there are no marks."""
 
 
 def _set_up(examined: Examination) -> dict[str, str]:
-    """The paths that somebody has set up -> where that was seen."""
+    """Source of each configured path of feedback -> where it is configured."""
     feedback: Feedback = examined.settings.feedback
     found = {}
     if dovecot := examined.fragment:
@@ -103,7 +103,7 @@ def _set_up(examined: Examination) -> dict[str, str]:
 
 
 def clock(examined: Examination) -> Iterator[Finding]:
-    """Whether time went on: nothing was judged or learnt later than now, nor learnt before what was learnt before."""
+    """Whether times are plausible: no entry is in the future, and learnings are in the order of time."""
     store, now = examined.store, examined.now
     ahead: list[datetime] = [entry.at for entry in store.journal(now + TOLERANCE, now + CENTURY)]
     ahead += [at for at in store.last_of_sources().values() if at > now + TOLERANCE]

@@ -1,4 +1,4 @@
-"""The relay as a process: whether it runs, is this version's, listens, answers, has room."""
+"""Checks of the process: does the relay run, in this version; do its sockets answer; does it hit limits."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -14,11 +14,11 @@ from spamfilter.system.file_access import ANYBODY, may, user_named
 from spamfilter.system.paths import LONGEST_SOCKET
 
 BACKLOG_WARNING = 0.1
-"""Share of [limits] journal_backlog that waits: a busy relay has some, a tenth is no moment's delay any more."""
+"""Share of [limits] journal_backlog that waits: a busy relay has some entries, but a tenth is a real delay."""
 MEMORY_WARNING, MEMORY_FAILED = 0.5, 0.8
-"""Shares of the host's memory that the relay holds: a doubling would not fit, and a restart beside it neither."""
+"""Shares of the host's memory that the relay uses: beyond a half it cannot double."""
 ROOM = ("connections", "memory_megabytes", "feedback_connections")
-"""Limits of the relay as a whole: what they turn away is as a rule nobody's fault, and comes again later."""
+"""Limits of the whole relay, which usually defer mail of clients that did nothing wrong."""
 RESTART = "restart the relay: systemctl restart spamfilter"
 
 
@@ -60,7 +60,7 @@ def _stale(examined: Examination, status: dict[str, Any]) -> Iterator[str]:
 
 
 def judging(examined: Examination) -> Iterator[Finding]:
-    """Whether the relay judges by compiled helpers."""
+    """Whether the relay judges with the compiled helpers."""
     relay = examined.relay
     if not relay["plain"]:
         yield Finding("ok", "by compiled helpers")
@@ -126,14 +126,14 @@ def _reaches(name: str, path: Path) -> bool:
 
 
 def journal(examined: Examination) -> Iterator[Finding]:
-    """Whether the journal is written, or waits in memory."""
+    """Whether the journal is written, or its entries wait in memory."""
     status, backlog = examined.relay, examined.settings.limits.journal_backlog
     trouble = status.get("journal_trouble", "")
     yield from behind(status["journal_waiting"], status["journal_dropped"], backlog, trouble)
 
 
 def behind(waiting: int, dropped: int, backlog: int, trouble: str = "") -> Iterator[Finding]:
-    """What it means that so many entries wait, of `backlog` that may, and so many were dropped.
+    """The findings for this many waiting and dropped entries. backlog: how many may wait.
 
     trouble: why none can be written, as the relay says.
     """
@@ -155,12 +155,12 @@ def behind(waiting: int, dropped: int, backlog: int, trouble: str = "") -> Itera
 
 
 def limits(examined: Examination) -> Iterator[Finding]:
-    """Which limits were hit since the relay started."""
+    """The limits that were hit since the relay started."""
     yield gone_over(examined.relay["limits_hit"])
 
 
 def gone_over(hits: Mapping[str, int]) -> Finding:
-    """What it means that these limits were hit so often. Those of a single client are there to be hit."""
+    """The finding for these numbers of hits. Only the limits in ROOM are a warning; others stop single clients."""
     said = ", ".join(f"{limit} {number} time{'s' * (number > 1)}" for limit, number in sorted(hits.items()))
     found = f"hit since the relay started: {said}" if said else "none was hit since the relay started"
     tight = [limit for limit in ROOM if limit in hits]
@@ -171,13 +171,13 @@ def gone_over(hits: Mapping[str, int]) -> Finding:
 
 
 def memory(examined: Examination) -> Iterator[Finding]:
-    """Whether the relay's memory fits the host's."""
+    """How much of the host's memory the relay uses."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     yield held(examined.relay["resident_bytes"], total)
 
 
 def held(resident: int, total: int) -> Finding:
-    """What so many bytes of a host's memory mean."""
+    """The finding for this many bytes of a host's memory."""
     share = resident / total
     found = f"{resident / 1e6:.0f} MB, {100 * share:.1f} % of this host's memory"
     if share < MEMORY_WARNING:
