@@ -1,8 +1,8 @@
-"""PAGES: the web page of a relay, served by a process of its own.
+"""The web page of a relay, served by a separate process. PAGES is the table of its pages.
 
-Guarantee: the relay has none of this code. Every action is a POST with the stamp of its session, by an account that may
-do it, and is in the ledger under its name. A failure is one sentence, and no traceback.
-Imports: every room from errors to doctor. Start with site/, which is what a page is given, then messages for one page.
+Guarantee: the relay loads none of this code. Every action is a POST with the stamp of its session, by an account whose
+role allows it, and is in the ledger under the account's name. An error is shown as one sentence, never as a traceback.
+Imports: every room from errors to doctor. Start with site/, which a page is given, then messages for one page.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ from spamfilter.web.site.visitors import Accounts, Origin, Visitors, is_from_ano
 log = logging.getLogger("spamfilter.web")
 
 MOST_FIELDS = 50
-"""Of a form."""
+"""Fields of a form: several times what the longest of our forms has."""
 FORM = "application/x-www-form-urlencoded"
 FILES = {"style.css": "text/css", "keyboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
-"""What is served as it is."""
+"""Files in templates/ that are served unchanged."""
 
 PAGES: tuple[Page, ...] = (
     Page("/login", None, signing_in.form, signing_in.sign_in),
@@ -85,7 +85,7 @@ def serve(settings: Settings, file: Path | None) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready."""
+    """Logs and tells systemd when it is ready."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -94,7 +94,7 @@ class _Server(uvicorn.Server):
 
 
 def application(settings: Settings, file: Path | None, store: Store, accounts: Accounts) -> Starlette:
-    """The pages, on a store."""
+    """The application: pages, files and API on a store."""
     visitors = Visitors(settings.web, accounts, Throttle())
     site = Site(settings, file, store, Sessions(settings.web.session_hours), visitors, Lock())
     folder = Path(__file__).parent / "templates"
@@ -151,7 +151,7 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _visit(site: Site, request: Request, origin: Origin, form: dict[str, str]) -> Visit:
-    """The visit of a request: with its session, if the browser has one, or if a proxy has named an account."""
+    """The visit of a request, with the session of its cookie, or a new one if a proxy has named an account."""
     accounts = site.visitors.accounts.now()
     token = _sent(request, _cookie(origin, "session"))
     session = site.sessions.find(token, accounts) if token else None
@@ -175,7 +175,7 @@ def _cookie(origin: Origin, name: str) -> str:
 def _sent(request: Request, cookie: str) -> str:
     """The value of a cookie, '' if the browser has none.
 
-    Ours are never quoted. Python's own reader takes seconds for 60 KB of backslashes in quotes: their square.
+    Our cookies are never quoted. Python's own parser takes quadratic time for backslashes in quotes: seconds for 60 KB.
     """
     pairs = (pair.partition("=") for line in request.headers.getlist("cookie") for pair in line.split(";"))
     return {name.strip(): value.strip() for name, _, value in pairs}.get(cookie, "")
@@ -195,7 +195,7 @@ def _answered(page: Page, request: Request, visit: Visit) -> Response:
 
 
 def _allowed(page: Page, request: Request, visit: Visit) -> Response:
-    """What the page answers, if this account may have it and means it."""
+    """The answer of the page, if the account's role allows it, and a POST has the stamp of its session."""
     post = request.method == "POST"
     if post and is_from_another_site(request):
         return _refused(visit, "rejected: the request came from another site")

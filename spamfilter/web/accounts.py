@@ -1,7 +1,7 @@
-"""The accounts of the web page: a file with a line for each, NAME:ROLE:HASH.
+"""The accounts of the web page: a file with a line NAME:ROLE:HASH for each.
 
-Guarantee: a file that is wrong is an error that names file and line and quotes no hash. No password is kept anywhere,
-only its argon2id hash. To check a password takes the same time whether there is such an account or not.
+Guarantee: an error in the file names file and line, and quotes no hash. No password is stored, only its argon2id hash.
+Checking a password takes the same time whether the account exists or not.
 """
 
 import functools
@@ -23,12 +23,12 @@ NO_PASSWORD = "-"  # noqa: S105 - means that there is no password
 """Instead of a hash: the account can sign in through a reverse proxy only."""
 HASH = "$argon2id$"
 SHORTEST, LONGEST = 10, 1000
-"""Letters of a password: what is not guessed within the limits of signing in, and what is not hashed for minutes."""
+"""Characters of a password: too many to guess within the limits of attempts, and few enough to hash quickly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who may use the page, and how far. hash: of the password, or NO_PASSWORD."""
+    """An account. hash: of its password, or NO_PASSWORD."""
 
     name: str
     role: Role
@@ -62,7 +62,7 @@ def read_accounts(file: Path) -> Mapping[str, Account]:
 
 
 def _account(line: str) -> Account:
-    """Raises ValueError with a sentence."""
+    """The account of a line. Raises ValueError with a sentence for people."""
     parts = line.split(":")
     if len(parts) != 3:
         raise ValueError("not of the form NAME:ROLE:HASH, as `spamfilter web-password NAME` prints it")
@@ -76,7 +76,7 @@ def _account(line: str) -> Account:
 
 
 def valid_name(name: str) -> str:
-    """A name that an account may have. Raises ValueError."""
+    """The name, if an account may have it. Raises ValueError if not."""
     if not name or name != name.strip() or ":" in name or name.startswith("#"):
         raise ValueError(
             f"{name!r} is not a valid name: it is empty, contains a colon, has blanks around it, or begins with #"
@@ -85,7 +85,7 @@ def valid_name(name: str) -> str:
 
 
 def line_of(name: str, role: Role, password: str) -> str:
-    """The line of an account. Raises InputError."""
+    """The line of a new account. Raises InputError if name or password is not accepted."""
     try:
         valid_name(name)
     except ValueError as error:
@@ -96,7 +96,7 @@ def line_of(name: str, role: Role, password: str) -> str:
 
 
 def is_right(account: Account | None, password: str) -> bool:
-    """Whether this is the account's password. Takes as long where there is no such account."""
+    """Whether this is the account's password. Takes the same time for None."""
     from argon2.exceptions import InvalidHashError, VerificationError
 
     known = account is not None and account.hash != NO_PASSWORD
@@ -109,7 +109,7 @@ def is_right(account: Account | None, password: str) -> bool:
 
 @functools.cache
 def _hasher() -> "PasswordHasher":
-    """argon2id as the library recommends it: RFC 9106's second choice, 64 MiB and three passes."""
+    """argon2id with the library's defaults: the second recommendation of RFC 9106, 64 MiB and three passes."""
     try:
         from argon2 import PasswordHasher
     except ImportError:
@@ -119,5 +119,5 @@ def _hasher() -> "PasswordHasher":
 
 @functools.cache
 def _nobodys() -> str:
-    """A hash that is compared where there is none."""
+    """A hash to check a password against if the account has none."""
     return _hasher().hash("nobody's password")

@@ -1,4 +1,4 @@
-"""The doctor: is it running, is it learning?"""
+"""The findings of `doctor`, without and with a probe."""
 
 from starlette.responses import Response
 
@@ -7,16 +7,16 @@ from spamfilter.web.site import Site, Visit, shown
 
 
 def doctor(visit: Visit) -> Response:
-    """The page, without a probe."""
+    """The findings without a probe."""
     return shown(visit, "doctor", diagnosis=examined(visit.site, False), canary=False)
 
 
 def probed(visit: Visit) -> Response:
-    """With a probe through the whole loop, which leaves no trace in counts or statistics."""
+    """The findings with a probe, which leaves no trace in counts or statistics."""
     return shown(visit, "doctor", diagnosis=examined(visit.site, True), canary=True)
 
 
 def examined(site: Site, canary: bool) -> Diagnosis:
-    """What doctor says; one at a time."""
+    """Run `doctor`; one run at a time."""
     with site.busy:
         return examine(Examination(site.settings, site.file), () if canary else ("canary",))

@@ -1,4 +1,4 @@
-"""What was learnt lately, by whom; and for administrators, to forget all that somebody has taught."""
+"""The page "Learning": recent learnings by author; administrators can undo all marks of one author."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -31,14 +31,14 @@ def _since(period: str) -> datetime:
 
 
 def asked(visit: Visit) -> Response:
-    """What would be forgotten."""
+    """Ask before the marks of an author are undone; the page shows them."""
     by, period = visit.query.get("by", ""), visit.query.get("period", "week")
     taught = marking.taught(visit.site.store, by, _since(period))
     return shown(visit, "forget", by=by, period=period, taught=taught[:LATEST], number=len(taught))
 
 
 def forget(visit: Visit) -> Response:
-    """Forgotten, exactly; as many as one click does."""
+    """Undo the marks of an author, at most marking.AT_ONCE of them."""
     site = visit.site
     by = visit.form.get("by", "")
     taught = marking.taught(site.store, by, _since(visit.form.get("period", "")))

@@ -1,6 +1,7 @@
-"""What the pages and the API do: marks through the running relay, or where none runs on the store; releases.
+"""The actions of pages and API: mark, release from quarantine, undo the marks of an author.
 
-Guarantee: each mark is in the ledger under its account's name with the source "web".
+A mark goes to the running relay, or to the store if none runs. Guarantee: each mark is in the ledger under its
+account's name with the source "web".
 """
 
 import asyncio
@@ -85,14 +86,14 @@ def release(filter: Filter, settings: Settings, entry: JournalEntry, account: Ac
 
 
 def taught(store: Store, by: str, since: datetime | None) -> Sequence[Taught]:
-    """What an account, or anybody else, has said that counts. Raises InputError for nobody."""
+    """The marks of an author that still count. Raises InputError if no author is named."""
     if not by or len(by) > 200:
         raise InputError("by: name the author whose marks are to be undone")
     return taught_by(store, by, since)
 
 
 def forget(store: Store, settings: Settings, some: Sequence[Taught], account: Account) -> int:
-    """Take back the first of these, at most AT_ONCE; how many that were."""
+    """Undo the first AT_ONCE of these learnings; returns how many were undone."""
     done: set[int] = set()
     undo(Filter(store, settings.voices(), whole=False), some[:AT_ONCE], SOURCE, account.name, done.update)
     return len(done)

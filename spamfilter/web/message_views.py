@@ -1,6 +1,6 @@
-"""What the pages and the API read: searches of the journal, and all that is known of one message.
+"""The queries of pages and API: searches of the journal, and everything known about one message.
 
-Guarantee: nothing is written, and what a visitor types is only ever used as a value.
+Guarantee: nothing is written; input of a visitor is only ever used as a value.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,11 @@ from spamfilter.stores import Entry, JournalEntry, Store, Wanted
 from spamfilter.system.ids import ID_LENGTH, is_id
 
 PAGE = 50
-"""Messages of one page."""
+"""Messages on one page of a search."""
 LONGEST = 200
 """Characters of a text to search for."""
-
-
 TITLES = {"least": "score from", "most": "score to"}
-"""Names of a search -> what the form calls them."""
+"""Name of a parameter -> its label in the form."""
 
 ID = f"[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{{{ID_LENGTH}}}"
 """Pattern of an id of the journal."""
@@ -38,13 +36,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Input(BaseModel):
-    """What a request says. Other names than those of the model are errors."""
+    """The input of a request. An unknown name is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Search(Input):
-    """A search of the journal; all of it must hold. before: the page ends before this id, '' for the latest."""
+    """A search of the journal; all conditions must hold. before: find only older mail than this id; '': all."""
 
     class_: Class | SkipJsonSchema[None] = Field(None, alias="class")
     action: Action | SkipJsonSchema[None] = None
@@ -60,15 +58,15 @@ SEARCHED = tuple(field.alias or name for name, field in Search.model_fields.item
 
 
 class Unknown(InputError):
-    """No message of this id. The API answers 404."""
+    """There is no message with this id. The API answers 404."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """All that is known of a message.
+    """Everything known about a message.
 
-    judged: the verdict by today's counts and why, as `judge --explain --json`; None, with the reason in `mute`, if its
-    tokens are not kept. label: what it is learnt as. history: its ledger entries, the latest first.
+    judged: the verdict by the present counts and its explanation, as `judge --explain --json`; None, with the reason in
+    `mute`, if its tokens are not kept. label: what it is learnt as. history: its ledger entries, the latest first.
     """
 
     entry: JournalEntry
@@ -79,7 +77,7 @@ class Looked:
 
 
 def search_of(query: Mapping[str, str]) -> Search:
-    """The search of a form; fields left empty say nothing. Raises InputError."""
+    """The search of a form; empty fields are ignored. Raises InputError."""
     given = {name: text.strip() for name in SEARCHED if (text := query.get(name, "")).strip()}
     try:
         return Search.model_validate_strings(given)
@@ -88,21 +86,21 @@ def search_of(query: Mapping[str, str]) -> Search:
 
 
 def sentence_of(error: ValidationError) -> str:
-    """The first fault of what somebody sent."""
+    """A sentence about the first error of an input."""
     fault = error.errors()[0]
     name = ".".join(str(part) for part in fault["loc"])[:100] or "the body"
     return f"{TITLES.get(name, name)}: {fault['msg']}"
 
 
 def page_of(store: Store, search: Search) -> tuple[list[JournalEntry], str]:
-    """A page of a search, and the id to give as `before` for the next one, '' for none."""
+    """A page of a search, and the `before` of the next page, '' if there is none."""
     wanted = Wanted(**search.model_dump(exclude={"before"}))
     found = store.search(wanted, PAGE + 1, search.before.upper())
     return found[:PAGE], found[PAGE - 1].id if len(found) > PAGE else ""
 
 
 def labels_of(store: Store, entries: list[JournalEntry]) -> dict[str, Label]:
-    """Id -> label, for those of these messages that are learnt."""
+    """Id -> label of the messages that are learnt."""
     said = store.histories([entry.digest for entry in entries])
     last = {digest: history[-1] for digest, history in said.items() if history}
     active = {digest: entry.label for digest, entry in last.items() if not entry.undoes}
@@ -110,7 +108,7 @@ def labels_of(store: Store, entries: list[JournalEntry]) -> dict[str, Label]:
 
 
 def entry_of(store: Store, id: str) -> JournalEntry:
-    """The journal's entry of an id. Raises Unknown."""
+    """The journal entry of an id. Raises Unknown."""
     entry = store.find_journal(id.upper()) if is_id(id) else None
     if entry is None:
         raise Unknown("no message with this id in the journal; it may be too old ([report] journal_days)")
@@ -118,7 +116,7 @@ def entry_of(store: Store, id: str) -> JournalEntry:
 
 
 def looked_at(filter: Filter, settings: Settings, id: str) -> Looked:
-    """All that is known of a message. Raises Unknown."""
+    """Everything known about the message of an id. Raises Unknown."""
     entry = entry_of(filter.store, id)
     history = filter.store.histories([entry.digest])[entry.digest]
     label = history[-1].label if history and not history[-1].undoes else None
@@ -150,7 +148,7 @@ def subject_of(filter: Filter, id: str) -> Subject:
 
 
 def kept_of(settings: Settings, entry: JournalEntry) -> Quarantined | None:
-    """The mail in quarantine, None if it is not there."""
+    """The mail in quarantine; None if it is not there."""
     if entry.action != "quarantine":
         return None
     try:
@@ -160,7 +158,7 @@ def kept_of(settings: Settings, entry: JournalEntry) -> Quarantined | None:
 
 
 def quarantined(settings: Settings, store: Store, id: str) -> JournalEntry:
-    """The journal's entry of a mail in quarantine. Raises Unknown if it is not there."""
+    """The journal entry of a mail in quarantine. Raises Unknown if it is not there."""
     entry = entry_of(store, id)
     if kept_of(settings, entry) is None:
         raise Unknown(f"{entry.id}: not in the quarantine: released, deleted, expired, or never there")
@@ -168,7 +166,7 @@ def quarantined(settings: Settings, store: Store, id: str) -> JournalEntry:
 
 
 def status_of(error: SpamfilterError) -> int:
-    """The HTTP status for an error."""
+    """The HTTP status of an error."""
     if isinstance(error, Unknown):
         return 404
     if isinstance(error, Refused):

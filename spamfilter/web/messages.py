@@ -1,4 +1,4 @@
-"""The pages of messages: the search, one message with its explanation, marks and release."""
+"""The pages of messages: search, one message with its explanation, mark, release."""
 
 from urllib.parse import urlencode
 
@@ -13,7 +13,7 @@ from spamfilter.web.site import Visit, redirected, shown
 
 
 def listed(visit: Visit) -> Response:
-    """A page of a search."""
+    """A page of search results."""
     query = {name: visit.query.get(name, "") for name in message_views.SEARCHED}
     trouble, next_ = "", ""
     entries: list[JournalEntry] = []
@@ -30,7 +30,7 @@ def listed(visit: Visit) -> Response:
 
 
 def message(visit: Visit) -> Response:
-    """One message."""
+    """One message and why it was judged so."""
     site = visit.site
     looked = message_views.looked_at(site.filter(), site.settings, visit.parts["id"])
     kept = message_views.kept_of(site.settings, looked.entry) if visit.user.may("administer") else None
@@ -38,7 +38,7 @@ def message(visit: Visit) -> Response:
 
 
 def mark(visit: Visit) -> Response:
-    """Mark it as spam or ham, or forget it."""
+    """Mark a message as spam or ham, or forget it."""
     site = visit.site
     entry = message_views.entry_of(site.store, visit.parts["id"])
     label = label_of(visit.form.get("label", ""))
@@ -58,7 +58,7 @@ def label_of(text: str) -> Label | None:
 
 
 def release(visit: Visit) -> Response:
-    """Deliver it from quarantine."""
+    """Release a message from quarantine."""
     site = visit.site
     entry = message_views.quarantined(site.settings, site.store, visit.parts["id"])
     for sentence in marking.release(site.filter(), site.settings, entry, visit.user):

@@ -1,4 +1,4 @@
-"""The first page: the report, as it is now."""
+"""The first page: the report of a period that ends now."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ def period_of(visit: Visit, periods: Mapping[str, int]) -> str:
 
 
 def report_of(site: Site, days: int) -> Report:
-    """The report of the last days; one at a time, whoever asks."""
+    """The report of the last days. Reports are made one at a time, because each reads much of the database."""
     now = datetime.now(UTC)
     with site.busy:
         return build(site.store, list(site.settings.learn.kinds()), now - timedelta(days=days), now)

@@ -1,4 +1,4 @@
-"""The review queue: what to label next, one click or one key each."""
+"""The review queue: messages that need a label, one click or one key for each."""
 
 import time
 from collections.abc import Iterable
@@ -17,15 +17,15 @@ from spamfilter.web.site import Site, Visit, redirected, shown
 from spamfilter.web.site.sessions import Session
 
 SHOWN = 10
-"""Messages on the page."""
+"""Messages on one page."""
 QUEUE = 200
-"""Messages of one look at the journal, which reads all that has come in the time in which it can be marked."""
+"""Messages that one search of the journal finds; it reads all mail that can still be marked by id."""
 FRESH_SECONDS = 300.0
-"""After which it is looked at anew."""
+"""A queue older than this is made anew."""
 
 
 def queue(visit: Visit) -> Response:
-    """The page: the first of the queue that are still to be labelled, one of them in focus."""
+    """The first messages of the queue that still need a label, one of them in focus."""
     session = visit.session
     assert session is not None
     review = review_of(visit.site)
@@ -60,7 +60,7 @@ def waiting(site: Site) -> list[Waiting]:
 
 
 def _cards(visit: Visit, review: Review) -> list[tuple[JournalEntry, float, list[tuple[str, float]]]]:
-    """The first of the queue that are still there; who is not any more leaves it."""
+    """The first messages of the queue; those that were labelled meanwhile leave it."""
     assert visit.session is not None
     filter = visit.site.filter()
     cards: list[tuple[JournalEntry, float, list[tuple[str, float]]]] = []
@@ -80,7 +80,7 @@ def _cards(visit: Visit, review: Review) -> list[tuple[JournalEntry, float, list
 
 
 def _loudest(evidence: Iterable[Evidence]) -> list[tuple[str, float]]:
-    """The words that said most, whichever voices they said it by, and their shares of the log-odds."""
+    """The most influential words and their log-odds, summed over the voices."""
     said: dict[str, float] = {}
     for item in evidence:
         said[item.token] = said.get(item.token, 0.0) + item.weight
@@ -88,7 +88,7 @@ def _loudest(evidence: Iterable[Evidence]) -> list[tuple[str, float]]:
 
 
 def answer(visit: Visit) -> Response:
-    """One of the buttons of a card."""
+    """Learn or skip the message of a card."""
     session, site = visit.session, visit.site
     assert session is not None
     entry = message_views.entry_of(site.store, visit.form.get("id", ""))
@@ -110,7 +110,7 @@ def answer(visit: Visit) -> Response:
 
 
 def undo(visit: Visit) -> Response:
-    """Take back this browser's last answer."""
+    """Undo the last answer of this session."""
     session, site = visit.session, visit.site
     assert session is not None
     if not session.done:

@@ -1,4 +1,4 @@
-"""Signing in and out."""
+"""The pages to sign in and to sign out."""
 
 from starlette.responses import Response
 
@@ -8,14 +8,14 @@ from spamfilter.web.site.visitors import TooOften
 
 
 def form(visit: Visit) -> Response:
-    """The form."""
+    """The form to sign in."""
     if visit.account is not None:
         return redirected("/")
     return shown(visit, "login", next=visit.query.get("next", "/"), name="", trouble="")
 
 
 def sign_in(visit: Visit) -> Response:
-    """A name and a password; the token of the session goes into the cookie."""
+    """Check name and password, and begin a session; its token goes into the cookie."""
     name, password = visit.form.get("name", ""), visit.form.get("password", "")
     next_ = visit.form.get("next", "/")
     facts = {"next": next_, "name": name[:100]}
@@ -32,7 +32,7 @@ def sign_in(visit: Visit) -> Response:
 
 
 def sign_out(visit: Visit) -> Response:
-    """The session ends here, not only in the browser."""
+    """End the session on the server, so that a copied cookie is worthless."""
     visit.site.sessions.end(visit.token)
     visit.token, visit.session = "", None
     return redirected("/login")

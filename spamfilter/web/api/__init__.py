@@ -1,7 +1,7 @@
-"""The JSON API: what the pages do, for programs, by name and password of an account (HTTP Basic).
+"""The JSON API: the functions of the pages for programs, with name and password of an account (HTTP Basic).
 
-Guarantee: cookies are ignored, and a body must be application/json, which no form of another site can send. So another
-site cannot use a browser that knows a password.
+Guarantee: another site cannot use the password that a browser remembers: requests that a browser sends for another site
+are rejected, cookies are ignored, and a body must be application/json, which no form can send.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

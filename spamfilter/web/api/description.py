@@ -1,4 +1,4 @@
-"""The OpenAPI description of the operations; pydantic generates the schemas."""
+"""The OpenAPI description of the operations. pydantic generates the schemas."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "require
 
 
 def description() -> dict[str, Any]:
-    """OpenAPI 3.1."""
+    """The description as an OpenAPI 3.1 document."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)

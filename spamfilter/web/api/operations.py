@@ -1,4 +1,4 @@
-"""OPERATIONS: what programs can do by the API. The description is generated from this table and its models."""
+"""OPERATIONS: the table of the API's operations, from which its description is generated."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -51,7 +51,7 @@ class Forgetting(Period):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request of an account. parts: of the path. input: the query or the body, of the operation's model."""
+    """One request of an account. parts: of the path. input: query or body, an instance of the operation's model."""
 
     site: Site
     account: Account
@@ -61,7 +61,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A row. result: names that the answer always has. input: model of a GET's query, or of a POST's body."""
+    """A row. result: names that the answer always has. input: the model of a GET's query or a POST's body."""
 
     method: str
     path: str

@@ -1,6 +1,6 @@
-"""What every page is given: the visit, the store behind the site, and templates.
+"""The frame of every page: Site, Visit, templates, redirects.
 
-Guarantee: whatever a mail said is text and no markup, and what would hide or reorder letters is written out.
+Guarantee: text from a mail is never markup; characters that would hide or reorder others are written out.
 """
 
 import functools
@@ -26,7 +26,7 @@ __all__ = ["Page", "Site", "Visit", "redirected", "shown"]
 
 @dataclass(slots=True)
 class Site:
-    """What lies behind the pages. file: the configuration as it was named. busy: held by what takes long."""
+    """The parts that all pages share. file: the configuration file as it was named. busy: held by long computations."""
 
     settings: Settings
     file: Path | None
@@ -36,13 +36,13 @@ class Site:
     busy: Lock
 
     def filter(self) -> Filter:
-        """A filter without counts in memory: what it says is as the store has it now."""
+        """A filter without counts in memory, so it judges by the present counts of the store."""
         return Filter(self.store, self.settings.voices(), whole=False)
 
 
 @dataclass(slots=True)
 class Visit:
-    """One request. account: None before signing in; token: of the browser's cookie; form: of a POST."""
+    """One request. account: None before signing in. token: from the cookie. form: of a POST. parts: of the path."""
 
     site: Site
     origin: Origin
@@ -56,12 +56,12 @@ class Visit:
 
     @property
     def user(self) -> Account:
-        """Who asks, on a page for accounts."""
+        """The account, on a page that needs one."""
         assert self.account is not None
         return self.account
 
     def tell(self, sentence: str) -> None:
-        """Say this on the next page."""
+        """Show this sentence on the next page of the session."""
         if self.session is not None:
             self.session.tell(sentence)
 
@@ -71,7 +71,7 @@ Handler = Callable[[Visit], Response]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A row of the table of pages: who may have it, and what answers. role: None for everybody."""
+    """A row of the table of pages: path, role that it needs (None: no account), handlers of GET and POST."""
 
     path: str
     role: Role | None
@@ -85,7 +85,7 @@ def _environment() -> Any:
 
 
 def shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Response:
-    """A page."""
+    """A page made from a template."""
     page = _environment().get_template(f"{template}.html")
     text = page.render(
         visit=visit,
@@ -98,12 +98,12 @@ def shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Re
 
 
 def redirected(path: str) -> Response:
-    """To another page of ours."""
+    """A redirect to another page of this site."""
     return RedirectResponse(own_path(path), 303)
 
 
 def own_path(path: str) -> str:
-    """A path, if it is one of ours and leads nowhere else; else the first page's."""
+    """The path, if it cannot lead to another site; else the path of the first page."""
     ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and len(path) < 2000
     return path if ours else "/"
 

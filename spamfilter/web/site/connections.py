@@ -1,8 +1,8 @@
-"""How long a connection may take, and how many there are at a time; the server itself bounds neither.
+"""Limits of number and time for connections; uvicorn itself has none.
 
-Guarantee: a connection that has sent no whole header of a request for HEADER_SECONDS, or whose answer has not gone out
-within ANSWER_SECONDS, is cut. When all places are taken, a new connection gets that of the one that has waited longest
-for a header: whoever asks at once is served, however many others dawdle.
+Guarantee: a connection is cut if it sends no whole request header within HEADER_SECONDS, or if its answer is not sent
+within ANSWER_SECONDS. When MOST_CONNECTIONS are open, a new connection replaces the one that has waited longest for a
+header, so a client that asks at once is served, however many slow ones there are.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MOST_CONNECTIONS = 200
 """Connections at a time: a browser opens six."""
 HEADER_SECONDS = 10.0
-"""From the connection, or from the last answer, to the end of a request's header: it is one packet, as a rule."""
+"""From the connection, or the last answer, to the end of a request header, which is usually one packet."""
 ANSWER_SECONDS = 300.0
-"""From there until the answer has been handed to the system: the report of a year behind others, on a slow line."""
+"""From there until the answer is sent: time for the report of a year, after others, on a slow line."""
 
 
 class Bounded(H11Protocol):
-    """A connection of the server with these bounds."""
+    """uvicorn's connection with these limits."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -45,7 +45,7 @@ class Bounded(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether its next request is still to come to its end of header."""
+        """Whether it waits for the rest of a request header."""
         return self.cycle is None or self.cycle.response_complete
 
     def handle_events(self) -> None:
@@ -65,6 +65,6 @@ class Bounded(H11Protocol):
         self._timer = self.loop.call_later(seconds, self.cut)
 
     def cut(self) -> None:
-        """End it at once; what was not read by then is lost."""
+        """Cut the connection; data that the client has not read is lost."""
         self.connections.discard(self)
         self.transport.abort()

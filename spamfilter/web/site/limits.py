@@ -1,7 +1,7 @@
-"""What every answer carries, and what no request may exceed.
+"""Header fields of every response, and limits of a request body.
 
-Guarantee: every response, an error's too, has the fields below, by which a browser runs, shows and sends nothing but
-ours. A body is read up to MOST_BODY bytes and for BODY_SECONDS.
+Guarantee: every response, also of an error, has FIELDS, which forbid a browser to run, show or send anything of other
+sites. A body is read up to MOST_BODY bytes and for BODY_SECONDS.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BODY = 65_536
-"""Bytes of a form: what is sent here are labels, names and a password."""
+"""Bytes of a body: requests contain labels, names and a password, no mail."""
 BODY_SECONDS = 20.0
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self';"
@@ -46,7 +46,7 @@ class Fields:
 
 
 async def body_of(request: Request) -> bytes:
-    """The body of a request. Raises HTTPException where it is too large or too slow."""
+    """The body of a request. Raises HTTPException if it is too large or too slow."""
     declared = request.headers.get("content-length", "0")
     if not declared.isdecimal() or int(declared[:20]) > MOST_BODY:
         raise HTTPException(413, f"more than {MOST_BODY} bytes")

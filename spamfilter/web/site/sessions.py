@@ -1,7 +1,7 @@
-"""Sessions: who has signed in, until when, and what to tell them on their next page.
+"""Sessions of accounts that have signed in.
 
-Guarantee: a session is found by a random token alone, of which only a digest is kept; it ends after its hours, with its
-account, with the account's password, and with the process. No account has more than MOST of them.
+Guarantee: a session is found only by a random token, of which only a digest is kept. It ends after its hours, and when
+its account is removed, when the password changes, or when the process ends. An account has at most MOST_SESSIONS.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ TOKEN_BYTES = 32
 class Session:
     """One browser of one account.
 
-    notices: sentences for the next page. queue: ids offered for review, made at `queued`. done: what was answered
-    there, as id and label; None: skipped.
+    notices: sentences for the next page. queue: ids that need review, found at `queued`. done: the answers, as id and
+    label; None: skipped.
     """
 
     account: str
@@ -38,17 +38,17 @@ class Session:
     done: list[tuple[str, Label | None]] = field(default_factory=list)
 
     def tell(self, sentence: str) -> None:
-        """Say this on the next page."""
+        """Show this sentence on the next page."""
         self.notices = [*self.notices, sentence][-NOTICES:]
 
     def told(self) -> list[str]:
-        """What is to be said, once."""
+        """The sentences to show; each is returned once."""
         notices, self.notices = self.notices, []
         return notices
 
 
 class Sessions:
-    """All sessions. clock: seconds that only grow."""
+    """All sessions. clock: returns seconds that only grow."""
 
     def __init__(self, hours: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = hours * 3600
@@ -70,7 +70,7 @@ class Sessions:
         return token, session
 
     def find(self, token: str, accounts: Mapping[str, Account]) -> Session | None:
-        """The session of a token, as long as its account is there and has the password that it began with."""
+        """The session of a token, while its account exists and has the password that the session began with."""
         with self._lock:
             session = self._sessions.get(_digest(token))
             if session is None:
@@ -86,7 +86,7 @@ class Sessions:
             self._sessions.pop(_digest(token), None)
 
     def stamp(self, token: str) -> str:
-        """What a form of this browser carries, and a form of another site cannot know."""
+        """The secret in each form of this session, against cross-site request forgery."""
         return hmac.new(self._key, token.encode(), hashlib.sha256).hexdigest()
 
     def is_stamp(self, token: str, stamp: str) -> bool:

@@ -1,7 +1,7 @@
-"""How often somebody may try to sign in.
+"""A limit for attempts to sign in.
 
-Guarantee: each address and each name has a bounded number of attempts in a time, and all of them together a bounded
-amount of memory. An attempt counts from its begin, so that many at once are no way around.
+Guarantee: each address and each name has a limited number of attempts within SECONDS, and the memory for them is
+bounded. An attempt counts when it begins, so attempts in parallel cannot exceed the limit.
 """
 
 import ipaddress
@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 SECONDS = 900.0
-"""For which an attempt is remembered."""
+"""Time for which an attempt counts."""
 OF_ADDRESS, OF_NAME = 10, 30
 """Failed attempts in that time. A name has more, so that one address alone cannot lock it out."""
 MOST_REMEMBERED = 10_000
@@ -19,7 +19,7 @@ MOST_REMEMBERED = 10_000
 
 
 class Throttle:
-    """Attempts by key. clock: seconds that only grow."""
+    """Attempts by address and by name. clock: returns seconds that only grow."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -27,7 +27,7 @@ class Throttle:
         self._lock = threading.Lock()
 
     def attempt(self, address: str, name: str) -> float:
-        """Count an attempt; the seconds to wait, 0 where it may be made."""
+        """Count an attempt; the seconds to wait, 0 if it may be made now."""
         now = self._clock()
         with self._lock:
             wait = 0.0
@@ -44,7 +44,7 @@ class Throttle:
             return wait
 
     def pardon(self, address: str, name: str) -> None:
-        """The last attempt was right, and does not count."""
+        """Remove the last attempt: it was successful."""
         with self._lock:
             for key, _ in _keys(address, name):
                 if self._attempts.get(key):
@@ -54,7 +54,7 @@ class Throttle:
 def _keys(address: str, name: str) -> tuple[tuple[str, int], tuple[str, int]]:
     try:
         found = ipaddress.ip_address(address)
-        if found.version == 6:  # a household has 64 bits
+        if found.version == 6:  # a provider gives a customer 64 bits or more
             address = str(ipaddress.ip_network((found, 64), strict=False))
     except ValueError:
         pass

@@ -1,7 +1,7 @@
-"""Who is asking: by a session's cookie, by a reverse proxy's word, or for the API by name and password.
+"""The account behind a request: named by a reverse proxy, or by name and password.
 
-Guarantee: what a request says of itself is believed of [web] proxy_addresses only, and who is named must have an
-account. Whoever has none is nobody.
+Guarantee: header fields about the client are believed from [web] proxy_addresses only, and a name that a proxy gives
+must have an account.
 """
 
 import base64
@@ -28,13 +28,13 @@ from spamfilter.web.site.throttle import Throttle
 log = logging.getLogger("spamfilter.web")
 
 HASHING = threading.Semaphore(2)
-"""Each hash takes 64 MB."""
+"""At most two passwords are checked at a time: each hash takes 64 MB."""
 REMEMBERED, REMEMBERED_SECONDS = 100, 60.0
-"""Right passwords of API clients, which ask often and send theirs each time."""
+"""Correct passwords of API clients are remembered as digests, because clients send theirs with each request."""
 
 
 class TooOften(Exception):
-    """Too many attempts; seconds: to wait."""
+    """Too many attempts to sign in. seconds: how long to wait."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"too many attempts: try again in {seconds:.0f} seconds")
@@ -42,7 +42,7 @@ class TooOften(Exception):
 
 
 class Accounts:
-    """The accounts as the file has them now; a file that is wrong lets nobody in, and is logged."""
+    """The accounts as the file has them now. With an error in the file nobody can sign in; the error is logged."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -70,7 +70,7 @@ class Accounts:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a request comes from: the client's address, whether by HTTPS, the account that a proxy has named."""
+    """Where a request comes from: the client's address, whether by HTTPS, the name that a proxy has given or ''."""
 
     address: str
     https: bool
@@ -83,7 +83,7 @@ def is_from_another_site(request: Request) -> bool:
 
 
 class Visitors:
-    """Tells who is asking."""
+    """Finds the origin and the account of a request."""
 
     def __init__(self, web: Web, accounts: Accounts, throttle: Throttle) -> None:
         self._web = web
@@ -105,7 +105,7 @@ class Visitors:
                 if not self._is_proxy(address):
                     break
         named = headers.getlist(self._web.proxy_header) if self._web.proxy_header else []
-        # Two of them: one is the client's, and the proxy let it through.
+        # If there are two, one may be from the client, and the proxy has passed it on.
         proxied = named[0] if len(named) == 1 else ""
         return Origin(address, headers.get("x-forwarded-proto", "") == "https", proxied)
 
