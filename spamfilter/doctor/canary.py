@@ -17,7 +17,7 @@ from typing import Any
 
 from spamfilter.doctor.examination import Examination, Finding, NotTried, reachable
 from spamfilter.errors import InputError, SpamfilterError
-from spamfilter.service.control_socket.client import NoRelay, SocketClient
+from spamfilter.service.control_socket.client import Answer, NoRelay, SocketClient
 
 BUILT_ON = (
     "process",
@@ -41,8 +41,6 @@ WORDS = 12
 SAME = 1e-9
 """Largest difference of log-odds that rounding explains."""
 _TAKEN = re.compile(r"\bcanary ([0-9A-Z]{26})\b")
-
-Answer = dict[str, Any]
 
 
 class StepFailed(Exception):

@@ -34,7 +34,8 @@ from spamfilter.relay.metrics import Metrics, Snapshot, merged
 from spamfilter.relay.next_hops import Maildir, next_hop_of
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.reports import daily_summaries
-from spamfilter.service.control_socket.server import Answer, FeedbackSocket
+from spamfilter.service.control_socket.client import Answer
+from spamfilter.service.control_socket.server import FeedbackSocket
 from spamfilter.service.control_socket.status import judge, status
 from spamfilter.service.ledger_following import Following
 from spamfilter.service.listening import AcceptFaults, Sockets, name_of, within_descriptors

@@ -15,6 +15,8 @@ TIMEOUT = 60.0
 """Seconds for an answer: a mark waits for earlier marks, and for a locked database."""
 LOOKED_AT = 131_072
 """Bytes of a mail that are sent: the relay reads the first 65,536, and each may be an LF that becomes CR LF."""
+Answer = dict[str, Any]
+"""A request or an answer."""
 _ERRORS = {error.exit_code: error for error in (InputError, Refused, TryAgain)}
 
 
@@ -51,7 +53,7 @@ class SocketClient:
             else:
                 return
 
-    def ask(self, request: dict[str, object], mail: bytes | None = None) -> dict[str, Any]:
+    def ask(self, request: Answer, mail: bytes | None = None) -> Answer:
         """The relay's answer. Raises the error that it answers with, or TryAgain if the connection breaks."""
         if mail is not None:
             mail = mail[:LOOKED_AT]

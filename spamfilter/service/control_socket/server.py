@@ -20,15 +20,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from spamfilter.config.sections import Feedback, Limits
 from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.reports import rendering
-from spamfilter.service.control_socket.client import LOOKED_AT
-from spamfilter.service.control_socket.mark_requests import Client, make_mark, mark_request
+from spamfilter.service.control_socket.client import LOOKED_AT, Answer
+from spamfilter.service.control_socket.mark_requests import LocalUser, make_mark
 from spamfilter.system import unix_socket
 from spamfilter.system.escaping import printable
 
@@ -48,8 +47,6 @@ STOP_SECONDS = 15.0
 """Time for marks that have begun when the relay stops: longer than the database's busy timeout."""
 _CREDENTIALS = struct.Struct("iII")
 """Process, user and group: unix(7). User and group are unsigned."""
-
-Answer = dict[str, Any]
 
 
 class _Unreadable(InputError):
@@ -283,11 +280,9 @@ class _Connection:
     async def _answer(self, request: Answer, mail: bytes | None) -> Answer:
         command = request.get("command")
         if command == "mark":
-            asked = mark_request(
-                request, mail, Client(self._user, self.master, self.proxy), self._server.settings.users
-            )
             self.marking = True
-            return await make_mark(asked, self._server.mark_queue)
+            user = LocalUser(self._user, self.master, self.proxy)
+            return await make_mark(request, mail, user, self._server.settings.users, self._server.mark_queue)
         if not isinstance(command, str) or command not in self._server.commands:
             raise InputError(f"unknown command {printable(repr(command), 40)}")
         if not self.master:

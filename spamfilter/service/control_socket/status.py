@@ -3,7 +3,6 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
 from spamfilter import __version__
 from spamfilter.bayes import compiled
@@ -12,10 +11,9 @@ from spamfilter.errors import ConfigError
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import by_id
 from spamfilter.relay.metrics import LIMITS, Snapshot
+from spamfilter.service.control_socket.client import Answer
 from spamfilter.service.ledger_following import Following
 from spamfilter.system.paths import config_file
-
-Answer = dict[str, Any]
 
 
 async def status(
