@@ -4,8 +4,6 @@ Guarantee: all processes of the relay together hold at most `most` bytes. No mai
 fit is deferred, and its client sends it again. A single mail of at most `most` bytes always fits.
 """
 
-from types import TracebackType
-
 from spamfilter.relay.limits.shared_counters import Shared
 
 
@@ -41,7 +39,7 @@ class Memory:
 
 
 class Held:
-    """The bytes of one mail, none at first; as a context manager it releases them at the end."""
+    """The bytes of one mail, none at first."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -58,11 +56,3 @@ class Held:
         """Release all bytes."""
         self._memory.take(-self._size)
         self._size = 0
-
-    def __enter__(self) -> "Held":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()

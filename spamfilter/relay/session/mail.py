@@ -139,7 +139,8 @@ class Session(Greeting):
             return await self._refuse(self.over("memory_megabytes"))
         assert self._conversation is not None
         with ExitStack() as stack:
-            held = stack.enter_context(Held(self._relay.memory))
+            held = Held(self._relay.memory)
+            stack.callback(held.release)
             began = perf_counter()
             try:
                 async with kept_alive(self._conversation, self.peer):
