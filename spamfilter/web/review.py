@@ -14,7 +14,6 @@ from spamfilter.learning.review import Review, Waiting
 from spamfilter.stores import JournalEntry
 from spamfilter.web import marking, message_views
 from spamfilter.web.site import Site, Visit, redirected, shown
-from spamfilter.web.site.sessions import Session
 
 SHOWN = 10
 """Messages on one page."""
@@ -29,12 +28,9 @@ def queue(visit: Visit) -> Response:
     session = visit.session
     assert session is not None
     review = review_of(visit.site)
-    stale = time.monotonic() - session.queued > FRESH_SECONDS
-    if stale or not session.queue:
-        _fill(session, visit.site)
-    cards = _cards(visit, review)
-    if not cards and not stale:
-        _fill(session, visit.site)
+    cards = _cards(visit, review) if time.monotonic() - session.queued <= FRESH_SECONDS else []
+    if not cards:
+        session.queue, session.queued = [one.entry.id for one in waiting(visit.site)], time.monotonic()
         cards = _cards(visit, review)
     at = visit.query.get("at", "0")
     focus = min(int(at), len(cards) - 1) if at.isdecimal() and len(at) < 6 else 0
@@ -45,10 +41,6 @@ def queue(visit: Visit) -> Response:
 
 def review_of(site: Site) -> Review:
     return Review(site.filter(), site.settings.verdict.spam)
-
-
-def _fill(session: Session, site: Site) -> None:
-    session.queue, session.queued = [one.entry.id for one in waiting(site)], time.monotonic()
 
 
 def waiting(site: Site) -> list[Waiting]:

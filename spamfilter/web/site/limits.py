@@ -5,7 +5,6 @@ sites. A body is read up to MOST_BODY bytes and for BODY_SECONDS.
 """
 
 import asyncio
-from typing import Any
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -64,5 +63,4 @@ async def body_of(request: Request) -> bytes:
 
 def kind_of(request: Request) -> str:
     """The media type of the body."""
-    found: Any = request.headers.get("content-type", "")
-    return str(found).partition(";")[0].strip().lower()
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
