@@ -1,4 +1,4 @@
-"""The commands as a user types them, on a real database."""
+"""The commands, called like by a user, on a real database."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`spamfilter evaluate` as a user types it, on mail in files and on an installation's own database."""
+"""The command `evaluate`, called like by a user, on mail in files and on the database of an installation."""
 
 import json
 import re

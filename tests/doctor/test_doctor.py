@@ -1,4 +1,4 @@
-"""The checks of `doctor` one by one, on real files, databases and sockets; tests/integration has the whole."""
+"""Each check of `doctor` on real files, databases and sockets; the whole command is tested in tests/integration."""
 
 import asyncio
 import os
@@ -328,7 +328,7 @@ async def test_only_the_probe_is_taught_and_removed(tmp_path: Path) -> None:
         client = await running.connect()
         address = (await canaries.issue({}))["address"]
         name = address.encode()
-        # A mail to somebody else that bears the probe's name.
+        # A mail to another recipient with the probe's Message-ID.
         await client.send(mail(name="other").replace(b"<other@example.org>", b"<%s>" % name))
         with pytest.raises(InputError, match="the probe is not in the journal"):
             await canaries.mark({"address": address, "label": "spam"})

@@ -1,4 +1,4 @@
-"""The journal: ids that sort, rows written behind, and what happens while the store is away."""
+"""The journal: ids in the order of time, rows written by a thread, and a store that takes no writes."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Journals of several processes, written by one: real sockets, a real database, and who is gone in the midst of it."""
+"""Journals of several processes, written by one, with real sockets, a real database, and processes that exit."""
 
 import asyncio
 import os

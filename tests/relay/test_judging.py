@@ -1,4 +1,4 @@
-"""Judging never fails: what cannot be judged is unsure, passes, and says so."""
+"""Judging never fails: a mail that cannot be judged is unsure and passes, and its header says so."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The table of metrics: what is counted, what is refused, several processes as one, and the documentation."""
+"""The table of metrics: counting, wrong names, several processes together, and the documentation."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The quarantine: what is released arrives as it would have, once, or stays; what is old goes."""
+"""The quarantine: a released mail arrives once and unchanged, or stays; old mail expires."""
 
 import asyncio
 import fcntl

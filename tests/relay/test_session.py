@@ -1,4 +1,4 @@
-"""The transactions of a proxy as values: arguments in, replies out, and no connection on the client's side."""
+"""The transactions of a proxy without a client's connection: arguments in, replies out."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What is kept of a day is what its entries come to, before and after they are gone."""
+"""The summary of a day is the same before and after its entries expire."""
 
 import json
 import random
@@ -102,7 +102,7 @@ def test_a_report_is_the_same_when_the_entries_are_gone_but_for_parts_of_days(st
     assert figures(store, first, NOW) == before
     daily_summaries.keep(store, NOW, gone)
     assert figures(store, first, NOW) == before
-    # Of a day that is gone there are no parts any more.
+    # A day whose entries have expired cannot be divided.
     part = build(store, ["fields"], first + DAY * 1.5, NOW)
     assert part.since == first + DAY
     assert part.figures.messages == sum(row.at >= part.since for row in rows)

@@ -1,4 +1,4 @@
-"""The report as a page: the figures of the report, nothing from elsewhere, and no markup but ours."""
+"""The report as a page: its figures, no external resources, and no markup from mail."""
 
 from datetime import timedelta
 from html.parser import HTMLParser

@@ -1,4 +1,4 @@
-"""The report: every figure, recomputed from a journal and a ledger in another way."""
+"""The report: every figure is compared with one that is computed in another way."""
 
 import random
 import re

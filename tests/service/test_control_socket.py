@@ -1,4 +1,4 @@
-"""The feedback socket and its client: what is no request changes nothing, and whoever asks has a bounded share."""
+"""The feedback socket and its client: invalid requests change nothing, and each user has limits."""
 
 import asyncio
 import json
@@ -66,7 +66,7 @@ class Peer:
 
 
 class Place:
-    """A feedback socket in this event loop, on a database of its own."""
+    """A feedback socket in this event loop, with its own database."""
 
     def __init__(self, folder: Path, commands: dict[str, Callable[[Answer], Awaitable[Answer]]], **settings: Any):
         self.store = open_store(f"sqlite:///{folder}/x.db", migrate=True)
@@ -373,7 +373,7 @@ async def test_a_database_that_others_hold_for_long_is_worth_another_try(
         assert (await peer.ask(MARK, mail()))["changed"]
 
 
-# Who may do what
+# Rights of users
 
 
 async def test_another_user_is_no_master_and_speaks_for_nobody_else(open_folder: Path) -> None:
@@ -461,7 +461,7 @@ async def test_one_user_cannot_take_the_connections_of_the_others(open_folder: P
 
 
 async def test_many_users_together_cannot_keep_out_another(open_folder: Path) -> None:
-    """Who has most gives up a connection, first one that waits; nobody is turned out for who has as many."""
+    """The user with most connections loses one, an idle one first; never for a user with as many."""
     async with place(open_folder) as there:
         users = range(50_000, 50_000 + CONNECTIONS // OF_ONE_USER)
         crowd = {user: await there.connect(user, OF_ONE_USER) for user in users}

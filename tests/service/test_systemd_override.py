@@ -1,4 +1,4 @@
-"""The drop-in for a configuration: systemd takes it, and it opens what is needed and no more."""
+"""The drop-in for a configuration: systemd accepts it, and it allows what is needed and no more."""
 
 import re
 import subprocess

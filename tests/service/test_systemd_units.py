@@ -1,4 +1,4 @@
-"""The units, by systemd's own word, and the relay under what they promise it: filter, sockets, readiness."""
+"""The units, checked by systemd itself, and the relay under their restrictions: system calls, sockets, readiness."""
 
 import errno
 import os
@@ -207,7 +207,7 @@ def test_the_relay_does_all_it_does_as_its_unit_lets_it(folder: Path) -> None:
         done = server.command("quarantine", "release", ids[2])
         assert done.returncode == 0, done.stderr
         assert len(list((state / "mail" / "new").iterdir())) == 1
-        # What root did beside it belongs to the relay's user, or the relay could not go on with it.
+        # Files that root has made must belong to the relay's user, or the relay could not use them.
         assert {path.lstat().st_uid for path in state.rglob("*")} == {USER}
         said(certificate, server.port, 9)
         report = [

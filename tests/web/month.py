@@ -1,6 +1,6 @@
-"""The web page of a month of mail, read by HTTP as a browser would, and held against what was counted.
+"""The web page of a month of mail, read by HTTP like by a browser, and compared with counts.
 
-Guarantee: nothing of the product is asked but its pages; what they should say comes from journal and ledger.
+Guarantee: only pages of the product are used; the expected figures come from journal and ledger.
 """
 
 import re

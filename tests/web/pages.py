@@ -1,4 +1,4 @@
-"""`spamfilter web` as a process beside a running relay, and a browser without script that shows every byte."""
+"""`spamfilter web` as a process with a running relay, and a browser without JavaScript that shows every byte."""
 
 import contextlib
 import http.client
@@ -135,7 +135,7 @@ class Site:
         assert (code, "Traceback" in self.log()) == (0, False), self.log()
 
     def browser(self, name: str = "", **fields: str) -> Browser:
-        """A browser; of somebody who has signed in, if named."""
+        """A browser, signed in if an account is named."""
         made = Browser(self.port, {key.replace("_", "-"): value for key, value in fields.items()})
         if name:
             answer = made.sign_in(name)

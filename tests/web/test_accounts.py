@@ -1,4 +1,4 @@
-"""Accounts of the web page: the file, its mistakes, its passwords."""
+"""Accounts of the web page: the file, errors in it, passwords."""
 
 from pathlib import Path
 

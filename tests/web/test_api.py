@@ -1,4 +1,4 @@
-"""The API of a running relay: each operation by the roles that may, and none for whom may not."""
+"""The API of a running relay: each operation is allowed for its roles, and for no other."""
 
 import base64
 import json

@@ -16,7 +16,7 @@ from tests.web.pages import Browser, Site, mail_of, site
 
 PAGE = (Path(__file__).parents[2] / "docs" / "web.md").read_text(encoding="utf-8")
 PLAIN, SIGNED_IN = re.findall(r"^    location / {\n(?:     .*\n)+    }\n", PAGE, re.MULTILINE)
-"""What the page says for who signs in there, and for who has signed in at the proxy."""
+"""The lines of docs/web.md for accounts that sign in at the page, and at the proxy."""
 USERS = {"lena": "of nginx", "mallory": "of nginx, too"}
 ELSEWHERE = "127.0.0.2"
 """An address of this host that is no proxy's."""

@@ -1,4 +1,4 @@
-"""Bounds of connections, at a real server on loopback with bounds of its own."""
+"""Limits of connections, at a real server with small limits."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""Hostile mail, queries and forms at the pages of a running relay: they are values, and nothing else."""
+"""Hostile mail, queries and forms at the pages of a running relay: their content is never more than a value."""
 
 import json
 import re

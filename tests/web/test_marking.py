@@ -1,4 +1,4 @@
-"""What the page says after a mark."""
+"""The notice after a mark."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Attacks on the pages of a running relay: nobody does what is not theirs to do, and no mail is ever markup."""
+"""Attacks on the pages of a running relay: no account exceeds its role, and content of a mail is never markup."""
 
 import json
 import re

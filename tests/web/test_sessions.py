@@ -1,4 +1,4 @@
-"""Sessions and the throttle, by a clock of their own."""
+"""Sessions, and the limit of attempts to sign in, with a simulated clock."""
 
 from spamfilter.web.accounts import Account
 from spamfilter.web.site.sessions import MOST_SESSIONS, Sessions

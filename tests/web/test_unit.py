@@ -1,4 +1,4 @@
-"""The page under what its unit allows, beside a relay under what its own allows."""
+"""The web page under the restrictions of its unit, with a relay under those of its own."""
 
 import os
 import re

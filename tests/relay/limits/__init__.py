@@ -1,1 +1,1 @@
-"""The limits of the configuration, each gone over at a running relay: the answer, the metrics, the log."""
+"""The limits of the configuration, each exceeded at a running relay: the reply, the metrics, the log."""

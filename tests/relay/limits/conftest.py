@@ -1,4 +1,4 @@
-"""A next hop, and what reads a relay's metrics, that all tests of a file share."""
+"""Fixtures that all tests of a file share: a next hop, and a reader of the relay's metrics."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The metrics of a running relay: they agree with its journal, and whoever asks for them cannot harm it."""
+"""The metrics of a running relay: they agree with its journal, and their clients cannot harm it."""
 
 import collections
 import contextlib
@@ -66,7 +66,7 @@ def test_what_is_scraped_is_what_the_journal_says(relay: Daemon, scraper: Scrape
             bound: sum(value / unit <= bound for value in values) for bound in (*METRICS[name].bounds, float("inf"))
         }
     stages = {stage: found["stage_seconds_count"][stage,] for stage in STAGES}
-    assert stages == dict.fromkeys(STAGES, 5)  # of each mail, also of that which the next hop put off
+    assert stages == dict.fromkeys(STAGES, 5)  # of each mail, also of the one that the next hop deferred
     seconds = {stage: found["stage_seconds_sum"][stage,] for stage in STAGES}
     assert min(seconds.values()) > 0
     assert seconds["parse"] + seconds["tokens"] + seconds["score"] <= sum(judged) / 1e6 + 5e-6
@@ -121,7 +121,7 @@ def answer(scraper: Scraper, request: bytes) -> bytes:
     with socket.create_connection(("127.0.0.1", scraper.port), 30) as sock:
         sock.sendall(request)
         found = b""
-        with contextlib.suppress(ConnectionError):  # it hangs up on who has more to say
+        with contextlib.suppress(ConnectionError):  # it closes the connection before it has read everything
             while block := sock.recv(65_536):
                 found += block
     return found

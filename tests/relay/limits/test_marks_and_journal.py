@@ -1,4 +1,4 @@
-"""What users teach, and what waits for the database, beyond their limits."""
+"""Marks, connections of users and waiting journal entries beyond their limits."""
 
 import contextlib
 import re
@@ -80,7 +80,7 @@ def test_connections_of_one_user_to_the_feedback_socket() -> None:
             clients = [stack.enter_context(one) for one in connected_as(41_000, relay.state / "feedback.sock", 12)]
             for client in clients:
                 client.settimeout(30)
-                with contextlib.suppress(BrokenPipeError):  # who is turned away hears it before
+                with contextlib.suppress(BrokenPipeError):  # a rejected client hears it before it has sent everything
                     client.sendall(b'{"command": "x"}\n')
             said = [client.recv(1000) for client in clients]
         assert sum(b"too many connections" in answer for answer in said) == 2

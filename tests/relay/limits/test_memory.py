@@ -1,4 +1,4 @@
-"""The memory for mail in flight: what does not fit hears 452, and the process does not grow beyond it."""
+"""The memory for mail in flight: a mail that does not fit hears 452, and the process does not grow beyond the limit."""
 
 import contextlib
 import subprocess
@@ -22,8 +22,8 @@ LINE = b"some words on a line of a large mail, again and again\r\n"
 BODY = b"Subject: large\r\n\r\n" + LINE * (LARGE // len(LINE))
 CLIENTS = 50
 SLACK = 75 * MB
-"""Beside the limit: one copy of a mail at a time, the eighth that a growing buffer keeps in hand, and the buffers of
-fifty connections at both sides."""
+"""In addition to the limit: one copy of a mail at a time, an eighth that a growing buffer keeps in reserve, and the
+buffers of fifty connections at both sides."""
 
 
 @pytest.fixture(scope="module")

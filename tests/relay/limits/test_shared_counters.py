@@ -1,4 +1,4 @@
-"""What processes share: limits over all of them, rows that outlive their process, a set of addresses."""
+"""Shared memory of processes: limits over all of them, rows that outlive their process, a set of addresses."""
 
 import os
 from collections.abc import Callable

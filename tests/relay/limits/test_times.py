@@ -1,4 +1,4 @@
-"""Time beyond its limits: by silence, and by a byte now and then that keeps every shorter limit."""
+"""Limits of time, exceeded by silent clients, and by clients that send a byte now and then."""
 
 import select
 import ssl

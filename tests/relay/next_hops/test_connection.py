@@ -1,4 +1,4 @@
-"""A connection takes no more than it has to, whatever the peer sends and whichever event loop reads it."""
+"""The memory of a connection is bounded, whatever the peer sends, in both event loops."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""The SMTP client of the relay against a next hop that does as it is told."""
+"""The SMTP client of the relay against a next hop with scripted replies."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The private names that server.py touches: a release of aiosmtpd or Python that changes one is found here, by name."""
+"""The private names that server.py uses: if a release of aiosmtpd or Python changes one, a test here names it."""
 
 import asyncio
 import inspect

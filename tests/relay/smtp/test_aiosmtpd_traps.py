@@ -1,4 +1,4 @@
-"""The traps of aiosmtpd 1.4.6, on which the client's side stands: what it would do to real mail, and ours must not."""
+"""Defects of aiosmtpd 1.4.6 that would damage real mail, and that the relay must not have."""
 
 import asyncio
 import contextlib

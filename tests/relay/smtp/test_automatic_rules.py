@@ -1,4 +1,4 @@
-"""Rules that learn by themselves: the way from the wire to them."""
+"""Automatic rules: from the received mail to what they learn."""
 
 from pathlib import Path
 

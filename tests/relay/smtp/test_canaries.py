@@ -1,4 +1,4 @@
-"""Mail to canaries is judged and journalled, and goes nowhere."""
+"""Probes are judged and journalled, and not delivered."""
 
 from pathlib import Path
 

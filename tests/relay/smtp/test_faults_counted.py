@@ -1,4 +1,4 @@
-"""Faults of our own are counted by the part that they befell."""
+"""Faults of the relay are counted by the part that failed."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Mail to the addresses that teach, and to canaries: what is taken, what is learnt, what is said, what goes nowhere."""
+"""Mail to feedback addresses: what is accepted, what is learnt, which reply, and that nothing is delivered."""
 
 import asyncio
 import contextlib

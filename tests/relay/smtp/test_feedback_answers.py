@@ -1,4 +1,4 @@
-"""The answer to a feedback mail: what it says, to whom, and that nothing depends on it."""
+"""The answer to a feedback mail: its text and recipient, and that a failure to send it changes nothing."""
 
 import asyncio
 from email import message_from_bytes, policy

@@ -1,4 +1,4 @@
-"""A connection to the next hop that waits for the next client: when it is used as it is, and when it is asked first."""
+"""Kept connections to the next hop: when they are used at once, and when they are checked with RSET."""
 
 import asyncio
 from pathlib import Path

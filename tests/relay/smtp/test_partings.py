@@ -12,7 +12,7 @@ from tests.support.parts import Hop, relaying
 async def test_a_client_that_says_quit_and_is_gone_is_no_fault(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As smtp-source does: our 221 meets a closed socket, and the connection is none any more."""
+    """Like smtp-source: it closes the socket before it reads our 221."""
     caplog.set_level(logging.INFO)
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""Mistakes of other filters' proxies, each with the mail it lost or doubled."""
+"""Defects of the proxies of other filters, each of which lost or duplicated mail."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commands that a client sends in one group go on in one, and each reply still is that of its command: RFC 2920."""
+"""Pipelining (RFC 2920): commands in one group are sent on in one group, and each gets its own reply."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

@@ -1,4 +1,4 @@
-"""The PROXY protocol: a trusted proxy says who the client is, and nobody else is believed."""
+"""The PROXY protocol: a trusted proxy names the real client; other clients are not believed."""
 
 import socket
 import struct

@@ -1,4 +1,4 @@
-"""STARTTLS of clients: offered with a certificate, clean of what was sent in the clear."""
+"""STARTTLS of clients: offered with a certificate; input in clear text before it is dropped."""
 
 import asyncio
 import contextlib
