@@ -24,7 +24,7 @@ class Hop(NextHop):
     def __init__(self, **replies: bytes) -> None:
         self.replies = replies
         self.said: list[bytes] = []
-        self.foreseen: list[bytes] = []
+        self.pipelined: list[bytes] = []
         self.messages: list[bytes] = []
         self.released = self.aborted = 0
         self.go_on = asyncio.Event()
@@ -60,8 +60,8 @@ class Talk(Conversation):
             raise NextHopError("broke off", "closed")
         return Reply.of(*reply.split(b"\r\n"))
 
-    def foresee(self, lines: Iterable[bytes]) -> None:
-        self.hop.foreseen = list(lines)
+    def pipeline(self, lines: Iterable[bytes]) -> None:
+        self.hop.pipelined = list(lines)
 
     async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
         await self.hop.go_on.wait()
@@ -216,7 +216,7 @@ async def test_recipients_that_wait_are_foreseen_up_to_the_first_that_may_not_go
     async with session(tmp_path, hop) as (one, _):
         await one.ehlo("client.test")
         await one.mail("FROM:<a@example.org>", coming)
-    assert hop.foreseen[-3:] == [
+    assert hop.pipelined[-3:] == [
         b"MAIL FROM:<a@example.org>", b"RCPT TO:<c@example.test>", b"RCPT TO:<d@example.test>",
     ]  # fmt: skip
 

@@ -17,7 +17,7 @@ UNREAD = 262_144
 
 
 class TooLate(TimeoutError):
-    """The deadline that was set with `due` has passed."""
+    """The deadline of the connection has passed."""
 
 
 class _Landing(threading.local):
@@ -36,7 +36,7 @@ _landing = _Landing()
 class Connection(asyncio.BufferedProtocol):
     """A connection for one reader and one writer at a time. buffer: received bytes; ended: the peer sends no more.
 
-    When a deadline set with `due` passes, a waiting `more` or `drain` raises TooLate.
+    When the deadline passes, a waiting `more` or `drain` raises TooLate.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         """Wait until bytes are added to the buffer.
 
         Raises EOFError if the peer sends no more, OSError if the connection broke, MemoryError if there was no memory
-        for received bytes, TooLate after `due`.
+        for received bytes, TooLate after the deadline.
         """
         if self._error is not None:
             raise self._error
@@ -127,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.write(data)
 
     async def drain(self) -> None:
-        """Wait until more may be written. Raises OSError if the connection broke, TooLate after `due`."""
+        """Wait until more may be written. Raises OSError if the connection broke, TooLate after the deadline."""
         if self.closing:
             await asyncio.sleep(0)  # the event loop reports the error in its next turn
         if self.lost:
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is not None:
             self.transport.abort()
 
-    def due(self, at: float) -> None:
+    def set_deadline(self, at: float) -> None:
         """Set the deadline, by the event loop's clock; math.inf: none."""
         self._deadline.set(at)
 

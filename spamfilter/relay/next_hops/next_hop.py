@@ -53,7 +53,7 @@ class Conversation(ABC):
     async def command(self, line: bytes) -> Reply:
         """Send one command line, without its line end, and return the reply."""
 
-    def foresee(self, lines: Iterable[bytes]) -> None:  # noqa: B027 - optional
+    def pipeline(self, lines: Iterable[bytes]) -> None:  # noqa: B027 - optional
         """Send commands that are about to come, in this order, at once: RFC 2920.
 
         `command` then returns the reply to each. If a command does not come, and the next hop has accepted it, the

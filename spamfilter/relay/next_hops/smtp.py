@@ -129,7 +129,7 @@ class _SmtpConversation(Conversation):
         self._hop = hop
         self._connection = connection
         self._end = math.inf  # deadline of the message that is being sent
-        self._foreseen: deque[bytes] = deque()
+        self._pipelined: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._taken = -math.inf  # when a message was accepted, if nothing was sent since
         self.unasked = False  # used again without RSET: the connection may be closed
@@ -184,11 +184,11 @@ class _SmtpConversation(Conversation):
             pass
         self.abort()
 
-    def foresee(self, lines: Iterable[bytes]) -> None:
-        if "PIPELINING" in self.keywords and not self._foreseen and not self._connection.buffer:
-            self._foreseen.extend(lines)
+    def pipeline(self, lines: Iterable[bytes]) -> None:
+        if "PIPELINING" in self.keywords and not self._pipelined and not self._connection.buffer:
+            self._pipelined.extend(lines)
             self._taken = -math.inf
-            self._connection.write(b"\r\n".join([*self._foreseen, b""]))
+            self._connection.write(b"\r\n".join([*self._pipelined, b""]))
 
     async def _command(self, line: bytes) -> Reply:
         if not self.unasked:
@@ -202,18 +202,18 @@ class _SmtpConversation(Conversation):
             if error.kind != "closed":
                 raise
         # The connection was closed before this first command of a transaction, so the command had no effect.
-        lines = [line, *self._foreseen]
+        lines = [line, *self._pipelined]
         self._connection.abort()
-        self._foreseen.clear()
+        self._pipelined.clear()
         other = await self._hop.connect()
         self._connection, self.keywords = other._connection, other.keywords
-        self.foresee(lines)
+        self.pipeline(lines)
         return await self._said(line)
 
     async def _said(self, line: bytes) -> Reply:
         """The reply to a command, within the time for one."""
         seconds = self._hop.timeouts.command
-        self._connection.due(min(self._connection.loop.time() + seconds, self._end))
+        self._connection.set_deadline(min(self._connection.loop.time() + seconds, self._end))
         try:
             return await self._exchange(line)
         except TooLate as error:
@@ -223,13 +223,13 @@ class _SmtpConversation(Conversation):
                 "command_seconds",
             ) from error
         finally:
-            self._connection.due(self._end)
+            self._connection.set_deadline(self._end)
 
     async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
         limit = self._hop.timeouts.final
         # One limit for the whole message, because the client has one, too.
         self._end = self._connection.loop.time() + limit
-        self._connection.due(self._end)
+        self._connection.set_deadline(self._end)
         try:
             reply = await self._exchange(b"DATA")
             if reply.code == 354:
@@ -248,7 +248,7 @@ class _SmtpConversation(Conversation):
             ) from error
         finally:
             self._end = math.inf
-            self._connection.due(self._end)
+            self._connection.set_deadline(self._end)
         raise NextHopError(f"{self._hop.where}: answered the message with {reply.text}")
 
     async def _send(self, parts: Sequence[bytes | memoryview]) -> Reply:
@@ -281,11 +281,11 @@ class _SmtpConversation(Conversation):
         return await self._reply()
 
     async def _exchange(self, line: bytes) -> Reply:
-        if self._foreseen and self._foreseen[0] == line:
-            self._foreseen.popleft()
+        if self._pipelined and self._pipelined[0] == line:
+            self._pipelined.popleft()
             return await self._reply()
-        while self._foreseen:
-            await self._skip(self._foreseen.popleft())
+        while self._pipelined:
+            await self._skip(self._pipelined.popleft())
         # An unexpected reply must not be taken for the reply to this command.
         if self._connection.buffer:
             raise NextHopError(f"{self._hop.where}: said more than its reply to the command before")

@@ -77,7 +77,7 @@ class Session(Greeting):
         told = self._told(conversation)
         line = encoded(f"MAIL {argument}")
         recipients = islice(self._recipients(coming), self._relay.limits.recipients)
-        conversation.foresee(chain(told, [line], recipients))
+        conversation.pipeline(chain(told, [line], recipients))
         for each in told:
             reply = await conversation.command(each)
             if not reply.positive:
@@ -111,7 +111,7 @@ class Session(Greeting):
         if reply is None and purpose == "relay":
             assert self._conversation is not None
             line = encoded(f"RCPT {argument}")
-            self._conversation.foresee(chain([line], islice(self._recipients(coming), room - 1)))
+            self._conversation.pipeline(chain([line], islice(self._recipients(coming), room - 1)))
             reply = await self._conversation.command(line)
         elif reply is None:
             reply = Reply.of("250 2.1.5 Ok")
@@ -173,7 +173,7 @@ class Session(Greeting):
         wanted = conversation.keywords.get("XFORWARD")
         if wanted is None:
             return []
-        told = self._forwarded or xforward.seen(self.peer, self._port, self._greeted, local=self.trusted)
+        told = self._forwarded or xforward.observed(self.peer, self._port, self._greeted, local=self.trusted)
         return list(xforward.commands(told, wanted))
 
     def _may_send(self, path: str) -> bool:

@@ -37,7 +37,7 @@ def parse(argument: str) -> dict[str, str]:
     return found
 
 
-def seen(peer: str, port: int, greeted: str, *, local: bool) -> dict[str, str]:
+def observed(peer: str, port: int, greeted: str, *, local: bool) -> dict[str, str]:
     """The attributes of a client that has sent none, from its connection."""
     return {
         "NAME": UNAVAILABLE,
