@@ -6,7 +6,7 @@ Heavy modules are imported only where they are used: a mark over the feedback so
 import getpass
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,11 +80,8 @@ def opened_store(settings: "Settings") -> "Iterator[Store]":
     """The store of the configuration."""
     from spamfilter.stores import open_store
 
-    store = open_store(settings.store_url())
-    try:
+    with closing(open_store(settings.store_url())) as store:
         yield store
-    finally:
-        store.close()
 
 
 @contextmanager

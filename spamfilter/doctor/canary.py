@@ -15,11 +15,11 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from spamfilter.doctor.examination import Examination, Finding, NotTried, reachable
+from spamfilter.doctor.examination import Examination, Finding, reachable
 from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.service.control_socket.client import Answer, NoRelay, SocketClient
 
-BUILT_ON = (
+REQUIRED = (
     "process",
     "smtp",
     "feedback_socket",
@@ -49,8 +49,7 @@ class StepFailed(Exception):
 
 def canary(examined: Examination) -> Iterator[Finding]:
     """Whether a mark changes the verdict of the running relay, and undoing it restores the verdict."""
-    if ailing := examined.ailing(*BUILT_ON):
-        raise NotTried(f"see {ailing}")
+    examined.require(*REQUIRED)
     listening = examined.relay["listening"][0]
     try:
         with closing(SocketClient(examined.settings.socket_path())) as client:

@@ -83,12 +83,14 @@ def disk(examined: Examination) -> Iterator[Finding]:
             seen.setdefault(place.stat().st_dev, (place, []))[1].append(what)
     for place, names in seen.values():
         found = os.statvfs(place)
-        yield room(f"{place} ({', '.join(names)})", found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+        yield free_space(
+            f"{place} ({', '.join(names)})", found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        )
         if found.f_files and found.f_favail < FREE_FAILED[0] * found.f_files:
             yield Finding("failed", f"{place}: only {found.f_favail} more files fit", "delete files there")
 
 
-def room(name: str, free: int, size: int) -> Finding:
+def free_space(name: str, free: int, size: int) -> Finding:
     """The finding for this much free space on a file system of this size."""
     amount = f"{free / 1e9:.1f} GB" if free >= 10**9 else f"{free / 1e6:.1f} MB"
     found = f"{name}: {amount} free, {100 * free / size:.1f} %"

@@ -148,13 +148,12 @@ class Examination:
         places = (self.dovecot,) if self.dovecot else DOVECOT
         return next((place / FRAGMENT for place in places if (place / FRAGMENT).exists()), None)
 
-    def ailing(self, *names: str) -> str:
-        """The first of these checks that has failed or could not be tried, '' if there is none."""
+    def require(self, *names: str) -> None:
+        """Raises NotTried if one of these checks has failed or could not be tried."""
         for name in names:
             found = self.findings.get(name, [])
             if not found or any(finding.status == "failed" for finding in found):
-                return name
-        return ""
+                raise NotTried(f"see {name}")
 
 
 def reachable(address: str) -> tuple[str, int]:

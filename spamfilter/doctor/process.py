@@ -129,10 +129,10 @@ def journal(examined: Examination) -> Iterator[Finding]:
     """Whether the journal is written, or its entries wait in memory."""
     status, backlog = examined.relay, examined.settings.limits.journal_backlog
     trouble = status.get("journal_trouble", "")
-    yield from behind(status["journal_waiting"], status["journal_dropped"], backlog, trouble)
+    yield from journal_backlog(status["journal_waiting"], status["journal_dropped"], backlog, trouble)
 
 
-def behind(waiting: int, dropped: int, backlog: int, trouble: str = "") -> Iterator[Finding]:
+def journal_backlog(waiting: int, dropped: int, backlog: int, trouble: str = "") -> Iterator[Finding]:
     """The findings for this many waiting and dropped entries. backlog: how many may wait.
 
     trouble: why none can be written, as the relay says.
@@ -156,10 +156,10 @@ def behind(waiting: int, dropped: int, backlog: int, trouble: str = "") -> Itera
 
 def limits(examined: Examination) -> Iterator[Finding]:
     """The limits that were hit since the relay started."""
-    yield gone_over(examined.relay["limits_hit"])
+    yield limit_hits(examined.relay["limits_hit"])
 
 
-def gone_over(hits: Mapping[str, int]) -> Finding:
+def limit_hits(hits: Mapping[str, int]) -> Finding:
     """The finding for these numbers of hits. Only the limits in ROOM are a warning; others stop single clients."""
     said = ", ".join(f"{limit} {number} time{'s' * (number > 1)}" for limit, number in sorted(hits.items()))
     found = f"hit since the relay started: {said}" if said else "none was hit since the relay started"
@@ -173,10 +173,10 @@ def gone_over(hits: Mapping[str, int]) -> Finding:
 def memory(examined: Examination) -> Iterator[Finding]:
     """How much of the host's memory the relay uses."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    yield held(examined.relay["resident_bytes"], total)
+    yield memory_use(examined.relay["resident_bytes"], total)
 
 
-def held(resident: int, total: int) -> Finding:
+def memory_use(resident: int, total: int) -> Finding:
     """The finding for this many bytes of a host's memory."""
     share = resident / total
     found = f"{resident / 1e6:.0f} MB, {100 * share:.1f} % of this host's memory"

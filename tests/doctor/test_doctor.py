@@ -12,11 +12,11 @@ import pytest
 
 from spamfilter.config.settings import Settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
-from spamfilter.doctor.delivery import room
+from spamfilter.doctor.delivery import free_space
 from spamfilter.doctor.dovecot import dovecot
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.doctor.learning import SILENT, classes, clock, feedback
-from spamfilter.doctor.process import behind, gone_over, held
+from spamfilter.doctor.process import journal_backlog, limit_hits, memory_use
 from spamfilter.errors import InputError, Refused, StoreBusy
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.canary import MOST_PROBES, Canaries
@@ -163,11 +163,11 @@ def test_a_path_that_is_set_up_must_be_heard_of(
     ],
 )  # fmt: skip
 def test_a_journal_that_waits_or_was_dropped_is_said(waiting: int, dropped: int, statuses: list[str]) -> None:
-    assert [finding.status for finding in behind(waiting, dropped, 1000)] == statuses
+    assert [finding.status for finding in journal_backlog(waiting, dropped, 1000)] == statuses
 
 
 def test_a_journal_that_cannot_be_written_is_said_before_much_waits() -> None:
-    (finding,) = behind(1, 0, 1000, "/var/lib/x.db: the disk is full")
+    (finding,) = journal_backlog(1, 0, 1000, "/var/lib/x.db: the disk is full")
     assert (finding.status, "the disk is full" in finding.found) == ("failed", True)
 
 
@@ -180,7 +180,7 @@ def test_a_journal_that_cannot_be_written_is_said_before_much_waits() -> None:
     ],
 )
 def test_a_limit_of_the_whole_relay_that_was_hit_is_a_warning(hits: dict[str, int], status: str, said: str) -> None:
-    finding = gone_over(hits)
+    finding = limit_hits(hits)
     assert (finding.status, said in finding.found) == (status, True)
     assert ("memory_megabytes" in finding.advice) == (status == "warning")
 
@@ -194,12 +194,12 @@ def test_a_limit_of_the_whole_relay_that_was_hit_is_a_warning(hits: dict[str, in
     ],
 )  # fmt: skip
 def test_room_is_a_share_of_the_disk_or_enough(free: float, size: int, status: str) -> None:
-    assert room("/var", int(free), size).status == status
+    assert free_space("/var", int(free), size).status == status
 
 
 @pytest.mark.parametrize(("held_by", "status"), [(1, "ok"), (5, "warning"), (8, "failed")])
 def test_memory_is_a_share_of_the_hosts(held_by: int, status: str) -> None:
-    assert held(held_by * GB, 10 * GB).status == status
+    assert memory_use(held_by * GB, 10 * GB).status == status
 
 
 def test_the_kernel_is_asked_in_the_place_of_a_user() -> None:
