@@ -1,4 +1,4 @@
-// Keys of the review queue. Without this the same buttons and links work by mouse, tab and enter.
+// Keys of the review queue. Without JavaScript, the same buttons and links work by mouse, Tab and Enter.
 "use strict";
 const LABELS = { s: "spam", h: "ham", n: "skip" };
 const MOVES = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 };
