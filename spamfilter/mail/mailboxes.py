@@ -22,6 +22,10 @@ _SEPARATOR = re.compile(
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
 
+FIRST = 65_536
+"""Bytes in which the end of a file is looked for before it is mapped into memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mail:
     """A mail on disk: `name` says where it is, `read` returns its bytes or raises InputError."""
@@ -79,10 +83,13 @@ def _file(path: Path) -> Iterator[Mail]:
 
 def _starts(path: Path) -> tuple[list[int], int]:
     """The offsets of the mails of a file, none in an empty file, and of its end, -1 if it is one mail."""
-    with path.open("rb") as file:
+    with open(path, "rb", buffering=0) as file:
         first = file.read(5)
         if first != b"From ":
             return [0] if first else [], -1
+        more = file.read(FIRST)
+        if len(more) < FIRST and b"\nFrom " not in more:  # most mails; to map a file takes twice as long
+            return [0], len(first + more)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             if content.find(b"\nFrom ") < 0:  # in a tenth of the time of the search
                 return [0], len(content)
