@@ -67,7 +67,7 @@ def _tagged(pairs: tuple[tuple[str, str], ...]) -> Iterator[str]:
 
 
 def _program() -> Iterator[str]:
-    context = click.Context(main, info_name="spamfilter")
+    context = click.Context(main, info_name="spamfilter", **main.context_settings)
     summary, _, rest = (main.help or "").partition("\n\n")
     yield from _head("spamfilter", 1, "spam filter in front of a mail server")
     yield ".SH SYNOPSIS"

@@ -12,7 +12,8 @@ from spamfilter.config.settings import Settings
 from spamfilter.learning import marks
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
-from spamfilter.service.control_socket.server import Answer, FeedbackSocket
+from spamfilter.service.control_socket.client import Answer
+from spamfilter.service.control_socket.server import FeedbackSocket
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import loop
 from tests.support.memory_store import open_store
