@@ -82,7 +82,7 @@ def _program() -> Iterator[str]:
     for name in COMMANDS:
         command = find(name)
         assert command is not None
-        yield from _command(command, click.Context(command, info_name=f"spamfilter {name}"))
+        yield from _command(command, click.Context(command, context, name))
     for title, pairs in (("EXIT STATUS", EXITS), ("ENVIRONMENT", ENVIRONMENT), ("FILES", FILES)):
         yield f".SH {title}"
         yield from _tagged(pairs)
@@ -91,7 +91,7 @@ def _program() -> Iterator[str]:
 
 
 def _command(command: click.Command, context: click.Context) -> Iterator[str]:
-    usage = " ".join([context.info_name or "", *command.collect_usage_pieces(context)])
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     yield f".SS {roff(usage)}"
     yield from _paragraphs(command.help or "")
     yield from _options(context)
@@ -99,7 +99,7 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
         for name in command.list_commands(context):
             part = command.get_command(context, name)
             assert part is not None
-            yield from _command(part, click.Context(part, info_name=f"{context.info_name} {name}"))
+            yield from _command(part, click.Context(part, context, name))
 
 
 def _paragraphs(text: str) -> Iterator[str]:

@@ -23,8 +23,7 @@ from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.mail.message import SCANNED, parse
 from spamfilter.service.control_socket import client as socket_client
 from spamfilter.service.control_socket import server
-from spamfilter.service.control_socket.client import LOOKED_AT, NoRelay, SocketClient
-from spamfilter.service.control_socket.client import Answer
+from spamfilter.service.control_socket.client import LOOKED_AT, Answer, NoRelay, SocketClient
 from spamfilter.service.control_socket.server import MAX_LINE, FeedbackSocket
 from spamfilter.stores import open_store
 from spamfilter.stores.sql import connection as sql_connection
