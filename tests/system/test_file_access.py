@@ -139,8 +139,8 @@ def test_doctor_names_a_folder_in_which_everybody_may_replace_the_database(folde
     open_store(f"sqlite:///{path}").close()
 
     def found() -> list[str]:
-        examined = Examination(Settings(store=Store(url=f"sqlite:///{path}")), None)
-        return [finding.found for finding in database(examined) if finding.status == "warning"]
+        with closing(Examination(Settings(store=Store(url=f"sqlite:///{path}")), None)) as examined:
+            return [finding.found for finding in database(examined) if finding.status == "warning"]
 
     assert found() == []
     path.parent.chmod(0o777)
