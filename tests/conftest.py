@@ -1,5 +1,7 @@
 """Fixtures that any test may use."""
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,3 +34,20 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)
     return Shell(tmp_path)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was left out and what it needs, packages in one line."""
+    packages: set[str] = set()
+    left_out: Counter[str] = Counter()
+    for report in terminalreporter.getreports("skipped"):
+        reason = str(report.longrepr[2]).removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else ""
+        if found := re.search("apt-get install (.+)", reason):
+            packages.update(found[1].split())
+            reason = "apt-get install"
+        elif reason.startswith("needs root"):
+            reason = "run them as root, in a virtual machine or a container"
+        left_out[reason] += 1
+    for reason, tests in left_out.most_common():
+        of_packages = f" {' '.join(sorted(packages))}" if reason == "apt-get install" else ""
+        terminalreporter.write_line(f"left out: {tests} tests; {reason}{of_packages}")

@@ -183,6 +183,7 @@ def learnt(relay: Daemon) -> int:
 @pytest.mark.parametrize(("call", "taken"), [("fsync", False), ("rename", False), ("fsync", True)])
 def test_kill_9_while_a_maildir_is_written_leaves_no_half_mail(tmp_path: Path, call: str, taken: bool) -> None:
     """The file is synced, then named, then its folder is synced: before that nobody hears 250."""
+    require("strace", "strace")  # before anything runs
     maildir = tmp_path / "mail"
     account = Account(MaildirHop(maildir))
     relay = Daemon(tmp_path / "relay", f"maildir:{maildir}", relay={"workers": 1})

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_network
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.sections import Feedback, Limits
@@ -177,7 +178,7 @@ def target() -> Iterator[Run]:
             judge=Judge(filter, tag if chosen & TAGS else Policy()),
             journal=Journal(store),
             next_hop=hop,
-            quarantine=Maildir(Path("/nonexistent")),
+            quarantine=quarantine,
             limits=LIMITS,
             trusted=[ip_network("127.0.0.0/8")] if chosen & TRUSTED else [],
             domains=frozenset(("example.test",)),
@@ -190,7 +191,8 @@ def target() -> Iterator[Run]:
 
     untaught = empty()
 
-    with loop() as running:
+    with TemporaryDirectory() as folder, loop() as running:
+        quarantine = Maildir(Path(folder))
 
         def run(data: bytes) -> None:
             piece, script, chosen = data[:3].ljust(3, b"\1")

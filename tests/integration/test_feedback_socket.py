@@ -26,6 +26,7 @@ from spamfilter.service.control_socket.client import LOOKED_AT
 from spamfilter.stores import open_store
 from tests.integration.servers import Relay, relay, wait_until, workshop
 from tests.support.made import mail
+from tests.support.real import require_root
 from tests.support.users import NOBODY, command_as, connected_as, script_as
 
 MARK = {"command": "mark", "label": "spam"}
@@ -237,6 +238,7 @@ def connections(shared: Service) -> int:
 @pytest.fixture
 def alone(shared: Service) -> Iterator[Service]:
     """The relay with no client before and after."""
+    require_root("to be several users")
     wait_until(lambda: connections(shared) == 0, "the end of earlier connections")
     yield shared
     wait_until(lambda: connections(shared) == 0, "the connections' end")

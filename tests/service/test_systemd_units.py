@@ -20,7 +20,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.system.packaged_files import shipped
 from tests.integration.servers import end, free_port, relay, wait_until, workshop
 from tests.support.certificates import write_certificate
-from tests.support.real import require
+from tests.support.real import require, require_root
 from tests.support.sandbox import allowed_calls, sandbox, values
 from tests.support.users import NOBODY, command_as
 
@@ -127,6 +127,7 @@ for name, attempt in tries.items():
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
+    require_root("folders are given to another user")
     with workshop() as made:
         for name, mode in (("state", 0o700), ("run", 0o755)):
             (made / name).mkdir(mode=mode)

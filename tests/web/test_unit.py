@@ -8,6 +8,7 @@ import sys
 
 from spamfilter.web.accounts import line_of
 from tests.integration.servers import await_start, free_port, relay, wait_until, workshop
+from tests.support.real import require_root
 from tests.support.sandbox import sandbox
 from tests.web.pages import PASSWORD, Browser, mail_of
 
@@ -16,6 +17,7 @@ USER = 61_235
 
 def test_the_page_does_all_it_does_as_its_unit_lets_it() -> None:
     """Sign in, mark through the relay's socket, release from quarantine, doctor's probe, SIGTERM."""
+    require_root("folders are given to another user")
     with workshop() as folder:
         state, run, accounts, log = (folder / name for name in ("state", "run", "accounts", "web.log"))
         for path in (state, run):
