@@ -4,8 +4,12 @@ Each returns its text, or raises ValueError with a sentence for the user.
 """
 
 import ipaddress
+import os
 import re
+from pathlib import Path
 from urllib.parse import urlsplit
+
+from spamfilter.system.paths import LONGEST_SOCKET
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LOCAL = re.compile(r"[A-Za-z0-9!#$&'*/=?^_`{|}~.+-]{1,64}")
@@ -35,6 +39,25 @@ def split_address(text: str) -> tuple[str, int]:
 
 def address(text: str) -> str:
     split_address(text)
+    return text
+
+
+def socket_of(text: str) -> Path | None:
+    """The path of 'unix:/path', None for any other address."""
+    return Path(text.removeprefix("unix:")) if text.startswith("unix:") else None
+
+
+def address_or_socket(text: str) -> str:
+    if text.startswith("unix:"):
+        socket_path(text.removeprefix("unix:"))
+        return text
+    return address(text)
+
+
+def socket_path(text: str) -> str:
+    absolute(text)
+    if len(os.fsencode(text)) > LONGEST_SOCKET:
+        raise ValueError(f"longer than the {LONGEST_SOCKET} bytes of a socket's path")
     return text
 
 

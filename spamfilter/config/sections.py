@@ -4,7 +4,6 @@ Guarantee: no section holds a value outside its bounds, or values that contradic
 """
 
 import ipaddress
-import os
 import re
 from collections.abc import Callable
 from itertools import combinations
@@ -16,7 +15,6 @@ from spamfilter.bayes.verdict import Action
 from spamfilter.config import addresses
 from spamfilter.config.addresses import Network
 from spamfilter.stores import STORES
-from spamfilter.system.paths import LONGEST_SOCKET
 
 COMMANDS_BESIDE = 10
 """Commands of a message besides RCPT: EHLO twice, STARTTLS, XFORWARD, MAIL, DATA, and some RSET or NOOP."""
@@ -44,13 +42,6 @@ def _store_url(text: str) -> str:
     return text
 
 
-def _socket(text: str) -> str:
-    addresses.absolute(text)
-    if len(os.fsencode(text)) > LONGEST_SOCKET:
-        raise ValueError(f"longer than the {LONGEST_SOCKET} bytes of a socket's path")
-    return text
-
-
 Address = Annotated[str, AfterValidator(addresses.address)]
 Mailbox = Annotated[str, AfterValidator(addresses.mailbox)]
 PathText = Annotated[str, empty_or(addresses.absolute)]
@@ -64,7 +55,7 @@ Login = Annotated[str, Field(min_length=1), AfterValidator(addresses.one_line)]
 
 class Relay(Section):
     listen: Annotated[list[Address], Field(min_length=1)] = ["127.0.0.1:10025"]
-    submission: list[Address] = []
+    submission: list[Annotated[str, AfterValidator(addresses.address_or_socket)]] = []
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 0
     next_hop: Annotated[str, empty_or(addresses.next_hop)] = ""
     next_hop_tls: Literal["none", "starttls"] = "none"
@@ -127,7 +118,7 @@ class Store(Section):
 class Feedback(Section):
     window_days: Days = 14.0
     window_megabytes: Count = 1000
-    socket: Annotated[str, empty_or(_socket)] = ""
+    socket: Annotated[str, empty_or(addresses.socket_path)] = ""
     users: list[Login] = []
     proxies: list[Login] = []
     marks_a_day: Count = 200

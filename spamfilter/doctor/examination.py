@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from spamfilter.config.addresses import split_address
+from spamfilter.config.addresses import socket_of, split_address
 from spamfilter.config.settings import Settings
 from spamfilter.errors import SpamfilterError, StoreError
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
@@ -97,7 +97,7 @@ class Examination:
             listed = [*self.settings.relay.listen, *self.settings.relay.submission]
         else:
             listed = [*self.status.get("listening", []), *self.status.get("submission", [])]
-        return {address: greeting(address) for address in listed if split_address(address)[1]}
+        return {address: greeting(address) for address in listed if socket_of(address) or split_address(address)[1]}
 
     @property
     def greeted(self) -> bool:
@@ -162,13 +162,24 @@ def reachable(address: str) -> tuple[str, int]:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port  # noqa: S104 - nothing is bound here
 
 
-def greeting(address: str) -> str | OSError:
-    """The greeting of the SMTP server at host:port, or the error."""
+def _connected(address: str) -> socket.socket:
+    path = socket_of(address)
+    if path is None:
+        return socket.create_connection(reachable(address), timeout=GREETING_SECONDS)
+    client = socket.socket(socket.AF_UNIX)
     try:
-        with (
-            socket.create_connection(reachable(address), timeout=GREETING_SECONDS) as client,
-            client.makefile("rb") as lines,
-        ):
+        client.settimeout(GREETING_SECONDS)
+        client.connect(str(path))
+    except OSError:
+        client.close()
+        raise
+    return client
+
+
+def greeting(address: str) -> str | OSError:
+    """The greeting of the SMTP server at host:port or unix:/path, or the error."""
+    try:
+        with _connected(address) as client, client.makefile("rb") as lines:
             line = lines.readline(512)
             client.sendall(b"QUIT\r\n")
             lines.read(512)  # otherwise the server would see a reset

@@ -35,8 +35,8 @@ _MESSAGE_ID = re.compile(r"<[^<>\s]+>")
 class Seen:
     """A mail that the relay has judged and replied to.
 
-    sender: its reverse-path, '' for a bounce. recipients: in lower case. authenticated: from an authenticated sender.
-    own: from our own users for certain: authenticated, or from a client in a trusted network that XFORWARD has named.
+    sender: its reverse-path, '' for a bounce. recipients: in lower case. proven: the sender is one of our users, as a
+    mail server says that the kernel knows. authenticated: the same by a port, where any process may say so.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Seen:
     reading: Reading
     sender: str
     recipients: Collection[str]
-    own: bool
+    proven: bool
     authenticated: bool
 
 
@@ -62,8 +62,8 @@ class Rule:
 
 
 def _is_answer(seen: Seen, settings: Feedback) -> bool:
-    # Without XFORWARD all mail comes from the server in front of us, and a spammer could answer their own spam.
-    return seen.own and bool(seen.sender) and bool(_named(seen.message)) and not _by_machine(seen.message)
+    # Where the sender is only a claim, a spammer could answer their own spam.
+    return seen.proven and bool(seen.sender) and bool(_named(seen.message)) and not _by_machine(seen.message)
 
 
 def _answered(seen: Seen, store: Store) -> Iterable[Subject]:

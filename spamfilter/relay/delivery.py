@@ -111,7 +111,7 @@ def _teach(relay: Relay, transaction: Transaction, judgement: Judgement, id: str
             judgement.reading,
             transaction.sender.decode("utf-8", "replace"),
             [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients],
-            transaction.authenticated or (transaction.own and transaction.named),
+            transaction.proven,
             transaction.authenticated,
         )
         relay.automatic.saw(seen, relay.feedback)

@@ -1,10 +1,17 @@
-"""The envelope of a transaction."""
+"""The envelope of a transaction, and the author of the marks that such a mail makes."""
 
+import ipaddress
 from dataclasses import dataclass, field
 from typing import Literal
 
+from spamfilter.relay.envelope_paths import folded
+from spamfilter.system.escaping import printable
+
 Purpose = Literal["relay", "spam", "ham", "canary"]
 """The purpose of a mail: to be delivered, to teach as spam or ham, or a probe of `doctor`."""
+
+MAX_NAME = 2000
+"""Characters of an author's name: more than any escaped address has, so two authors never have the same name."""
 
 
 @dataclass(slots=True)
@@ -12,18 +19,35 @@ class Transaction:
     """An envelope: paths as the client sent them, without angle brackets. client: the IP address of the real client.
 
     own: whether the client is in a trusted network or the sender is authenticated; authenticated: only the latter.
-    named: whether XFORWARD has named the client; if not, it is the peer, which may be a relay for others. purpose: the
-    same for all recipients. refused: codes of the replies to recipients that were deferred or rejected. began: time of
-    MAIL by the event loop's clock. size: bytes that the client has declared, or 0.
+    peer: the address that the connection comes from, the client's or that of a relay for others. proven: whether the
+    peer is the mail server of this host, as the kernel says; only then is the sender more than a claim, because any
+    process may connect to a port. purpose: the same for all recipients. refused: codes of the replies to recipients
+    that were deferred or rejected. began: time of MAIL by the event loop's clock. size: bytes that the client has
+    declared, or 0.
     """
 
     sender: bytes
     client: str
     own: bool = False
     authenticated: bool = False
-    named: bool = False
+    proven: bool = False
+    peer: str = ""
     began: float = 0.0
     size: int = 0
     purpose: Purpose = "relay"
     recipients: list[bytes] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
+
+    def author(self) -> str:
+        """The author of the marks that this mail makes: the sender if it is proven, or else the client's IP address.
+
+        A reverse-path can be forged: with the address of another user one could change that user's marks, with many
+        addresses evade `marks_a_day`. On a port for authenticated senders the client's address can be forged, too, but
+        not the peer's. The name of a client has blanks and no '@', unlike an address or a login name.
+        """
+        if self.proven:
+            return printable(folded(self.sender.decode("utf-8", "backslashreplace")), MAX_NAME)
+        address = self.peer if self.authenticated else self.client
+        # A zone may be any text; on the loopback, every local user can choose among millions of addresses.
+        client = ipaddress.ip_address(address.partition("%")[0])
+        return f"by mail from {'localhost' if client.is_loopback else client}"

@@ -5,7 +5,6 @@ the relay has judged; never a text that the sender wrote. 250 only after everyth
 """
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Callable
 
@@ -15,7 +14,6 @@ from spamfilter.learning.marks import WRITTEN_WITHIN, Author, by_mail, header_id
 from spamfilter.mail.attached_mails import addresses_in, is_mail, mails_of
 from spamfilter.mail.message import parse
 from spamfilter.relay.envelope import Transaction
-from spamfilter.relay.envelope_paths import folded
 from spamfilter.relay.feedback_answers import MarkResult, send
 from spamfilter.relay.next_hops import Reply
 from spamfilter.relay.relay import Relay
@@ -25,8 +23,6 @@ log = logging.getLogger(__name__)
 
 MAX_REPLY = 400
 """Characters of the text of a reply: RFC 5321 section 4.5.3.1.5 allows 512 bytes for the line."""
-MAX_NAME = 2000
-"""Characters of an author's name: more than any escaped address has, so two authors never have the same name."""
 INLINE = Reply.of(
     "550-5.6.0 No mail is attached to this one, so nothing was learnt.",
     "550-5.6.0 Use 'forward as attachment' of your mail program (one or several mails),",
@@ -38,7 +34,7 @@ async def learn(relay: Relay, transaction: Transaction, mail: bytes, gone: Calla
     """Learn the mails in a feedback mail. Raises StoreError or TimeoutError; what was learnt before stays learnt."""
     label: Label = "ham" if transaction.purpose == "ham" else "spam"
     sender = transaction.sender.decode("utf-8", "backslashreplace").lower()
-    author = Author(_author(transaction), "address")
+    author = Author(transaction.author(), "address")
     async with asyncio.timeout(relay.limits.final_seconds):
         try:
             mails = await asyncio.to_thread(mails_of, mail, sender, _addresses(relay))
@@ -63,19 +59,6 @@ async def learn(relay: Relay, transaction: Transaction, mail: bytes, gone: Calla
     if relay.feedback.answer and not gone():  # a client that has hung up sends it again, and gets its answer then
         relay.started(send(relay, transaction, mail, label, text, results))
     return Reply.of(f"250 2.0.0 {printable(text, MAX_REPLY)}")
-
-
-def _author(transaction: Transaction) -> str:
-    """The author of the marks: the authenticated sender, or else the client's IP address.
-
-    A reverse-path can be forged: with the address of another user one could change that user's marks, with many
-    addresses evade `marks_a_day`. The name of a client has blanks and no '@', unlike an address or a login name.
-    """
-    if transaction.authenticated:
-        return printable(folded(transaction.sender.decode("utf-8", "backslashreplace")), MAX_NAME)
-    # A zone may be any text; on the loopback, every local user can choose among millions of addresses.
-    client = ipaddress.ip_address(transaction.client.partition("%")[0])
-    return f"by mail from {'localhost' if client.is_loopback else client}"
 
 
 def _addresses(relay: Relay) -> frozenset[str]:

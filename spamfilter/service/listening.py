@@ -10,11 +10,13 @@ import os
 import resource
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from spamfilter.config.addresses import split_address
+from spamfilter.config.addresses import socket_of, split_address
 from spamfilter.config.sections import Limits
 from spamfilter.errors import ConfigError
+from spamfilter.system import unix_socket
 
 log = logging.getLogger("spamfilter")
 
@@ -55,6 +57,9 @@ def _close(sockets: list[socket.socket]) -> None:
 
 
 def bound(key: str, address: str) -> list[socket.socket]:
+    """Sockets that listen at an address, which may be a path where the key allows it. Raises ConfigError."""
+    if path := socket_of(address):
+        return [_local(key, path)]
     host, port = split_address(address)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -63,6 +68,16 @@ def bound(key: str, address: str) -> list[socket.socket]:
         raise ConfigError(
             f"{key} = {address!r}: cannot listen there: {error.strerror}; is another spamfilter running?"
         ) from error
+
+
+def _local(key: str, path: Path) -> socket.socket:
+    try:
+        sock = unix_socket.bound(path)
+    except ConfigError as error:
+        raise ConfigError(f"{key} = 'unix:{path}': {error}") from error
+    sock.listen(1024)
+    sock.setblocking(False)
+    return sock
 
 
 def _socket(family: socket.AddressFamily, where: object) -> socket.socket:
@@ -91,6 +106,9 @@ def inherited() -> list[socket.socket]:
 
 
 def name_of(sock: socket.socket) -> str:
+    """The address of a socket, as in the configuration."""
+    if sock.family == socket.AF_UNIX:
+        return f"unix:{sock.getsockname()}"
     host, port = sock.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

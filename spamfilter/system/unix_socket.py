@@ -3,10 +3,19 @@
 import os
 import socket
 import stat
+import struct
 from pathlib import Path
 
 from spamfilter.errors import ConfigError
 from spamfilter.system.paths import LONGEST_SOCKET
+
+_CREDENTIALS = struct.Struct("iII")
+"""Process, user and group: unix(7). The latter two are no signed numbers."""
+
+
+def user_of(client: socket.socket) -> int:
+    """The user that a connected client had when it connected, as the kernel says."""
+    return int(_CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1])
 
 
 def bound(path: Path) -> socket.socket:

@@ -271,7 +271,7 @@ class Postfix:
 def configure_postfix(
     folder: Path,
     *,
-    proxy: int | None,
+    proxy: int | Path | None,
     content_filter: int | None,
     back: int,
     to: int,
@@ -281,7 +281,7 @@ def configure_postfix(
 ) -> Postfix:
     """Write a configuration from the shipped samples, with their ports exchanged for those given.
 
-    settings: further lines of main.cf.
+    proxy: a port, or a path as for the shipped submission service. settings: further lines of main.cf.
     """
     front = free_port()
     etc, data = folder / "etc", folder / "data"
@@ -302,7 +302,10 @@ def configure_postfix(
         if filter_port is not None:
             sample = shipped(f"config/postfix/{layout}")
             main += _with_ports((sample / "main.cf.fragment").read_text(), filter_port, back)
-            master += _with_ports((sample / "master.cf.fragment").read_text(), filter_port, back)
+            added = (sample / "master.cf.fragment").read_text()
+            if isinstance(filter_port, Path):
+                added = added.replace("127.0.0.1:10025", f"unix:{filter_port}")
+            master += _with_ports(added, filter_port, back)
             master = re.sub(r"^smtp +inet", f"127.0.0.1:{front} inet", master, flags=re.MULTILINE)
     if not front_checks_users:
         option = "\\1\n    -o receive_override_options=no_unknown_recipient_checks"
@@ -312,7 +315,7 @@ def configure_postfix(
     return Postfix(folder, front, back)
 
 
-def _with_ports(text: str, filter_port: int, back: int) -> str:
+def _with_ports(text: str, filter_port: int | Path, back: int) -> str:
     return text.replace(":10025", f":{filter_port}").replace(":10026", f":{back}")
 
 
@@ -322,7 +325,7 @@ def postfix(
     *,
     to: int,
     back: int,
-    proxy: int | None = None,
+    proxy: int | Path | None = None,
     content_filter: int | None = None,
     front_checks_users: bool = True,
     lmtp: int | None = None,

@@ -109,7 +109,7 @@ async def test_a_mail_judged_unsure_is_ham_when_it_was_answered() -> None:
 @pytest.mark.parametrize(
     ("sent", "changes"),
     [
-        pytest.param(ANSWER, {"own": False}, id="a-stranger"),
+        pytest.param(ANSWER, {"proven": False}, id="a-stranger"),
         pytest.param(ANSWER, {"sender": ""}, id="a-bounce"),
         pytest.param(ANSWER + b"Auto-Submitted: auto-replied (vacation)\r\n", {}, id="absence"),
         pytest.param(ANSWER + b"auto-submitted: Auto-Generated; x=y\r\n", {}, id="generated"),
@@ -158,7 +158,7 @@ async def test_an_answer_names_a_thread_and_not_the_world() -> None:
 
 async def test_mail_to_a_trap_is_spam() -> None:
     async with rules() as running:
-        trapped = seen(mail(), recipients=["b@example.org", "trap@example.org"], own=False)
+        trapped = seen(mail(), recipients=["b@example.org", "trap@example.org"], proven=False)
         assert await running.saw(trapped, TRAP) == [(trapped.reading.digest, "spam")]
         (entry,) = running.learnt()
         assert (entry.source, entry.by) == ("automatic", "trap")

@@ -33,6 +33,9 @@ def lines(**settings: dict[str, Any]) -> list[str]:
             id="next-hop",
         ),
         pytest.param(
+            {"submission": ["unix:/run/spamfilter/x.sock", "[::1]:587"]}, DEFAULT[1:], id="a submission socket"
+        ),
+        pytest.param(
             {"next_hop": "smtp://[2001:db8::1]:25"},
             ["IPAddressDeny=any", "IPAddressAllow=2001:db8::1 localhost"],
             id="IPv6",
@@ -60,13 +63,17 @@ def test_the_network_is_open_for_those_of_the_configuration(relay: dict[str, Any
 
 def test_what_lies_elsewhere_may_be_written() -> None:
     assert lines(
-        relay={"next_hop": "maildir:/srv/with blank/50%"},
+        relay={
+            "next_hop": "maildir:/srv/with blank/50%",
+            "submission": ["unix:/run/spamfilter/x.sock", "unix:/srv/mail/x.sock"],
+        },
         verdict={"quarantine": "/home/quarantine"},
         store={"url": "sqlite:////var/lib/spamfilter/other/x.db"},
         feedback={"socket": "/run/spamfilter/feedback.sock"},
     ) == [
         "LimitNOFILE=",
         'ReadWritePaths="/home/quarantine"',
+        'ReadWritePaths="/srv/mail"',
         'ReadWritePaths="/srv/with blank/50%%"',
         "ProtectHome=no",
         *DEFAULT[1:],

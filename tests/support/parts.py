@@ -3,8 +3,8 @@
 import asyncio
 import ipaddress
 import re
-import socket
 import ssl
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -21,6 +21,7 @@ from spamfilter.relay.front_ends import FRONT_ENDS, Relay
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.next_hops import Maildir, NextHop, Timeouts, open_next_hop
+from spamfilter.service.listening import bound
 from spamfilter.stores import JournalEntry, Store
 from tests.support.memory_store import open_store
 
@@ -172,16 +173,20 @@ class Client:
 
 
 class Running:
-    """A relay that runs in this event loop. connect: a new client, greeted."""
+    """A relay that runs in this event loop, on a port or on a path. connect: a new client, greeted."""
 
-    def __init__(self, relay: Relay, store: Store, port: int) -> None:
+    def __init__(self, relay: Relay, store: Store, port: int, path: Path | None = None) -> None:
         self.relay = relay
         self.store = store
         self.port = port
+        self.path = path
         self.clients: list[Client] = []
 
     async def connect(self, *, greet: bool = True, tls: ssl.SSLContext | None = None) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.port, limit=2**20))
+        if self.path is not None:
+            client = Client(*await asyncio.open_unix_connection(self.path, limit=2**20))
+        else:
+            client = Client(*await asyncio.open_connection("127.0.0.1", self.port, limit=2**20))
         self.clients.append(client)
         if greet:
             assert (await client.reply()).startswith(b"220 ")
@@ -213,9 +218,13 @@ async def relaying(
     filter: Filter | None = None,
     feedback: Feedback | None = None,
     submission: bool = False,
+    proven: bool = False,
     proxy_protocol: bool = False,
 ) -> AsyncIterator[Running]:
-    """A relay with a store in memory in front of a next hop, on a free port; submission: for authenticated senders."""
+    """A relay with a store in memory in front of a next hop, on a free port.
+
+    submission: for authenticated senders. proven: for those of a mail server that the kernel knows, on a path.
+    """
     store = filter.store if filter else open_store("memory:")
     hop = (
         open_next_hop(next_hop, "relay.test", None, timeouts or Timeouts(2, 2, 2))
@@ -240,11 +249,13 @@ async def relaying(
         normalise=normalise,
         proxy_protocol=proxy_protocol,
     )
-    sock = socket.create_server(("127.0.0.1", 0))
-    sock.setblocking(False)
+    short = tempfile.TemporaryDirectory()  # a test's own folder may have too long a name for a socket
+    Path(short.name).chmod(0o755)
+    path = Path(short.name) / "x.sock" if proven else None
+    (sock,) = bound("relay.listen", "127.0.0.1:0" if path is None else f"unix:{path}")
     front_end = FRONT_ENDS["smtp"](relay)
-    await front_end.start([] if submission else [sock], [sock] if submission else [])
-    running = Running(relay, store, sock.getsockname()[1])
+    await front_end.start([] if submission or proven else [sock], [sock] if submission or proven else [])
+    running = Running(relay, store, 0 if path else sock.getsockname()[1], path)
     try:
         yield running
     finally:
@@ -259,3 +270,4 @@ async def relaying(
         relay.automatic.close()
         await asyncio.to_thread(desk.close)
         await asyncio.sleep(0.02)
+        short.cleanup()

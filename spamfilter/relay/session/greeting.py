@@ -51,8 +51,8 @@ def answered(
 class Greeting:
     """A session without the commands of a mail, which the subclass Session adds.
 
-    peer, port: the client's address. submission: senders are authenticated. gone: whether the client has hung up.
-    transaction: the running one, or None.
+    peer, port: the client's address. submission: senders are authenticated. proven: the client is the mail server of
+    this host, as the kernel says. gone: whether the client has hung up. transaction: the running one, or None.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Greeting:
         port: int = 0,
         *,
         submission: bool = False,
+        proven: bool = False,
         gone: Callable[[], bool] = lambda: False,
     ) -> None:
         self.peer = peer
@@ -69,6 +70,7 @@ class Greeting:
         self._relay = relay
         self._port = port
         self._submission = submission
+        self._proven = proven
         self._gone = gone
         self._conversation: Conversation | None = None
         self._forwarded: dict[str, str] = {}
@@ -79,7 +81,9 @@ class Greeting:
 
     @property
     def trusted(self) -> bool:
-        """Whether the client is in a trusted network."""
+        """Whether the client is in a trusted network, or is the mail server of this host."""
+        if self._proven:
+            return True
         if self._networks is not self._relay.trusted:  # they may change while the session lasts
             self._networks, self._is_trusted = self._relay.trusted, self._relay.trusts(self.peer)
         return self._is_trusted

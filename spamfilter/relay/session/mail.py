@@ -89,7 +89,7 @@ class Session(Greeting):
             trusted = self.trusted if client == self.peer else self._relay.trusts(client)
             own = self._submission or (trusted and xforward.is_told(self._forwarded))
             self.transaction = Transaction(
-                encoded(path), client, own, self._submission, xforward.is_named(self._forwarded), began, size
+                encoded(path), client, own, self._submission, self._proven, self.peer, began, size
             )
         return reply
 

@@ -34,6 +34,8 @@ class SmtpFrontEnd(FrontEnd):
                 acceptor = Acceptor(sock, session, self._crowd)
                 acceptor.start()
                 self._servers.append(acceptor)
+            elif sock.family == socket.AF_UNIX:
+                self._servers.append(await loop.create_unix_server(session, sock=sock, backlog=1024))
             else:
                 self._servers.append(await loop.create_server(session, sock=sock, backlog=1024))
 

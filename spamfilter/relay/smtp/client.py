@@ -4,6 +4,8 @@ Guarantee: a client hears a reply before its connection is closed, except during
 """
 
 import logging
+import os
+import socket
 from ipaddress import IPv4Address, IPv6Address
 
 from aiosmtpd.proxy_protocol import V2_CMD, ProxyData
@@ -14,7 +16,9 @@ from spamfilter.relay.relay import Relay
 from spamfilter.relay.session import LEAVING, Session
 from spamfilter.relay.smtp.incoming import Incoming
 from spamfilter.relay.smtp.server import Server
+from spamfilter.system import unix_socket
 from spamfilter.system.escaping import printable
+from spamfilter.system.file_access import user_named
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +28,10 @@ PROXY_SECONDS = 10.0
 """Time for a proxy to send its header at the begin; the specification wants at least three seconds."""
 REFUSALS_LOGGED = 20
 """Rejected commands of a session that are logged; a session may have as many as [limits] commands."""
+MAIL_SERVER = "postfix"
+"""The user whose processes connect to a submission socket: Postfix's mail_owner, which nobody changes as a rule."""
+LOOPBACK = "127.0.0.1"
+"""The address of a client on a socket in the file system, which has none."""
 
 
 class Client(Server):
@@ -36,6 +44,7 @@ class Client(Server):
         self._relay = relay
         self._crowd = crowd
         self._submission = submission
+        self._proven = False
         self._began = self.loop.time()
         self._commands = 0  # since the last accepted message
         self._errors = self._refused = 0
@@ -46,13 +55,21 @@ class Client(Server):
 
     async def serve(self) -> None:
         assert self.session is not None
-        # The address of a peer that has hung up already is not known.
-        self._is(*(self.session.peer or ("", 0))[:2])
+        sock = self.link.get_extra_info("socket")
+        self._proven = sock is not None and sock.family == socket.AF_UNIX
+        if self._proven:
+            self._is(LOOPBACK, 0)
+        else:
+            self._is(*(self.session.peer or ("", 0))[:2])  # unknown of a peer that has hung up already
         try:
             if not self._enters():
                 return
+            if self._proven and not _is_mail_server(user := unix_socket.user_of(sock)):
+                log.warning("submission: uid %d is not the mail server (%s); refused", user, MAIL_SERVER)
+                self._say_goodbye(Reply.of("554 5.7.1 This socket is for the mail server only"))
+                return
             self._relay.metrics.count("sessions")
-            self._handshaking = self._relay.proxy_protocol and self.relaying.trusted
+            self._handshaking = self._relay.proxy_protocol and self.relaying.trusted and not self._proven
             if self._handshaking:
                 self.await_proxy(PROXY_SECONDS)
             await self.converse()
@@ -69,7 +86,9 @@ class Client(Server):
 
     def _is(self, address: str, port: int) -> None:
         peer = address.removeprefix("::ffff:") if "." in address else address
-        self.relaying = Session(self._relay, peer, port, submission=self._submission, gone=self._gone)
+        self.relaying = Session(
+            self._relay, peer, port, submission=self._submission, proven=self._proven, gone=self._gone
+        )
 
     def _enters(self) -> bool:
         """Whether the limits allow this client; if not, it hears why."""
@@ -208,3 +227,11 @@ def _reply(line: str | bytes) -> Reply:
     """A line of aiosmtpd's as a reply, with the enhanced status code that it lacks."""
     text = line if isinstance(line, str) else line.decode("utf-8", "replace")
     return Reply.of(text.replace("500 ", "500 5.5.2 ", 1) if text.startswith("500 ") else text)
+
+
+def _is_mail_server(uid: int) -> bool:
+    """Whether a process of this user may say who the sender of a mail is."""
+    if uid in (0, os.getuid()):
+        return True
+    owner = user_named(MAIL_SERVER)
+    return owner is not None and owner.uid == uid

@@ -14,7 +14,6 @@ import logging
 import os
 import pwd
 import socket
-import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -45,8 +44,6 @@ PAUSE = 0.05
 """Seconds that a user waits after a request that changed nothing, on all connections together: mail comes first."""
 STOP_SECONDS = 15.0
 """Time for marks that have begun when the relay stops: longer than the database's busy timeout."""
-_CREDENTIALS = struct.Struct("iII")
-"""Process, user and group: unix(7). User and group are unsigned."""
 
 
 class _Unreadable(InputError):
@@ -192,7 +189,7 @@ class _Connection:
         self._reader = reader
         self._writer = writer
         peer: socket.socket = writer.get_extra_info("socket")
-        self.uid = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1]
+        self.uid = unix_socket.user_of(peer)
         self.master = self.uid in (0, os.getuid())
         self.staying = self.marking = self.last = False
         self._user = ""

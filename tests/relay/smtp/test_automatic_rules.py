@@ -35,21 +35,23 @@ async def test_mail_to_a_trap_teaches_itself_whatever_is_said_of_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("said", "submission", "expected"),
+    ("said", "way", "expected"),
     [
-        pytest.param("ADDR=203.0.113.9", False, [], id="a-stranger"),
-        pytest.param("ADDR=127.0.0.5", False, LEARNT, id="named"),
-        pytest.param(None, False, [], id="nobody-named"),
-        pytest.param("ADDR=[UNAVAILABLE] SOURCE=LOCAL", False, [], id="unavailable"),
-        pytest.param("HELO=c", False, [], id="without-address"),
-        pytest.param(None, True, LEARNT, id="authenticated"),
+        pytest.param("ADDR=203.0.113.9", {}, [], id="a-stranger"),
+        pytest.param("ADDR=127.0.0.5", {}, [], id="a-trusted-client"),
+        pytest.param(None, {}, [], id="nobody-named"),
+        pytest.param("ADDR=[UNAVAILABLE] SOURCE=LOCAL", {}, [], id="unavailable"),
+        pytest.param("HELO=c", {}, [], id="without-address"),
+        pytest.param(None, {"submission": True}, [], id="any-process-on-a-port"),
+        pytest.param(None, {"proven": True}, LEARNT, id="the-mail-server"),
+        pytest.param("ADDR=203.0.113.9", {"proven": True}, LEARNT, id="the-mail-server-for-a-roaming-user"),
     ],
 )
 async def test_an_answer_that_is_surely_of_our_own_users_teaches_what_it_answers(
-    tmp_path: Path, said: str | None, submission: bool, expected: list[tuple[str, str, str]]
+    tmp_path: Path, said: str | None, way: dict[str, bool], expected: list[tuple[str, str, str]]
 ) -> None:
     settings = Feedback(automatic=["answered"])
-    async with both(tmp_path, feedback=settings, submission=submission) as (_, running):
+    async with both(tmp_path, feedback=settings, **way) as (_, running):
         client = await running.connect()
         await client.send(ONE, "b@example.net", ANNA)
         running.relay.journal.write()

@@ -18,6 +18,8 @@ from spamfilter.stores import Entry, open_store
 from tests.mail.test_attached_mails import PLAIN, multipart
 from tests.support.made import mail
 from tests.support.parts import KEYWORDS, Hop, Running, relaying
+from tests.support.users import NOBODY as NOBODY_UID
+from tests.support.users import connected
 
 ANNA = "anna@example.org"
 SPAM, HAM = "spam@example.org", "ham@example.org"
@@ -94,7 +96,7 @@ async def test_a_mail_that_passed_is_learnt_as_it_was_judged(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("sender", [ANNA, "Anna@Example.org"])
 async def test_the_author_is_the_authenticated_sender_in_lower_case(tmp_path: Path, sender: str) -> None:
-    async with both(tmp_path, submission=True) as (_, running):
+    async with both(tmp_path, proven=True) as (_, running):
         await (await running.connect()).send(forward(ONE), sender, SPAM)
         assert learnt(running) == [("spam", "address", ANNA)]
 
@@ -127,6 +129,48 @@ async def test_a_sender_that_is_not_authenticated_is_only_a_claim_so_the_client_
         assert learnt(running) == [("spam", "address", author)] * 2
 
 
+@pytest.mark.parametrize("said", [None, "ADDR=203.0.113.%d", "ADDR=10.1.2.%d", "ADDR=nonsense"])
+async def test_on_a_port_for_authenticated_senders_sender_and_client_are_claims_so_the_peer_is_the_author(
+    tmp_path: Path, said: str | None
+) -> None:
+    """Any process of this machine reaches that port."""
+    async with both(tmp_path, submission=True) as (_, running):
+        running.relay.mark_queue.marks_a_day = 2
+        client = await running.connect()
+        for number, code in enumerate((b"250 ", b"250 ", b"550 ")):
+            await client.ask("EHLO c", *([f"XFORWARD {said.replace('%d', str(number))}"] if said else []))
+            await client.ask(f"MAIL FROM:<anna{number}@example.org>", f"RCPT TO:<{SPAM}>", "DATA")
+            client.writer.write(forward(mail(name=str(number))) + b".\r\n")
+            assert (await client.reply()).startswith(code)
+        assert learnt(running) == [("spam", "address", CLIENT)] * 2
+
+
+async def test_a_process_that_is_not_the_mail_servers_is_turned_away_from_its_socket(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with both(tmp_path, proven=True) as (hop, running):
+        assert running.path is not None
+        (client,) = await connected(NOBODY_UID, running.path)
+        with client:
+            loop = asyncio.get_running_loop()
+            said = await loop.sock_recv(client, 1000)
+            assert said == b"554 5.7.1 This socket is for the mail server only\r\n"
+            assert await loop.sock_recv(client, 1000) == b""
+        assert f"submission: uid {NOBODY_UID} is not the mail server (postfix); refused" in caplog.text
+        assert not hop.received
+
+
+async def test_the_mail_server_on_its_socket_may_name_its_client_whatever_is_trusted(tmp_path: Path) -> None:
+    async with both(tmp_path, proven=True, trusted=NOBODY, proxy_protocol=True) as (hop, running):
+        client = await running.connect()
+        await client.ask("EHLO c", "XFORWARD ADDR=203.0.113.9")
+        await client.ask(f"MAIL FROM:<{ANNA}>", "RCPT TO:<friend@example.net>", "DATA")
+        client.writer.write(ONE + b".\r\n")
+        assert (await client.reply()).startswith(b"250 ")
+        assert [entry.client for entry in running.entries()] == ["203.0.113.9"]
+        assert len(hop.messages) == 1
+
+
 async def test_marks_of_an_authenticated_sender_are_not_for_who_writes_their_address(tmp_path: Path) -> None:
     async with both(tmp_path) as (_, running):
         await running.relay.mark_queue.mark_mail(ONE, "one", "ham", Author(ANNA, "address"))
@@ -136,7 +180,7 @@ async def test_marks_of_an_authenticated_sender_are_not_for_who_writes_their_add
 
 
 async def test_a_sender_of_other_letters_is_an_author_in_printable_ones(tmp_path: Path) -> None:
-    async with both(tmp_path, submission=True) as (_, running):
+    async with both(tmp_path, proven=True) as (_, running):
         await (await running.connect()).send(forward(ONE), "Grün@example.org", SPAM)
         assert learnt(running) == [("spam", "address", "gr\\xfcn@example.org")]
 
@@ -366,7 +410,7 @@ async def test_size_and_lone_line_ends_are_limited_as_for_all_mail(tmp_path: Pat
 
 
 async def test_what_others_have_taught_is_theirs(tmp_path: Path) -> None:
-    async with both(tmp_path, submission=True) as (_, running):
+    async with both(tmp_path, proven=True) as (_, running):
         client = await running.connect()
         await client.send(forward(ONE), "bob@example.org", HAM)
         reply = await client.send(forward(ONE), ANNA, SPAM)
@@ -379,7 +423,7 @@ async def test_what_others_have_taught_is_theirs(tmp_path: Path) -> None:
 
 
 async def test_a_days_share_is_kept(tmp_path: Path) -> None:
-    async with both(tmp_path, submission=True) as (_, running):
+    async with both(tmp_path, proven=True) as (_, running):
         running.relay.mark_queue.marks_a_day = 3
         client = await running.connect()
         mails = [mail(name=str(number)) for number in range(5)]

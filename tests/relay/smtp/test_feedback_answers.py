@@ -23,7 +23,7 @@ async def answered(hop: Hop, number: int = 1) -> bytes:
 
 
 async def test_an_answer_says_what_was_learnt(tmp_path: Path) -> None:
-    async with both(tmp_path, feedback=ANSWERING, submission=True) as (hop, running):
+    async with both(tmp_path, feedback=ANSWERING, proven=True) as (hop, running):
         client = await running.connect()
         judged = mail("=?utf-8?q?Gr=C3=BC=C3=9Fe=0D=0ABcc=3A_x=40y?=", name="judged")
         await client.send(judged)
