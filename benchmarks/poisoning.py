@@ -10,10 +10,11 @@ learning but for the attack. The filter is the product's default, its own parser
 3. One ham as the target: spam with guesses of its words, learnt as spam (the focused attack of the same paper).
 4. Bounds of the tokenizer and the model, taken out one by one.
 5. Wrong marks of one author, on a real database: mass_feedback.py.
+6. Spam that is learnt because a user answers its sender: laundering.py.
 
-    python benchmarks/poisoning.py [--result FILE] [--quick] [--processes N]
+    python benchmarks/poisoning.py [--result FILE] [--quick] [--processes N] [--answers]
 
-Needs SPAMFILTER_CORPORA and bogofilter; takes about a quarter of an hour.
+Needs SPAMFILTER_CORPORA and bogofilter; takes about a quarter of an hour. --answers: the last part alone.
 """
 
 import argparse
@@ -22,12 +23,13 @@ import math
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import patch
 
+import laundering
 import mass_feedback
 from attacks import PLACES, apart, flood, forged, frequent, sliced, whole
 from corpora import unpacked
@@ -351,15 +353,17 @@ def _trained(stream: Stream, **bounds: float) -> Victim:
 
 @dataclass(frozen=True)
 class Size:
-    """How many mails are judged, spams stuffed, hams aimed at, and wrong marks made without a limit."""
+    """How many mails are judged, spams stuffed, hams aimed at, wrong marks made without a limit, and how many mails are
+    judged of which an answered stranger sends the spam."""
 
     judged: int
     spams: int
     targets: int
     marks: int
+    answered: int
 
 
-WHOLE, QUICK = Size(400, 80, 6, 400), Size(100, 20, 2, 40)
+WHOLE, QUICK = Size(400, 80, 6, 400, 1000), Size(100, 20, 2, 40, 100)
 
 
 def stuffed(name: str, size: Size) -> dict[str, list[str]]:
@@ -383,6 +387,11 @@ def unbounded(name: str, bound: str, size: Size) -> dict[str, list[str]]:
 
 def marked(attack: str, size: Size) -> dict[str, list[str]]:
     return {"author": mass_feedback.alone(attack, size.judged, size.marks)}
+
+
+def answered(name: str, size: Size) -> dict[str, list[str]]:
+    stream = read(name, size.answered)
+    return {"answers": laundering.laundered(name, stream.learnt, stream.judged, stream.guessed)}
 
 
 def interleaved(size: Size) -> dict[str, list[str]]:
@@ -409,13 +418,19 @@ PARTS: dict[str, tuple[str, str]] = {
         "And right marks of another in turns with them",
         f"| {HARM} | rows that differ from the right marks alone | log-odds that differ",
     ),
+    "answers": (
+        "Answers that launder spam",
+        "stream | the question | the rule | stuffed spam sent, not tagged | answers | learnt as ham"
+        f" | stuffed spam tagged before | after each answer | {HARM}",
+    ),
 }
 
 
 EXPLAINED = (
     "All rates in per cent. `a / b`: of stuffed spam, what passes as ham / as unsure; of a target, how many are lost /"
     " are unsure. Ham is lost from a probability of 0.9 on, and unsure from 0.5; spam below 0.5 passes as ham. The"
-    " dictionary that is guessed is of the other corpus."
+    " dictionary that is guessed is of the other corpus. Answers: the rule as before learnt the mail of every"
+    " Message-ID in In-Reply-To and References; sent and tagged is spam with 1,000 guessed words at its start."
 )
 
 
@@ -423,26 +438,35 @@ def table(title: str, head: str, rows: Sequence[str]) -> list[str]:
     return [f"## {title}", "", f"| {head} |", "|---" * (head.count("|") + 1) + "|", *rows, ""]
 
 
+def others(pool: ProcessPoolExecutor, size: Size) -> list[Future[dict[str, list[str]]]]:
+    """All parts but that of the answers."""
+    runs = [pool.submit(stuffed, name, size) for name in CORPORA]
+    runs += [pool.submit(marked, attack, size) for attack in mass_feedback.ATTACKS]
+    runs += [pool.submit(interleaved, size)]
+    runs += [pool.submit(flooded, name, victim, size) for name in CORPORA for victim in VICTIMS]
+    runs += [pool.submit(unbounded, next(iter(CORPORA)), bound, size) for bound in BOUNDS]
+    return runs
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--result", type=Path, help="write the tables to this file, too")
     parser.add_argument("--quick", action="store_true", help="fewer mails, to see that it runs")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="parts that run at a time")
+    parser.add_argument("--answers", action="store_true", help="only the part of answers that launder spam")
     arguments = parser.parse_args()
     size = QUICK if arguments.quick else WHOLE
     found: dict[str, list[str]] = {part: [] for part in PARTS}
     with ProcessPoolExecutor(arguments.processes) as pool:
-        runs = [pool.submit(stuffed, name, size) for name in CORPORA]
-        runs += [pool.submit(marked, attack, size) for attack in mass_feedback.ATTACKS]
-        runs += [pool.submit(interleaved, size)]
-        runs += [pool.submit(flooded, name, victim, size) for name in CORPORA for victim in VICTIMS]
-        runs += [pool.submit(unbounded, next(iter(CORPORA)), bound, size) for bound in BOUNDS]
+        runs = [pool.submit(answered, name, size) for name in CORPORA]
+        if not arguments.answers:
+            runs += others(pool, size)
         for each in runs:
             for part, rows in each.result().items():
                 found[part] += rows
                 print("\n".join(rows), flush=True)
     lines = [EXPLAINED, ""]
-    lines += [line for part, (title, head) in PARTS.items() for line in table(title, head, found[part])]
+    lines += [line for part, (title, head) in PARTS.items() if found[part] for line in table(title, head, found[part])]
     if arguments.result:
         write_result(arguments.result, "Poisoning", __file__, "\n".join(lines))
 

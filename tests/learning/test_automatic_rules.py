@@ -1,10 +1,12 @@
 """Rules that learn without a mark: what concerns them, what they teach, what they leave alone."""
 
 import asyncio
+import re
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import get_args
 
 import pytest
@@ -12,8 +14,8 @@ import pytest
 from spamfilter.config.sections import Feedback
 from spamfilter.errors import StoreBusy
 from spamfilter.learning import automatic_rules
-from spamfilter.learning.automatic_rules import RULES, Automatic, Seen
-from spamfilter.learning.filter import Filter
+from spamfilter.learning.automatic_rules import RECEIVED_A_DAY, RULES, SENT_A_DAY, Automatic, Seen
+from spamfilter.learning.filter import Filter, Reading
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author
 from spamfilter.mail.message import parse
@@ -23,7 +25,10 @@ from tests.support.made import VOICE, journal_entry, mail, reading
 from tests.support.memory_store import MemoryStore
 
 ANSWERED, TRAP = Feedback(automatic=["answered"]), Feedback(automatic=["trap"], traps=["trap@example.org"])
-QUESTION = journal_entry(message_id="<question@x>", digest=reading("question").digest)
+ANNA = "anna@example.org"
+QUESTION = journal_entry(
+    message_id="<question@x>", digest=reading("question").digest, sender="c@x.example", recipients=["b@x", ANNA]
+)
 ANSWER = b"From: anna@example.org\r\nIn-Reply-To: <question@x>\r\n"
 
 
@@ -44,10 +49,10 @@ class Busy(MemoryStore):
 class Running:
     """Rules on a store in memory."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryStore, noted: Callable[[str, str], object]) -> None:
         self.filter = Filter(store, VOICE)
         self.queue = MarkQueue(self.filter, marks_a_day=2, learnt=lambda: None)
-        self.rules = Automatic(self.queue, store)
+        self.rules = Automatic(self.queue, store, noted)
 
     def learnt(self) -> list[Entry]:
         return self.filter.store.learnings()
@@ -60,10 +65,12 @@ class Running:
 
 
 @asynccontextmanager
-async def rules(store: MemoryStore | None = None, *entries: JournalEntry) -> AsyncIterator[Running]:
+async def rules(
+    store: MemoryStore | None = None, *entries: JournalEntry, noted: Callable[[str, str], object] = lambda *said: None
+) -> AsyncIterator[Running]:
     store = store or MemoryStore()
     store.write_journal(entries or [QUESTION])
-    running = Running(store)
+    running = Running(store, noted)
     try:
         yield running
     finally:
@@ -73,7 +80,7 @@ async def rules(store: MemoryStore | None = None, *entries: JournalEntry) -> Asy
 
 def seen(sent: bytes, **changes: object) -> Seen:
     """A mail of an own user that the relay has judged."""
-    of = Seen(new_id(), parse(sent), reading("seen"), "anna@example.org", ["b@example.net"], True, False)
+    of = Seen(new_id(), parse(sent), reading("seen"), ANNA, ["b@example.net"], True, False)
     return replace(of, **changes)  # type: ignore[arg-type]  # names are checked at run time
 
 
@@ -89,7 +96,6 @@ def test_the_table_has_what_the_configuration_knows() -> None:
     "sent",
     [
         pytest.param(ANSWER, id="in-reply-to"),
-        pytest.param(b"References: <first@x>\r\n <question@x>\r\n", id="references"),
         pytest.param(b"In-Reply-To: Your mail of Monday, <question@x> (anna)\r\n", id="words-around-it"),
         pytest.param(ANSWER + b"Auto-Submitted: no\r\n", id="by-a-person"),
     ],
@@ -119,6 +125,10 @@ async def test_a_mail_judged_unsure_is_ham_when_it_was_answered() -> None:
         pytest.param(b"Subject: <question@x>\r\n\r\n<question@x>\r\n", {}, id="not-an-answer"),
         pytest.param(b"In-Reply-To: <other@x>\r\n", {}, id="of-another"),
         pytest.param(b"In-Reply-To: question@x\r\n", {}, id="not-an-id"),
+        pytest.param(b"In-Reply-To: <question@x> <other@x>\r\n", {}, id="of-several"),
+        pytest.param(b"References: <first@x>\r\n <question@x>\r\n", {}, id="only-in-its-thread"),
+        pytest.param(b"In-Reply-To: <o@x>\r\nReferences: <question@x>\r\n", {}, id="of-another-of-the-thread"),
+        pytest.param(ANSWER, {"sender": "eve@example.org"}, id="by-who-did-not-receive-it"),
         pytest.param(ANSWER, {"reading": reading("question")}, id="of-itself"),
     ],
 )  # fmt: skip
@@ -131,6 +141,7 @@ async def test_what_is_no_answer_of_a_user_teaches_nothing(sent: bytes, changes:
     "entries",
     [
         pytest.param([replace(QUESTION, class_="spam")], id="judged-spam"),
+        pytest.param([replace(QUESTION, class_="spam"), replace(QUESTION, id=new_id())], id="once-judged-spam"),
         pytest.param([replace(QUESTION, tokens=None)], id="words-not-kept"),
         pytest.param([QUESTION, replace(QUESTION, id=new_id(), digest=b"another".ljust(16))], id="two-mails-of-one-id"),
     ],
@@ -145,12 +156,62 @@ async def test_one_mail_that_was_judged_twice_is_learnt_once() -> None:
         assert await running.saw(seen(ANSWER), ANSWERED) == [(QUESTION.digest, "ham")]
 
 
-async def test_an_answer_names_a_thread_and_not_the_world() -> None:
-    entries = [journal_entry(message_id=f"<{number}@x>", digest=reading(str(number)).digest) for number in range(100)]
-    named = b" ".join(b"<%d@x>" % number for number in range(100))
+async def test_a_mail_that_was_forgotten_is_not_learnt_by_the_next_answer() -> None:
+    async with rules() as running:
+        await running.saw(seen(ANSWER), ANSWERED)
+        await running.queue.mark_id(QUESTION.id, None, Author("bob", "imap"))
+        assert await running.saw(seen(ANSWER), ANSWERED) == []
+
+
+async def test_an_answer_launders_no_mail_that_its_sender_names() -> None:
+    """A stranger lists earlier spam in References of a question, and any mail program copies them into the answer."""
+    spams = [
+        journal_entry(message_id=f"<{number}@x>", digest=reading(str(number)).digest, recipients=[ANNA])
+        for number in range(20)
+    ]
+    named = b" ".join(b"<%d@x>" % number for number in range(20))
+    async with rules(None, QUESTION, *spams) as running:
+        answer = ANSWER + b"References: " + named + b" <question@x>\r\n"
+        assert await running.saw(seen(answer), ANSWERED) == [(QUESTION.digest, "ham")]
+
+
+def questions(number: int, recipient: Callable[[int], str], domain: Callable[[int], str]) -> list[JournalEntry]:
+    return [
+        journal_entry(
+            message_id=f"<{one}@x>", digest=reading(f"q{one}").digest, recipients=["list@x.example", recipient(one)],
+            sender=f"c{one}@{domain(one)}",
+        )
+        for one in range(number)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("recipient", "domain", "most"),
+    [
+        pytest.param(lambda one: "Anna@Example.org", lambda one: f"d{one}.example", RECEIVED_A_DAY, id="of-one-user"),
+        pytest.param(lambda one: f"u{one}@x.example", lambda one: "Evil.Example", SENT_A_DAY, id="of-one-domain"),
+        pytest.param(lambda one: f"u{one}@x.example", lambda one: f"d{one}.example", 15, id="of-many"),
+    ],
+)
+async def test_what_answers_teach_in_a_day_is_bounded(
+    recipient: Callable[[int], str], domain: Callable[[int], str], most: int
+) -> None:
+    async with rules(None, *questions(15, recipient, domain)) as running:
+        for one in range(15):
+            await running.saw(seen(b"In-Reply-To: <%d@x>\r\n" % one, sender=recipient(one)), ANSWERED)
+        assert len(running.learnt()) == most
+
+
+async def test_what_was_learnt_more_than_a_day_ago_or_by_others_takes_no_share() -> None:
+    entries = questions(2 * SENT_A_DAY + 1, lambda one: ANNA, lambda one: "x.example")
     async with rules(None, *entries) as running:
-        learnt = await running.saw(seen(b"References: " + named + b"\r\n"), ANSWERED)
-        assert len(learnt) == automatic_rules.MOST_ANSWERED
+        for one, entry in enumerate(entries[1:]):
+            old = one < SENT_A_DAY
+            at = datetime.now(UTC) - timedelta(hours=24 if old else 1)
+            tokens = Reading(entry.digest, entry.tokens or {})
+            running.filter.learn(tokens, "ham", "automatic", "answered" if old else "trap", at)
+        await running.saw(seen(b"In-Reply-To: <0@x>\r\n"), ANSWERED)
+        assert entries[0].digest in [entry.digest for entry in running.learnt()]
 
 
 # trap
@@ -216,17 +277,16 @@ async def test_a_failure_is_logged_and_the_next_mail_is_learnt(caplog: pytest.Lo
         assert await running.saw(of, ANSWERED) == [(QUESTION.digest, "ham")]
 
 
-async def test_mail_does_not_wait_and_a_flood_is_bounded_and_counted(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_mail_does_not_wait_and_a_flood_is_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automatic_rules, "MOST_WAITING", 10)
     free = threading.Event()
-    async with rules() as running:
+    noted: list[str] = []
+    async with rules(noted=lambda limit, text: noted.append(f"{limit}: {text}")) as running:
         held = asyncio.get_running_loop().run_in_executor(running.queue._thread, free.wait)
         for number in range(30):
             running.rules.saw(seen(mail(), recipients=["trap@example.org"], reading=reading(str(number), "x")), TRAP)
-        assert running.rules.dropped == 20
-        assert caplog.text.count("more than 10 mails wait to be learnt") == 1
+        assert len(noted) == 20
+        assert re.fullmatch(r"automatic: 10 mails wait for \[feedback\] automatic; \w{26} is not learnt", noted[0])
         free.set()
         await held
         await running.rules.idle()

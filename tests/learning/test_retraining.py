@@ -374,6 +374,9 @@ class Busy(Store):
     def histories(self, digests: Any) -> Any:
         raise NotImplementedError
 
+    def marks_on_mail(self, by: str, since: Any, recipient: str, domain: str) -> Any:
+        raise NotImplementedError
+
     def marks_by(self, by: str, since: Any) -> int:
         raise NotImplementedError
 

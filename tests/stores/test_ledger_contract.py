@@ -9,7 +9,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.stores import Entry, Store
 from tests.stores.made import entry, learn, write
 from tests.support import memory_store as memory_module
-from tests.support.made import NOON, VOICE, reading
+from tests.support.made import NOON, VOICE, journal_entry, reading
 
 # By author
 
@@ -41,6 +41,29 @@ def test_the_marks_of_an_author_are_counted_and_not_what_takes_them_back(store: 
     assert store.marks_by("ann", NOON + timedelta(hours=3)) == 0
     assert store.marks_by("bob", NOON) == 1
     assert store.marks_by("", NOON) == 0
+
+
+def test_marks_on_mail_are_counted_by_recipient_and_by_domain_each_message_once(store: Store) -> None:
+    anna = ["b@x.example", "Anna@Example.org"]
+    mails: list[tuple[int, str, list[str]]] = [
+        (1, "c@Evil.example", anna),
+        (1, "d@evil.example", ["b@x.example"]),
+        (1, "c@evil.example", anna),
+        (2, "c@sub.evil.example", ["joanna@example.org", "anna@example.organic"]),
+        (3, "c@notevil.example", ["grün@example.org"]),
+        (4, "", anna),
+        (5, "evil.example", []),
+        (6, "c@evil.example", anna),
+        (7, "c@evil_example", anna),
+    ]
+    store.write_journal([journal_entry(digest=entry(one).digest, sender=by, recipients=to) for one, by, to in mails])
+    first, *_ = learn(store, *(of(entry(one), "ann", hours=one) for one in range(1, 6)), of(entry(7), "bob"))
+    learn(store, of(entry(1, undoes=first.id), "ann", hours=7))
+    assert store.marks_on_mail("ann", NOON, "anna@example.org", "evil.example") == (2, 2)
+    assert store.marks_on_mail("ann", NOON, "grün@example.org", "") == (1, 1)
+    assert store.marks_on_mail("ann", NOON + timedelta(hours=2), "ANNA@example.org", "evil.example") == (1, 1)
+    assert store.marks_on_mail("bob", NOON, "anna@example.org", "evil.example") == (1, 0)
+    assert store.marks_on_mail("eve", NOON, "anna@example.org", "evil.example") == (0, 0)
 
 
 def test_the_last_entry_of_each_source_is_the_latest_whatever_the_order(store: Store) -> None:

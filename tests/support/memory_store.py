@@ -121,11 +121,8 @@ class MemoryStore(Store):
 
     def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
         active = sorted(self._active.values(), key=lambda entry: entry.id)
-        return [
-            replace(entry, tokens={})
-            for entry in active
-            if (since is None or entry.at >= since) and (by is None or entry.by == by)
-        ]
+        found = [one for one in active if (since is None or one.at >= since) and (by is None or one.by == by)]
+        return [replace(entry, tokens={}) for entry in found]
 
     def latest_learnings(self, since: datetime, until: datetime, limit: int) -> list[Entry]:
         found = [entry for entry in self._active.values() if since <= entry.at < until]
@@ -144,13 +141,16 @@ class MemoryStore(Store):
         ]
 
     def histories(self, digests: Sequence[bytes]) -> dict[bytes, list[Entry]]:
-        return {
-            digest: [replace(entry, tokens={}) for entry in self._ledger if entry.digest == digest]
-            for digest in digests
-        }
+        return {one: [replace(entry, tokens={}) for entry in self._ledger if entry.digest == one] for one in digests}
 
     def marks_by(self, by: str, since: datetime) -> int:
         return sum(entry.by == by and entry.at >= since and not entry.undoes for entry in self._ledger)
+
+    def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
+        taught = {entry.digest for entry in self._ledger if entry.by == by and entry.at >= since and not entry.undoes}
+        mails = [entry for entry in self._journal.values() if entry.digest in taught]
+        received = {one.digest for one in mails if recipient.lower() in map(str.lower, one.recipients)}
+        return len(received), len({one.digest for one in mails if one.sender.rpartition("@")[2].lower() == domain})
 
     def last_of_sources(self) -> dict[str, datetime]:
         return {entry.source: entry.at for entry in sorted(self._ledger, key=lambda entry: entry.at)}
@@ -173,9 +173,8 @@ class MemoryStore(Store):
         def place(entry: JournalEntry) -> tuple[bool, str]:
             return wanted.unsure_first and entry.class_ == "unsure", entry.id
 
-        found = sorted(
-            (entry for entry in self._journal.values() if _is_wanted(entry, wanted)), key=place, reverse=True
-        )
+        matching = [entry for entry in self._journal.values() if _is_wanted(entry, wanted)]
+        found = sorted(matching, key=place, reverse=True)
         last = self._journal.get(before)
         if before:
             bound = place(last) if last else (False, before)

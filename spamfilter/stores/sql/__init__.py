@@ -5,15 +5,17 @@ Start with database, one SQLite file and its transactions; journal and reporting
 transaction of learning, and queries what it and the store both ask.
 """
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from sqlalchemy import Connection, LargeBinary, delete, exists, func, select, type_coerce
+from sqlalchemy import Connection, LargeBinary, Text, case, cast, delete, exists, func, or_, select, type_coerce
 
 from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import unpack_with
+from spamfilter.stores import schema
 from spamfilter.stores.schema import ledger
 from spamfilter.stores.sql.journal import SqlJournal
 from spamfilter.stores.sql.ledger_writing import SqlLearning
@@ -137,6 +139,17 @@ class SqlStore(SqlJournal, SqlReporting, Store):
         learnings = ledger.c.by == by, ledger.c.at >= since, ledger.c.undoes.is_(None)
         with self.reading() as connection:
             return int(connection.execute(select(func.count()).select_from(ledger).where(*learnings)).scalar_one())
+
+    def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
+        mail = schema.journal.c
+        received = func.instr(func.lower(cast(mail.recipients, Text)), json.dumps(recipient.lower())) > 0
+        sent = or_(mail.sender.iendswith(f"@{domain}", autoescape=True), func.lower(mail.sender) == domain)
+        numbers = (func.count(case((found, ledger.c.digest)).distinct()) for found in (received, sent))
+        query = select(*numbers).select_from(ledger).join(schema.journal, mail.digest == ledger.c.digest)
+        query = query.where(ledger.c.by == by, ledger.c.at >= since, ledger.c.undoes.is_(None))
+        with self.reading() as connection:
+            found = connection.execute(query).one()
+            return int(found[0]), int(found[1])
 
     def last_of_sources(self) -> dict[str, datetime]:
         latest = func.max(ledger.c.at, type_=ledger.c.at.type).label("at")
