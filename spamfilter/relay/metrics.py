@@ -31,9 +31,9 @@ LIMITS = (
     "connections", "connections_per_client", "commands", "errors", "message_size", "recipients", "memory_megabytes",
     "idle_seconds", "data_seconds", "tls_seconds", "transaction_seconds", "session_seconds",
     "connect_seconds", "command_seconds", "final_seconds", "drain_seconds", "journal_backlog",
-    "feedback_connections", "feedback_connections_per_user", "marks_a_day",
+    "feedback_connections", "feedback_connections_per_user", "marks_a_day", "automatic",
 )  # fmt: skip
-"""The keys of [limits], and marks_a_day of [feedback]."""
+"""The keys of [limits], and of [feedback] marks_a_day and automatic, whose queue has a fixed length."""
 FAILURES = ("unreachable", "timeout", "closed", "protocol", "tls", "disk", "4xx", "5xx")
 """Kinds of failure; the last two are replies of a next hop that defers or rejects a message."""
 SOURCES = ("train", "cli", "imap", "review", "address", "automatic", "canary", "release", "web", "other")

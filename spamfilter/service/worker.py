@@ -94,7 +94,7 @@ class Worker:
             hostname=settings.relay.hostname or own_name(),
             mark_queue=self._mark_queue,
             feedback=settings.feedback,
-            automatic=Automatic(self._mark_queue, store),
+            automatic=Automatic(self._mark_queue, store, self._limit_log.noted),
             shared=shared,
             limit_log=self._limit_log,
             tls=_server_tls(settings),

@@ -58,7 +58,7 @@ def test_several_processes_are_one() -> None:
 
 
 def test_every_limit_of_the_configuration_is_counted() -> None:
-    assert {*Limits.model_fields, "marks_a_day"} == set(LIMITS)
+    assert {*Limits.model_fields, "marks_a_day", "automatic"} == set(LIMITS)
 
 
 def test_every_source_is_counted_by_its_name() -> None:
@@ -88,7 +88,7 @@ def test_the_page_and_the_table_name_the_same_values_of_labels() -> None:
     for metric in METRICS.values():
         for label, values in metric.labels.items():
             table.setdefault(label, set()).update(values)
-    assert documented.pop("limit") == {"marks_a_day"}
+    assert documented.pop("limit") == {"marks_a_day", "automatic"}
     table.pop("limit")
     assert documented == table
 

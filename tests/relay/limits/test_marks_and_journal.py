@@ -3,12 +3,14 @@
 import contextlib
 import re
 import signal
+import smtplib
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from spamfilter.errors import Refused
+from spamfilter.learning.automatic_rules import MOST_WAITING
 from tests.faults.account import Account
 from tests.faults.client import mail_of
 from tests.faults.daemon import Daemon, daemon
@@ -69,6 +71,24 @@ def test_marks_a_day_and_the_limits_that_change_at_sighup(tmp_path: Path) -> Non
         relay.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "reloaded" in relay.log(), "the new limits")
         assert mark(relay, "three", "ann@example.org")
+
+
+def test_mail_that_waits_for_a_rule(tmp_path: Path) -> None:
+    """The mail passes, and the administrator sees that it was not learnt."""
+    scraper = Scraper()
+    rule = {"automatic": ["trap"], "traps": ["trap@example.test"]}
+    with next_hop() as hop, daemon(tmp_path, hop, metrics=scraper.settings, feedback=rule) as relay:
+        with contextlib.closing(sqlite3.connect(relay.database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with smtplib.SMTP("127.0.0.1", relay.port, "client.test", timeout=60) as client:
+                for number in range(MOST_WAITING + 10):  # one is being learnt, or some if the lock lasts
+                    client.sendmail("a@example.org", ["trap@example.test"], mail_of(f"mail{number}"))
+            assert_hit(relay, scraper, "automatic")
+            other.execute("ROLLBACK")
+        assert re.search(
+            r"limit automatic: 1000 mails wait for \[feedback\] automatic; \w{26} is not learnt", relay.log()
+        )
+        assert relay.ask({"command": "status"})["limits_hit"]["automatic"] >= 1
 
 
 def test_connections_of_one_user_to_the_feedback_socket() -> None:
