@@ -233,6 +233,47 @@ def test_damage_that_an_undoing_runs_into_is_an_error_that_changes_nothing(path:
         assert store.load(["fields"]) == before
 
 
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE words SET ham = -1", "words_not_negative: the counts do not hold what was to be taken away"),
+        ("UPDATE classes SET words = -1", "classes_not_negative: the counts do not hold"),
+        ("UPDATE tallies SET words = -1", "tallies_not_negative: the counts do not hold"),
+    ],
+)
+def test_a_count_below_zero_is_an_error_of_counting(path: Path, statement: str, said: str) -> None:
+    with opened(path) as store:
+        trained(store)
+        execute(path, "INSERT INTO tallies VALUES ('fields', 'ham', 1, 1)")
+        with pytest.raises(CountError, match=said), store.writing() as connection:
+            connection.exec_driver_sql(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("INSERT INTO settings VALUES ('rules', '1')", "UNIQUE constraint failed: settings.name"),
+        ("UPDATE ledger SET label = NULL", "NOT NULL constraint failed: ledger.label"),
+        ("UPDATE ledger SET undoes = 1000000 WHERE id = 1", "FOREIGN KEY constraint failed"),
+    ],
+)
+def test_another_constraint_says_nothing_of_counts(path: Path, statement: str, said: str) -> None:
+    with opened(path) as store:
+        trained(store)
+        with pytest.raises(StoreError, match=f"{path}: {said}$") as raised, store.writing() as connection:
+            connection.exec_driver_sql(statement)
+        assert type(raised.value) is StoreError
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "no such mail"), BrokenPipeError(32, "gone"), KeyError("x")])
+def test_what_a_caller_raises_in_a_transaction_stays_what_it_is(path: Path, error: Exception) -> None:
+    with opened(path) as store:
+        for context in (store.reading, store.writing, store.learning):
+            with pytest.raises(type(error)) as raised, context():
+                raise error
+            assert raised.value is error
+
+
 def test_words_that_count_nothing_any_more_are_gone(path: Path) -> None:
     with opened(path) as store:
         filter = trained(store, 1)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError
@@ -27,7 +27,7 @@ def connect(url: str) -> Engine:
     folder = path.parent
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder; create it, or set [store] url")
-    with store_errors(url), suppress(FileExistsError):
+    with file_errors(url), suppress(FileExistsError):
         if is_trap(path):
             raise StoreError(f"{path}: a link of {owner(folder)}, which root does not follow; name what it leads to")
         make_file(path)
@@ -69,18 +69,34 @@ def file_of(url: str) -> Path:
 
 @contextmanager
 def store_errors(where: str) -> Iterator[None]:
-    """Raises the driver's exceptions as StoreError or its subclasses. where: the name of the store in their texts."""
+    """Raises the driver's exceptions as StoreError or its subclasses. where: the name of the store in their texts.
+
+    No other exception is changed: callers run their own code in a transaction.
+    """
     try:
         yield
-    except IntegrityError as error:
-        raise CountError(f"{where}: {error.orig}: the counts do not hold what was to be taken away") from error
-    except (DBAPIError, sqlite3.Error, OSError) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        reason = getattr(cause, "strerror", None) or str(cause)
-        if getattr(cause, "sqlite_errorcode", 0) & 0xFF in DAMAGED:
-            raise StoreDamaged(f"{where}: {reason}; keep the file, and put a backup in its place") from error
-        if "readonly database" in reason:
-            reason = "no permission to write; run this as the owner of the database"
-        if isinstance(error, OperationalError | sqlite3.OperationalError) and "locked" in reason:
-            raise StoreBusy(f"{where}: another process holds the database; try again") from error
-        raise StoreError(f"{where}: {reason}") from error
+    except (DBAPIError, sqlite3.Error) as error:
+        raise _meant(where, error.orig if isinstance(error, DBAPIError) else error) from error
+
+
+@contextmanager
+def file_errors(where: str) -> Iterator[None]:
+    """Raises an OSError as StoreError, for work on the store's files."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{where}: {error.strerror or error}") from error
+
+
+def _meant(where: str, error: BaseException | None) -> StoreError:
+    """What an exception of the driver means."""
+    reason, code = str(error), getattr(error, "sqlite_errorcode", 0)
+    if code == sqlite3.SQLITE_CONSTRAINT_CHECK:  # the tables' only checks are that no count is below zero
+        return CountError(f"{where}: {reason}: the counts do not hold what was to be taken away")
+    if code & 0xFF in DAMAGED:
+        return StoreDamaged(f"{where}: {reason}; keep the file, and put a backup in its place")
+    if "readonly database" in reason:
+        reason = "no permission to write; run this as the owner of the database"
+    if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
+        return StoreBusy(f"{where}: another process holds the database; try again")
+    return StoreError(f"{where}: {reason}")

@@ -15,7 +15,7 @@ from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, Strin
 
 from spamfilter.errors import StoreError
 from spamfilter.stores.schema import HEAD, metadata
-from spamfilter.stores.sql.connection import connect, file_of, store_errors
+from spamfilter.stores.sql.connection import connect, file_errors, file_of, store_errors
 from spamfilter.system.file_access import make_file
 
 _versions = Table(
@@ -107,7 +107,11 @@ class Database:
         if target.exists():
             raise StoreError(f"{target}: exists already; name a new file")
         # Made in a private folder: in one like /tmp others could put a link under a name that they foresee.
-        with store_errors(str(target)), TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        with (
+            file_errors(str(target)),
+            store_errors(str(target)),
+            TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder,
+        ):
             partial = Path(folder) / target.name
             make_file(partial)
             with self.engine.connect() as connection:
