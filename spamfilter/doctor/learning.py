@@ -65,8 +65,9 @@ def following(examined: Examination) -> Iterator[Finding]:
 def feedback(examined: Examination) -> Iterator[Finding]:
     """When each path of feedback was last used. One that is configured but unused may be broken."""
     store = examined.store
-    last = {source: at for source, at in store.last_of_sources().items() if source != CANARY}
-    first = next((entry.at for entry in store.entries_after(0)), examined.now)
+    times = store.times_of_sources()
+    last = {source: at for source, (_, at) in times.items() if source != CANARY}
+    first = min((at for at, _ in times.values()), default=examined.now)
     silent = False
     for source, setting in _set_up(examined).items():
         since = last.get(source)
@@ -106,7 +107,7 @@ def clock(examined: Examination) -> Iterator[Finding]:
     """Whether times are plausible: no entry is in the future, and learnings are in the order of time."""
     store, now = examined.store, examined.now
     ahead: list[datetime] = [entry.at for entry in store.journal(now + TOLERANCE, now + CENTURY)]
-    ahead += [at for at in store.last_of_sources().values() if at > now + TOLERANCE]
+    ahead += [at for _, at in store.times_of_sources().values() if at > now + TOLERANCE]
     if ahead:
         yield Finding(
             "warning",

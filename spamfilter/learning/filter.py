@@ -51,10 +51,10 @@ class Filter:
         self.voices = voices
         self._whole = whole
         self._state: State | None = None
-        if store.get_setting(RULES) is None:
-            store.put_setting(RULES, rules(voices))
+        if (kept := store.get_setting(RULES)) is None:
+            store.put_setting(RULES, kept := rules(voices))
         self._generation = store.generation
-        self._check(voices)
+        self._check(voices, kept)
 
     @property
     def learnt(self) -> dict[Label, int]:
@@ -89,7 +89,7 @@ class Filter:
 
         voices: other ones than the filter's, after a retraining. Raises StoreError if the counts are of other rules.
         """
-        self._check(voices or self.voices)
+        self._check(voices or self.voices, self.store.get_setting(RULES))
         return self._loaded(voices or self.voices)
 
     def adopt(self, state: State, voices: Voices | None = None) -> None:
@@ -107,9 +107,9 @@ class Filter:
         """Whether the counts in the store are still of this filter's rules."""
         return self.store.get_setting(RULES) == rules(self.voices)
 
-    def _check(self, voices: Voices) -> None:
-        kept, asked = self.store.get_setting(RULES), rules(voices)
-        if kept != asked:
+    def _check(self, voices: Voices, kept: object) -> None:
+        """kept: the rules of the counts in the store."""
+        if kept != (asked := rules(voices)):
             raise StoreError(
                 f"{self.store.where}: the database was learnt with {rules_text(kept)};"
                 f" the configuration says {rules_text(asked)}; run `spamfilter retrain`, or change [learn] back"
@@ -140,7 +140,7 @@ class Filter:
         try:
             with self.store.learning() as learning:
                 if self.store.generation != self._generation:
-                    self._check(self.voices)
+                    self._check(self.voices, self.store.get_setting(RULES))
                     self._state, self._generation = None, self.store.generation
                 reloaded = self._state is None
                 taken = self._catch_up(self._all(), learning.entries_after) if self._whole else 0

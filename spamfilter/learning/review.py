@@ -53,11 +53,11 @@ class Review:
 
     def _days(self, since: datetime, until: datetime) -> Iterator[list[JournalEntry]]:
         """The latest entry of each message that is not learnt, from the last day to the first."""
-        seen = {entry.digest for entry in self._store.learnings()}
+        seen: set[bytes] = set()
         while until > since:
             begin = max(since, until - DAY)
             day = []
-            for entry in reversed(self._store.journal(begin, until)):
+            for entry in reversed(self._store.unlearnt(begin, until)):
                 if entry.digest not in seen:
                     seen.add(entry.digest)
                     day.append(entry)

@@ -84,6 +84,10 @@ class Journal(ABC):
         """Entries of a period, oldest first, without tokens."""
 
     @abstractmethod
+    def unlearnt(self, since: datetime, until: datetime) -> list[JournalEntry]:
+        """Entries of a period whose message is not learnt, oldest first, without tokens."""
+
+    @abstractmethod
     def search(self, wanted: Wanted, limit: int, before: str = "") -> list[JournalEntry]:
         """The first `limit` entries found, latest first, without tokens; before: go on after the entry with this id."""
 

@@ -188,8 +188,8 @@ class Store(Ledger, Journal):
         this recipient, and of those whose sender has this domain. Case does not matter for letters of ASCII."""
 
     @abstractmethod
-    def last_of_sources(self) -> dict[str, datetime]:
-        """Source -> the time of its last ledger entry."""
+    def times_of_sources(self) -> dict[str, tuple[datetime, datetime]]:
+        """Source -> the times of its first and of its last ledger entry."""
 
     @abstractmethod
     def sweep(self, source: str, before: datetime) -> int:

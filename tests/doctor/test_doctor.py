@@ -4,12 +4,14 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from spamfilter.bayes.voices import Packed
 from spamfilter.config.settings import Settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
 from spamfilter.doctor.delivery import free_space
@@ -153,6 +155,17 @@ def test_a_path_that_is_set_up_must_be_heard_of(
     findings = look(feedback, Examination(ours, None, now=NOW, dovecot=empty))
     assert [finding.status for finding in findings] == statuses
     assert ("[feedback] spam_addresses" in findings[0].found) == (statuses == ["warning"])
+
+
+def test_the_time_of_a_ledger_is_asked_without_its_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = settings(tmp_path, feedback={"spam_addresses": ["spam@example.org"]})
+    with closing(open_store(ours.store_url())) as store:
+        Filter(store, ours.voices()).learn(reading("first", "lunch"), "ham", "cli")
+    read: list[object] = []
+    monkeypatch.setattr(Packed, "__init__", lambda self, packed: read.append(packed))
+    (finding,) = look(feedback, Examination(ours, None, dovecot=tmp_path))
+    assert finding.found.startswith("cli ")
+    assert read == []
 
 
 @pytest.mark.parametrize(

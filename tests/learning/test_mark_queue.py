@@ -12,6 +12,7 @@ from spamfilter.bayes.voices import Voice
 from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
 from spamfilter.learning import mark_queue as module
 from spamfilter.learning import marks
+from spamfilter.learning.counting_rules import RULES
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author, Subject
@@ -70,6 +71,19 @@ async def office(tmp_path: Path) -> AsyncIterator[Office]:
     office.release()
     await asyncio.to_thread(office.queue.close)
     store.close()
+
+
+async def test_a_mark_reads_the_rules_of_the_counts_once(office: Office) -> None:
+    store, read = office.filter.store, []
+    setting = store.get_setting
+
+    def noted(name: str) -> object:
+        read.append(name)
+        return setting(name)
+
+    store.get_setting = noted  # type: ignore[method-assign]
+    await office.queue.mark_mail(mail(), "x.eml", "spam", ANN)
+    assert read == [RULES]
 
 
 async def test_a_mark_is_learnt_and_told_a_repeat_is_not(office: Office) -> None:

@@ -374,13 +374,16 @@ class Busy(Store):
     def histories(self, digests: Any) -> Any:
         raise NotImplementedError
 
+    def unlearnt(self, since: Any, until: Any) -> Any:
+        raise NotImplementedError
+
     def marks_on_mail(self, by: str, since: Any, recipient: str, domain: str) -> Any:
         raise NotImplementedError
 
     def marks_by(self, by: str, since: Any) -> int:
         raise NotImplementedError
 
-    def last_of_sources(self) -> Any:
+    def times_of_sources(self) -> Any:
         raise NotImplementedError
 
     def sweep(self, source: str, before: Any) -> int:

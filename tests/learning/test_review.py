@@ -19,7 +19,7 @@ from spamfilter.errors import Refused
 from spamfilter.learning import review as reviewing
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.review import Review
-from spamfilter.stores import JournalEntry
+from spamfilter.stores import Entry, JournalEntry
 from spamfilter.system import paths
 from spamfilter.system.ids import new_id
 from tests.integration.servers import relay, wait_until
@@ -88,6 +88,15 @@ def test_what_anybody_has_taught_is_not_offered(review: Review) -> None:
         review._filter.learn(subject.reading, "spam", "train", "somebody")
     assert offered(review, *entries) == ["not taught"]
     assert review.subject(entries[0]) is None
+
+
+def test_a_look_at_the_journal_reads_no_learning(review: Review, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*wanted: object) -> list[Entry]:
+        raise AssertionError("read")
+
+    for name in ("learnings", "latest_learnings", "entries_after"):
+        monkeypatch.setattr(review._store, name, read)
+    assert offered(review, seen("one")) == ["one"]
 
 
 def test_what_has_no_tokens_any_more_cannot_be_learnt(review: Review) -> None:

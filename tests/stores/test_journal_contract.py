@@ -8,6 +8,7 @@ from spamfilter.bayes.voices import pack
 from spamfilter.stores import Store, Wanted
 from spamfilter.stores.journal import NAMED
 from spamfilter.stores.sql import journal as sql_journal
+from tests.stores.made import entry, learn
 from tests.support.made import NOON, journal_entry
 
 
@@ -196,3 +197,20 @@ def test_the_journal_says_which_mails_it_may_know(store: Store) -> None:
     assert found == {b"a" * 16, "<one@example.org>"}
     assert store.in_journal([b"b" * 16], []) == {b"b" * 16}
     assert store.in_journal([], []) == set()
+
+
+def test_entries_of_messages_that_are_not_learnt_are_those_of_the_period_oldest_first(store: Store) -> None:
+    hours = {1: (0, 5), 2: (1,), 3: (2,), 4: (3, 4), 5: (-1, 6)}
+    store.write_journal([
+        journal_entry(id=f"{9 + hour:026}", digest=entry(number).digest, at=NOON + timedelta(hours=hour))
+        for number, some in hours.items()
+        for hour in some
+    ])  # fmt: skip
+    _, undone = learn(store, entry(2), entry(3))
+    learn(store, entry(3, undoes=undone.id))
+    learn(store, entry(4, "ham"))
+    found = store.unlearnt(NOON, NOON + timedelta(hours=6))
+    assert [(one.digest, one.at.hour - NOON.hour) for one in found] == [
+        (entry(1).digest, 0), (entry(3).digest, 2), (entry(1).digest, 5),
+    ]  # fmt: skip
+    assert {one.tokens for one in found} == {None}

@@ -66,8 +66,8 @@ def test_marks_on_mail_are_counted_by_recipient_and_by_domain_each_message_once(
     assert store.marks_on_mail("eve", NOON, "anna@example.org", "evil.example") == (0, 0)
 
 
-def test_the_last_entry_of_each_source_is_the_latest_whatever_the_order(store: Store) -> None:
-    assert store.last_of_sources() == {}
+def test_the_times_of_each_source_are_those_of_its_earliest_and_latest_entries_whatever_the_order(store: Store) -> None:
+    assert store.times_of_sources() == {}
     (one,) = learn(store, of(entry(1), "ann", "imap", 5))
     learn(
         store,
@@ -76,8 +76,9 @@ def test_the_last_entry_of_each_source_is_the_latest_whatever_the_order(store: S
         of(entry(3), "bob", "cli", 1),
         of(entry(4), "", "train", 2),
     )
-    assert store.last_of_sources() == {
-        source: NOON + timedelta(hours=hours) for source, hours in (("imap", 5), ("cli", 4), ("train", 2))
+    times = {"imap": (3, 5), "cli": (1, 4), "train": (2, 2)}
+    assert store.times_of_sources() == {
+        source: (NOON + timedelta(hours=first), NOON + timedelta(hours=last)) for source, (first, last) in times.items()
     }
 
 

@@ -339,3 +339,27 @@ def test_what_is_asked_often_goes_through_an_index_and_sorts_nothing(
         found = plans(store, lambda: ask(store))
     assert any(index in step for step in found)
     assert [step for step in found if "TEMP B-TREE" in step or step.startswith("SCAN")] == []
+
+
+@pytest.mark.parametrize(
+    ("ask", "indexes"),
+    [
+        pytest.param(
+            lambda store: store.unlearnt(NOON, NOON),
+            ["INDEX journal_at (at>? AND at<?)", "INDEX ledger_digest (digest=?)"],
+            id="what-is-not-learnt-of-a-day",
+        ),
+        pytest.param(
+            lambda store: store.marks_on_mail("a", NOON, "b@x", "x"),
+            ["INDEX ledger_at (at>?)", "INDEX journal_digest (digest=?)"],
+            id="marks-on-mail",
+        ),
+    ],
+)
+def test_what_is_asked_of_a_period_reads_no_more_than_the_period(
+    path: Path, ask: Callable[[SqlStore], object], indexes: list[str]
+) -> None:
+    with opened(path) as store:
+        found = plans(store, lambda: ask(store))
+    assert [index for index in indexes if not any(index in step for step in found)] == []
+    assert [step for step in found if step.startswith("SCAN")] == []

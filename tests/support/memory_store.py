@@ -152,8 +152,10 @@ class MemoryStore(Store):
         received = {one.digest for one in mails if recipient.lower() in map(str.lower, one.recipients)}
         return len(received), len({one.digest for one in mails if one.sender.rpartition("@")[2].lower() == domain})
 
-    def last_of_sources(self) -> dict[str, datetime]:
-        return {entry.source: entry.at for entry in sorted(self._ledger, key=lambda entry: entry.at)}
+    def times_of_sources(self) -> dict[str, tuple[datetime, datetime]]:
+        entries = sorted(self._ledger, key=lambda entry: entry.at)
+        first, last = ({entry.source: entry.at for entry in some} for some in (reversed(entries), entries))
+        return {source: (at, last[source]) for source, at in first.items()}
 
     def sweep(self, source: str, before: datetime) -> int:
         return 0  # entries are counted by their places; what lives no longer than the process may keep them
@@ -168,6 +170,9 @@ class MemoryStore(Store):
     def journal(self, since: datetime, until: datetime) -> list[JournalEntry]:
         entries = sorted(self._journal.values(), key=lambda entry: (entry.at, entry.id))
         return [replace(entry, tokens=None) for entry in entries if since <= entry.at < until]
+
+    def unlearnt(self, since: datetime, until: datetime) -> list[JournalEntry]:
+        return [entry for entry in self.journal(since, until) if entry.digest not in self._active]
 
     def search(self, wanted: Wanted, limit: int, before: str = "") -> list[JournalEntry]:
         def place(entry: JournalEntry) -> tuple[bool, str]:

@@ -151,11 +151,11 @@ class SqlStore(SqlJournal, SqlReporting, Store):
             found = connection.execute(query).one()
             return int(found[0]), int(found[1])
 
-    def last_of_sources(self) -> dict[str, datetime]:
-        latest = func.max(ledger.c.at, type_=ledger.c.at.type).label("at")
+    def times_of_sources(self) -> dict[str, tuple[datetime, datetime]]:
+        ends = [function(ledger.c.at, type_=ledger.c.at.type) for function in (func.min, func.max)]
         with self.reading() as connection:
-            query = select(ledger.c.source, latest).group_by(ledger.c.source)
-            return {row.source: row.at for row in connection.execute(query)}
+            found = connection.execute(select(ledger.c.source, *ends).group_by(ledger.c.source))
+            return {source: (first, last) for source, first, last in found}
 
     def sweep(self, source: str, before: datetime) -> int:
         own = select(ledger.c.undoes).join(undone, ledger.c.undoes == undone.c.id).where(undone.c.source == source)

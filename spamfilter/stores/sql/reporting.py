@@ -19,6 +19,9 @@ LOOKUP_COST = 4
 """To look up the journal entries of one learning takes as long as to read so many entries in their order."""
 
 
+_IS_LEARNT = exists(only_active(select(ledger.c.id)).where(ledger.c.digest == journal.c.digest))
+
+
 def _of_period(query: Select[Any], since: datetime, until: datetime) -> Select[Any]:
     return only_active(query).where(ledger.c.at >= since, ledger.c.at < until)
 
@@ -66,11 +69,15 @@ class SqlReporting(Database):
             query = query.join(ledger, ledger.c.digest == journal.c.digest).where(by_people, at >= since, at < until)
             return [Labelled(*row) for row in connection.execute(query)]
 
+    def unlearnt(self, since: datetime, until: datetime) -> list[JournalEntry]:
+        query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until, ~_IS_LEARNT).order_by(journal.c.id)
+        with self.reading() as connection:
+            return [journal_entry_of(row) for row in connection.execute(query)]
+
     def unlabelled(self, since: datetime, until: datetime, limit: int) -> tuple[list[JournalEntry], int]:
-        learnt = only_active(select(ledger.c.id)).where(ledger.c.digest == journal.c.digest)
         latest = (
             select(func.max(journal.c.id).label("id"))
-            .where(journal.c["class"] == "unsure", journal.c.at >= since, journal.c.at < until, ~exists(learnt))
+            .where(journal.c["class"] == "unsure", journal.c.at >= since, journal.c.at < until, ~_IS_LEARNT)
             .group_by(journal.c.digest)
             .subquery()
         )
