@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from spamfilter.bayes.verdict import CLASSES, Policy
 from spamfilter.bayes.voices import Voices
 from spamfilter.config import sections
+from spamfilter.config.addresses import socket_of
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.redaction import redacted
 from spamfilter.errors import ConfigError
@@ -117,6 +118,11 @@ class Settings(sections.Section):
             found.append(f'verdict.on_ham = "{self.verdict.on_ham}" keeps good mail from its readers')
         if "trap" in self.feedback.automatic and not self.feedback.traps:
             found.append('feedback.automatic has "trap", but feedback.traps names no address')
+        if "answered" in self.feedback.automatic and not any(map(socket_of, self.relay.submission)):
+            found.append(
+                'feedback.automatic has "answered", but relay.submission names no socket, as in'
+                ' "unix:/run/spamfilter/submission.sock": no answer will teach'
+            )
         if self.relay.next_hop.removeprefix("smtp://") in (*self.relay.listen, *self.relay.submission):
             found.append(f"relay.next_hop = {self.relay.next_hop!r} is where the relay itself listens: mail would loop")
         if self.relay.tls_key and by_mode(ANYBODY, Path(self.relay.tls_key), os.R_OK):

@@ -303,6 +303,17 @@ def test_the_policy_is_what_the_verdict_section_says(tmp_path: Path) -> None:
         ),
         pytest.param('[verdict]\non_ham = "quarantine"', ["keeps good mail from its readers"], id="ham-kept-back"),
         pytest.param('[feedback]\nautomatic = ["trap"]', ['"trap", but feedback.traps names no'], id="no-trap"),
+        pytest.param(
+            '[feedback]\nautomatic = ["answered"]', ['"answered", but relay.submission names no'], id="no-socket"
+        ),
+        pytest.param(
+            '[feedback]\nautomatic = ["answered"]\n[relay]\nsubmission = ["127.0.0.1:10027"]',
+            ["names no socket"],
+            id="port",
+        ),
+        pytest.param(
+            '[feedback]\nautomatic = ["answered"]\n[relay]\nsubmission = ["unix:/run/x.sock"]', [], id="a-socket"
+        ),
         pytest.param('[feedback]\nautomatic = ["trap"]\ntraps = ["a@x.example"]', [], id="a-trap"),
         pytest.param("[limits]\nfinal_seconds = 96", ["limits.final_seconds above 95"], id="too-patient"),
         pytest.param('[relay]\nnext_hop = "smtp://127.0.0.1:10025"', ["mail would loop"], id="its-own-next-hop"),
