@@ -5,6 +5,7 @@ Guarantee: a client hears a reply before its connection is closed, except during
 
 import logging
 import os
+import pwd
 import socket
 from ipaddress import IPv4Address, IPv6Address
 
@@ -18,7 +19,6 @@ from spamfilter.relay.smtp.incoming import Incoming
 from spamfilter.relay.smtp.server import Server
 from spamfilter.system import unix_socket
 from spamfilter.system.escaping import printable
-from spamfilter.system.file_access import user_named
 
 log = logging.getLogger(__name__)
 
@@ -233,5 +233,7 @@ def _is_mail_server(uid: int) -> bool:
     """Whether a process of this user may say who the sender of a mail is."""
     if uid in (0, os.getuid()):
         return True
-    owner = user_named(MAIL_SERVER)
-    return owner is not None and owner.uid == uid
+    try:
+        return pwd.getpwnam(MAIL_SERVER).pw_uid == uid
+    except KeyError:
+        return False
