@@ -28,8 +28,9 @@ LONG = "Re: " + "a-very-long-word-without-any-space-" * 6 + " and <b>markup</b> 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    program = require("chromium", "chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=require("chromium", "chromium"), args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield browser
         browser.close()
 
