@@ -79,7 +79,8 @@ def serve(settings: Settings, file: Path | None) -> None:
             signal.signal(
                 number, lambda *_: None
             )  # uvicorn handles the signal, and raises it again when it has stopped
-        logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        # Its warnings are about what visitors send: a line for each broken request would fill the disk.
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)
         asyncio.run(_Server(config).serve(sockets))
     log.info("stopped")
 

@@ -145,6 +145,54 @@ def test_a_request_that_can_be_read_in_two_ways_is_refused(pages: Site, lines: b
         assert re.match(rb"HTTP/1.1 (400|501) ", client.recv(100))
 
 
+FORM = b"Content-Type: application/x-www-form-urlencoded\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+
+
+def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(pages: Site) -> None:
+    """A proxy that believes the one and a page that believes the other disagree about where the next request begins."""
+    with socket.create_connection(("127.0.0.1", pages.port), timeout=60) as client:
+        head = b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n" + FORM + CHUNKED
+        client.sendall(head + b"\r\n3\r\na=b\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = client.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "begin", "answered"),
+    [(FORM + CHUNKED, b"", False), (FORM + CHUNKED, b"3\r\na=b\r\n", False), (CHUNKED, b"", True)],
+    ids=["at once", "behind a good chunk", "behind the answer"],
+)
+def test_a_broken_chunk_leaves_no_line_in_the_log(pages: Site, fields: bytes, begin: bytes, answered: bool) -> None:
+    earlier = pages.log()
+    with socket.create_connection(("127.0.0.1", pages.port), timeout=60) as client:
+        client.sendall(b"POST /login HTTP/1.1\r\nHost: x\r\n" + fields + b"\r\n" + begin)
+        answer = client.recv(12) if answered else b""
+        client.sendall(b"no length\r\n")
+        answer += client.makefile("rb").read()
+    assert answer[:12] == (b"HTTP/1.1 415" if answered else b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert pages.browser().get("/login").status == 200
+    assert pages.log() == earlier
+
+
+def test_a_broken_chunk_in_one_packet_with_its_request_leaves_no_line_in_the_log(pages: Site) -> None:
+    """The page is about to answer that no such form is accepted when the 400 is sent."""
+    earlier = pages.log()
+    with socket.create_connection(("127.0.0.1", pages.port), timeout=60) as client:
+        client.sendall(b"POST /login HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\nno length\r\n")
+        assert client.makefile("rb").read().startswith(b"HTTP/1.1 400 ")
+    assert pages.browser().get("/login").status == 200
+    assert pages.log() == earlier
+
+
+def test_an_upgrade_that_is_not_offered_leaves_no_line_in_the_log(pages: Site) -> None:
+    earlier = pages.log()
+    assert pages.browser().get("/login", Connection="upgrade", Upgrade="websocket").status == 200
+    assert pages.log() == earlier
+
+
 def test_an_error_of_the_api_is_json_whatever_was_asked(pages: Site) -> None:
     for path in (f"/api/{quote(MARKUP)}", "/api/messages", "/api/../api/messages", "/api/%00"):
         answer = Browser(pages.port).get(path)

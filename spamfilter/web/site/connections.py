@@ -2,12 +2,14 @@
 
 Guarantee: a connection is cut if it sends no whole request header within HEADER_SECONDS, or if its answer is not sent
 within ANSWER_SECONDS. When MOST_CONNECTIONS are open, a new connection replaces the one that has waited longest for a
-header, so a client that asks at once is served, however many slow ones there are.
+header, so a client that asks at once is served, however many slow ones there are. A request that is not HTTP gets 400,
+or nothing if its answer has begun, and no line of the log.
 """
 
 import asyncio
 from typing import Any, cast
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_CONNECTIONS = 200
@@ -57,6 +59,14 @@ class Bounded(H11Protocol):
     def on_response_complete(self) -> None:
         self._within(HEADER_SECONDS)
         super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # h11 would raise for a second answer, and the log would have a traceback
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def _within(self, seconds: float) -> None:
         if self._timer is not None:

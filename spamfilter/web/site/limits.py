@@ -1,7 +1,8 @@
 """Header fields of every response, and limits of a request body.
 
 Guarantee: every response, also of an error, has FIELDS, which forbid a browser to run, show or send anything of other
-sites. A body is read up to MOST_BODY bytes and for BODY_SECONDS.
+sites. A body is read up to MOST_BODY bytes and for BODY_SECONDS. A request with Content-Length and Transfer-Encoding,
+which a proxy in front of the page may end elsewhere than the page does, gets 400, and its connection is closed.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import asyncio
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BODY = 65_536
@@ -29,8 +31,12 @@ FIELDS = {
 }
 
 
+AMBIGUOUS = {b"content-length", b"transfer-encoding"}
+"""Two lengths of a body; RFC 9112 section 6.1 allows to reject such a request, and wants its connection closed."""
+
+
 class Fields:
-    """Adds the fields to every response."""
+    """Adds the fields to every response, and rejects ambiguous requests."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -41,7 +47,13 @@ class Fields:
                 MutableHeaders(scope=message).update(FIELDS)
             await send(message)
 
-        await self._app(scope, receive, sending if scope["type"] == "http" else send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif {name for name, _ in scope["headers"]} >= AMBIGUOUS:
+            text = "a request has Content-Length or Transfer-Encoding, not both"
+            await PlainTextResponse(text, 400, {"Connection": "close"})(scope, receive, sending)
+        else:
+            await self._app(scope, receive, sending)
 
 
 async def body_of(request: Request) -> bytes:
