@@ -147,6 +147,11 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionResetError("the connection is lost")
         self.transport = transport
 
+    def close(self) -> None:
+        """Close the connection when what was written is sent."""
+        if self.transport is not None:
+            self.transport.close()
+
     def abort(self) -> None:
         """Cut the connection; data that is not sent yet is dropped."""
         if self.transport is not None:

@@ -55,3 +55,8 @@ async def _more(connection: Connection, where: str) -> None:
 def kind_of(error: OSError, otherwise: str) -> str:
     """The kind of failure for the metrics: "tls" or `otherwise`."""
     return "tls" if isinstance(error, ssl.SSLError) else otherwise
+
+
+def kind_by(reply: Reply) -> str:
+    """The kind of failure for the metrics that a reply tells of."""
+    return f"{reply.code // 100}xx" if reply.code >= 400 else "protocol"

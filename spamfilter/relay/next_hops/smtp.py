@@ -3,14 +3,15 @@
 Guarantee: replies are returned byte for byte; a message is sent unchanged but for doubled dots. No library does that:
 aiosmtplib strips the text of replies and rewrites line ends. A message is never sent a second time; only the first
 command of a transaction is, if the connection was closed before its reply.
-Connections are kept for the next client, and checked with RSET unless they have just accepted a message.
+Connections are kept for the next client, and checked with RSET unless they have just accepted a message. They end with
+QUIT unless a reply is outstanding; nobody waits for the reply to QUIT.
 """
 
 import asyncio
 import math
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from spamfilter.errors import NextHopError
 from spamfilter.relay.next_hops.connection import Connection, TooLate
 from spamfilter.relay.next_hops.dot_stuffing import stuffed
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
-from spamfilter.relay.next_hops.replies import kind_of, read_reply
+from spamfilter.relay.next_hops.replies import kind_by, kind_of, read_reply
 from spamfilter.relay.next_hops.resolver import Resolver
 
 KEPT_SECONDS = 60.0
@@ -72,7 +73,7 @@ class SmtpNextHop(NextHop):
             except TimeoutError:
                 # The others may hang, too, and the client must not wait for each of them in turn.
                 conversation.abort()
-                self._abort_kept()
+                self._leave_kept()
             except BaseException:
                 conversation.abort()
                 raise
@@ -82,11 +83,11 @@ class SmtpNextHop(NextHop):
 
     def close(self) -> None:
         self._closed = True
-        self._abort_kept()
+        self._leave_kept()
 
-    def _abort_kept(self) -> None:
+    def _leave_kept(self) -> None:
         for conversation in self._kept:
-            conversation.abort()
+            conversation.leave()
         self._kept.clear()
 
     async def connect(self) -> "_SmtpConversation":
@@ -96,6 +97,9 @@ class SmtpNextHop(NextHop):
                 conversation = _SmtpConversation(self, await self._connected())
                 try:
                     await conversation.greet()
+                except NextHopError:
+                    conversation.leave()
+                    raise
                 except BaseException:
                     conversation.abort()
                     raise
@@ -117,11 +121,15 @@ class SmtpNextHop(NextHop):
         return (await loop.create_connection(Connection, last, self.port))[1]
 
     def keep(self, conversation: "_SmtpConversation") -> None:
-        if self._closed or len(self._kept) >= KEPT_CONNECTIONS:
-            conversation.abort()
+        if self._closed or conversation.closed or len(self._kept) >= KEPT_CONNECTIONS:
+            conversation.leave()
             return
         self._kept.append(conversation)
-        conversation.wait_at_most(KEPT_SECONDS, lambda: self._kept.remove(conversation))
+        conversation.timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._expire, conversation)
+
+    def _expire(self, conversation: "_SmtpConversation") -> None:
+        self._kept.remove(conversation)
+        conversation.leave()
 
 
 class _SmtpConversation(Conversation):
@@ -130,7 +138,7 @@ class _SmtpConversation(Conversation):
         self._connection = connection
         self._end = math.inf  # deadline of the message that is being sent
         self._pipelined: deque[bytes] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None  # ends it while it is kept
         self._taken = -math.inf  # when a message was accepted, if nothing was sent since
         self.unasked = False  # used again without RSET: the connection may be closed
         self.keywords: Mapping[str, str] = {}
@@ -138,7 +146,7 @@ class _SmtpConversation(Conversation):
     async def greet(self) -> None:
         greeting = await self._reply()
         if greeting.code != 220:
-            raise NextHopError(f"{self._hop.where}: greeted with {greeting.text}", _kind_by(greeting))
+            raise NextHopError(f"{self._hop.where}: greeted with {greeting.text}", kind_by(greeting))
         await self._hello()
         if self._hop.tls is not None:
             if "STARTTLS" not in self.keywords:
@@ -164,10 +172,10 @@ class _SmtpConversation(Conversation):
                 self.keywords[keyword.upper()] = parameters
             return
         if reply.code < 500:  # a temporary failure, which does not mean that EHLO is unknown
-            raise NextHopError(f"{self._hop.where}: EHLO was answered with {reply.text}", _kind_by(reply))
+            raise NextHopError(f"{self._hop.where}: EHLO was answered with {reply.text}", kind_by(reply))
         reply = await self._exchange(b"HELO " + name)
         if not reply.positive:
-            raise NextHopError(f"{self._hop.where}: HELO was answered with {reply.text}", _kind_by(reply))
+            raise NextHopError(f"{self._hop.where}: HELO was answered with {reply.text}", kind_by(reply))
 
     async def command(self, line: bytes) -> Reply:
         reply = await self._command(line)
@@ -177,11 +185,9 @@ class _SmtpConversation(Conversation):
 
     async def forget(self) -> None:
         """Send RSET; if that fails, close the connection, which ends the transaction, too."""
-        try:
+        with suppress(NextHopError):
             if (await self._command(b"RSET")).code == 250:
                 return
-        except NextHopError:
-            pass
         self.abort()
 
     def pipeline(self, lines: Iterable[bytes]) -> None:
@@ -320,30 +326,23 @@ class _SmtpConversation(Conversation):
         return self._connection.closing or self._connection.ended
 
     def release(self) -> None:
-        if self.closed:
+        self._hop.keep(self)
+
+    def leave(self) -> None:
+        """Say QUIT and close, without waiting; `abort` if it is unknown what the next hop would take QUIT for."""
+        self.stop_waiting()
+        if self.closed or self._pipelined or self._connection.buffer:
             self.abort()
         else:
-            self._hop.keep(self)
+            self._connection.write(b"QUIT\r\n")
+            self._connection.close()
 
     def abort(self) -> None:
         self.stop_waiting()
         # Not close(), which would first send the rest to a next hop that may react to it.
         self._connection.abort()
 
-    def wait_at_most(self, seconds: float, then: Callable[[], None]) -> None:
-        """Close after this time unless `stop_waiting` is called before."""
-
-        def expire() -> None:
-            then()
-            self.abort()
-
-        self._timer = asyncio.get_running_loop().call_later(seconds, expire)
-
     def stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-def _kind_by(reply: Reply) -> str:
-    return f"{reply.code // 100}xx" if reply.code >= 400 else "protocol"
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.parts import Client, Hop, relaying
+from spamfilter.errors import NextHopError
+from spamfilter.relay.next_hops.smtp import SmtpNextHop
+from tests.support.certificates import client_context, server_context
+from tests.support.parts import KEYWORDS, Client, Hop, relaying
 
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
 
@@ -126,3 +129,78 @@ async def test_a_next_hop_that_leaves_before_it_hears_the_next_mail_costs_no_cli
         assert heard.count(b"DATA") == 4
         assert heard.count(b"MAIL") == 7
         assert b"RSET" not in heard
+
+
+async def quits(hop: Hop) -> None:
+    """The next hop has heard QUIT and then the end of the connection."""
+    while hop.open:
+        await asyncio.sleep(0.01)
+    assert hop.received[-1] == b"QUIT"
+
+
+async def test_one_whose_time_is_over_ends_with_quit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spamfilter.relay.next_hops.smtp.KEPT_SECONDS", 0.0)
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        client = await running.connect()
+        await delivers(client)
+        await client.ask("QUIT")
+        await asyncio.wait_for(quits(hop), 20)
+
+
+async def test_one_too_many_ends_with_quit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spamfilter.relay.next_hops.smtp.KEPT_CONNECTIONS", 0)
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        client = await running.connect()
+        await leaves_an_envelope(client)
+        await client.ask("QUIT")
+        await asyncio.wait_for(quits(hop), 20)
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["in the clear", "over TLS"])
+async def test_at_the_end_of_the_relay_each_ends_with_quit(tmp_path: Path, secure: bool) -> None:
+    async with Hop((*KEYWORDS, *(["STARTTLS"] if secure else []))) as hop:
+        hop.tls = server_context(tmp_path)
+        next_hop = SmtpNextHop("127.0.0.1", hop.port, "relay.test", client_context(tmp_path) if secure else None)
+        async with relaying(tmp_path, next_hop) as running:
+            clients = [await running.connect() for _ in range(3)]
+            for client in clients:
+                await delivers(client)
+            for client in clients:
+                await client.ask("QUIT")
+            while len(next_hop._kept) < len(clients):
+                await asyncio.sleep(0.01)
+            next_hop.close()
+            await asyncio.wait_for(quits(hop), 20)
+            assert hop.received.count(b"QUIT") == len(clients)
+
+
+async def test_one_whose_next_hop_does_not_answer_to_quit_holds_up_nobody(tmp_path: Path) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        hop.replies["QUIT"] = b"hang"
+        client = await running.connect()
+        await delivers(client)
+        await client.ask("QUIT")
+        running.relay.next_hop.close()
+        await delivers(await running.connect())
+
+
+async def test_no_quit_follows_on_commands_that_were_sent_in_advance(tmp_path: Path) -> None:
+    """Who knows what the next hop makes of it before it has answered the others."""
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        conversation = await running.relay.next_hop.open()
+        conversation.pipeline([b"MAIL FROM:<a@example.org>", b"RCPT TO:<b@example.test>"])
+        await conversation.command(b"MAIL FROM:<a@example.org>")
+        conversation.release()
+        running.relay.next_hop.close()
+        while hop.open:
+            await asyncio.sleep(0.01)
+        assert b"QUIT" not in hop.received
+
+
+async def test_a_next_hop_that_refuses_the_greeting_hears_quit() -> None:
+    """RFC 5321 section 3.1: also behind a 554 it waits for QUIT."""
+    async with Hop() as hop:
+        hop.replies["CONNECT"] = b"554 5.7.1 not for you\r\n"
+        with pytest.raises(NextHopError, match="not for you"):
+            await SmtpNextHop("127.0.0.1", hop.port, "relay.test").open()
+        await asyncio.wait_for(quits(hop), 20)
