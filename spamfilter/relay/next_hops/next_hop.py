@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 SHORT = 128
@@ -13,15 +13,16 @@ _BREAKING = bytes.maketrans(b"\r\n\0", b"???")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An SMTP reply: its code, and all its lines unchanged, each ended by CR LF."""
+    """An SMTP reply: its code, and all its lines unchanged, each ended by CR LF. own: it is not the next hop's."""
 
     code: int
     raw: bytes
+    own: bool = field(default=True, compare=False)
 
     @staticmethod
-    def of(*lines: bytes | str) -> "Reply":
+    def of(*lines: bytes | str, own: bool = True) -> "Reply":
         """A reply from its lines, each with the code and without line end: of('250 2.0.0 Ok')."""
-        return _often(lines[0]) if len(lines) == 1 and len(lines[0]) <= SHORT else _reply(*lines)
+        return _often(own, lines[0]) if len(lines) == 1 and len(lines[0]) <= SHORT else _reply(own, *lines)
 
     @property
     def positive(self) -> bool:
@@ -33,10 +34,10 @@ class Reply:
         return re.sub(r"\r\n\d*[ -]?", " ", self.raw.decode("utf-8", "replace").rstrip())
 
 
-def _reply(*lines: bytes | str) -> Reply:
+def _reply(own: bool, *lines: bytes | str) -> Reply:
     plain = [line.encode() if isinstance(line, str) else line for line in lines]
     raw = b"".join(line.translate(_BREAKING) + b"\r\n" for line in plain)
-    return Reply(int(plain[-1][:3]), raw)
+    return Reply(int(plain[-1][:3]), raw, own)
 
 
 _often = lru_cache(256)(_reply)

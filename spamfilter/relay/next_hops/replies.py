@@ -37,7 +37,7 @@ async def read_reply(connection: Connection, where: str) -> Reply:
         lines.append(line)
         if match.group(2) != b"-":
             del buffer[:start]
-            return Reply.of(*lines)
+            return Reply.of(*lines, own=False)
     raise NextHopError(f"{where}: its reply has no end")
 
 

@@ -127,7 +127,8 @@ class Client(Server):
         if reply.code == 421:
             self._say_goodbye(reply)
             return
-        if 500 <= reply.code <= 504:  # an error in the protocol; a rejected recipient or message is not
+        # An error in the protocol; a rejected recipient or message is none, nor is what the next hop says.
+        if reply.own and 500 <= reply.code <= 504:
             self._errors += 1
             if self._errors > self._relay.limits.errors:
                 self._say_goodbye(self.relaying.over("errors"))

@@ -573,6 +573,21 @@ async def test_too_many_errors_end_the_session(tmp_path: Path) -> None:
         assert await client.reply() == b""
 
 
+async def test_what_the_next_hop_says_is_no_error_of_the_client(tmp_path: Path) -> None:
+    """A next hop may answer each of a hundred recipients with 501; only the client's own errors are counted."""
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=Limits(errors=3)) as running:
+        hop.replies |= {"MAIL FROM:<bad@x>": b"501 5.1.7 no\r\n", "RCPT TO:<bad@x>": b"504 5.5.4 no\r\n"}
+        hop.replies |= {"VRFY": b"502 5.5.1 no\r\n", "DOT": b"503-5.5.1 no\r\n503 5.5.1 no\r\n"}
+        client = await running.connect()
+        for _ in range(3):
+            assert (await client.ask("EHLO c", "VRFY bob"))[:3] == b"502"
+            assert (await client.ask("MAIL FROM:<bad@x>"))[:3] == b"501"
+            assert (await client.ask("MAIL FROM:<a@x>", "RCPT TO:<bad@x>"))[:3] == b"504"
+            assert (await client.ask("RSET"))[:3] == b"250"
+            assert (await client.send(MAIL))[:3] == b"503"
+        assert [(await client.ask("RCPT"))[:3] for _ in range(4)] == [b"503", b"503", b"503", b"421"]
+
+
 async def test_refused_recipients_and_messages_are_no_errors_of_the_session(tmp_path: Path) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=Limits(errors=1)) as running:
         hop.replies["RCPT TO:<no@x>"] = b"550 5.1.1 no\r\n"
