@@ -142,16 +142,16 @@ def test_a_forged_id_makes_no_mark_hit_another_mail(server: Daemon, hop: Hop, tm
         assert database.execute("SELECT count(*) FROM ledger").fetchone() != (0,)
 
 
-def journal(server: Daemon) -> list[str]:
+def journal(server: Daemon, sender: str = "%") -> list[str]:
+    """The ids of mails from senders like this."""
     with closing(sqlite3.connect(server.database)) as database:
-        return [str(row[0]) for row in database.execute("SELECT id FROM journal")]
+        return [str(row[0]) for row in database.execute("SELECT id FROM journal WHERE sender LIKE ?", (sender,))]
 
 
 @pytest.fixture(scope="module")
 def nasty(server: Daemon, one_hop: Hop, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """The id of a mail that has NASTY wherever it can, and a file with it; the next hop's reply has some of it, too."""
     one_hop.heal()
-    known = set(journal(server))
     word = "=?utf-8?b?" + base64.b64encode(NASTY.encode()).decode() + "?="
     raw = "evil\x1b[2J\u202e\x9b\x07\x7f\0".encode()
     mail = (
@@ -174,8 +174,8 @@ def nasty(server: Daemon, one_hop: Hop, tmp_path_factory: pytest.TempPathFactory
         ):
             client.say(line + b"\r\n")
     one_hop.heal()
-    wait_until(lambda: len(journal(server)) > len(known), "the mail in the journal")
-    (id,) = set(journal(server)) - known
+    wait_until(lambda: bool(journal(server, "%evil%")), "the mail in the journal")
+    (id,) = journal(server, "%evil%")
     file = tmp_path_factory.mktemp("nasty") / "nasty.eml"
     file.write_bytes(mail)
     return id, file
