@@ -13,6 +13,8 @@ from ipaddress import ip_network
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
+
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.sections import Feedback, Limits
 from spamfilter.config.settings import Settings
@@ -25,6 +27,7 @@ from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.connections import Crowd
 from spamfilter.relay.next_hops import Conversation, Maildir, NextHop, Reply
+from spamfilter.relay.smtp import client
 from spamfilter.relay.smtp.dialogue import Dialogue
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import Transport, feed, loop
@@ -191,7 +194,8 @@ def target() -> Iterator[Run]:
 
     untaught = empty()
 
-    with TemporaryDirectory() as folder, loop() as running:
+    with TemporaryDirectory() as folder, loop() as running, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "GREETING_SECONDS", 0.0)
         quarantine = Maildir(Path(folder))
 
         def run(data: bytes) -> None:
@@ -205,6 +209,8 @@ def target() -> Iterator[Run]:
                 session = Dialogue(made, Crowd(), submission=bool(chosen & SUBMISSION))
                 transport = Transport(session)
                 session.connection_made(transport)
+                while not transport.written:
+                    await asyncio.sleep(0)
                 await feed(session, transport, sent, 1 + piece * 8)
                 while not transport.is_closing() or made.handovers:
                     await asyncio.sleep(0)

@@ -83,13 +83,17 @@ def chain() -> Iterator[Chain]:
 
 
 def heard(port: int, packets: Sequence[bytes], source: str = "127.0.0.1") -> list[bytes]:
-    """The replies to what was sent in these packets, up to the end of the connection; each reply with all its lines."""
+    """The replies to what was sent in these packets, up to the end of the connection; each reply with all its lines.
+
+    The greeting is waited for: a stranger who talks before it is not heard.
+    """
     with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS, (source, 0)) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with client.makefile("rb", buffering=0) as unbuffered:
+            raw = unbuffered.readline()
         for number, packet in enumerate(packets):
             time.sleep(PAUSE if number else 0)
             client.sendall(packet)
-        raw = b""
         while block := client.recv(65_536):
             raw += block
     return replies_in(raw)

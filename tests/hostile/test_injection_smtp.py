@@ -107,8 +107,8 @@ async def test_a_greeting_says_nothing_to_the_next_hop_but_a_name(
 
 
 def assert_only(hop: Hop, *commands: bytes) -> None:
-    """The next hop heard these commands, and beside them a well-formed XFORWARD, EHLO of ours and RSET only."""
-    others = [line for line in hop.received if line not in (b"EHLO relay.test", b"RSET")]
+    """The next hop heard these commands, and beside them a well-formed XFORWARD, and EHLO, RSET, QUIT of ours only."""
+    others = [line for line in hop.received if line not in (b"EHLO relay.test", b"RSET", b"QUIT")]
     told = [line for line in others if line.startswith(b"XFORWARD")]
     assert [line for line in others if line not in told] == list(commands)
     names = re.findall(rb" ([A-Z]+)=", b"".join(told))

@@ -1,8 +1,10 @@
 """A client's connection: its address, the limits of its session, its end.
 
-Guarantee: a client hears a reply before its connection is closed, except during a handshake of TLS or PROXY.
+Guarantee: a client hears a reply before its connection is closed, except during a handshake of TLS or PROXY. What is
+not SMTP ends the session: a browser that was made to send a form to this port delivers no mail.
 """
 
+import asyncio
 import logging
 import os
 import pwd
@@ -26,6 +28,12 @@ LINGER_SECONDS = 5.0
 """Time for a client to read our last reply before the connection is cut."""
 PROXY_SECONDS = 10.0
 """Time for a proxy to send its header at the begin; the specification wants at least three seconds."""
+GREETING_SECONDS = 0.05
+"""Time before the greeting, in which a client that is not trusted must not talk: what it sends at once has arrived by
+then, and no mail server notices the wait."""
+EARLY = Reply.of("421 4.7.0 Input before the greeting; closing connection")
+NOT_SMTP = Reply.of("421 4.7.0 This is not SMTP; closing connection")
+NO_MEMORY = Reply.of("421 4.3.0 Temporary fault; closing connection")
 REFUSALS_LOGGED = 20
 """Rejected commands of a session that are logged; a session may have as many as [limits] commands."""
 MAIL_SERVER = "postfix"
@@ -48,6 +56,8 @@ class Client(Server):
         self._began = self.loop.time()
         self._commands = 0  # since the last accepted message
         self._errors = self._refused = 0
+        self._introduced = False  # by HELO or EHLO
+        self._unknown = 0  # lines before that which are no command
         self._leaving = self._busy = False
         self._handshaking = False  # of TLS or PROXY
         self._incoming: Incoming | None = None
@@ -72,6 +82,8 @@ class Client(Server):
             self._handshaking = self._relay.proxy_protocol and self.relaying.trusted and not self._proven
             if self._handshaking:
                 self.await_proxy(PROXY_SECONDS)
+            elif await self._talks_early():
+                return
             await self.converse()
             if self._handshaking:
                 log.warning("%s: no valid PROXY header; closing connection", self.relaying.peer)
@@ -98,7 +110,17 @@ class Client(Server):
             return False
         return True
 
-    def proxied(self, header: ProxyData) -> None:
+    async def _talks_early(self) -> bool:
+        """Whether a client that is not trusted sends anything before the greeting; then it hears 421."""
+        if self.relaying.trusted:
+            return False
+        await asyncio.sleep(GREETING_SECONDS)
+        if self.unread:
+            self._log_refusal("input", EARLY)
+            self._say_goodbye(EARLY)
+        return self._leaving
+
+    async def proxied(self, header: ProxyData) -> None:
         self._handshaking = False
         # A proxy that connects for itself, as in a health check, says LOCAL or names no client.
         client = header.src_addr
@@ -106,7 +128,8 @@ class Client(Server):
             self._crowd.leave(self)
             mapped = client.ipv4_mapped if isinstance(client, IPv6Address) else None
             self._is(str(mapped or client), header.src_port or 0)
-            self._enters()
+            if self._enters():
+                await self._talks_early()
 
     def leave_if_idle(self) -> None:
         """Close the connection unless a transaction is running; after that no new one begins."""
@@ -133,6 +156,11 @@ class Client(Server):
             if self._errors > self._relay.limits.errors:
                 self._say_goodbye(self.relaying.over("errors"))
                 return
+            if reply.code == 500 and not self._introduced:
+                self._unknown += 1
+                if self._unknown > 1:
+                    self._say_goodbye(NOT_SMTP)
+                    return
         self._wait()
         self._relay.replied(reply.code)
         await self.write(reply.raw)

@@ -10,7 +10,7 @@ from aiosmtpd.smtp import TLSSetupException
 from spamfilter.relay.envelope_paths import has_control
 from spamfilter.relay.next_hops import Reply
 from spamfilter.relay.session import LEAVING, OK, HasRoom
-from spamfilter.relay.smtp.client import Client
+from spamfilter.relay.smtp.client import NOT_SMTP, Client
 from spamfilter.relay.smtp.incoming import Incoming
 from spamfilter.system.escaping import printable
 
@@ -18,6 +18,11 @@ log = logging.getLogger(__name__)
 
 GO_ON = Reply.of("354 End data with <CR><LF>.<CR><LF>")
 UNKNOWN = Reply.of("500 5.5.2 Command not recognised")
+NOT_IMPLEMENTED = Reply.of("502 5.5.1 Command not implemented")
+KNOWN = ("EXPN", "ETRN")
+"""Commands that are not implemented, but not unknown either: RFC 5321 section 4.2.4."""
+HTTP = ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PRI", "PUT", "TRACE")
+"""Methods of HTTP; PRI begins a connection of HTTP/2."""
 
 
 def command(
@@ -61,16 +66,23 @@ class Dialogue(Client):
             self._say_goodbye(LEAVING)
 
     async def unknown(self, command: str, argument: str | None) -> None:
-        await self.turn(command, _unknown, "")
+        if command in HTTP and not self._introduced:
+            await self.turn(command, _not_smtp, "")
+        else:
+            await self.turn(command, _not_implemented if command in KNOWN else _unknown, "")
 
     @command
     async def smtp_HELO(self, argument: str) -> Reply:
-        return await self.relaying.helo(argument) if argument else Reply.of("501 5.5.4 Syntax: HELO hostname")
+        if not _is_name(argument):
+            return Reply.of("501 5.5.4 Syntax: HELO hostname")
+        self._introduced = True
+        return await self.relaying.helo(argument)
 
     @command
     async def smtp_EHLO(self, argument: str) -> Reply:
-        if not argument:
+        if not _is_name(argument):
             return Reply.of("501 5.5.4 Syntax: EHLO hostname")
+        self._introduced = True
         return await self.relaying.ehlo(argument, offers_tls=self._offers_tls())
 
     def _offers_tls(self) -> bool:
@@ -110,7 +122,7 @@ class Dialogue(Client):
 
     @command
     async def smtp_VRFY(self, argument: str) -> Reply:
-        return await self.relaying.vrfy(argument)
+        return await self.relaying.vrfy(argument) if argument else Reply.of("501 5.5.4 Syntax: VRFY user")
 
     @command
     async def smtp_QUIT(self, argument: str) -> None:
@@ -145,3 +157,16 @@ class Dialogue(Client):
 
 async def _unknown(self: Dialogue, argument: str) -> Reply:
     return UNKNOWN
+
+
+async def _not_implemented(self: Dialogue, argument: str) -> Reply:
+    return NOT_IMPLEMENTED
+
+
+async def _not_smtp(self: Dialogue, argument: str) -> Reply:
+    return NOT_SMTP
+
+
+def _is_name(argument: str) -> bool:
+    """Whether there is a name, in UTF-8: other bytes are surrogates here."""
+    return argument != "" and not any("\udc80" <= letter <= "\udcff" for letter in argument)

@@ -67,7 +67,7 @@ class Hooks:
 
     async def handle_PROXY(self, server: "Server", session: Connection, envelope: Envelope, header: ProxyData) -> bool:
         """A PROXY header was received and is valid."""
-        server.proxied(header)
+        await server.proxied(header)
         return True
 
 
@@ -113,8 +113,8 @@ class Server(SMTP):
         """The time of `deadline` has passed."""
 
     @abstractmethod
-    def proxied(self, header: ProxyData) -> None:
-        """A trusted proxy has named the real client."""
+    async def proxied(self, header: ProxyData) -> None:
+        """A trusted proxy has named the real client; the greeting follows."""
 
     @property
     def link(self) -> asyncio.Transport:

@@ -108,6 +108,7 @@ def test_the_largest_list_of_recipients_needs_no_more_commands_than_there_are(re
 
 def test_errors_of_a_session(relay: Daemon, scraper: Scraper) -> None:
     with clients(relay, STRANGERS[0]) as (client,):
+        client.ask("EHLO client.test")
         assert [client.ask("WHAT").code for _ in range(4)] == [500, 500, 500, 421]
     assert_hit(relay, scraper, "errors")
 

@@ -237,7 +237,7 @@ async def test_what_clients_send_is_not_logged_by_the_library(tmp_path: Path, ca
             client = await running.connect(greet=False)
             client.writer.write(b"PROXY UNKNOWN\r\n")
             await client.reply()
-            await client.ask("SECRET word", "AUTH PLAIN AGEAYg==")
+            await client.ask("EHLO client.example", "SECRET word", "AUTH PLAIN AGEAYg==")
             await client.send(MAIL)
             broken = await running.connect(greet=False)
             broken.writer.write(b"PROXY secret\r\n")
@@ -254,7 +254,8 @@ async def test_unknown_commands_are_errors_as_others_and_no_more(tmp_path: Path)
         relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=Limits(errors=8)) as running,
     ):
         client = await running.connect()
-        for line in ("WHAT", "help", "EXPN list", "\N{GREEK SMALL LETTER ALPHA}", "", "X" * 1999, "NOOP" * 600, "AUTH"):
+        await client.ask("EHLO client.example")
+        for line in ("WHAT", "help", "BDAT 1", "\N{GREEK SMALL LETTER ALPHA}", "", "X" * 1999, "NOOP" * 600, "AUTH"):
             assert (await client.ask(line)).startswith(b"500 5.5.2 "), line
         assert (await client.ask("NOOP")).startswith(b"250 ")
         assert (await client.ask("WHAT")).startswith(b"421 ")

@@ -264,14 +264,14 @@ async def test_a_client_that_leaves_while_a_kept_connection_is_checked_leaks_not
         assert hop.open == 0
 
 
-async def test_a_greeting_that_is_not_utf_8_is_passed_on(tmp_path: Path) -> None:
+async def test_a_greeting_in_utf_8_is_passed_on(tmp_path: Path) -> None:
     async with (
         Hop((*KEYWORDS, "XFORWARD NAME ADDR HELO")) as hop,
         relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running,
     ):
         client = await running.connect()
-        assert (await client.ask(b"EHLO \xff\xfe", "MAIL FROM:<a@x>")).startswith(b"250 ")
-        assert any(b"HELO=+FF+FE" in line for line in hop.received)
+        assert (await client.ask("EHLO \N{LATIN SMALL LETTER U WITH DIAERESIS}", "MAIL FROM:<a@x>")).startswith(b"250 ")
+        assert any(b"HELO=+C3+BC" in line for line in hop.received)
 
 
 async def test_strangers_cannot_ask_for_users(tmp_path: Path) -> None:
@@ -569,6 +569,7 @@ async def test_recipients_over_the_limit_are_put_off(tmp_path: Path) -> None:
 async def test_too_many_errors_end_the_session(tmp_path: Path) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=Limits(errors=3)) as running:
         client = await running.connect()
+        await client.ask("EHLO c")
         assert [(await client.ask("FOO"))[:3] for _ in range(4)] == [b"500", b"500", b"500", b"421"]
         assert await client.reply() == b""
 
@@ -617,6 +618,12 @@ SEQUENCE = {
     "NOOP with words": (["NOOP really"], b"250"),
     "empty line": ([""], b"500"),
     "VRFY": (["EHLO c", "VRFY bob"], b"252"),
+    "VRFY without a user": (["EHLO c", "VRFY"], b"501"),
+    "EXPN": (["EHLO c", "EXPN list"], b"502"),
+    "ETRN": (["EHLO c", "etrn example.test"], b"502"),
+    "EHLO with a name that is not UTF-8": ([b"EHLO \xfc.example"], b"501"),
+    "HELO with a name that is not UTF-8": ([b"HELO \xff"], b"501"),
+    "EHLO with a name in UTF-8": (["EHLO \N{LATIN SMALL LETTER U WITH DIAERESIS}.example"], b"250"),
     "STARTTLS without a certificate": (["EHLO c", "STARTTLS"], b"502"),
     "lower case": (["ehlo c", "mail from:<a@x>", "rcpt to:<b@y>"], b"250"),
 }
@@ -627,6 +634,14 @@ async def test_commands_out_of_order_or_shape(tmp_path: Path, lines: list[bytes 
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         hop.replies["VRFY"] = b"252 2.0.0 perhaps\r\n"
         assert (await (await running.connect()).ask(*lines))[:3] == code
+
+
+async def test_a_lone_lf_ends_a_command_as_in_postfix_and_never_a_mail(tmp_path: Path) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        client = await running.connect()
+        client.writer.write(b"EHLO c\nMAIL FROM:<a@x>\nRCPT TO:<b@y>\nDATA\n" + MAIL + b"\n.\n\r\n.\r\n")
+        assert [(await client.reply())[:3] for _ in range(5)] == [b"250", b"250", b"250", b"354", b"550"]
+        assert hop.received[-3:] == [b"MAIL FROM:<a@x>", b"RCPT TO:<b@y>", b"RSET"]
 
 
 async def test_vrfy_puts_no_other_connection_in_the_place_of_one_that_has_heard_the_envelope(tmp_path: Path) -> None:

@@ -58,9 +58,9 @@ async def test_the_client_that_the_header_names_is_the_client(
     tmp_path: Path, header: Callable[[str], bytes], address: str
 ) -> None:
     async with behind_a_proxy(tmp_path) as (running, hop):
-        client = await proxied(running, header(address) + b"EHLO client.example\r\n")  # all in one piece
+        client = await proxied(running, header(address))
         assert (await client.reply()).startswith(b"220 ")
-        assert b"XFORWARD" not in await client.reply()  # the proxy is trusted, and the client is not
+        assert b"XFORWARD" not in await client.ask("EHLO client.example")  # the proxy is trusted, and the client is not
         assert (await client.ask("MAIL FROM:<a@example.org>", "RCPT TO:<b@elsewhere.test>")).startswith(b"554 ")
         client.writer.write(b"RCPT TO:<b@example.test>\r\nDATA\r\n")
         assert [(await client.reply())[:3] for _ in range(2)] == [b"250", b"354"]
@@ -71,11 +71,22 @@ async def test_the_client_that_the_header_names_is_the_client(
         assert f"XFORWARD ADDR={shown} PORT={PORT}".encode() in hop.received
 
 
-async def test_a_client_of_the_proxy_that_is_trusted_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("header", [version_1, version_2])
+async def test_a_client_of_the_proxy_that_is_trusted_itself(tmp_path: Path, header: Callable[[str], bytes]) -> None:
     async with behind_a_proxy(tmp_path) as (running, _):
-        client = await proxied(running, version_1("127.0.0.9"))
-        await client.reply()
-        assert b"XFORWARD" in await client.ask("EHLO client.example")
+        client = await proxied(running, header("127.0.0.9") + b"EHLO client.example\r\n")  # all in one piece
+        assert (await client.reply()).startswith(b"220 ")
+        assert b"XFORWARD" in await client.reply()
+
+
+@pytest.mark.parametrize("header", [version_1, version_2])
+async def test_a_client_of_the_proxy_that_is_not_trusted_waits_for_the_greeting(
+    tmp_path: Path, header: Callable[[str], bytes]
+) -> None:
+    async with behind_a_proxy(tmp_path) as (running, hop):
+        client = await proxied(running, header(REAL) + b"EHLO client.example\r\n")
+        assert (await client.reply()).startswith(b"421 4.7.0 Input before the greeting")
+        assert hop.received == []
 
 
 async def test_an_ipv4_address_that_is_written_as_one_of_ipv6_is_that_of_ipv4(tmp_path: Path) -> None:
@@ -104,21 +115,30 @@ async def test_a_proxy_that_speaks_for_itself_is_the_client(tmp_path: Path, head
         assert [entry.client for entry in running.entries()] == ["127.0.0.1"]
 
 
+@pytest.mark.parametrize("header", [version_1, version_2])
+async def test_the_header_of_an_untrusted_client_is_input_before_the_greeting(
+    tmp_path: Path, header: Callable[[], bytes]
+) -> None:
+    async with behind_a_proxy(tmp_path, trusted="192.0.2.0/24") as (running, _):
+        client = await proxied(running, header())
+        assert (await client.reply()).startswith(b"421 4.7.0 Input before the greeting")
+
+
 async def test_an_untrusted_client_is_served_as_itself_and_its_header_is_unknown(tmp_path: Path) -> None:
     async with behind_a_proxy(tmp_path, trusted="192.0.2.0/24") as (running, _):
-        client = await proxied(running, version_1())
-        assert (await client.reply()).startswith(b"220 ")
-        assert (await client.reply()).startswith(b"500 ")
+        client = await running.connect()
+        assert (await client.ask(version_1().rstrip())).startswith(b"500 ")
         assert (await client.send(MAIL)).startswith(b"250 ")
         assert [entry.client for entry in running.entries()] == ["127.0.0.1"]
 
 
 async def test_the_second_version_s_header_ends_the_session_of_an_untrusted_client(tmp_path: Path) -> None:
-    """It has QUIT in it, for servers that do not know it."""
+    """Two of its lines are no commands; then it has QUIT in it, for servers that do not know it."""
     async with behind_a_proxy(tmp_path, trusted="192.0.2.0/24") as (running, _):
-        client = await proxied(running, version_2())
+        client = await running.connect()
+        client.writer.write(version_2())
         heard = (await client.reader.read()).split(b"\r\n")
-        assert [line[:3] for line in heard] == [b"220", b"500", b"500", b"500", b"221", b""]
+        assert [line[:3] for line in heard] == [b"500", b"421", b""]
 
 
 @pytest.mark.parametrize(
