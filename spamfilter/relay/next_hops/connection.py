@@ -30,7 +30,7 @@ class _Landing(threading.local):
         self.room = memoryview(bytearray(UNREAD))
 
 
-_landing = _Landing()
+landing = _Landing()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -55,10 +55,10 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _landing.room
+        return landing.room
 
     def buffer_updated(self, size: int) -> None:
-        self.received(_landing.room[:size])
+        self.received(landing.room[:size])
 
     def received(self, data: bytes | memoryview) -> None:
         """Add received bytes to the buffer."""

@@ -166,16 +166,15 @@ class Client(Server):
         await self.write(reply.raw)
 
     async def handle_exception(self, error: Exception) -> str:
-        """The reply after an exception: 451, or nothing if the client has hung up."""
+        """The reply after an exception: 451, or nothing if the session has ended."""
         if isinstance(error, EOFError | ConnectionError):
             self.stop()
             return ""
-        reply = self.relaying.fault()
-        if self.reader.exception() is not None:  # nothing can be read any more
-            reply = Reply.of("421 4.3.0 Temporary fault; closing connection")
-        return reply.text
+        if isinstance(error, MemoryError) or self.reader.exception() is not None:  # nothing can be read any more
+            self._say_goodbye(NO_MEMORY)  # before anything that takes memory, as the log does
+        return self.relaying.fault().text
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes | memoryview) -> None:
         if self._incoming is not None:
             self._incoming.came(len(data))
             self._wait()

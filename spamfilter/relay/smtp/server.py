@@ -19,6 +19,7 @@ from aiosmtpd.smtp import Session as Connection
 
 from spamfilter.relay.envelope_paths import MAX_LINE
 from spamfilter.relay.limits.deadline import Deadline
+from spamfilter.relay.next_hops.connection import landing
 
 PRIVATE = {
     "_handle_client": "a session is counted when it begins, and has last words when it ends",
@@ -74,7 +75,7 @@ class Hooks:
 HOOKS = Hooks()
 
 
-class Server(SMTP):
+class Server(SMTP, asyncio.BufferedProtocol):
     """One connection. parted: nothing is read or written any more. deadline: calls `timed_out`."""
 
     command_size_limit = MAX_LINE
@@ -161,13 +162,20 @@ class Server(SMTP):
         self._writer.write(data)
         await self._writer.drain()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        # asyncio would allocate memory for the largest read each time, and close the connection where there is none.
+        return landing.room
+
+    def buffer_updated(self, size: int) -> None:
+        self.data_received(landing.room[:size])
+
+    def data_received(self, data: bytes | memoryview) -> None:
         # If a connection is closed with unread input, the system resets it, and the client may lose our last replies,
         # even a 250, and would send that mail again. So input is read to its end, and dropped.
         if self.parted:
             return
         try:
-            super().data_received(data)
+            super().data_received(data)  # type: ignore[arg-type]  # a reader adds any bytes to its buffer
         except MemoryError as error:  # raised here, it would close the connection without a reply
             self._reader.set_exception(error)
 
