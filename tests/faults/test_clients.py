@@ -186,6 +186,7 @@ def test_more_connections_than_allowed_hear_421_at_once(hop: Hop, tmp_path_facto
 
 def test_a_client_with_too_many_errors_hears_421(hop: Hop, relay: Daemon, account: Account) -> None:
     with Client(relay.port) as client:
+        client.ask("EHLO client.test")
         codes = [client.ask("XYZZY").code for _ in range(21)]
     assert codes == [500] * 20 + [421]
     assert account.send(relay.port).code == 250
