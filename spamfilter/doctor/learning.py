@@ -10,6 +10,7 @@ from spamfilter.bayes.labels import AUTOMATIC, CANARY
 from spamfilter.config.sections import Feedback
 from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.service.control_socket.client import NoRelay
+from spamfilter.service.expiry import latest_time, leap
 
 SILENT = timedelta(days=14)
 """Without a mark for this long, the path of feedback may be broken."""
@@ -104,8 +105,15 @@ def _set_up(examined: Examination) -> dict[str, str]:
 
 
 def clock(examined: Examination) -> Iterator[Finding]:
-    """Whether times are plausible: no entry is in the future, and learnings are in the order of time."""
+    """Whether times are plausible: the clock goes on from what the database has seen, and no entry is in the future.
+
+    A relay notes the time each hour; without one, nobody has.
+    """
     store, now = examined.store, examined.now
+    seen = latest_time(store)
+    if seen and (now < seen or not isinstance(examined.status, Exception)) and (leaping := leap(now, seen)):
+        yield Finding("warning", f"the clock is {leaping[0]}", leaping[1])
+        return
     ahead: list[datetime] = [entry.at for entry in store.journal(now + TOLERANCE, now + CENTURY)]
     ahead += [at for _, at in store.times_of_sources().values() if at > now + TOLERANCE]
     if ahead:

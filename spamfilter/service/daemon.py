@@ -15,6 +15,7 @@ from spamfilter.bayes import compiled
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.limits.shared_counters import Shared
+from spamfilter.service import expiry
 from spamfilter.service.listening import Sockets, bound, inherited, raise_descriptor_limit
 from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import Process, Supervisor
@@ -48,6 +49,7 @@ def serve(settings: Settings, file: Path | None) -> None:
             stack.enter_context(sock)
         store = stack.enter_context(closing(open_store(settings.store_url(), migrate=True)))
         filter = Filter(store, settings.voices())
+        expiry.begin(store)
         places = Sockets(sockets, submission, metrics)
         process: Process | None = Process(Shared())
         make_loop = loop_factory()  # before the fork, so that all processes share the library in memory
