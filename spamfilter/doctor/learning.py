@@ -17,7 +17,9 @@ SILENT = timedelta(days=14)
 UNBALANCED = 20
 """Ratio of the classes beyond which the filter knows too little of the rarer one."""
 FOLLOWS_WITHIN = 3.0
-"""Seconds for the relay to apply the ledger: it reads it four times a second."""
+"""Seconds for the relay to apply some of the ledger: it reads it four times a second."""
+CATCHES_UP_WITHIN = 60.0
+"""Seconds to wait while it applies more and more, as after `train`, or loads all counts."""
 TOLERANCE = timedelta(minutes=5)
 """Accepted difference between clocks, and accepted correction of a clock."""
 LOOKED_BACK = timedelta(days=30)
@@ -48,15 +50,24 @@ def following(examined: Examination) -> Iterator[Finding]:
     store, status = examined.store, examined.relay
     if status["database"] != store.where:
         raise NotTried("the relay uses another database")
-    last, give_up = store.state({}).last, time.monotonic() + FOLLOWS_WITHIN
-    while status["last"] < last and time.monotonic() < give_up:
+    last, began = store.state({}).last, time.monotonic()
+    moved = began
+    while status["last"] < last and time.monotonic() < min(moved + FOLLOWS_WITHIN, began + CATCHES_UP_WITHIN):
         time.sleep(0.1)
+        before = status["last"]
         try:
             status = examined.ask_status()
         except NoRelay as error:
             raise NotTried(str(error)) from error
+        if status["last"] != before or status.get("catching_up"):
+            moved = time.monotonic()
     if not status["following"]:
         yield Finding("failed", "the relay cannot read the ledger, and judges by older counts", "see the relay's log")
+    elif status["last"] < last and time.monotonic() < moved + FOLLOWS_WITHIN:
+        yield Finding(
+            "warning", f"the relay is catching up: it is at entry {status['last']} of the ledger's {last}",
+            "try again in a minute",
+        )  # fmt: skip
     elif status["last"] < last:
         yield Finding("failed", f"the relay is at entry {status['last']} of the ledger's {last}", "see the relay's log")
     else:
