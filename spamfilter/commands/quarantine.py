@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spamfilter.commands.command import as_json_option, opened_filter, settings_of, user
+from spamfilter.commands.command import as_json_option, opened_filter, opened_store, settings_of, user
 from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import id_in
@@ -120,13 +120,23 @@ def delete(file: Path | None, names: tuple[str, ...]) -> None:
 def expire(file: Path | None) -> None:
     """Delete what is older than [verdict] quarantine_days; a running relay does this every hour.
 
+    It counts by the latest time that the relay has seen, so that a clock that is ahead deletes nothing.
+
     Example: spamfilter quarantine expire
     """
     from datetime import UTC, datetime, timedelta
 
-    days = settings_of(file).verdict.quarantine_days
+    from spamfilter.service import expiry
+
+    settings = settings_of(file)
+    days = settings.verdict.quarantine_days
     kept = _quarantine(file)
-    number = kept.expire(datetime.now(UTC) - timedelta(days=days))
+    clock = datetime.now(UTC)
+    with opened_store(settings) as store:
+        now = expiry.known_time(store, clock)
+    if warning := expiry.leap(clock, now):
+        click.echo(f"the clock is {'; '.join(warning)}", err=True)
+    number = kept.expire(now - timedelta(days=days), now)
     click.echo(f"{number} older than {days:g} days deleted from {kept.path}")
 
 

@@ -4,6 +4,7 @@ The keys of a likelihood are the fields of its class, with their bounds and defa
 line here.
 """
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -78,7 +79,27 @@ class _Choice(Section):
 
     def chosen(self) -> Voices:
         """The voices that vote. A single one needs no weight: its log-odds are the filter's."""
-        kinds = self.kinds()
+        return self._voices(self.kinds())
+
+    def as_learnt(self, rules: object) -> Voices:
+        """The voices and likelihoods by which counts were made, with the parameters of this section.
+
+        rules: those of the counts, as the database keeps them. Where they name what this version does not know, the
+        voices of this section.
+        """
+        kinds = rules.get("voices") if isinstance(rules, dict) else None
+        if (
+            not kinds
+            or not isinstance(kinds, dict)
+            or not all(
+                name in VOICES and kind in LIKELIHOODS and (name == ATTRIBUTES) == (kind == Gaussian.name)
+                for name, kind in kinds.items()
+            )
+        ):
+            return self.chosen()
+        return self._voices(kinds)
+
+    def _voices(self, kinds: Mapping[str, str]) -> Voices:
         return tuple(
             Voice(name, self.parametrised(kind), getattr(self, name).weight if len(kinds) > 1 else 1.0)
             for name, kind in kinds.items()

@@ -9,24 +9,20 @@ import re
 HIDDEN = "***"
 
 _PRIVATE_KEY = re.compile(r"-----BEGIN[^'\"]*")
+_USER = re.compile(r"://(?!/).*@")
+"""User and password of a URL, up to the last @ of the line, as a password may have an @, too. A path begins with /."""
 _NAMED = re.compile(
+    r"""(['"](?:file:/*)?/[^'"\s]*['"])|"""
     r"""((?:passw|passphrase|secret|credential|token)[\w.]{0,60}['"]?\s?[=:]\s?)"""
     r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,;:}]+)""",
     re.IGNORECASE,
 )
-"""A name that tells of a secret, and its value: a string as Python shows it, or a bare word."""
+"""A quoted path, which may end like a name, as '/etc/passwd'; or a name that tells of a secret, and its value: a string
+as Python shows it, or a bare word."""
 
 
 def redacted(text: str) -> str:
     """The text with HIDDEN instead of what looks like a secret."""
     text = _PRIVATE_KEY.sub(HIDDEN, text)
-    text = "\n".join(map(_without_user, text.split("\n")))
-    return _NAMED.sub(rf"\g<1>{HIDDEN}", text)
-
-
-def _without_user(line: str) -> str:
-    """A line without user and password of a URL, up to the last @, as a password may have an @, too."""
-    before, found, rest = line.partition("://")
-    if not found or "@" not in rest:
-        return line
-    return f"{before}://{HIDDEN}@{rest.rpartition('@')[2]}"
+    text = _USER.sub(f"://{HIDDEN}@", text)
+    return _NAMED.sub(lambda found: found[1] or f"{found[2]}{HIDDEN}", text)

@@ -112,7 +112,9 @@ def counting(examined: Examination) -> Iterator[Finding]:
         )
     else:
         yield Finding(
-            "failed", f"the database was learnt with {rules_text(kept)}; the configuration says {rules_text(asked)}",
+            "failed",
+            f"the database was learnt with {rules_text(kept)}; the configuration says {rules_text(asked)}; the relay"
+            " judges by the first",
             "run `spamfilter retrain`, or change [learn] back",
         )  # fmt: skip
 

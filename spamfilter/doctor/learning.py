@@ -10,13 +10,16 @@ from spamfilter.bayes.labels import AUTOMATIC, CANARY
 from spamfilter.config.sections import Feedback
 from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.service.control_socket.client import NoRelay
+from spamfilter.service.expiry import latest_time, leap
 
 SILENT = timedelta(days=14)
 """Without a mark for this long, the path of feedback may be broken."""
 UNBALANCED = 20
 """Ratio of the classes beyond which the filter knows too little of the rarer one."""
 FOLLOWS_WITHIN = 3.0
-"""Seconds for the relay to apply the ledger: it reads it four times a second."""
+"""Seconds for the relay to apply some of the ledger: it reads it four times a second."""
+CATCHES_UP_WITHIN = 60.0
+"""Seconds to wait while it applies more and more, as after `train`, or loads all counts."""
 TOLERANCE = timedelta(minutes=5)
 """Accepted difference between clocks, and accepted correction of a clock."""
 LOOKED_BACK = timedelta(days=30)
@@ -47,15 +50,24 @@ def following(examined: Examination) -> Iterator[Finding]:
     store, status = examined.store, examined.relay
     if status["database"] != store.where:
         raise NotTried("the relay uses another database")
-    last, give_up = store.state({}).last, time.monotonic() + FOLLOWS_WITHIN
-    while status["last"] < last and time.monotonic() < give_up:
+    last, began = store.state({}).last, time.monotonic()
+    moved = began
+    while status["last"] < last and time.monotonic() < min(moved + FOLLOWS_WITHIN, began + CATCHES_UP_WITHIN):
         time.sleep(0.1)
+        before = status["last"]
         try:
             status = examined.ask_status()
         except NoRelay as error:
             raise NotTried(str(error)) from error
+        if status["last"] != before or status.get("catching_up"):
+            moved = time.monotonic()
     if not status["following"]:
         yield Finding("failed", "the relay cannot read the ledger, and judges by older counts", "see the relay's log")
+    elif status["last"] < last and time.monotonic() < moved + FOLLOWS_WITHIN:
+        yield Finding(
+            "warning", f"the relay is catching up: it is at entry {status['last']} of the ledger's {last}",
+            "try again in a minute",
+        )  # fmt: skip
     elif status["last"] < last:
         yield Finding("failed", f"the relay is at entry {status['last']} of the ledger's {last}", "see the relay's log")
     else:
@@ -104,8 +116,15 @@ def _set_up(examined: Examination) -> dict[str, str]:
 
 
 def clock(examined: Examination) -> Iterator[Finding]:
-    """Whether times are plausible: no entry is in the future, and learnings are in the order of time."""
+    """Whether times are plausible: the clock goes on from what the database has seen, and no entry is in the future.
+
+    A relay notes the time each hour; without one, nobody has.
+    """
     store, now = examined.store, examined.now
+    seen = latest_time(store)
+    if seen and (now < seen or not isinstance(examined.status, Exception)) and (leaping := leap(now, seen)):
+        yield Finding("warning", f"the clock is {leaping[0]}", leaping[1])
+        return
     ahead: list[datetime] = [entry.at for entry in store.journal(now + TOLERANCE, now + CENTURY)]
     ahead += [at for _, at in store.times_of_sources().values() if at > now + TOLERANCE]
     if ahead:

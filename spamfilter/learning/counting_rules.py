@@ -1,4 +1,4 @@
-"""The rules by which counts were made; counts made by other rules cannot be used."""
+"""The rules by which counts were made; counts made by other voices or likelihoods cannot be used."""
 
 from spamfilter.bayes.tokens import TOKENIZER
 from spamfilter.bayes.voices import Voices
@@ -10,6 +10,17 @@ RULES = "rules"
 def rules(voices: Voices) -> dict[str, object]:
     """What the counts depend on: the version of the tokenizer, and the likelihood of each voice."""
     return {"tokenizer": TOKENIZER, "voices": {voice.name: voice.likelihood.name for voice in voices}}
+
+
+def usable(kept: object, voices: Voices) -> bool:
+    """Whether counts made by the rules `kept` can be used by these voices.
+
+    An older tokenizer has found a few other words; until `spamfilter retrain` the filter only knows less.
+    """
+    if not isinstance(kept, dict):
+        return False
+    asked = rules(voices)
+    return kept.get("voices") == asked["voices"] and kept.get("tokenizer", TOKENIZER + 1) <= TOKENIZER
 
 
 def rules_text(kept: object) -> str:

@@ -16,7 +16,7 @@ from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.voices import Evidence, Voices, VoiceTokens, view, words
 from spamfilter.errors import StoreError
-from spamfilter.learning.counting_rules import RULES, rules, rules_text
+from spamfilter.learning.counting_rules import RULES, rules, rules_text, usable
 from spamfilter.mail.message import Message
 from spamfilter.stores import Entry, Learning, Store
 
@@ -105,14 +105,14 @@ class Filter:
 
     def fits(self) -> bool:
         """Whether the counts in the store are still of this filter's rules."""
-        return self.store.get_setting(RULES) == rules(self.voices)
+        return usable(self.store.get_setting(RULES), self.voices)
 
     def _check(self, voices: Voices, kept: object) -> None:
         """kept: the rules of the counts in the store."""
-        if kept != (asked := rules(voices)):
+        if not usable(kept, voices):
             raise StoreError(
                 f"{self.store.where}: the database was learnt with {rules_text(kept)};"
-                f" the configuration says {rules_text(asked)}; run `spamfilter retrain`, or change [learn] back"
+                f" the configuration says {rules_text(rules(voices))}; run `spamfilter retrain`, or change [learn] back"
             )
 
     @property

@@ -21,12 +21,16 @@ from spamfilter.relay.relay import Relay
 from spamfilter.stores import JournalEntry
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id
-from spamfilter.system.logs import Event
+from spamfilter.system.logs import SELDOM, Event
 
 log = logging.getLogger(__name__)
 
 LARGE_HEADER = 262_144
 """Bytes of a header from which on it is tagged in a thread: one of 50 MB may have millions of forged fields."""
+
+
+class _NotKept(Exception):
+    """The quarantine could not be written; the text says why."""
 
 
 async def hand_over(
@@ -49,6 +53,11 @@ async def hand_over(
         relay.failed(error)
         conversation.abort()
         reply = Reply.of(f"451 4.4.2 The next hop does not answer; try again later ({id})")
+    except _NotKept as error:
+        log.error("%s; mail for it is deferred", error, extra=SELDOM)  # noqa: TRY400 - the sentence says it
+        relay.metrics.count("faults", "hand_over")
+        conversation.abort()
+        reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
     except Exception:
         log.exception("%s: the hand-over failed", id)
         relay.metrics.count("faults", "hand_over")
@@ -91,7 +100,10 @@ async def _act(
         # The client will send it again, so to deliver it now would duplicate it.
         raise NextHopError("the client hung up before the hand-over", kind="")
     if verdict.action == "quarantine":
-        await asyncio.to_thread(relay.quarantine.write, parts, transaction.sender, transaction.recipients, id)
+        try:
+            await asyncio.to_thread(relay.quarantine.write, parts, transaction.sender, transaction.recipients, id)
+        except OSError as error:
+            raise _NotKept(f"the quarantine {relay.quarantine.path} cannot be written: {error.strerror}") from error
         await conversation.forget()
         return Reply.of(f"250 2.0.0 Ok: {id}")
     began = time.perf_counter()

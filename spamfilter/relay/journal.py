@@ -6,18 +6,16 @@ memory up to a bound; beyond it the oldest are dropped and counted. Mail never w
 
 import logging
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from spamfilter.bayes.labels import CANARY
 from spamfilter.bayes.voices import Packed, pack_seen
 from spamfilter.errors import CountError, StoreError
 from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.stores import JournalEntry
+from spamfilter.system.logs import SELDOM
 
 log = logging.getLogger(__name__)
 
@@ -28,20 +26,12 @@ BATCH = 500
 
 Further entries wait packed: an entry takes 6 kB, packed 1.6 kB. Packing takes time, and usually fewer entries wait.
 """
-MAX_DAYS = 36_500.0
-"""The longest period: a hundred years, which can be subtracted from every date."""
-CANARY_KEPT = timedelta(days=1)
-"""Time for which ledger entries of probes are kept: longer than any process needs to read the ledger."""
-EXPIRE_EVERY = 3600.0
-"""Seconds between two expiries: often enough, because the periods are days."""
 
 
 class JournalStore(Protocol):
     """The part of a store that a journal needs."""
 
     def write_journal(self, entries: Sequence[JournalEntry]) -> None: ...
-    def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int) -> object: ...
-    def sweep(self, source: str, before: datetime) -> object: ...
 
 
 def packed(entry: JournalEntry) -> JournalEntry:
@@ -52,34 +42,18 @@ def packed(entry: JournalEntry) -> JournalEntry:
 class Journal:
     """Entries on their way to the store, and the thread that writes them.
 
-    backlog: entries that are held while the store takes no writes. tokens_days, entries_days: how long tokens and
-    entries are kept. tokens_bytes: bound for the tokens of all entries, packed. keep: called before entries expire,
-    with the time and the moment before which they go. written, dropped: entries so far. faults: writes that failed.
-    trouble: why entries cannot be written now, '' if they can.
+    backlog: entries that are held while the store takes no writes. written, dropped: entries so far. faults: writes
+    that failed. trouble: why entries cannot be written now, '' if they can.
     """
 
-    def __init__(
-        self,
-        store: JournalStore,
-        backlog: int = 10_000,
-        tokens_days: float = 14,
-        entries_days: float = 30,
-        tokens_bytes: int = 10**9,
-        limit_log: LimitLog | None = None,
-        keep: Callable[[datetime, datetime], object] | None = None,
-    ) -> None:
+    def __init__(self, store: JournalStore, backlog: int = 10_000, limit_log: LimitLog | None = None) -> None:
         self._store = store
-        self._keep = keep
         self._waiting: deque[JournalEntry] = deque()
         self._lock = threading.Lock()
         self._backlog = backlog
-        self._tokens_kept = timedelta(days=min(tokens_days, MAX_DAYS))
-        self._entries_kept = timedelta(days=min(entries_days, MAX_DAYS))
-        self._tokens_bytes = tokens_bytes
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._failing = False
-        self._expire_at = 0.0
         self._limit_log = limit_log or LimitLog()
         self.written = self.dropped = self.faults = 0
         self.trouble = ""
@@ -106,8 +80,10 @@ class Journal:
 
     def _run(self) -> None:
         while not self._stopping.wait(WRITE_EVERY):
-            self.write()
-            self._expire()
+            try:
+                self.write()
+            except Exception:  # the thread must go on whatever happens
+                log.exception("journal: cannot be written", extra=SELDOM)
         self.write()
 
     def write(self) -> None:
@@ -154,18 +130,3 @@ class Journal:
                 return
             for entry in batch:
                 self._write([entry])
-
-    def _expire(self) -> None:
-        if time.monotonic() < self._expire_at:
-            return
-        self._expire_at = time.monotonic() + EXPIRE_EVERY
-        now = datetime.now(UTC)
-        # Whole days, so that the summary of a day is made from all of its entries.
-        entries_before = datetime.combine((now - self._entries_kept).date(), datetime.min.time(), UTC)
-        try:
-            if self._keep is not None:
-                self._keep(now, entries_before)
-            self._store.expire(now - self._tokens_kept, entries_before, self._tokens_bytes)
-            self._store.sweep(CANARY, now - CANARY_KEPT)
-        except Exception as error:  # the thread must go on whatever happens
-            log.warning("journal: cannot expire: %s", error)

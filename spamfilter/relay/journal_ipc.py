@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import fields
-from datetime import datetime
 from operator import attrgetter
 
 from spamfilter.bayes.voices import Packed, pack_seen
@@ -79,12 +78,6 @@ class Sending:
             error = pickle.loads(answers.read(size))  # noqa: S301 - of our own process; EOFError where there is none
         return error if isinstance(error, Exception) else None
 
-    def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int) -> None:
-        """Does nothing: the keeper expires entries."""
-
-    def sweep(self, source: str, before: datetime) -> None:
-        """Does nothing: the keeper does it."""
-
 
 class Collector:
     """Writes the batches of all workers, one after the other. meeting: the socket by which connections come.
@@ -103,6 +96,10 @@ class Collector:
     def start(self) -> None:
         self._meeting.setblocking(False)
         asyncio.get_running_loop().add_reader(self._meeting, self._meet)
+
+    async def answers(self) -> None:
+        """Return when the thread has written what it had to; never if it hangs."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, int)
 
     async def stop(self) -> None:
         """Write the batches that have arrived; call it when all workers have exited."""

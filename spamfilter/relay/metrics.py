@@ -40,7 +40,7 @@ SOURCES = ("train", "cli", "imap", "review", "address", "automatic", "canary", "
 """Sources of ledger entries; any other source counts as "other"."""
 STAGES = ("receive", "parse", "tokens", "score", "next_hop")
 """The stages of a message, in this order."""
-FAULTS = ("journal", "ledger", "feedback", "judge", "hand_over", "session")
+FAULTS = ("journal", "ledger", "feedback", "judge", "hand_over", "session", "background")
 """Parts of the relay that can fail; in the first three the database is the usual cause."""
 
 

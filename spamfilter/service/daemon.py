@@ -12,14 +12,17 @@ from functools import partial
 from pathlib import Path
 
 from spamfilter.bayes import compiled
+from spamfilter.bayes.voices import Voices
 from spamfilter.config.settings import Settings
+from spamfilter.learning.counting_rules import RULES, rules, rules_text
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.limits.shared_counters import Shared
+from spamfilter.service import expiry
 from spamfilter.service.listening import Sockets, bound, inherited, raise_descriptor_limit
 from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import Process, Supervisor
 from spamfilter.service.worker import Worker
-from spamfilter.stores import open_store
+from spamfilter.stores import Store, open_store
 from spamfilter.system import logs
 from spamfilter.system.event_loop import loop_factory
 from spamfilter.system.process import return_large_blocks
@@ -47,7 +50,8 @@ def serve(settings: Settings, file: Path | None) -> None:
         for sock in (*submission, *metrics):
             stack.enter_context(sock)
         store = stack.enter_context(closing(open_store(settings.store_url(), migrate=True)))
-        filter = Filter(store, settings.voices())
+        filter = Filter(store, _voices(settings, store))
+        expiry.begin(store)
         places = Sockets(sockets, submission, metrics)
         process: Process | None = Process(Shared())
         make_loop = loop_factory()  # before the fork, so that all processes share the library in memory
@@ -66,3 +70,15 @@ def serve(settings: Settings, file: Path | None) -> None:
         if process is not None:
             with asyncio.Runner(loop_factory=make_loop) as runner:
                 runner.run(Worker(settings, file, filter, process).run(places))
+
+
+def _voices(settings: Settings, store: Store) -> Voices:
+    """The voices of the counts: after an upgrade or a change of [learn] the relay judges as before until `retrain`."""
+    kept, asked = store.get_setting(RULES), rules(settings.voices())
+    if kept in (None, asked):
+        return settings.voices()
+    log.warning(
+        "the database was learnt with %s; the configuration says %s; judging by the first: run `spamfilter retrain`",
+        rules_text(kept), rules_text(asked),
+    )  # fmt: skip
+    return settings.learn.as_learnt(kept)

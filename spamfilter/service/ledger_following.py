@@ -28,8 +28,9 @@ FOLLOW_CHUNK = 32
 class Following:
     """A filter kept up to date. learn: the [learn] section that the counts were made by; reread: reads it anew.
 
-    well: whether the last read succeeded. at: time.monotonic of the last one that did. quiet: log failures at level
-    debug only, because another process logs the same ones.
+    well: whether the last read succeeded. catching_up: whether it found entries, so that there may be more. at:
+    time.monotonic of the last one that succeeded. quiet: log failures at level debug only, because another process logs
+    the same ones.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Following:
     ) -> None:
         self.learn = learn
         self.well = True
+        self.catching_up = False
         self.at = time.monotonic()
         self._filter = filter
         self._reread = reread
@@ -65,11 +67,12 @@ class Following:
         """Read the ledger every FOLLOW_EVERY seconds, and after each `wake`."""
         where = self._filter.store.where
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), FOLLOW_EVERY)
+            if not self.catching_up:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), FOLLOW_EVERY)
             self._wake.clear()
             try:
-                await self._look()
+                self.catching_up = await self._look()
             except Exception as error:
                 self._metrics.count("faults", "ledger")
                 # Whatever the error is, this task must go on, or nothing more would be learnt. Logged once.
@@ -80,15 +83,15 @@ class Following:
                         error,
                         exc_info=not isinstance(error, SpamfilterError),
                     )
-                self.well = False
+                self.well = self.catching_up = False
             else:
                 if not self.well:
                     log.log(self._remark, "%s: can be read again", where)
                 self.well = True
                 self.at = time.monotonic()
 
-    async def _look(self) -> None:
-        """Read the ledger once and apply its new entries."""
+    async def _look(self) -> bool:
+        """Read the ledger once and apply its new entries; whether there were any."""
         filter = self._filter
         entries = await asyncio.to_thread(filter.store.entries_after, filter.last)
         try:
@@ -101,7 +104,10 @@ class Following:
         except CountError as error:
             if self.well:
                 log.log(self._remark, "%s; loading all counts anew", error)
+            self.catching_up = True
             await self._load()
+            return False  # if the counts do not fit again, they are not loaded without a pause
+        return bool(entries)
 
     async def _load(self) -> None:
         filter = self._filter

@@ -5,7 +5,8 @@ writer of the journal, the metrics, the probes of `doctor`, the expiry. The supe
 knows. It opens the sockets and loads the counts, which its children share in memory until they learn, and then only
 watches them. It has no threads and no event loop, so it may fork at any time.
 
-Guarantee: a process that exits unasked is restarted, each at most once every RESTART_SECONDS. Workers stop when the
+Guarantee: a process that exits unasked is restarted, each at most once every RESTART_SECONDS; one that hangs is ended
+first, see heartbeat. Workers stop when the
 supervisor tells them or exits for any reason. The keeper stops after the last worker, so that all of their journal is
 written.
 """
@@ -23,6 +24,7 @@ from pathlib import Path
 from spamfilter.config.settings import Settings
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
+from spamfilter.service.heartbeat import BEAT_EVERY, HUNG_SECONDS, Heartbeats, watchdog
 from spamfilter.service.reload import reread
 from spamfilter.system.process import notify
 
@@ -49,7 +51,7 @@ class Process:
     carries: is a worker. keeps: is the keeper. main: the pid that systemd knows. end: a descriptor, readable when the
     process shall stop. meeting: the socket by which workers open connections to the journal's collector. signals: the
     signal mask to set. again: it replaces a process, so the counts it got from the supervisor may be old. wakes: an
-    eventfd for each process, written when something was learnt.
+    eventfd for each process, written when something was learnt. beats: of all processes; None if there is only one.
     """
 
     shared: Shared
@@ -61,6 +63,7 @@ class Process:
     signals: frozenset[int] = frozenset()
     again: bool = False
     wakes: tuple[int, ...] = ()
+    beats: Heartbeats | None = None
 
     @property
     def alone(self) -> bool:
@@ -69,6 +72,13 @@ class Process:
     def share_of(self, bound: int) -> int:
         """One worker's share of a bound for all workers."""
         return max(bound // max(len(self.wakes) - 1, 1), 1)
+
+    def beat(self) -> None:
+        """Show that this process does not hang."""
+        if self.beats is None:
+            watchdog()
+        else:
+            self.beats.beat(self.shared.own)
 
     def wake_others(self) -> None:
         """Make the other processes read the ledger."""
@@ -94,6 +104,8 @@ class Supervisor:
         self._ready = ready
         self._stopping = stopping
         self._shared = Shared(workers + 1)
+        self._beats = Heartbeats(workers + 1)
+        self._looked_at = time.monotonic()
         self._meetings = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._wakes = tuple(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(workers + 1))
         # Nothing is ever written to these pipes: a reader sees the end of file when the last writer has exited.
@@ -119,6 +131,10 @@ class Supervisor:
                 self._ready()
                 notify("READY=1")
             self._obey(signal.sigtimedwait(TOLD, self._patience()))
+            if self._is_ready:
+                watchdog()
+                if not self._ends:
+                    self._end_hung()
         if self._code:
             raise SystemExit(self._code)
         log.info("stopped")
@@ -136,13 +152,27 @@ class Supervisor:
         if not self._is_ready:
             return LOOK_EVERY
         missing = set(range(len(self._started))) - set(self._running.values())
-        return min((max(self._started[n] + RESTART_SECONDS - time.monotonic(), 0.01) for n in missing), default=3600.0)
+        return min(
+            (max(self._started[n] + RESTART_SECONDS - time.monotonic(), 0.01) for n in missing), default=BEAT_EVERY
+        )
+
+    def _end_hung(self) -> None:
+        """End each process that hangs; it is restarted like any other that exits."""
+        late, self._looked_at = self._looked_at + HUNG_SECONDS / 2 < time.monotonic(), time.monotonic()
+        for pid, number in self._running.items():
+            if late:  # this process stood still, too, as in a machine that was paused: all of them begin anew
+                self._beats.beat(number)
+            elif self._beats.hung(number):
+                log.error("%s, pid %d, has not answered for %g s and is ended", _who(number), pid, HUNG_SECONDS)
+                os.kill(pid, signal.SIGKILL)
+                self._beats.beat(number)
 
     def _forked(self, number: int, signals: frozenset[int]) -> Process | None:
         """Start a process. Returns its role in the child, None in the supervisor."""
         again = self._started[number] > 0
         self._started[number] = time.monotonic()
         self._shared.clear(number)
+        self._beats.beat(number)
         Metrics(self._shared.figures[number]).clear_gauges()
         main = os.getpid()
         pid = os.fork()
@@ -167,10 +197,13 @@ class Supervisor:
             signals=signals,
             again=again,
             wakes=self._wakes,
+            beats=self._beats,
         )
 
     def _obey(self, told: signal.struct_siginfo | None) -> None:
-        if told is None:
+        # A wait that a pause of this process interrupts after its time returns a signal of number 0: CPython does not
+        # set it then (signal_sigtimedwait_impl). tests/integration/test_workers_hung.py
+        if told is None or told.si_signo not in TOLD:
             return
         if told.si_signo == signal.SIGCHLD:
             self._bury()
@@ -204,9 +237,8 @@ class Supervisor:
                 if not self._ends:
                     self._end()
                 continue
-            who = "the keeper" if number == KEEPER else f"worker {number}"
             how = f"exited with {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
-            log.error("%s, pid %d, %s%s", who, pid, how, "" if self._ends else "; another one takes its place")
+            log.error("%s, pid %d, %s%s", _who(number), pid, how, "" if self._ends else "; another one takes its place")
 
     def _reload(self) -> None:
         """SIGHUP: the workers read the configuration anew, and then the keeper, which logs the result."""
@@ -236,3 +268,7 @@ class Supervisor:
             signal.sigtimedwait({signal.SIGCHLD}, LOOK_EVERY)
             self._bury()
         return condition()
+
+
+def _who(number: int) -> str:
+    return "the keeper" if number == KEEPER else f"worker {number}"

@@ -12,7 +12,6 @@ import socket
 import ssl
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -20,24 +19,25 @@ from typing import TYPE_CHECKING
 
 from spamfilter.bayes.labels import LABELS
 from spamfilter.config.settings import Settings, load
-from spamfilter.errors import ConfigError, SpamfilterError
+from spamfilter.errors import ConfigError
 from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.canary import Canaries
 from spamfilter.relay.front_ends import FRONT_ENDS, FrontEnd, Relay
-from spamfilter.relay.journal import EXPIRE_EVERY, Journal
+from spamfilter.relay.journal import Journal
 from spamfilter.relay.journal_ipc import Collector, Sending
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.limit_log import PERIOD, LimitLog
 from spamfilter.relay.metrics import Metrics, Snapshot, merged
 from spamfilter.relay.next_hops import Maildir, next_hop_of
-from spamfilter.relay.quarantine import Quarantine
-from spamfilter.reports import daily_summaries
+from spamfilter.service.background import Background
 from spamfilter.service.control_socket.client import Answer
 from spamfilter.service.control_socket.server import FeedbackSocket
 from spamfilter.service.control_socket.status import judge, status
-from spamfilter.service.ledger_following import Following
+from spamfilter.service.expiry import EXPIRE_EVERY, GRACE_SECONDS, Expiry
+from spamfilter.service.heartbeat import BEAT_EVERY
+from spamfilter.service.ledger_following import FOLLOW_EVERY, Following
 from spamfilter.service.listening import AcceptFaults, Sockets, name_of, within_descriptors
 from spamfilter.service.reload import apply, reread
 from spamfilter.service.startup_messages import announce
@@ -70,15 +70,7 @@ class Worker:
         meeting = process.meeting
         self._collector = Collector(store, meeting) if meeting is not None and process.keeps else None
         self._sending = Sending(meeting) if meeting is not None and process.carries else None
-        self._journal = Journal(
-            self._sending or store,
-            process.share_of(limits.journal_backlog),
-            settings.feedback.window_days,
-            settings.report.journal_days,
-            settings.feedback.window_megabytes * 10**6,
-            self._limit_log,
-            partial(daily_summaries.keep, store) if process.keeps else None,
-        )
+        self._journal = Journal(self._sending or store, process.share_of(limits.journal_backlog), self._limit_log)
         self._following = Following(
             filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics, quiet=not process.keeps
         )
@@ -117,6 +109,7 @@ class Worker:
             limits,
             self._limit_log,
         )
+        self._published = count()
         self._connect_metrics()
 
     def _connect_metrics(self) -> None:
@@ -155,12 +148,16 @@ class Worker:
         self._filter.learnt  # noqa: B018 - loads the counts
         self._facts["listening"] = [name_of(sock) for sock in sockets.mail]
         self._facts["submission"] = [name_of(sock) for sock in sockets.submission]
-        background = [self._following.run, self._sum_up]
+        background = Background(self._limit_log.metrics)
+        background.start("the heartbeat", self._beat, BEAT_EVERY)
         if process.again:
             await self._following.load()
+        background.start("following the ledger", self._following.run, FOLLOW_EVERY)
+        background.start("the log of limits", self._sum_up, PERIOD, PERIOD)
         if process.keeps:
             await self._open_socket()
-            background.append(self._expire)
+            expiry = Expiry(self._filter.store, self._relay.quarantine.path, lambda: self._settings)
+            background.start("expiry", partial(asyncio.to_thread, expiry.look), EXPIRE_EVERY, GRACE_SECONDS)
         if self._collector is not None:
             self._collector.start()
         self._journal.start()
@@ -173,9 +170,8 @@ class Worker:
             announce(self._settings, sockets, self._filter)
             notify("READY=1")
         else:
-            background.append(self._publish)
+            background.start("publishing the metrics", self._publish, PUBLISH_EVERY)
             (sockets.close_mail if process.keeps else sockets.close_metrics)()
-        tasks = [asyncio.create_task(work()) for work in background]
         process.shared.state[process.shared.own] += 1
         await stop.wait()
         if process.alone:
@@ -185,8 +181,7 @@ class Worker:
             await self._drain(front_end)
         if metrics_front_end is not None:
             metrics_front_end.close()
-        for task in tasks:
-            task.cancel()
+        background.stop()
         await self._close()
         if process.alone:
             log.info("stopped")
@@ -252,15 +247,19 @@ class Worker:
         os.eventfd_read(wake)
         self._following.wake()
 
+    async def _beat(self) -> None:
+        """Show that this process does not hang, nor, in the keeper, the thread that writes the journal."""
+        if self._collector is not None:
+            await self._collector.answers()
+        self._process.beat()
+
     async def _publish(self) -> None:
         """Write the gauges of this process to shared memory. Counters are always there."""
         metrics = self._limit_log.metrics
-        for turn in count():
-            if turn % WEIGH_EVERY == 0:
-                weight = await asyncio.to_thread(proportional_bytes)
-                metrics.read_by("resident_bytes", partial(float, weight))
-            metrics.publish()
-            await asyncio.sleep(PUBLISH_EVERY)
+        if next(self._published) % WEIGH_EVERY == 0:
+            weight = await asyncio.to_thread(proportional_bytes)
+            metrics.read_by("resident_bytes", partial(float, weight))
+        metrics.publish()
 
     async def _open_metrics(self, sockets: Sequence[socket.socket]) -> "MetricsFrontEnd | None":
         """Serve the metrics on these sockets, if there are any."""
@@ -273,22 +272,8 @@ class Worker:
         return front_end
 
     async def _sum_up(self) -> None:
-        """Log every PERIOD which limits are still exceeded."""
-        while True:
-            await asyncio.sleep(PERIOD)
-            self._limit_log.sum_up()
-
-    async def _expire(self) -> None:
-        """Delete mail older than `verdict.quarantine_days` from the quarantine, every EXPIRE_EVERY."""
-        quarantine = Quarantine(self._relay.quarantine.path)
-        while True:
-            before = datetime.now(UTC) - timedelta(days=self._settings.verdict.quarantine_days)
-            try:
-                if number := await asyncio.to_thread(quarantine.expire, before):
-                    log.info("quarantine: %d expired mails deleted", number)
-            except (OSError, SpamfilterError) as error:
-                log.warning("quarantine: cannot expire: %s", error)
-            await asyncio.sleep(EXPIRE_EVERY)
+        """Log which limits are still exceeded."""
+        self._limit_log.sum_up()
 
     async def _open_socket(self) -> None:
         """Listen for feedback. A default path that does not work is a warning; a configured one raises ConfigError."""

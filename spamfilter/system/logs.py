@@ -1,11 +1,13 @@
 """The format of the log: one line for each event, for people or for programs.
 
-Guarantee: what comes by mail or over the network is escaped, so that it makes no second line and no other field.
+Guarantee: what comes by mail or over the network is escaped, so that it makes no second line and no other field. The
+same fault again and again shows its traceback once a minute; what is logged with `extra=SELDOM` is one line a minute.
 """
 
 import json
 import logging
 import os
+import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +19,10 @@ PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (logg
 """Level -> priority of syslog, which systemd's journal reads at the beginning of a line: sd-daemon(3)."""
 LONGEST = 200
 """Most characters of a value."""
+SELDOM = {"seldom": True}
+"""The `extra` of a line that comes again and again, with each mail or in each second: the repetitions are left out."""
+QUIET_SECONDS = 60.0
+"""Time in which a repetition is left out: a fault that lasts is seen, and a day of it is 200 kB of log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,25 @@ class _Journald(logging.Formatter):
         return "\n".join(f"<{priority}>{line}" for line in self._inner.format(record).split("\n"))
 
 
+class Repetitions(logging.Filter):
+    """Leaves out the repetitions of SELDOM lines, and the tracebacks of others, within QUIET_SECONDS."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logged: dict[tuple[str, str, object], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        seldom, error = getattr(record, "seldom", False), record.exc_info and record.exc_info[0]
+        if not seldom and not error:
+            return True
+        kind, now = (record.name, str(record.msg), error), time.monotonic()
+        if now < self._logged.get(kind, -QUIET_SECONDS) + QUIET_SECONDS:
+            record.exc_info = None
+            return not seldom
+        self._logged[kind] = now
+        return True
+
+
 FORMATS = {"text": logging.Formatter("%(levelname)s %(message)s"), "json": _Json()}
 
 
@@ -73,4 +98,5 @@ def set_up(form: str, level: str) -> None:
         formatter = _Journald(formatter)
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
+    handler.addFilter(Repetitions())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -13,6 +13,9 @@ gaps of 30 MB; with 2 MB here they leave up to 90: tests/relay/limits/test_memor
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
 """Parameters of mallopt(3), as glibc numbers them."""
 
+NOTIFY_SECONDS = 1.0
+"""Time for systemd to take what it is told, which is at once as a rule; mail waits meanwhile."""
+
 
 def own_name() -> str:
     """The host's full name, or its short one if the resolver only knows localhost."""
@@ -51,10 +54,11 @@ def proportional_bytes() -> int:
 
 
 def notify(state: str) -> None:
-    """Send this state to systemd, as sd_notify(3); nothing happens without systemd."""
+    """Send this state to systemd, as sd_notify(3); nothing happens without systemd, or if it does not listen."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        sock.settimeout(NOTIFY_SECONDS)
         sock.connect("\0" + address[1:] if address.startswith("@") else address)
         sock.send(state.encode())

@@ -71,8 +71,9 @@ def serve(settings: Settings, file: Path | None) -> None:
     accounts = Accounts(Path(settings.web.accounts))
     sockets = bound("web.listen", settings.web.listen)
     with closing(open_store(settings.store_url())) as store:
+        app = application(settings, file, store, accounts)
         config = uvicorn.Config(
-            application(settings, file, store, accounts), log_config=None, access_log=False, server_header=False,
+            app, log_config=None, access_log=False, server_header=False,
             proxy_headers=False, lifespan="off", http=Bounded, ws="none", loop="asyncio", timeout_graceful_shutdown=10,
         )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -81,15 +82,20 @@ def serve(settings: Settings, file: Path | None) -> None:
             )  # uvicorn handles the signal, and raises it again when it has stopped
         # Its warnings are about what visitors send: a line for each broken request would fill the disk.
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
-        asyncio.run(_Server(config).serve(sockets))
+        asyncio.run(_Server(config, app.state.site).serve(sockets))
     log.info("stopped")
 
 
 class _Server(uvicorn.Server):
-    """Logs and tells systemd when it is ready."""
+    """Logs and tells systemd when it is ready; SIGHUP reads the configuration again."""
+
+    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+        super().__init__(config)
+        self._site = site
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._site.reload)
         log.info("ready: http://%s/", ", ".join(map(name_of, sockets or [])))
         notify("READY=1")
 
@@ -102,11 +108,13 @@ def application(settings: Settings, file: Path | None, store: Store, accounts: A
     routes = [Route(page.path, _endpoint(site, page), methods=_methods(page)) for page in PAGES]
     routes += [Route(f"/{name}", _file((folder / name).read_bytes(), kind)) for name, kind in FILES.items()]
     routes += api.routes(site)
-    return Starlette(
+    app = Starlette(
         routes=routes,
         middleware=[Middleware(Fields)],
         exception_handlers={HTTPException: _failed, Exception: _broken},
     )
+    app.state.site = site
+    return app
 
 
 def _methods(page: Page) -> list[str]:

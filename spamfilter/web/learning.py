@@ -42,7 +42,7 @@ def forget(visit: Visit) -> Response:
     site = visit.site
     by = visit.form.get("by", "")
     taught = marking.taught(site.store, by, _since(visit.form.get("period", "")))
-    done = marking.forget(site.store, site.settings, taught, visit.user)
+    done = marking.forget(site.filter(), taught, visit.user)
     rest = len(taught) - done
     visit.tell(f"{done} marks of {by} undone" + (f"; {rest} are left: press the button again" if rest else ""))
     return redirected("/learning")

@@ -92,8 +92,8 @@ def taught(store: Store, by: str, since: datetime | None) -> Sequence[Taught]:
     return taught_by(store, by, since)
 
 
-def forget(store: Store, settings: Settings, some: Sequence[Taught], account: Account) -> int:
+def forget(filter: Filter, some: Sequence[Taught], account: Account) -> int:
     """Undo the first AT_ONCE of these learnings; returns how many were undone."""
     done: set[int] = set()
-    undo(Filter(store, settings.voices(), whole=False), some[:AT_ONCE], SOURCE, account.name, done.update)
+    undo(filter, some[:AT_ONCE], SOURCE, account.name, done.update)
     return len(done)

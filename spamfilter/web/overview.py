@@ -32,4 +32,4 @@ def report_of(site: Site, days: int) -> Report:
     """The report of the last days. Reports are made one at a time, because each reads much of the database."""
     now = datetime.now(UTC)
     with site.busy:
-        return build(site.store, list(site.settings.learn.kinds()), now - timedelta(days=days), now)
+        return build(site.store, [voice.name for voice in site.voices()], now - timedelta(days=days), now)

@@ -14,10 +14,11 @@ import pytest
 from spamfilter.bayes.voices import Packed
 from spamfilter.config.settings import Settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
+from spamfilter.doctor import learning as learning_checks
 from spamfilter.doctor.delivery import free_space
 from spamfilter.doctor.dovecot import dovecot
 from spamfilter.doctor.examination import Examination, Finding
-from spamfilter.doctor.learning import SILENT, classes, clock, feedback
+from spamfilter.doctor.learning import SILENT, classes, clock, feedback, following
 from spamfilter.doctor.process import journal_backlog, limit_hits, memory_use
 from spamfilter.errors import InputError, Refused, StoreBusy
 from spamfilter.learning.filter import Filter
@@ -103,6 +104,34 @@ def test_classes_must_both_be_known_and_about_equally(tmp_path: Path, ham: int, 
     store.close()
     (finding,) = look(classes, Examination(ours, None))
     assert finding.status == status
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "said"),
+    [
+        pytest.param([(5, False)], "ok", "up to its last entry, 5", id="there"),
+        pytest.param([(1, True), (3, True), (5, False)], "ok", "up to its last entry, 5", id="soon-there"),
+        pytest.param([(0, True)] * 3 + [(5, False)], "ok", "up to its last entry, 5", id="loading"),
+        pytest.param([(1, False)], "failed", "is at entry 1 of the ledger's 5", id="it-does-not-move"),
+        pytest.param([(0, True)], "warning", "catching up: it is at entry 0 of the ledger's 5", id="for-long"),
+    ],
+)
+def test_a_relay_that_catches_up_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[tuple[int, bool]], status: str, said: str
+) -> None:
+    """answers: what the relay says at one question after the other, the last of them for ever."""
+    monkeypatch.setattr(learning_checks, "FOLLOWS_WITHIN", 0.3 if status == "failed" else 600.0)
+    monkeypatch.setattr(learning_checks, "CATCHES_UP_WITHIN", 0.3 if status == "warning" else 600.0)
+    ours = settings(tmp_path)
+    store = open_store(ours.store_url())
+    with Filter(store, ours.voices()).training() as training:
+        for number in range(5):
+            training.learn(reading(f"m{number}", "lunch"), "ham", "cli")
+    told = [{"database": store.where, "last": last, "catching_up": more, "following": True} for last, more in answers]
+    store.close()
+    monkeypatch.setattr(Examination, "ask_status", lambda examined: told.pop(0) if told[1:] else told[0])
+    (finding,) = look(following, Examination(ours, None))
+    assert (finding.status, said in finding.found) == (status, True), finding.found
 
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

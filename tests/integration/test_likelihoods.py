@@ -14,6 +14,7 @@ import pytest
 
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.config.likelihood_settings import DEFAULT_VOICES
+from spamfilter.stores.migration import migrate
 from tests.integration.servers import Relay, relay, wait_until
 
 CHOICES: dict[str, Mapping[str, Any]] = {
@@ -200,3 +201,29 @@ def test_a_relay_whose_configuration_was_not_changed_says_so_once_and_judges_as_
         server.config.write_text(other.read_text())
         expected = fresh_scores(server, tmp_path)
         wait_until(lambda: scores(server) == expected, "verdicts by the new counts", 5 * SEEN_WITHIN)
+
+
+def test_an_upgrade_to_other_rules_judges_by_those_of_the_counts_until_they_are_rebuilt(tmp_path: Path) -> None:
+    """An old schema, and the likelihood that was then the default; a file without [learn] says another one now."""
+    with relay(tmp_path / "relay", learn={"likelihood": "multinomial"}) as server:
+        trained(server, tmp_path)
+        before = scores(server)
+    migrate(f"sqlite:///{server.state / 'spamfilter.db'}", "0001")
+    (tmp_path / "relay" / "log").unlink()
+    with relay(tmp_path / "relay") as server:
+        assert scores(server) == before
+        warning = 'WARNING the database was learnt with fields by "multinomial" (tokenizer 1); the configuration says'
+        assert server.log().count(warning) == 1
+        assert "run `spamfilter retrain`" in server.log()
+        doctor = server.command("doctor", "--json")
+        (counting,) = (line for line in json.loads(doctor.stdout)["lines"] if line["check"] == "counting")
+        assert (counting["status"], "run `spamfilter retrain`" in counting["advice"]) == ("failed", True)
+        assert "the relay judges by the first" in counting["found"]
+        assert server.command("mark-spam", input="Subject: x\n\ny\n").returncode == 0
+        assert server.command("forget", input="Subject: x\n\ny\n").returncode == 0
+        assert scores(server) == before
+        done(server, "retrain", "--mail", tmp_path)
+        expected = fresh_scores(server, tmp_path)
+        assert expected != before
+        wait_until(lambda: scores(server) == expected, "verdicts by the new counts", 5 * SEEN_WITHIN)
+        assert "Traceback" not in server.log()

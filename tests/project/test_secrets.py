@@ -88,8 +88,27 @@ def test_what_is_no_secret_is_shown_as_it_is() -> None:
         "feedback.spam_addresses = 'spam@example.org': must be a list",
         "store.url = 'sqlite:////var/lib/spamfilter/spamfilter.db'",
         "tokens of 14 days",
+        "relay.next_hop = 'file:///etc/passwd': not one of smtp://host:port, maildir:/path",
+        "relay.next_hop = 'file:///etc/passwd': for questions write to postmaster@example.org",
+        "relay.tls_key = '/etc/ssl/my-passwords.pem': no such file",
     ):
         assert redacted(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("store.url = 'file:///x': see smtp://me:pw@host", "store.url = 'file:///x': see smtp://***@host"),
+        ("url = 'smtp://do/main:p w@x@host:25'", "url = 'smtp://***@host:25'"),
+        ("unknown key relay = {'my-password': 'a b', 'x': 1}", "unknown key relay = {'my-password': ***, 'x': 1}"),
+        ("unknown key relay = {'a/password': 'a b'}", "unknown key relay = {'a/password': ***}"),
+        ("unknown key relay = {'password': '/a/b'}", "unknown key relay = {'password': ***}"),
+        ("'smtp://host/?password=abc'", "'smtp://host/?password=***"),
+        ("'smtp://host/password=abc'", "'smtp://host/password=***"),
+    ],
+)
+def test_user_and_password_are_hidden_and_the_rest_is_shown(text: str, expected: str) -> None:
+    assert redacted(text) == expected
 
 
 def refused_at_reload(server: Relay, text: str) -> None:

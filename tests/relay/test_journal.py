@@ -35,11 +35,6 @@ class Moody(MemoryStore):
         self.batches.append(len(entries))
         super().write_journal(entries)
 
-    def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int = 2**62) -> tuple[int, int]:
-        if self.refusal:
-            raise self.refusal
-        return super().expire(tokens_before, entries_before, tokens_bytes)
-
 
 def eventually(condition: Callable[[], object]) -> None:
     """Waits for what another thread does; far longer than it needs."""
@@ -191,44 +186,6 @@ def test_a_journal_that_is_stopped_while_the_store_is_away_ends() -> None:
     journal.add(journal_entry())
     journal.stop()
     assert not journal._thread.is_alive()
-
-
-def test_entries_and_their_tokens_expire() -> None:
-    now = datetime.now(UTC)
-    store = MemoryStore()
-    ages = {"new": 1, "tokens": 3, "gone": 6}
-    store.write_journal([journal_entry(id=id, at=now - timedelta(days=days)) for id, days in ages.items()])
-    journal = Journal(store, tokens_days=2, entries_days=5)
-    journal.start()
-    eventually(lambda: store.find_journal("gone") is None)
-    journal.stop()
-    found = {id: entry.tokens is not None for id in ages if (entry := store.find_journal(id))}
-    assert found == {"new": True, "tokens": False}
-
-
-@pytest.mark.parametrize(
-    ("tokens_days", "entries_days"),
-    [
-        pytest.param(14.0, 1_000_000.0, id="entries-for-ever"),
-        pytest.param(1_000_000.0, 30.0, id="tokens-for-ever"),
-        pytest.param(1e12, 1e12, id="longer-than-a-span-can-be"),
-    ],
-)
-def test_to_keep_everything_for_ever_is_no_fault(tokens_days: float, entries_days: float) -> None:
-    store = MemoryStore()
-    store.write_journal([journal_entry(id="old", at=NOON)])
-    journal = Journal(store, tokens_days=tokens_days, entries_days=entries_days)
-    journal._expire()
-    journal.add(journal_entry(id="new"))
-    journal.write()
-    assert store.find_journal("new")
-
-
-def test_to_expire_fails_quietly_while_the_store_is_away(caplog: pytest.LogCaptureFixture) -> None:
-    store = Moody()
-    store.refusal = StoreBusy("locked")
-    Journal(store)._expire()
-    assert "cannot expire: locked" in caplog.text
 
 
 def test_entries_that_wait_are_small(caplog: pytest.LogCaptureFixture) -> None:

@@ -32,6 +32,7 @@ from tests.integration.servers import relay, wait_until
 from tests.project.test_docs import documented
 from tests.support.made import journal_entry, mail, some
 from tests.support.parts import Hop
+from tests.support.planted import HOURLY_AT_ONCE, planted
 from tests.support.real import require_root
 from tests.support.shell import Shell
 
@@ -524,7 +525,8 @@ def test_a_running_relay_expires_and_what_it_keeps_is_released_as_it_would_have_
     quarantine.mkdir(parents=True)
     _aged(quarantine, 31, "{}.old")
     _aged(quarantine, 29, "{}.young")
-    with relay(tmp_path / "relay", verdict={"on_ham": "quarantine", "on_unsure": "quarantine"}) as server:
+    at_once = ("env", f"PYTHONPATH={planted(tmp_path / 'planted', HOURLY_AT_ONCE)}")
+    with relay(tmp_path / "relay", at_once, verdict={"on_ham": "quarantine", "on_unsure": "quarantine"}) as server:
         wait_until(lambda: "quarantine: 1 expired mails deleted" in server.log(), "the expiry")
         (young,) = quarantine.iterdir()
         young.unlink()

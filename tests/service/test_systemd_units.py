@@ -264,5 +264,12 @@ def test_readiness_is_said_and_taken_back(tmp_path: Path, monkeypatch: pytest.Mo
         manager.bind(str(tmp_path / "notify"))
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         with relay(tmp_path / "relay"):
-            assert manager.recv(4096) == b"READY=1"
-        assert manager.recv(4096) == b"STOPPING=1"
+            assert state(manager) == b"READY=1"
+        assert state(manager) == b"STOPPING=1"
+
+
+def state(manager: socket.socket) -> bytes:
+    """The next state that systemd is told, other than that the relay does not hang."""
+    while (told := manager.recv(4096)) == b"WATCHDOG=1":
+        pass
+    return told

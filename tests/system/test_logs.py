@@ -90,3 +90,43 @@ def test_a_relay_logs_objects(tmp_path: Path) -> None:
         assert (event["class"], event["score"], event["action"]) == ("unsure", 0.5, "pass")
         assert event["reply"].startswith("250 ")
         assert event["total_us"] >= event["judge_us"] > 0
+
+
+def test_a_fault_that_comes_again_and_again_shows_its_traceback_once_a_minute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.set_up("text", "info")
+    log, now = logging.getLogger("spamfilter"), 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    tracebacks = []
+    for seconds, error in (
+        (0, ValueError()),
+        (1, ValueError()),
+        (2, KeyError()),
+        (59, ValueError()),
+        (61, ValueError()),
+    ):
+        now = 1000.0 + seconds
+        try:
+            raise error
+        except (ValueError, KeyError):
+            log.exception("%s: a fault", seconds)
+        said = capsys.readouterr().err
+        assert said.startswith(f"ERROR {seconds}: a fault\n")
+        tracebacks.append("Traceback" in said)
+    assert tracebacks == [True, False, True, False, True]
+
+
+def test_a_line_that_is_said_seldom_is_one_a_minute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.set_up("json", "info")
+    log, now = logging.getLogger("spamfilter"), 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    for seconds in (0, 1, 30, 61, 62):
+        now = 1000.0 + seconds
+        log.error("full: %d", seconds, extra=logs.SELDOM)
+        log.error("another: %d", seconds)
+    said = [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()]
+    assert [line for line in said if line.startswith("full")] == ["full: 0", "full: 61"]
+    assert len(said) == 7

@@ -134,6 +134,11 @@ class Site:
             self._process.wait()
         assert (code, "Traceback" in self.log()) == (0, False), self.log()
 
+    def hang_up(self) -> None:
+        """SIGHUP, at which it reads its configuration again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
     def browser(self, name: str = "", **fields: str) -> Browser:
         """A browser, signed in if an account is named."""
         made = Browser(self.port, {key.replace("_", "-"): value for key, value in fields.items()})

@@ -30,6 +30,7 @@ async def status(
         "changed": await asyncio.to_thread(_changed, following.at_work(settings), file),
         "database": filter.store.where,
         "following": following.well,
+        "catching_up": following.catching_up,
         "last": filter.last,
         "learnt": dict(filter.learnt),
         "journal_waiting": int(figures["journal_waiting"][()][0]),

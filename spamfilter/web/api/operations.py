@@ -147,7 +147,7 @@ def forget(call: Call) -> Result:
     taught = marking.taught(call.site.store, call.input.by, since)
     done = 0
     if call.input.really:
-        done = marking.forget(call.site.store, call.site.settings, taught, call.account)
+        done = marking.forget(call.site.filter(), taught, call.account)
     return {"taught": len(taught), "forgotten": done}
 
 

@@ -4,8 +4,10 @@ Guarantee: text from a mail is never markup; characters that would hide or reord
 """
 
 import functools
+import logging
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -13,13 +15,19 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from spamfilter.config.settings import Settings
+from spamfilter.bayes.voices import Voices
+from spamfilter.config.settings import Settings, load
+from spamfilter.errors import ConfigError
+from spamfilter.learning.counting_rules import RULES, rules
 from spamfilter.learning.filter import Filter
 from spamfilter.reports.html import environment
+from spamfilter.service.reload import reread
 from spamfilter.stores import Store
 from spamfilter.web.accounts import Account, Role
 from spamfilter.web.site.sessions import Session, Sessions
 from spamfilter.web.site.visitors import Origin, Visitors
+
+log = logging.getLogger("spamfilter.web")
 
 __all__ = ["Page", "Site", "Visit", "redirected", "shown"]
 
@@ -37,7 +45,23 @@ class Site:
 
     def filter(self) -> Filter:
         """A filter without counts in memory, so it judges by the present counts of the store."""
-        return Filter(self.store, self.settings.voices(), whole=False)
+        return Filter(self.store, self.voices(), whole=False)
+
+    def voices(self) -> Voices:
+        """The voices of the counts. After a retraining [learn] is read again, as the relay does."""
+        kept = self.store.get_setting(RULES)
+        if kept is not None and kept != rules(self.settings.voices()):
+            with suppress(ConfigError):  # the file may be wrong for now; the voices are those of the counts
+                self.settings = self.settings.model_copy(update={"learn": load(self.file).learn})
+            return self.settings.learn.as_learnt(kept)
+        return self.settings.voices()
+
+    def reload(self) -> None:
+        """SIGHUP: take the keys that a running relay takes, too."""
+        with reread(self.file) as new:
+            if new is not None:
+                self.settings, waiting = self.settings.reloaded(new)
+                log.info("reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else "")
 
 
 @dataclass(slots=True)

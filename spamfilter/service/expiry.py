@@ -1,0 +1,129 @@
+"""What is too old is deleted: mail in quarantine, entries of the journal, traces of probes.
+
+Guarantee: a wrong clock deletes nothing at once. The database keeps the latest time that was seen, which follows the
+clock by at most STEP at each look, and everything expires by that time; where the clock is behind it, by the clock.
+Nothing expires within GRACE_SECONDS of a start. A mail in quarantine is deleted at the second of two looks that both
+find it too old, EXPIRE_EVERY apart, and never more than a tenth of the quarantine at once.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from spamfilter.bayes.labels import CANARY
+from spamfilter.config.settings import Settings
+from spamfilter.errors import SpamfilterError
+from spamfilter.relay.quarantine import Quarantine
+from spamfilter.reports import daily_summaries
+from spamfilter.stores import Store, Wanted
+
+log = logging.getLogger(__name__)
+
+EXPIRE_EVERY = 3600.0
+"""Seconds between two looks: often enough, because the periods are days."""
+GRACE_SECONDS = 600.0
+"""Seconds from the start to the first look: a host that has just booted has set its clock by then."""
+STEP = timedelta(hours=6)
+"""With a clock that is a year ahead, mail of today that is kept for 30 days stays for five, in which `doctor` warns. A
+relay that runs for 30 hours a week still keeps up with the calendar."""
+LEAP = timedelta(days=1)
+"""Difference between the clock and the latest time seen that is said."""
+CANARY_KEPT = timedelta(days=1)
+"""Time for which ledger entries of probes are kept: longer than any process needs to read the ledger."""
+SEEN = "latest_time"
+"""The name of the database's setting with the latest time seen."""
+
+
+def latest_time(store: Store) -> datetime | None:
+    """The latest time that a relay has seen at a look; None before the first start."""
+    seen = store.get_setting(SEEN)
+    return datetime.fromisoformat(seen) if isinstance(seen, str) else None
+
+
+def begin(store: Store) -> None:
+    """Note a first latest time: that of the last entry, because the clock may be wrong at the very first start, too."""
+    if latest_time(store) is None:
+        _note(store, known_time(store, datetime.now(UTC)))
+
+
+def known_time(store: Store, now: datetime) -> datetime:
+    """The time by which to expire: the clock's, but not after the latest time that the database knows."""
+    seen = latest_time(store)
+    if seen is None:
+        entries = [entry.at for entry in store.search(Wanted(), 1)]
+        seen = max((*entries, *(last for _, last in store.times_of_sources().values())), default=now)
+    return min(now, seen)
+
+
+def _note(store: Store, seen: datetime) -> None:
+    store.put_setting(SEEN, seen.isoformat())
+
+
+class Expiry:
+    """The looks of one relay. settings: returns those in use, which may change."""
+
+    def __init__(self, store: Store, quarantine: Path, settings: Callable[[], Settings]) -> None:
+        self._store = store
+        self._quarantine = Quarantine(quarantine)
+        self._settings = settings
+        self._noted: frozenset[str] | None = None
+        self._warned_ahead: bool | None = None
+
+    def look(self) -> None:
+        """One look: delete what has expired. It waits for the database, so it belongs into a thread."""
+        try:
+            now = self._now()
+        except SpamfilterError as error:
+            log.warning("nothing expires: %s", error)
+            return
+        for what, expire in (("quarantine", self._mails), ("journal", self._entries)):
+            try:
+                expire(now)
+            except (OSError, SpamfilterError) as error:
+                log.warning("%s: cannot expire: %s", what, error)
+
+    def _now(self) -> datetime:
+        """Let the latest time seen follow the clock; returns the time by which to expire."""
+        clock = datetime.now(UTC)
+        before = latest_time(self._store) or known_time(self._store, clock)
+        seen = max(before, min(clock, before + STEP))
+        _note(self._store, seen)
+        warning = leap(clock, before)
+        ahead = clock > before if warning else None
+        if warning and ahead != self._warned_ahead:  # once, until it is over
+            log.warning("the clock is %s; %s", *warning)
+        self._warned_ahead = ahead
+        return min(clock, seen)
+
+    def _mails(self, now: datetime) -> None:
+        days = self._settings().verdict.quarantine_days
+        before = now - timedelta(days=days)
+        if self._noted is not None and (number := self._quarantine.expire(before, now, self._noted)):
+            log.info("quarantine: %d expired mails deleted", number)
+        self._noted = frozenset(path.name for path in self._quarantine.older(before))
+
+    def _entries(self, now: datetime) -> None:
+        feedback, report = self._settings().feedback, self._settings().report
+        # Whole days, so that the summary of a day is made from all of its entries.
+        entries_before = datetime.combine((now - timedelta(days=report.journal_days)).date(), datetime.min.time(), UTC)
+        daily_summaries.keep(self._store, now, entries_before)
+        self._store.expire(
+            now - timedelta(days=feedback.window_days), entries_before, feedback.window_megabytes * 10**6
+        )
+        self._store.sweep(CANARY, now - CANARY_KEPT)
+
+
+def leap(clock: datetime, seen: datetime) -> tuple[str, str] | None:
+    """How far the clock is from the latest time seen, and what follows; None if that is less than LEAP."""
+    if abs(clock - seen) < LEAP:
+        return None
+    days = f"{abs(clock - seen) / LEAP:.0f} days"
+    last = f"the latest time that this database has seen, {seen:%Y-%m-%d %H:%M} UTC"
+    if clock < seen:
+        return f"{days} behind {last}", "less expires until the clock is set"
+    hours = STEP // timedelta(hours=1)
+    advice = (
+        f"if the relay was off for that long, expiry catches up by {hours} hours each hour; otherwise set the clock"
+    )
+    return f"{days} ahead of {last}", advice

@@ -1,0 +1,172 @@
+"""What expires, and by which time: the looks of the relay, without a relay."""
+
+import logging
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from spamfilter.config.settings import Settings
+from spamfilter.errors import StoreBusy
+from spamfilter.relay.next_hops import Maildir
+from spamfilter.relay.quarantine import MOST_EXPIRED
+from spamfilter.service import expiry
+from spamfilter.service.expiry import STEP, Expiry, begin, known_time, latest_time
+from spamfilter.stores import JournalEntry
+from tests.support.made import NOON, journal_entry
+from tests.support.memory_store import MemoryStore
+
+DAY = timedelta(days=1)
+
+
+class Clock(datetime):
+    """The clock of the calendar, as a test sets it."""
+
+    at = NOON
+
+    @classmethod
+    def now(cls, tz: object = None) -> datetime:  # type: ignore[override]  # always UTC here
+        return cls.at
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
+    monkeypatch.setattr(expiry, "datetime", Clock)
+    monkeypatch.setattr(Clock, "at", NOON)
+    return Clock
+
+
+def looks(folder: Path, store: MemoryStore, **days: float) -> Expiry:
+    begin(store)
+    settings = Settings.model_validate(
+        {
+            "verdict": {"quarantine_days": days.get("mails", 30)},
+            "feedback": {"window_days": days.get("tokens", 14)},
+            "report": {"journal_days": days.get("entries", 30)},
+        }
+    )
+    return Expiry(store, Maildir(folder).path, lambda: settings)
+
+
+def kept(folder: Path, number: int, age: timedelta) -> None:
+    """Mails in quarantine that came so long before NOON."""
+    for one in range(number):
+        file = Maildir(folder).write([b"Subject: x\r\n\r\nx\r\n"], b"a@example.org", [b"b@example.test"], f"id{one}")
+        file.rename(file.with_name(f"{int((NOON - age).timestamp())}.{one}.{file.name.partition('.')[2]}"))
+
+
+def left(folder: Path) -> int:
+    return len(list((folder / "new").iterdir()))
+
+
+def entry(id: str, age: timedelta) -> JournalEntry:
+    return journal_entry(id=id, at=NOON - age)
+
+
+def test_entries_and_their_tokens_expire(tmp_path: Path) -> None:
+    store = MemoryStore()
+    store.write_journal([entry("new", DAY), entry("tokens", 3 * DAY), entry("gone", 6 * DAY)])
+    store.put_setting(expiry.SEEN, NOON.isoformat())
+    looks(tmp_path, store, tokens=2, entries=5).look()
+    found = {id: row.tokens is not None for id in ("new", "tokens", "gone") if (row := store.find_journal(id))}
+    assert found == {"new": True, "tokens": False}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "entries"),
+    [
+        pytest.param(14.0, 36_500.0, id="entries-for-ever"),
+        pytest.param(36_500.0, 30.0, id="tokens-for-ever"),
+    ],
+)
+def test_to_keep_everything_for_ever_is_no_fault(
+    tmp_path: Path, tokens: float, entries: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    looks(tmp_path, store, tokens=tokens, entries=entries).look()
+    assert "cannot expire" not in caplog.text
+
+
+def test_to_expire_fails_quietly_while_the_store_is_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    look = looks(tmp_path, store).look
+
+    def locked(*arguments: object) -> None:
+        raise StoreBusy("locked")
+
+    monkeypatch.setattr(store, "expire", locked)
+    look()
+    assert "journal: cannot expire: locked" in caplog.text
+    monkeypatch.setattr(store, "put_setting", locked)
+    look()
+    assert "nothing expires: locked" in caplog.text
+
+
+def test_a_mail_is_deleted_at_the_second_look_that_finds_it_old(tmp_path: Path, clock: type[Clock]) -> None:
+    kept(tmp_path, 3, 31 * DAY)
+    kept(tmp_path, 1, 30 * DAY - timedelta(minutes=90))
+    look = looks(tmp_path, MemoryStore()).look
+    numbers = []
+    for hour in range(5):
+        clock.at = NOON + timedelta(hours=hour)
+        look()
+        numbers.append(left(tmp_path))
+    assert numbers == [4, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(("number", "most"), [(25, MOST_EXPIRED), (200, 20)], ids=["small", "large"])
+def test_one_look_deletes_no_more_than_a_tenth_and_the_oldest(tmp_path: Path, number: int, most: int) -> None:
+    kept(tmp_path, number - 1, 40 * DAY)
+    kept(tmp_path, 1, 50 * DAY)
+    look = looks(tmp_path, MemoryStore()).look
+    look()
+    assert left(tmp_path) == number
+    look()
+    assert left(tmp_path) == number - most
+    assert min(int(name.partition(".")[0]) for name in os.listdir(tmp_path / "new")) > (NOON - 50 * DAY).timestamp()
+
+
+def test_the_latest_time_follows_the_clock_in_steps_and_never_goes_back(tmp_path: Path, clock: type[Clock]) -> None:
+    store = MemoryStore()
+    look = looks(tmp_path, store).look
+    seen = []
+    for hours in (0, 1, 1000, 1001, -500, 20):
+        clock.at = NOON + timedelta(hours=hours)
+        look()
+        seen.append((latest_time(store) or NOON) - NOON)
+    hour = timedelta(hours=1)
+    assert seen == [0 * hour, hour, hour + STEP, hour + 2 * STEP, hour + 2 * STEP, hour + 3 * STEP]
+
+
+@pytest.mark.parametrize(
+    ("noted", "entries", "expected"),
+    [
+        pytest.param(None, [], NOON, id="nothing-is-known"),
+        pytest.param(None, [3], NOON - 3 * DAY, id="the-last-entry"),
+        pytest.param(None, [-5], NOON, id="an-entry-in-the-future"),
+        pytest.param(2, [3], NOON - 2 * DAY, id="what-was-noted"),
+        pytest.param(-2, [3], NOON, id="the-clock-is-behind"),
+    ],
+)
+def test_the_time_by_which_things_expire(noted: int | None, entries: list[int], expected: datetime) -> None:
+    """noted, entries: days before now."""
+    store = MemoryStore()
+    store.write_journal([entry(f"{-days:+}", days * DAY) for days in entries])
+    if noted is not None:
+        store.put_setting(expiry.SEEN, (NOON - noted * DAY).isoformat())
+    assert known_time(store, NOON.astimezone(UTC)) == expected
+
+
+def test_a_clock_that_is_wrong_is_said_once(
+    tmp_path: Path, clock: type[Clock], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    look = looks(tmp_path, MemoryStore()).look
+    for days in (0, 300, 300, 300, -300, -300, 0, 0):
+        clock.at = NOON + days * DAY
+        look()
+    said = [record.getMessage().partition(" the latest")[0] for record in caplog.records]
+    assert said == ["the clock is 300 days ahead of", "the clock is 301 days behind"]

@@ -1,0 +1,48 @@
+"""A relay that has much to catch up with does so without pauses."""
+
+import asyncio
+
+import pytest
+
+from spamfilter.bayes.likelihoods.soft import Soft
+from spamfilter.bayes.voices import Voice
+from spamfilter.config.likelihood_settings import Learn
+from spamfilter.learning.filter import Filter
+from spamfilter.relay.metrics import Metrics
+from spamfilter.service import ledger_following
+from spamfilter.service.ledger_following import Following
+from spamfilter.stores import Entry
+from tests.support.made import reading
+from tests.support.memory_store import MemoryStore
+
+VOICES = (Voice("fields", Soft()),)
+LEARNT = 20
+
+
+class Sparing(MemoryStore):
+    """A store that shows few entries at a time, as every store does."""
+
+    def entries_after(self, last: int) -> list[Entry]:
+        return super().entries_after(last)[:3]
+
+
+async def test_after_many_learnings_the_next_look_follows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_following, "FOLLOW_EVERY", 3600.0)
+    store = Sparing()
+    filter = Filter(store, VOICES)
+    assert filter.last == 0
+    following = Following(filter, Learn(), Learn, Metrics())
+    with Filter(store, VOICES, whole=False).training() as training:
+        for number in range(LEARNT):
+            training.learn(reading(f"m{number}", "lunch"), "ham", "cli")
+    running = asyncio.create_task(following.run())
+    following.wake()
+    seen = set()
+    while filter.last < LEARNT:
+        await asyncio.sleep(0.001)
+        seen.add(following.catching_up)
+    while following.catching_up:
+        await asyncio.sleep(0.001)
+    running.cancel()
+    assert True in seen
+    assert filter.learnt["ham"] == LEARNT
