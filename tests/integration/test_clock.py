@@ -14,9 +14,12 @@ from spamfilter.stores import open_store
 from tests.faults.client import Client, deliver, mail_of
 from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop
+from tests.integration.processes import hop
 from tests.integration.servers import wait_until
 from tests.support.month import START, Calendar
 from tests.support.planted import HOURLY_AT_ONCE, planted
+
+__all__ = ["hop"]
 
 KEPT = 20
 DAYS = 300
