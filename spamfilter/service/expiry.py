@@ -51,8 +51,9 @@ def known_time(store: Store, now: datetime) -> datetime:
     """The time by which to expire: the clock's, but not after the latest time that the database knows."""
     seen = latest_time(store)
     if seen is None:
-        entries = [entry.at for entry in store.search(Wanted(), 1)]
-        seen = max((*entries, *(last for _, last in store.times_of_sources().values())), default=now)
+        judged = [entry.at for entry in store.search(Wanted(), 1)]
+        learnt = [last for _, last in store.times_of_sources().values()]
+        seen = max((*judged, *learnt), default=now)
     return min(now, seen)
 
 
