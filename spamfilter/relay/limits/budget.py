@@ -4,13 +4,19 @@ Guarantee: all processes of the relay together give away at most `most`. Strange
 get a part of it, so that trusted clients keep a reserve; one address of theirs gets a share of that part.
 """
 
+import asyncio
 import sys
 
 from spamfilter.relay.limits.shared_counters import Counts, Shared
+from spamfilter.system.process import return_free_memory
 
 CONVERSATIONS, CONVERSATIONS_EACH = 50, 10
 """Conversations with the next hop of all strangers, and of one address: Postfix takes a hundred at a time, of which
 trusted clients, and connections that are kept, need the rest."""
+
+FREED, FREED_SECONDS = 16 * 10**6, 1.0
+"""Bytes of mail that a process has ended before it gives free memory back to the system, and how long after that. A
+hundred megabytes in mails of less than LARGE bytes left a process with that much until its end."""
 
 
 class Budget:
@@ -61,12 +67,23 @@ class Memory(Budget):
         shared = shared or Shared()
         super().__init__(shared.memory, shared, most, most, most)
         self.bound(most, largest)
+        self._peak = 0  # of this process, since free memory was given back
 
     def bound(self, most: int, largest: int) -> None:
         """Set the bounds. largest: bytes of the largest mail."""
         self.most = most
         self.strangers = max(most * 3 // 4, largest)
         self.each = max(most // 8, largest)
+
+    def take(self, size: int, origin: int = 0) -> bool:
+        taken = super().take(size, origin)
+        if size > 0:
+            self._peak = max(self._peak, self.own)
+        elif self._peak - self.own > FREED:
+            self._peak = self.own
+            # The mail is still in use here.
+            asyncio.get_running_loop().call_later(FREED_SECONDS, return_free_memory)
+        return taken
 
 
 def conversations(shared: Shared) -> Budget:
