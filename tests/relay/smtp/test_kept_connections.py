@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spamfilter.errors import NextHopError
-from spamfilter.relay.next_hops.smtp import SmtpNextHop
+from spamfilter.relay.next_hops.smtp import KEPT_CONNECTIONS, SmtpNextHop
 from tests.support.certificates import client_context, server_context
 from tests.support.parts import KEYWORDS, Client, Hop, relaying
 
@@ -149,6 +149,7 @@ async def test_one_whose_time_is_over_ends_with_quit(tmp_path: Path, monkeypatch
 
 async def test_one_too_many_ends_with_quit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spamfilter.relay.next_hops.smtp.KEPT_CONNECTIONS", 0)
+    monkeypatch.setattr("spamfilter.relay.next_hops.smtp.FRESH_SECONDS", 0.0)  # the time that it is kept for
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         client = await running.connect()
         await leaves_an_envelope(client)
@@ -204,3 +205,22 @@ async def test_a_next_hop_that_refuses_the_greeting_hears_quit() -> None:
         with pytest.raises(NextHopError, match="not for you"):
             await SmtpNextHop("127.0.0.1", hop.port, "relay.test").open()
         await asyncio.wait_for(quits(hop), 20)
+
+
+async def test_busy_clients_share_their_connections_and_few_are_kept_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = KEPT_CONNECTIONS + 10
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        clients = [await running.connect() for _ in range(number)]
+        for seconds in (60.0, 60.0, 0.1):
+            for client in clients:
+                await client.envelope()
+            monkeypatch.setattr("spamfilter.relay.next_hops.smtp.FRESH_SECONDS", seconds)
+            for client in clients:
+                await client.ask("DATA")
+                client.writer.write(MAIL + b".\r\n")
+                assert (await client.reply()).startswith(b"250 ")
+        assert hop.connections == number
+        while hop.open > KEPT_CONNECTIONS:
+            await asyncio.sleep(0.01)
