@@ -165,7 +165,7 @@ async def test_at_the_end_of_the_relay_each_ends_with_quit(tmp_path: Path, secur
         async with relaying(tmp_path, next_hop) as running:
             clients = [await running.connect() for _ in range(3)]
             for client in clients:
-                await delivers(client)
+                await leaves_an_envelope(client)  # at the same time, so each has its own
             for client in clients:
                 await client.ask("QUIT")
             while len(next_hop._kept) < len(clients):
