@@ -20,6 +20,11 @@ def has_bare_newlines(mail: bytes) -> bool:
     return open_line
 
 
+def normalised_size(mail: bytes) -> int:
+    """Bytes of `normalised(mail)`, without making it."""
+    return len(mail) + mail.count(b"\n") - mail.count(b"\r\n")
+
+
 def normalised(mail: bytes) -> bytes:
     """The mail with each lone LF as CR LF and each lone CR as a space, as Postfix' cleanup does."""
     lines = mail.replace(b"\r\n", b"\n")

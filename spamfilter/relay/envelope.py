@@ -23,7 +23,7 @@ class Transaction:
     peer is the mail server of this host, as the kernel says; only then is the sender more than a claim, because any
     process may connect to a port. purpose: the same for all recipients. refused: codes of the replies to recipients
     that were deferred or rejected. began: time of MAIL by the event loop's clock. size: bytes that the client has
-    declared, or 0.
+    declared, or 0. origin: number by which memory of the real client is counted, 0 if that is trusted.
     """
 
     sender: bytes
@@ -34,6 +34,7 @@ class Transaction:
     peer: str = ""
     began: float = 0.0
     size: int = 0
+    origin: int = 0
     purpose: Purpose = "relay"
     recipients: list[bytes] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)

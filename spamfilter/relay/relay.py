@@ -17,8 +17,8 @@ from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
+from spamfilter.relay.limits.budget import Budget, Memory, conversations
 from spamfilter.relay.limits.limit_log import LimitLog
-from spamfilter.relay.limits.memory_budget import Memory
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
 from spamfilter.relay.next_hops import Maildir, NextHop
@@ -35,7 +35,8 @@ class Relay:
     domains: the domains that all other clients may send mail to, in lower case.
     handovers: tasks that deliver messages; they go on when the client's connection ends.
     canaries: addresses of probes, in lower case; a mail to one of them is judged and journalled, but not delivered.
-    memory: the budget for all mails in flight. limit_log: the log of limits that are hit.
+    memory, conversations: the budgets for all mails in flight, and for conversations with the next hop.
+    limit_log: the log of limits that are hit.
     shared: numbers and addresses in memory that all processes of the relay share, among them canaries and memory.
     """
 
@@ -59,12 +60,14 @@ class Relay:
     limit_log: LimitLog = field(default_factory=LimitLog)
     metrics: Metrics = field(init=False)
     memory: Memory = field(init=False)
+    conversations: Budget = field(init=False)
     canaries: MutableSet[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.metrics = self.limit_log.metrics
         self.canaries = self.shared.canaries
-        self.memory = Memory(self.limits.memory_bytes, self.shared)
+        self.memory = Memory(self.limits.memory_bytes, self.shared, self.limits.message_size)
+        self.conversations = conversations(self.shared)
         self.metrics.read_by("memory_bytes", lambda: self.memory.own)
         self.metrics.read_by("handovers", lambda: len(self.handovers))
 

@@ -43,7 +43,7 @@ def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
     relay.judge.policy = settings.policy()
     relay.trusted = settings.relay.networks()
     relay.domains = settings.relay.own_domains()
-    relay.memory.most = settings.limits.memory_bytes
+    relay.memory.bound(settings.limits.memory_bytes, settings.limits.message_size)
     relay.limits = within_descriptors(settings.limits)
     relay.feedback = socket.settings = settings.feedback
     relay.mark_queue.marks_a_day = settings.feedback.marks_a_day

@@ -44,6 +44,16 @@ def return_large_blocks() -> None:
         mallopt(TRIM_THRESHOLD, 2 * LARGE)  # the ratio of glibc's defaults; less would trim at each mail
 
 
+def return_free_memory() -> None:
+    """Give the pages of smaller blocks back that are free, by malloc_trim(3) of glibc; takes 10 ms for 100 MB.
+
+    glibc itself returns only what is free at the end of its memory, and one block there keeps all the others.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def proportional_bytes() -> int:
     """The memory of this process, with only its part of shared memory; takes 7 ms for 100 MB."""
     try:

@@ -7,7 +7,7 @@ answered with 250, each what was sent but for the relay's own header fields, and
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_network
 from pathlib import Path
@@ -103,6 +103,9 @@ class _Hop(NextHop):
     def __init__(self, script: dict[bytes, bytes]) -> None:
         self.script = script
         self.messages: list[bytes] = []
+
+    async def keywords(self) -> Mapping[str, str]:
+        return (await self.open()).keywords
 
     async def open(self) -> Conversation:
         if b"CONNECT" in self.script:

@@ -30,6 +30,9 @@ class Hop(NextHop):
         self.go_on = asyncio.Event()
         self.go_on.set()
 
+    async def keywords(self) -> Mapping[str, str]:
+        return Talk.keywords
+
     async def open(self) -> Conversation:
         if self.replies.get("CONNECT") == b"":
             raise NextHopError("gone", "unreachable")

@@ -43,40 +43,30 @@ class Crowd:
     def __init__(self, shared: Shared | None = None) -> None:
         self._shared = shared or Shared()
         self._clients: dict[Guest, int] = {}
-        self._places = self._shared.origins[self._shared.own]
-        self._free: list[int] = []
         self.coming = 0
 
     def enter(self, client: Guest, address: str, limits: Limits, *, trusted: bool) -> str:
         """Add a client; the limit that forbids it, '' if none. Trusted clients have no limit for each client."""
-        origin = hash(origin_of(address)) or 1  # a keyed hash, so that nobody can forge a collision; 0: free
-        place = self._free.pop() if self._free else len(self._clients)
-        if place >= len(self._places):
-            return "connections"
-        self._clients[client] = place
-        self._places[place] = origin
-        self.tell()
+        origin = 0 if trusted else hash_of(address)
+        self._clients[client] = origin
+        counts = self._shared.connections
+        counts.add(self._shared.own, origin, 1)
         over = ""
-        if sum(self._shared.open) > limits.connections:
+        if sum(counts.all) > limits.connections:
             over = "connections"
-        elif not trusted and self._shared.of_client(origin) > limits.connections_per_client:
+        elif origin and counts.of(origin) > limits.connections_per_client:
             over = "connections_per_client"
+        elif origin and sum(counts.strangers) > limits.connections - reserve(limits):
+            over = "connections"
         if over:
             self.leave(client)
         return over
 
     def leave(self, client: Guest) -> None:
         """Remove a client, if it is here."""
-        place = self._clients.pop(client, None)
-        if place is not None:
-            self._places[place] = 0
-            self._free.append(place)
-            self.tell()
-
-    def tell(self) -> None:
-        """Write the number of connections for the other processes."""
-        self._shared.open[self._shared.own] = len(self._clients)
-        self._shared.used[self._shared.own] = len(self._clients) + len(self._free)
+        origin = self._clients.pop(client, None)
+        if origin is not None:
+            self._shared.connections.add(self._shared.own, origin, -1)
 
     def is_larger(self) -> bool:
         """Whether another worker has fewer connections, by more than one and a tenth of its own."""
@@ -91,6 +81,16 @@ class Crowd:
         return iter(list(self._clients))
 
 
+def reserve(limits: Limits) -> int:
+    """The connections that only trusted clients get: a tenth, and at least one unless there is no other."""
+    return min(max(limits.connections // 10, 1), limits.connections - 1)
+
+
+def hash_of(address: str) -> int:
+    """A number for the client that an IP address belongs to, never 0; keyed, so that nobody can forge a collision."""
+    return hash(origin_of(address)) or 1
+
+
 def origin_of(address: str) -> str:
     """The client that an IP address belongs to.
 
@@ -99,4 +99,7 @@ def origin_of(address: str) -> str:
     """
     if ":" not in address:
         return address
-    return str(ipaddress.ip_network((address.partition("%")[0], IPV6_CLIENT), strict=False))
+    try:
+        return str(ipaddress.ip_network((address.partition("%")[0], IPV6_CLIENT), strict=False))
+    except ValueError:  # a trusted client may call another client anything
+        return address

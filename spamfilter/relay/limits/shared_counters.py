@@ -13,8 +13,9 @@ import numpy as np
 
 from spamfilter.relay.metrics import FIGURES
 
-PLACES = 65_536
-"""Connections that one process can count: as many as there are ports. Unused memory is never allocated."""
+BUCKETS = 16_384
+"""Numbers by which addresses are counted. Two addresses that share a number share what one of them may have: one in
+sixteen of a thousand does."""
 ADDRESSES, LONGEST = 20, 512
 """Probes of `doctor` at a time, and bytes of an address: 43 for the probe, and 255 for the name of a host."""
 
@@ -58,12 +59,37 @@ def _line(address: str) -> bytes:
     return b"\n" + address.encode(errors="replace") + b"\n"
 
 
+class Counts:
+    """How much clients have of one resource, with a row for each process. all: all of them; strangers: those that are
+    not trusted."""
+
+    def __init__(self, processes: int) -> None:
+        self.all = _memory(processes).cast("q")
+        self.strangers = _memory(processes).cast("q")
+        self._addresses = [np.frombuffer(_memory(BUCKETS), np.int64) for _ in range(processes)]
+
+    def add(self, process: int, origin: int, size: int) -> None:
+        """Count something for a process. origin: hash of a stranger's address, 0 for a trusted client."""
+        self.all[process] += size
+        if origin:
+            self.strangers[process] += size
+            self._addresses[process][origin % BUCKETS] += size
+
+    def of(self, origin: int) -> int:
+        """What a stranger's address has in all processes."""
+        return sum(int(row[origin % BUCKETS]) for row in self._addresses)
+
+    def clear(self, process: int) -> None:
+        self.all[process] = self.strangers[process] = 0
+        self._addresses[process][:] = 0
+
+
 class Shared:
     """A row for each process, which all can read. own: the number of this process.
 
-    figures: metrics. held: bytes of mail in memory. open: number of connections. origins: keyed hashes of their
-    clients' addresses, 0 for a free place. used: number of places in `origins` that were ever used. state: 0 until the
-    process is ready, then increased each time it has read the configuration. canaries: addresses of probes.
+    figures: metrics. connections, memory (bytes of mail), conversations (with the next hop): what clients have of them.
+    state: 0 until the process is ready, then increased each time it has read the configuration. canaries: addresses of
+    probes.
 
     The rows exist before the processes start; a process that is restarted gets the same row.
     """
@@ -71,27 +97,30 @@ class Shared:
     def __init__(self, processes: int = 1) -> None:
         self.own = 0
         self.figures = [_memory(FIGURES).cast("d") for _ in range(processes)]
-        self.held = _memory(processes).cast("q")
-        self.open = _memory(processes).cast("q")
+        self.connections, self.memory, self.conversations = (Counts(processes) for _ in range(3))
         self.state = _memory(processes).cast("q")
-        self.origins = [np.frombuffer(_memory(PLACES), np.int64) for _ in range(processes)]
-        self.used = _memory(processes).cast("q")
         self.canaries = Addresses()
+
+    @property
+    def open(self) -> memoryview:
+        """The number of connections of each process."""
+        return self.connections.all
+
+    @property
+    def held(self) -> memoryview:
+        """The bytes of mail in memory of each process."""
+        return self.memory.all
 
     @property
     def has_others(self) -> bool:
         """Whether there are several processes: 0 is the keeper, and the workers follow."""
-        return len(self.open) > 1
+        return len(self.state) > 1
 
     def clear(self, number: int) -> None:
         """Release what a process held that has exited; its counters stay."""
-        self.held[number] = self.open[number] = self.state[number] = self.used[number] = 0
-        self.origins[number][:] = 0
-
-    def of_client(self, origin: int) -> int:
-        """Connections of a client to all processes."""
-        used = zip(self.origins, self.used, strict=True)
-        return sum(int(np.count_nonzero(row[:most] == origin)) for row, most in used if most)
+        for counts in (self.connections, self.memory, self.conversations):
+            counts.clear(number)
+        self.state[number] = 0
 
 
 def _memory(count: int) -> memoryview:

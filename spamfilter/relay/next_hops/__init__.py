@@ -8,8 +8,8 @@ from spamfilter.config.addresses import split_address
 from spamfilter.config.settings import Settings
 from spamfilter.errors import ConfigError
 from spamfilter.relay.next_hops.maildir import Maildir, MaildirNextHop
-from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply, offer
-from spamfilter.relay.next_hops.smtp import SmtpNextHop, Timeouts
+from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply, Timeouts, offer
+from spamfilter.relay.next_hops.smtp import SmtpNextHop
 from spamfilter.system import tls as tls_contexts
 from spamfilter.system.process import own_name
 

@@ -120,6 +120,9 @@ class MaildirNextHop(NextHop):
     def where(self) -> str:
         return f"maildir:{self._maildir.path}"
 
+    async def keywords(self) -> Mapping[str, str]:
+        return _MaildirConversation.keywords
+
     async def open(self) -> Conversation:
         return _MaildirConversation(self._maildir)
 

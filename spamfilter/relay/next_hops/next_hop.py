@@ -44,6 +44,15 @@ _often = lru_cache(256)(_reply)
 """Most mails have six replies that are the same as those of the mail before."""
 
 
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds for connection and greeting, for a command, and for the reply to the message."""
+
+    connect: float = 15.0
+    command: float = 60.0
+    final: float = 80.0
+
+
 class Conversation(ABC):
     """A session with a next hop. After a NextHopError from any method it cannot be used any more."""
 
@@ -98,6 +107,10 @@ async def offer(conversation: Conversation, sender: bytes, recipients: Sequence[
 
 class NextHop(ABC):
     """Where judged mail goes."""
+
+    @abstractmethod
+    async def keywords(self) -> Mapping[str, str]:
+        """The keywords that it announces, as far as is known: `Conversation.keywords`. Raises NextHopError."""
 
     @abstractmethod
     async def open(self) -> Conversation:

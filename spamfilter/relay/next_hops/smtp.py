@@ -3,8 +3,9 @@
 Guarantee: replies are returned byte for byte; a message is sent unchanged but for doubled dots. No library does that:
 aiosmtplib strips the text of replies and rewrites line ends. A message is never sent a second time; only the first
 command of a transaction is, if the connection was closed before its reply.
-Connections are kept for the next client, and checked with RSET unless they have just accepted a message. They end with
-QUIT unless a reply is outstanding; nobody waits for the reply to QUIT.
+Connections are kept for the next transaction, and checked with RSET unless they have just ended one. They end with QUIT
+unless a reply is outstanding; nobody waits for the reply to QUIT. The keywords that clients are told are those of the
+last connection that was made, and less than a minute old.
 """
 
 import asyncio
@@ -13,32 +14,25 @@ import ssl
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from spamfilter.errors import NextHopError
+from spamfilter.relay.limits.deadline import Deadline
 from spamfilter.relay.next_hops.connection import Connection, TooLate
 from spamfilter.relay.next_hops.dot_stuffing import stuffed
-from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
+from spamfilter.relay.next_hops.keywords import Keywords, keywords_of
+from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply, Timeouts
 from spamfilter.relay.next_hops.replies import kind_by, kind_of, read_reply
 from spamfilter.relay.next_hops.resolver import Resolver
 
 KEPT_SECONDS = 60.0
 KEPT_CONNECTIONS = 20
-"""Time and number of idle connections: Postfix closes them after 300 s, and limits their number."""
+"""Time and number of idle connections: Postfix closes them after 300 s, and limits their number. Others are kept for
+FRESH_SECONDS: to connect anew for each client between two messages took a fifth more processor time a message."""
 CHECK_SECONDS = 5.0
-"""Time for a kept connection to answer RSET: usually milliseconds, and the client's EHLO waits for it."""
+"""Time for a kept connection to answer RSET: usually milliseconds, and the client's MAIL waits for it."""
 FRESH_SECONDS = 1.0
-"""A connection that has accepted a message within this time is not checked: behind Postfix each message comes by a new
-connection, and RSET was a fourteenth of what the relay spends on it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Seconds for connection and greeting, for a command, and for the reply to the message."""
-
-    connect: float = 15.0
-    command: float = 60.0
-    final: float = 80.0
+"""A connection on which a transaction has ended, or none has begun, within this time is not checked: most messages
+come in close succession, and RSET was a fourteenth of what the relay spends on one."""
 
 
 class SmtpNextHop(NextHop):
@@ -55,10 +49,14 @@ class SmtpNextHop(NextHop):
         self._kept: list[_SmtpConversation] = []
         self._closed = False
         self._resolver = Resolver()
+        self._keywords = Keywords(self.connect)
 
     @property
     def where(self) -> str:
         return f"smtp://{self.host}:{self.port}"
+
+    async def keywords(self) -> Mapping[str, str]:
+        return await self._keywords.known()
 
     async def open(self) -> Conversation:
         while self._kept:
@@ -103,6 +101,8 @@ class SmtpNextHop(NextHop):
                 except BaseException:
                     conversation.abort()
                     raise
+                self._keywords.learn(conversation.keywords)
+                conversation.ended = asyncio.get_running_loop().time()
                 return conversation
         except TimeoutError as error:
             raise NextHopError(
@@ -121,13 +121,13 @@ class SmtpNextHop(NextHop):
         return (await loop.create_connection(Connection, last, self.port))[1]
 
     def keep(self, conversation: "_SmtpConversation") -> None:
-        if self._closed or conversation.closed or len(self._kept) >= KEPT_CONNECTIONS:
+        if self._closed or conversation.closed:
             conversation.leave()
             return
+        conversation.wait_at_most(KEPT_SECONDS if len(self._kept) < KEPT_CONNECTIONS else FRESH_SECONDS)
         self._kept.append(conversation)
-        conversation.timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._expire, conversation)
 
-    def _expire(self, conversation: "_SmtpConversation") -> None:
+    def expire(self, conversation: "_SmtpConversation") -> None:
         self._kept.remove(conversation)
         conversation.leave()
 
@@ -138,8 +138,8 @@ class _SmtpConversation(Conversation):
         self._connection = connection
         self._end = math.inf  # deadline of the message that is being sent
         self._pipelined: deque[bytes] = deque()
-        self.timer: asyncio.TimerHandle | None = None  # ends it while it is kept
-        self._taken = -math.inf  # when a message was accepted, if nothing was sent since
+        self._idle = Deadline(lambda: hop.expire(self))
+        self.ended = -math.inf  # when EHLO or RSET was answered or a message accepted, if nothing was sent since
         self.unasked = False  # used again without RSET: the connection may be closed
         self.keywords: Mapping[str, str] = {}
 
@@ -165,11 +165,8 @@ class _SmtpConversation(Conversation):
     async def _hello(self) -> None:
         name = self._hop.hostname.encode()
         reply = await self._exchange(b"EHLO " + name)
-        self.keywords = {}
+        self.keywords = keywords_of(reply) if reply.positive else {}
         if reply.positive:
-            for line in reply.raw.decode("ascii", "replace").splitlines()[1:]:
-                keyword, _, parameters = line[4:].strip().partition(" ")
-                self.keywords[keyword.upper()] = parameters
             return
         if reply.code < 500:  # a temporary failure, which does not mean that EHLO is unknown
             raise NextHopError(f"{self._hop.where}: EHLO was answered with {reply.text}", kind_by(reply))
@@ -181,19 +178,21 @@ class _SmtpConversation(Conversation):
         reply = await self._command(line)
         if 300 <= reply.code < 400:
             raise NextHopError(f"{self._hop.where}: answered {reply.text} where nothing is to follow")
+        if line == b"RSET" and reply.positive:
+            self.ended = self._connection.loop.time()
         return reply
 
     async def forget(self) -> None:
         """Send RSET; if that fails, close the connection, which ends the transaction, too."""
         with suppress(NextHopError):
-            if (await self._command(b"RSET")).code == 250:
+            if (await self.command(b"RSET")).code == 250:
                 return
         self.abort()
 
     def pipeline(self, lines: Iterable[bytes]) -> None:
         if "PIPELINING" in self.keywords and not self._pipelined and not self._connection.buffer:
             self._pipelined.extend(lines)
-            self._taken = -math.inf
+            self.ended = -math.inf
             self._connection.write(b"\r\n".join([*self._pipelined, b""]))
 
     async def _command(self, line: bytes) -> Reply:
@@ -241,7 +240,7 @@ class _SmtpConversation(Conversation):
             if reply.code == 354:
                 reply = await self._send(parts)
                 if reply.positive:
-                    self._taken = self._connection.loop.time()
+                    self.ended = self._connection.loop.time()
                 if reply.code >= 400 or reply.positive:
                     return reply
             elif reply.code >= 400:
@@ -295,7 +294,7 @@ class _SmtpConversation(Conversation):
         # An unexpected reply must not be taken for the reply to this command.
         if self._connection.buffer:
             raise NextHopError(f"{self._hop.where}: said more than its reply to the command before")
-        self._taken = -math.inf
+        self.ended = -math.inf
         try:
             self._connection.write(line + b"\r\n")
             await self._connection.drain()
@@ -317,9 +316,9 @@ class _SmtpConversation(Conversation):
 
     @property
     def fresh(self) -> bool:
-        """Whether the next hop has just accepted a message, and nothing was sent since: no transaction is open."""
+        """Whether the next hop has said lately that no transaction is open, and nothing was sent since."""
         now = self._connection.loop.time()
-        return not self.closed and not self._connection.buffer and now - self._taken < FRESH_SECONDS
+        return not self.closed and not self._connection.buffer and now - self.ended < FRESH_SECONDS
 
     @property
     def closed(self) -> bool:
@@ -330,7 +329,7 @@ class _SmtpConversation(Conversation):
 
     def leave(self) -> None:
         """Say QUIT and close, without waiting; `abort` if it is unknown what the next hop would take QUIT for."""
-        self.stop_waiting()
+        self._idle.cancel()
         if self.closed or self._pipelined or self._connection.buffer:
             self.abort()
         else:
@@ -338,11 +337,13 @@ class _SmtpConversation(Conversation):
             self._connection.close()
 
     def abort(self) -> None:
-        self.stop_waiting()
+        self._idle.cancel()
         # Not close(), which would first send the rest to a next hop that may react to it.
         self._connection.abort()
 
+    def wait_at_most(self, seconds: float) -> None:
+        """Expire after this time unless `stop_waiting` is called before."""
+        self._idle.set(self._connection.loop.time() + seconds)
+
     def stop_waiting(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
+        self._idle.set(math.inf)

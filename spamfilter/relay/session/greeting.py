@@ -10,7 +10,8 @@ from spamfilter.config.addresses import Network
 from spamfilter.errors import NextHopError
 from spamfilter.relay.envelope import Transaction
 from spamfilter.relay.envelope_paths import encoded
-from spamfilter.relay.limits.connections import LIMIT_REPLIES
+from spamfilter.relay.limits.budget import Held
+from spamfilter.relay.limits.connections import LIMIT_REPLIES, hash_of
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.session import xforward
@@ -21,10 +22,18 @@ log = logging.getLogger(__name__)
 
 OK = Reply.of("250 2.0.0 Ok")
 UNREACHABLE = Reply.of("451 4.4.1 The next hop cannot be reached; try again later")
+CROWDED = Reply.of("451 4.3.2 Too many messages at a time; try again later")
 TEMPORARY = Reply.of("451 4.3.0 Temporary fault; try again later")
+
+WAIT = 0.1
+"""Seconds between two attempts to get a conversation that other processes may give back."""
 
 _S = TypeVar("_S", bound="Greeting")
 _P = ParamSpec("_P")
+
+
+class Crowded(Exception):
+    """Strangers have all the conversations with the next hop that they may have."""
 
 
 def answered(
@@ -39,6 +48,10 @@ def answered(
         except NextHopError as error:
             self.next_hop_failed(error)
             return UNREACHABLE
+        except Crowded:
+            self._relay.limit_log.noted("connect_seconds", f"{self.peer} hears {CROWDED.text}")
+            self.drop()
+            return CROWDED
         except (EOFError, ConnectionError, asyncio.CancelledError):
             self.drop()
             raise
@@ -73,9 +86,10 @@ class Greeting:
         self._proven = proven
         self._gone = gone
         self._conversation: Conversation | None = None
+        self._place = Held(relay.conversations)
         self._forwarded: dict[str, str] = {}
         self._greeted = ""
-        self._broken = self._closed = False
+        self._broken = False
         self._networks: Sequence[Network] | None = None
         self._is_trusted = False
 
@@ -103,10 +117,7 @@ class Greeting:
 
     def close(self) -> None:
         """End the session; a delivery that is running goes on."""
-        self._closed = True
-        if self._conversation is not None:
-            self._conversation.release()
-            self._conversation = None
+        self._give_back()
 
     @answered
     async def helo(self, name: str) -> Reply:
@@ -119,7 +130,7 @@ class Greeting:
         await self.rset()
         self._greeted = name
         try:
-            theirs = (await self._open()).keywords
+            theirs = await self._relay.next_hop.keywords()
         except NextHopError as error:
             # EHLO must succeed all the same, or Postfix takes the relay for broken; MAIL is answered with 451.
             self.next_hop_failed(error)
@@ -160,18 +171,20 @@ class Greeting:
         except NextHopError:
             reply = None
         if reply is not None and reply.positive:
+            self._give_back()
             return reply
-        self._conversation.abort()  # without the connection, there is no envelope either
+        self._let_go()  # without the connection, there is no envelope either
         return OK
 
     @answered
     async def vrfy(self, argument: str) -> Reply:
         if not self.trusted:
             return Reply.of("252 2.0.0 Send some mail and see")
-        if self.transaction is None:  # in a transaction, a new connection would lack its envelope
-            await self._open()
-        assert self._conversation is not None
-        return await self._conversation.command(encoded(f"VRFY {argument}"))
+        conversation = self._conversation or await self._open()
+        reply = await conversation.command(encoded(f"VRFY {argument}"))
+        if self.transaction is None:
+            self._give_back()
+        return reply
 
     def next_hop_failed(self, error: NextHopError) -> None:
         """Log and count a failure of the next hop, and give up the conversation."""
@@ -188,14 +201,33 @@ class Greeting:
         self._broken = True
         self.transaction = None
         self._forwarded.clear()
+        self._let_go()
+
+    async def _open(self) -> Conversation:
+        """Begin a conversation with the next hop. A stranger may have to wait for one, as for a busy next hop."""
+        loop = asyncio.get_running_loop()
+        self._place = Held(self._relay.conversations, 0 if self.trusted else hash_of(self.peer))
+        end = loop.time() + self._relay.limits.connect_seconds
+        while not self._place.grow(1):
+            if loop.time() > end:
+                raise Crowded
+            await asyncio.sleep(WAIT)
+        self._conversation = await self._relay.next_hop.open()
+        return self._conversation
+
+    def _let_go(self) -> None:
+        """Close the conversation."""
         if self._conversation is not None:
             self._conversation.abort()
             self._conversation = None
+        self._place.release()
 
-    async def _open(self) -> Conversation:
-        if self._conversation is None or self._conversation.closed:
-            self._conversation = await self._relay.next_hop.open()
-        return self._conversation
+    def _give_back(self) -> None:
+        """Let other clients have the conversation."""
+        if self._conversation is not None:
+            self._conversation.release()
+            self._conversation = None
+        self._place.release()
 
     def _end_transaction(self) -> None:
         self.transaction = None

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from itertools import chain, islice
 from time import perf_counter
 
-from spamfilter.mail.line_ends import has_bare_newlines, normalised
+from spamfilter.mail.line_ends import has_bare_newlines, normalised, normalised_size
 from spamfilter.relay.delivery import hand_over
 from spamfilter.relay.envelope import Transaction
 from spamfilter.relay.envelope_paths import (
@@ -23,7 +23,8 @@ from spamfilter.relay.envelope_paths import (
     path_of,
     size_of,
 )
-from spamfilter.relay.limits.memory_budget import Held
+from spamfilter.relay.limits.budget import Held
+from spamfilter.relay.limits.connections import hash_of
 from spamfilter.relay.local_delivery import end_here, purpose_of, refusal
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.next_hops.keep_alive import kept_alive
@@ -68,7 +69,10 @@ class Session(Greeting):
         size = size_of(argument)
         if size > self._relay.limits.message_size:
             return self.over("message_size")
-        if not self._relay.memory.fits(size):
+        client = xforward.client(self._forwarded, self.peer)
+        trusted = self.trusted if client == self.peer else self._relay.trusts(client)
+        origin = 0 if trusted else hash_of(client)
+        if not self._relay.memory.fits(size, origin):
             self._broken = True  # the commands pipelined behind it must hear 451, too
             return self.over("memory_megabytes")
         self._broken = False
@@ -84,12 +88,12 @@ class Session(Greeting):
                 log.warning("%s: the next hop answers XFORWARD with %s", self.peer, printable(reply.text))
         reply = await conversation.command(line)
         self._broken = 400 <= reply.code < 500  # after a 4xx, the commands pipelined behind it must hear 451
-        if reply.positive:
-            client = xforward.client(self._forwarded, self.peer)
-            trusted = self.trusted if client == self.peer else self._relay.trusts(client)
+        if not reply.positive:
+            self._give_back()
+        else:
             own = self._submission or (trusted and xforward.is_told(self._forwarded))
             self.transaction = Transaction(
-                encoded(path), client, own, self._submission, self._proven, self.peer, began, size
+                encoded(path), client, own, self._submission, self._proven, self.peer, began, size, origin
             )
         return reply
 
@@ -135,11 +139,11 @@ class Session(Greeting):
             if self.transaction.refused and max(self.transaction.refused) < 500:
                 return Reply.of("451 4.5.1 No recipients accepted yet")
             return Reply.of("554 5.5.1 No valid recipients")
-        if not self._relay.memory.fits(max(self.transaction.size, LEAST)):
+        if not self._relay.memory.fits(max(self.transaction.size, LEAST), self.transaction.origin):
             return await self._refuse(self.over("memory_megabytes"))
         assert self._conversation is not None
         with ExitStack() as stack:
-            held = Held(self._relay.memory)
+            held = Held(self._relay.memory, self.transaction.origin)
             stack.callback(held.release)
             began = perf_counter()
             try:
@@ -159,10 +163,16 @@ class Session(Greeting):
             if has_bare_newlines(mail):
                 if not self._relay.normalise:
                     return await self._refuse(Reply.of("550 5.6.0 A CR or LF stands alone; lines must end with CR LF"))
+                if (size := normalised_size(mail)) > self._relay.limits.message_size:
+                    return await self._refuse(self.over("message_size"))
+                if not held.grow(size):
+                    return await self._refuse(self.over("memory_megabytes"))
                 mail = normalised(mail)
             # From here on the delivery goes on even if the client's task is cancelled.
             conversation, transaction = self._conversation, self.transaction
             self._conversation = None
+            stack.callback(self._place.release)
+            self._place = Held(self._relay.conversations)
             self._end_transaction()
             work = self._handed_over(conversation, transaction, mail, stack.pop_all())
             del mail  # so that its memory is free when that work ends, and not later
@@ -200,15 +210,13 @@ class Session(Greeting):
     async def _handed_over(
         self, conversation: Conversation, transaction: Transaction, mail: bytes, held: ExitStack
     ) -> Reply:
-        """Deliver a mail, even if the client hangs up; then the session gets the conversation back."""
+        """Deliver a mail, even if the client hangs up."""
         with held:
             if transaction.purpose == "relay":
                 reply = await hand_over(self._relay, conversation, transaction, mail, self._gone)
+                conversation.release()
             else:
                 await conversation.forget()
+                conversation.release()
                 reply = await end_here(self._relay, transaction, mail, self._gone)
-        if self._closed or self._gone():
-            conversation.release()
-        else:
-            self._conversation = conversation
         return reply

@@ -178,6 +178,8 @@ class Client(Server):
         if self._incoming is not None:
             self._incoming.came(len(data))
             self._wait()
+            if self._incoming.is_slow():
+                self._say_goodbye(self.relaying.over("data_seconds"))
         super().data_received(data)
 
     def _wait(self) -> None:

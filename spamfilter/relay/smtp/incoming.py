@@ -14,6 +14,11 @@ FRAME = len(LINE_END + b".\r\n")
 """Bytes that are read but not part of the mail: the line end before it, and the dot with its line end after it."""
 
 
+SLOWEST, PACE_SECONDS = 250, 180.0
+"""Bytes a second that a mail must bring, and the time over which that is measured: the slowest modem in use brings
+more, and 180 s bridge a gap."""
+
+
 class Incoming:
     """A mail that is being received. most: largest accepted size in bytes. has_room: see session.HasRoom."""
 
@@ -22,6 +27,7 @@ class Incoming:
         self._most = most
         self._has_room = has_room
         self._come = 0
+        self._slow_at, self._due = server.loop.time() + PACE_SECONDS, SLOWEST * PACE_SECONDS
         self._content = bytearray()  # one large block of memory goes back to the system, many small ones do not
         self._dropped = False
         server.unread[:0] = LINE_END  # the line end of DATA counts as the one before a dot at the begin
@@ -33,6 +39,15 @@ class Incoming:
         # Ask for no more than may be kept, so that a single message of the largest size always fits.
         if not self._dropped and not self._has_room(min(self._come, self._most)):
             self._drop()
+
+    def is_slow(self) -> bool:
+        """Whether less than SLOWEST bytes a second have come in the last PACE_SECONDS; to be asked when some come."""
+        now = self._server.loop.time()
+        if now < self._slow_at:
+            return False
+        slow = self._come < self._due
+        self._slow_at, self._due = now + PACE_SECONDS, self._come + SLOWEST * PACE_SECONDS
+        return slow
 
     def _drop(self) -> None:
         self._dropped = True

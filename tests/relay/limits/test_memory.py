@@ -183,6 +183,29 @@ def test_fifty_large_mails_at_once_take_no_more_than_the_limit(sink: int, tmp_pa
         assert scraper.hits("memory_megabytes") == codes.count(452)
 
 
+def resident(relay: Daemon) -> int:
+    status = Path(f"/proc/{relay.process.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
+def test_memory_of_many_mails_at_once_goes_back_to_the_system(tmp_path: Path) -> None:
+    """A process that had 125 MB of mail in flight, each below half a megabyte, kept 120 MB of it; now 10 MB."""
+    scraper = Scraper()
+    relay = Daemon(tmp_path, f"maildir:{tmp_path / 'mail'}", relay={"workers": 1}, metrics=scraper.settings)
+    with relay.run(), contextlib.ExitStack() as stack:
+        before = resident(relay)
+        clients = [stack.enter_context(Client(relay.port)) for _ in range(300)]
+        for client in clients:
+            assert begin(client) == 354
+            client.say(BODY[:420_000])
+        wait_until(lambda: scraper.value("memory_bytes") > 300 * 410_000, "that the mails are held")
+        assert resident(relay) - before > 100 * MB
+        for client in clients[::2] + clients[1::2]:
+            client.say(b"\r\n")
+            assert end(client) == 250
+        wait_until(lambda: resident(relay) - before < 30 * MB, "that memory is given back")
+
+
 def offered(relay: Daemon, wait: Callable[[], object]) -> int | None:
     """What a client hears that sends all but the end of its mail, and that when all others have."""
     with Client(relay.port) as client:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from spamfilter.config.sections import Limits
-from spamfilter.relay.limits.connections import Crowd
-from spamfilter.relay.limits.memory_budget import Held, Memory
+from spamfilter.relay.limits.budget import CONVERSATIONS, CONVERSATIONS_EACH, Held, Memory, conversations
+from spamfilter.relay.limits.connections import Crowd, hash_of
 from spamfilter.relay.limits.shared_counters import ADDRESSES, LONGEST, Addresses, Shared
 from spamfilter.relay.metrics import Metrics, merged
 
 LIMITS = Limits(connections=3, connections_per_client=2)
+STRANGER, OTHER, THIRD = (hash_of(f"192.0.2.{number}") for number in (1, 2, 3))
 
 
 class Somebody:
@@ -38,8 +39,8 @@ def entered(crowd: Crowd, address: str, trusted: bool = False) -> str:
 
 def test_connections_of_another_process_count() -> None:
     shared = Shared(2)
-    elsewhere(shared, 1, lambda: [entered(Crowd(shared), "192.0.2.1"), entered(Crowd(shared), "192.0.2.1")])
-    assert (shared.open[0], shared.open[1]) == (0, 1)  # two crowds, of which each writes what it has
+    elsewhere(shared, 1, lambda: entered(Crowd(shared), "192.0.2.1"))
+    assert (shared.open[0], shared.open[1]) == (0, 1)
     crowd = Crowd(shared)
     assert entered(crowd, "192.0.2.1") == ""
     assert entered(crowd, "192.0.2.1") == "connections_per_client"
@@ -65,7 +66,7 @@ def test_a_row_whose_process_ended_is_cleared_but_for_what_it_counted() -> None:
 
     def life() -> None:
         entered(Crowd(shared), "192.0.2.1")
-        Memory(100, shared).take(60)
+        Memory(100, shared, largest=60).take(60, STRANGER)
         metrics = Metrics(shared.figures[1])
         metrics.count("sessions", by=5)
         metrics.read_by("journal_written", lambda: 7)
@@ -73,10 +74,13 @@ def test_a_row_whose_process_ended_is_cleared_but_for_what_it_counted() -> None:
         metrics.publish()
 
     elsewhere(shared, 1, life)
-    assert Memory(100, shared).used == 60
+    assert Memory(100, shared).used == shared.memory.of(STRANGER) == 60
+    assert sum(shared.connections.strangers) == shared.connections.of(STRANGER) == 1
     shared.clear(1)
     Metrics(shared.figures[1]).clear_gauges()
-    assert (Memory(100, shared).used, sum(shared.open), shared.of_client(hash("192.0.2.1"))) == (0, 0, 0)
+    assert (Memory(100, shared).used, sum(shared.open)) == (0, 0)
+    for counts in (shared.connections, shared.memory):
+        assert (sum(counts.strangers), counts.of(STRANGER)) == (0, 0)
     again = Metrics(shared.figures[1])
     again.count("sessions")
     again.read_by("journal_written", lambda: 2)
@@ -95,6 +99,40 @@ def test_memory_is_that_of_all_processes() -> None:
     assert (memory.used, memory.own) == (100, 40)
     held.release()
     assert (memory.used, memory.own) == (60, 0)
+
+
+def test_strangers_leave_a_reserve_of_memory_and_each_address_has_a_share() -> None:
+    shared = Shared(2)
+    elsewhere(shared, 1, lambda: Memory(800, shared).take(100, STRANGER))
+    memory = Memory(800, shared)
+    assert (memory.fits(1, STRANGER), memory.fits(100, OTHER), memory.fits(101, OTHER)) == (False, True, False)
+    assert not memory.take(1, STRANGER)
+    assert all(memory.take(100, hash_of(f"198.51.100.{number}")) for number in range(5))
+    assert not memory.take(1, THIRD)
+    assert memory.take(200)
+    assert not memory.take(1)
+    memory.take(-200)
+    memory.bound(800, 700)  # a single mail of the largest size always fits
+    assert memory.take(100, THIRD)
+
+
+def test_strangers_leave_conversations_for_trusted_clients() -> None:
+    budget = conversations(Shared())
+    for number in range(CONVERSATIONS // CONVERSATIONS_EACH):
+        origin = hash_of(f"198.51.100.{number}")
+        assert [budget.take(1, origin) for _ in range(CONVERSATIONS_EACH + 1)] == [True] * CONVERSATIONS_EACH + [False]
+    assert not budget.take(1, STRANGER)
+    assert all(budget.take(1) for _ in range(1000))
+
+
+@pytest.mark.parametrize(("most", "strangers"), [(1, 1), (2, 1), (9, 8), (1000, 900)])
+def test_strangers_leave_connections_for_trusted_clients(most: int, strangers: int) -> None:
+    """A tenth of all, which 2,000 idle strangers could take as well as the rest."""
+    crowd, limits = Crowd(), Limits(connections=most, connections_per_client=2000)
+    heard = [crowd.enter(Somebody(), "192.0.2.1", limits, trusted=False) for _ in range(most + 1)]
+    assert heard.count("") == strangers
+    trusted = [crowd.enter(Somebody(), "127.0.0.1", limits, trusted=True) for _ in range(most + 1)]
+    assert trusted.count("") == most - strangers
 
 
 def test_addresses_are_a_set_that_other_processes_see() -> None:

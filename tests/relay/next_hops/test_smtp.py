@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from spamfilter.errors import NextHopError
-from spamfilter.relay.next_hops.smtp import SmtpNextHop, Timeouts
+from spamfilter.relay.next_hops import Timeouts
+from spamfilter.relay.next_hops.smtp import SmtpNextHop
 from tests.support.certificates import client_context, server_context
 from tests.support.parts import KEYWORDS, Hop
 

@@ -251,11 +251,12 @@ async def test_the_idle_limit_does_not_cut_into_a_command_that_the_next_hop_answ
 async def test_a_client_that_leaves_while_a_kept_connection_is_checked_leaks_nothing(tmp_path: Path) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         first = await running.connect()
-        await first.ask("EHLO c", "QUIT")
+        await first.ask("EHLO c", "MAIL FROM:<a@x>", "QUIT")
         await asyncio.sleep(0.05)
         hop.delays["RSET"] = 0.5
         second = await running.connect()
-        second.writer.write(b"EHLO c\r\n")
+        await second.ask("EHLO c")
+        second.writer.write(b"MAIL FROM:<a@x>\r\n")
         await asyncio.sleep(0.1)
         # A reset, not an end of input, so that the session is cancelled amid the check.
         second.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -366,12 +367,12 @@ async def test_kept_connections_that_hang_are_given_up_together(
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         clients = [await running.connect() for _ in range(5)]
         for client in clients:
-            await client.ask("EHLO c")
+            await client.ask("EHLO c", "MAIL FROM:<a@x>")
         for client in clients:
             await client.ask("QUIT")
         await asyncio.sleep(0.05)
         hop.replies["RSET"] = b"hang"
-        assert (await (await running.connect()).ask("EHLO c")).startswith(b"250-")
+        assert (await (await running.connect()).ask("EHLO c", "MAIL FROM:<a@x>")).startswith(b"250 ")
         assert hop.received.count(b"RSET") == 1
         assert hop.connections == 6
 
