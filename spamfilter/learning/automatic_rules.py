@@ -96,7 +96,7 @@ def _answered(seen: Seen, store: Store) -> Iterable[Subject]:
 def _parent(message: Message) -> str:
     """The Message-ID of the mail that this one answers, '' without one or with several.
 
-    References names a whole thread, and the other side writes it: whoever is answered would choose what is learnt.
+    References names a whole thread, and a stranger writes it, who would then choose what is learnt.
     """
     named = _MESSAGE_ID.findall(message.field(b"in-reply-to"))
     return named[0] if len(named) == 1 else ""

@@ -202,4 +202,4 @@ def test_a_next_hop_that_is_too_busy_for_ehlo_is_not_asked_by_helo(hop: Hop, rel
         client.ask("EHLO client.test")
         assert client.ask("MAIL FROM:<a@example.org>").code == 451
     wait_until(lambda: len(hop.commands) > commands, "an EHLO")
-    assert {line.split(" ")[0] for line in hop.commands[commands:]} <= {"EHLO", "QUIT"}
+    assert {line.split(" ")[0] for line in hop.commands[commands:]} - {"QUIT"} == {"EHLO"}
