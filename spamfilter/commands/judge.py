@@ -9,6 +9,7 @@ from spamfilter.commands.mail_arguments import subjects
 from spamfilter.learning.explanation import judgement_json, judgement_text
 from spamfilter.learning.provenance import provenance
 from spamfilter.reports import rendering
+from spamfilter.system.garbage_collection import unsearched
 
 FEW = 10
 """Up to this many messages, the words of each are read from the database. For more, all counts are loaded at once:
@@ -33,7 +34,7 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, as_json: boo
 
     Example: spamfilter judge --explain message.eml
     """
-    with opened_filter(file, whole=len(names) > FEW) as (filter, settings):
+    with unsearched(), opened_filter(file, whole=len(names) > FEW) as (filter, settings):
         policy = settings.policy()
         for number, subject in enumerate(subjects(filter, names or ("-",))):
             if number == FEW:  # a folder has more mails than there are names

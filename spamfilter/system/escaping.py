@@ -13,6 +13,8 @@ def harmless(text: str, keep: str = "") -> str:
     >>> harmless("gr\u00fcn\\x1b[2J\\u202e"), harmless("a\\tb\\r\\n", keep="\\t\\n")
     ('gr\u00fcn\\\\x1b[2J\\\\u202e', 'a\\tb\\\\r\\n')
     """
+    if text.isprintable():
+        return text
     return "".join(
         letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
         for letter in text

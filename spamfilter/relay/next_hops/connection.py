@@ -1,7 +1,6 @@
 """A connection to a next hop, with one buffer for bytes that were received but not used yet.
 
-asyncio's streams cost several times as much, and hide unexpected input; see
-benchmarks/results/2026-11-21-relay-speed.md. Guarantee: the memory of a connection is bounded: reading pauses if the
+asyncio's streams cost more, and hide unexpected input. Guarantee: the memory of a connection is bounded: reading pauses if the
 peer sends too much, and writing waits if the peer does not read.
 """
 
