@@ -1,7 +1,7 @@
 """A connection to a next hop, with one buffer for bytes that were received but not used yet.
 
-asyncio's streams cost more, and hide unexpected input. Guarantee: the memory of a connection is bounded: reading pauses if the
-peer sends too much, and writing waits if the peer does not read.
+asyncio's streams cost more, and hide unexpected input. Guarantee: the memory of a connection is bounded: reading pauses
+if the peer sends too much, and writing waits if the peer does not read.
 """
 
 import asyncio
