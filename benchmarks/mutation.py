@@ -38,11 +38,15 @@ MODULES = {
     "mail/message": "mail/test_message.py",
     "bayes/counts": "bayes/test_counts.py bayes/test_count_table.py bayes/test_token_arrays.py",
     "learning/marks": "learning/test_marks.py",
-    "stores/sql/ledger": "stores/test_contract.py stores/test_ledger_contract.py stores/test_sql.py",
+    "stores/sql/ledger_writing": "stores/test_contract.py stores/test_ledger_contract.py stores/test_sql.py",
     "relay/delivery": "relay/smtp/test_proxy.py faults/test_next_hop.py",
+    "relay/session/mail": "relay/test_session.py relay/smtp/test_proxy.py",
+    "relay/smtp/incoming": "relay/smtp/test_proxy.py hostile/test_sizes_smtp.py",
+    "relay/limits/budget": "relay/limits/test_memory.py hostile/test_exhaustion_smtp.py",
     "relay/journal": "relay/test_journal.py",
     "relay/next_hops/smtp": "relay/next_hops/test_smtp.py faults/test_next_hop.py faults/test_next_hop_tls.py",
     "relay/quarantine": "relay/test_quarantine.py",
+    "service/expiry": "service/test_expiry.py",
 }
 """Module of spamfilter/ -> its files of tests/, quickest first: the first test that fails ends a run."""
 OPERATORS = re.compile(

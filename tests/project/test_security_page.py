@@ -29,3 +29,13 @@ def test_its_figures_are_those_of_the_units() -> None:
     assert abs(int(calls) - len(allowed_calls("spamfilter.service"))) <= 10
     figures = re.findall(r"counts ([0-9.]+) of 10, for the weekly report ([0-9.]+), for the web page ([0-9.]+);", page)
     assert figures == [tuple(str(value) for value in EXPOSED_AT_MOST.values())]
+
+
+def test_every_module_of_the_mutations_and_its_tests_exist() -> None:
+    table = (ROOT / "benchmarks" / "mutation.py").read_text(encoding="utf-8")
+    rows = re.findall(r'^    "([\w/]+)": "([^"]+)",$', table, re.MULTILINE)
+    assert len(rows) > 10
+    files = {f"spamfilter/{module}.py" for module, _ in rows} | {
+        f"tests/{test}" for _, tests in rows for test in tests.split()
+    }
+    assert sorted(name for name in files if not (ROOT / name).exists()) == []
