@@ -12,6 +12,7 @@ import numpy as np
 from spamfilter.bayes.calibration import Calibration, Step
 from spamfilter.bayes.count_table import HashedTable, Words
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
+from spamfilter.bayes.likelihoods.likelihood import MessageCounts
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, judged, together
 
@@ -89,6 +90,14 @@ def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | Non
     opinions, evidence = judged(voices, tokens, state.counts, most)
     log_odds = together(voices, opinions)
     return Score(log_odds, state.calibration.posterior(log_odds), opinions), evidence
+
+
+def known(voices: Voices, tokens: VoiceTokens, state: State) -> float:
+    """The share of a message's tokens, over all voices, that have counts."""
+    found = [
+        MessageCounts.of(tokens[voice.name], state.counts[voice.name]).known for voice in voices if voice.name in tokens
+    ]
+    return sum(int(each.sum()) for each in found) / max(1, sum(map(len, found)))
 
 
 def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> dict[str, int]:

@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from spamfilter.commands.command import as_json_option, opened_store, settings_of
 from spamfilter.errors import InputError
-from spamfilter.evaluation.protocols import PROTOCOLS, Trial, steps
+from spamfilter.evaluation.protocols import PROTOCOLS, Feedback, Split, Trial, steps
 from spamfilter.evaluation.runs import (
     CONFIGURED,
     by_arrival,
@@ -27,8 +27,8 @@ from spamfilter.reports import rendering
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
 _PATH = click.Path(path_type=Path)
-_FEEDBACK = click.Choice(["full", "delayed", "partial", "errors-and-unsure"])
-_SPLITS = click.Choice(["time", "random", "alternate"])
+_FEEDBACK = click.Choice(get_args(Feedback))
+_SPLITS = click.Choice(get_args(Split))
 _NATURAL, _FROM_ONE = click.IntRange(min=0), click.IntRange(min=1)
 _UP_TO_HALF, _UP_TO_ALL = click.FloatRange(0, 50), click.FloatRange(0, 100)
 
@@ -58,6 +58,9 @@ def _percent(context: click.Context, parameter: click.Parameter, value: float) -
 @_option("--feedback", _FEEDBACK, "full", "Which labels the filter gets after its verdict (prequential).")
 @_option("--delay", _FROM_ONE, 500, "Messages between a verdict and its label (--feedback delayed).")
 @_option("--share", _UP_TO_ALL, 10, "Per cent of messages that get a label (--feedback partial).", callback=_percent)
+@_option("--train-first", _FROM_ONE, 50, "Messages of each class to train on (--feedback small-user).")
+@_option("--a-day", _NATURAL, 10, "Marks a day at most, for wrong verdicts first (--feedback small-user).")
+@_option("--day", _FROM_ONE, 100, "Messages that come in a day (--feedback small-user).")
 @_option("--noise", _UP_TO_HALF, 0, "Per cent of labels that are made wrong.", callback=_percent)
 @_option("--split", _SPLITS, "time", "How trained-once and learning-curve divide the mail.")
 @_option("--folds", click.IntRange(2, 100), 10)
@@ -68,7 +71,7 @@ def _percent(context: click.Context, parameter: click.Parameter, value: float) -
     "--wrong-labels", "suspects", type=_NATURAL, default=0, metavar="N",
     help="Name the N labels that look most wrong.",
 )  # fmt: skip
-@click.option("--scores", type=_PATH, help="Write label, log-odds and class of each message to this file.")
+@click.option("--scores", type=_PATH, help="Write label, score and class of each message to this file.")
 @click.option("--plot", type=_PATH, help="Draw ROC and calibration, or the learning curve: .svg or .png.")
 @as_json_option
 @click.pass_obj

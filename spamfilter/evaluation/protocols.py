@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from spamfilter.bayes.counts import LABELS, OTHER, Label
+from spamfilter.bayes.verdict import Class
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.evaluation.contenders import Contender, Examples
 from spamfilter.learning.labelled_mail import mixed
 
-Feedback = Literal["full", "delayed", "partial", "errors-and-unsure"]
+Feedback = Literal["full", "delayed", "partial", "errors-and-unsure", "small-user"]
 Split = Literal["time", "random", "alternate"]
 Enter = Callable[[], Sequence[Contender]]
 """Makes new contenders, which have learnt nothing."""
@@ -38,14 +39,18 @@ class Example:
 class Trial:
     """The parameters of a protocol.
 
-    delay: messages between a verdict and its label. share: of messages that get a label, with partial feedback. noise:
-    share of labels that are wrong in learning, never in measuring. unsure, spam: the thresholds by which a message is
-    unsure. rounds: of bulk training. train: share of messages to train on.
+    delay: messages between a verdict and its label. share: of messages that get a label, with partial feedback.
+    train_first, day, a_day: with a small user, messages of each class to train on, messages that come in a day, and the
+    most that get a mark. noise: share of labels that are wrong in learning, never in measuring. unsure, spam: the
+    thresholds of the classes. rounds: of bulk training. train: share of messages to train on.
     """
 
     feedback: Feedback = "full"
     delay: int = 500
     share: float = 0.1
+    train_first: int = 50
+    day: int = 100
+    a_day: int = 10
     noise: float = 0.0
     unsure: float = 0.5
     spam: float = 0.9
@@ -55,12 +60,16 @@ class Trial:
     rounds: int = 5
     seed: int = 1
 
+    def classify(self, posterior: float) -> Class:
+        return "spam" if posterior >= self.spam else "unsure" if posterior >= self.unsure else "ham"
+
 
 @dataclass(slots=True)
 class Run:
     """The scores of one contender, in the order of the messages.
 
-    part: of the protocol, for example the size of the training. seconds: processor time to judge and learn, without
+    part: of the protocol, for example the size of the training. known: share of each message's tokens that have counts.
+    days: with a small user, messages and marks of each day. seconds: processor time to judge and learn, without
     reading. looks: number of times that a message was only learnt. taught: number of labels it was given.
     """
 
@@ -69,6 +78,9 @@ class Run:
     examples: list[Example] = field(default_factory=list)
     log_odds: list[float] = field(default_factory=list)
     posteriors: list[float] = field(default_factory=list)
+    classes: list[Class] = field(default_factory=list)
+    known: list[float] = field(default_factory=list)
+    days: list[tuple[int, int]] = field(default_factory=list)
     seconds: float = 0.0
     looks: int = 0
     taught: int = 0
@@ -83,15 +95,19 @@ class Run:
         self.examples = [self.examples[number] for number in order]
         self.log_odds = [self.log_odds[number] for number in order]
         self.posteriors = [self.posteriors[number] for number in order]
+        self.classes = [self.classes[number] for number in order]
+        self.known = [self.known[number] for number in order]
 
-    def judge(self, contender: Contender, example: Example, tokens: VoiceTokens) -> float:
+    def judge(self, contender: Contender, example: Example, tokens: VoiceTokens, trial: Trial) -> Class:
         began = time.process_time()
         score = contender.score(tokens)
         self.seconds += time.process_time() - began
         self.examples.append(example)
         self.log_odds.append(score.log_odds)
         self.posteriors.append(score.posterior)
-        return score.posterior
+        self.classes.append(trial.classify(score.posterior))
+        self.known.append(contender.known(tokens))
+        return self.classes[-1]
 
     def teach(self, contender: Contender, tokens: VoiceTokens, label: Label) -> None:
         began = time.process_time()
@@ -102,6 +118,8 @@ class Run:
 
 def prequential(examples: Sequence[Example], enter: Enter, trial: Trial, progress: Progress) -> list[Run]:
     """Judge each message, then learn it if the feedback says so: TREC's immediate, delayed and partial feedback."""
+    if trial.feedback == "small-user":
+        return _small_user(examples, enter, trial, progress)
     contenders = enter()
     runs = [Run(contender.name) for contender in contenders]
     given, asked = _given(examples, trial), random.Random(trial.seed + 1)
@@ -110,11 +128,11 @@ def prequential(examples: Sequence[Example], enter: Enter, trial: Trial, progres
         tokens = example.read()
         answered = asked.random() < trial.share
         for contender, run in zip(contenders, runs, strict=True):
-            posterior = run.judge(contender, example, tokens)
+            class_ = run.judge(contender, example, tokens, trial)
             if (
                 trial.feedback == "full"
                 or (trial.feedback == "partial" and answered)
-                or (trial.feedback == "errors-and-unsure" and _worth_asking(posterior, example.label, trial))
+                or (trial.feedback == "errors-and-unsure" and _urgency(class_, example.label) < RIGHT)
             ):
                 run.teach(contender, tokens, label)
         if trial.feedback == "delayed":
@@ -124,6 +142,33 @@ def prequential(examples: Sequence[Example], enter: Enter, trial: Trial, progres
                     run.teach(contender, *waiting[0])
                 del waiting[0]
         progress(1)
+    return runs
+
+
+def _small_user(examples: Sequence[Example], enter: Enter, trial: Trial, progress: Progress) -> list[Run]:
+    """Train on the first messages of each class, then judge day by day; in the evening some mail gets a mark.
+
+    Wrong verdicts are marked first, ham among the spam before missed spam, then unsure ones. Mail that comes between
+    the first messages of each class is passed over.
+    """
+    given = dict(zip(map(id, examples), _given(examples, trial), strict=True))
+    train, rest = first_of_each(examples, trial.train_first)
+    contenders = enter()
+    runs = [Run(contender.name) for contender in contenders]
+    looks = trial.rounds * len(contenders) * len(train) + len(rest)
+    progress(steps("prequential", len(examples), len(contenders), trial) - looks)  # what is passed over
+    _train(contenders, runs, [(given[id(example)], example) for example in train], trial, progress)
+    for start in range(0, len(rest), trial.day):
+        day = rest[start : start + trial.day]
+        mail = [(example.read(), example) for example in day]
+        for contender, run in zip(contenders, runs, strict=True):
+            urgency = [_urgency(run.judge(contender, each, tokens, trial), each.label) for tokens, each in mail]
+            wanted = sorted((urgent, at) for at, urgent in enumerate(urgency) if urgent < RIGHT)[: trial.a_day]
+            for at in sorted(at for _, at in wanted):
+                tokens, example = mail[at]
+                run.teach(contender, tokens, given[id(example)])
+            run.days.append((len(day), len(wanted)))
+        progress(len(day))
     return runs
 
 
@@ -175,6 +220,9 @@ PROTOCOLS: dict[str, Callable[[Sequence[Example], Enter, Trial, Progress], list[
 def steps(protocol: str, messages: int, contenders: int, trial: Trial) -> int:
     """The sum of what `progress` will be called with: messages, each as often as it is read."""
     looks = trial.rounds * contenders
+    if protocol == "prequential" and trial.feedback == "small-user":
+        train = min(2 * trial.train_first, messages)
+        return looks * train + messages - train
     train = (messages + 1) // 2 if trial.split == "alternate" else round(trial.train * messages)
     if protocol == "trained-once":
         return looks * train + messages - train
@@ -191,11 +239,28 @@ def _given(examples: Sequence[Example], trial: Trial) -> list[Label]:
     return [OTHER[example.label] if chance.random() < trial.noise else example.label for example in examples]
 
 
-def _worth_asking(posterior: float, label: Label, trial: Trial) -> bool:
-    """Whether a user who looks at the verdict would give a label: it is wrong, or unsure."""
-    if trial.unsure <= posterior < trial.spam:
-        return True
-    return (posterior >= trial.spam) != (label == "spam")
+RIGHT = 3
+"""The urgency of a mark for a verdict that is right; only what is more urgent, and so less, gets one."""
+
+
+def _urgency(class_: Class, label: Label) -> int:
+    """How soon a user who looks at the verdict would mark it: 0 for lost ham, 1 for missed spam, 2 for unsure mail."""
+    if class_ == "unsure":
+        return 2
+    if (class_ == "spam") == (label == "spam"):
+        return RIGHT
+    return 0 if label == "ham" else 1
+
+
+def first_of_each(examples: Sequence[Example], number: int) -> tuple[list[Example], list[Example]]:
+    """The first messages of each class, so many at most, and what comes behind the last of them."""
+    wanted, train, last = dict.fromkeys(LABELS, number), [], -1
+    for at, example in enumerate(examples):
+        if wanted[example.label]:
+            wanted[example.label] -= 1
+            train.append(example)
+            last = at
+    return train, list(examples[last + 1 :])
 
 
 def _parted(examples: Sequence[Example], trial: Trial) -> tuple[list[Example], list[Example]]:
@@ -220,12 +285,29 @@ def _trained(
     """Train new contenders, let them judge, and add that to their runs, or to new ones."""
     contenders = enter()
     runs = list(runs) or [Run(contender.name, part) for contender in contenders]
-    given = mixed(list(zip(_given(train, trial), train, strict=True)), lambda pair: pair[0])
+    _train(contenders, runs, list(zip(_given(train, trial), train, strict=True)), trial, progress)
+    for example in test:
+        tokens = example.read()
+        for contender, run in zip(contenders, runs, strict=True):
+            run.judge(contender, example, tokens, trial)
+        progress(1)
+    return runs
+
+
+def _train(
+    contenders: Sequence[Contender],
+    runs: Sequence[Run],
+    given: Sequence[tuple[Label, Example]],
+    trial: Trial,
+    progress: Progress,
+) -> None:
+    """Train contenders in bulk, and note in their runs what that took."""
+    mail = mixed(given, lambda pair: pair[0])
     left, reading = 0, 0.0
 
     def labelled() -> Examples:
         nonlocal left, reading
-        for label, example in given:
+        for label, example in mail:
             began = time.process_time()
             tokens = example.read()
             reading += time.process_time() - began
@@ -234,15 +316,9 @@ def _trained(
             progress(1)
 
     for contender, run in zip(contenders, runs, strict=True):
-        left, reading, began = trial.rounds * len(train), 0.0, time.process_time()
+        left, reading, began = trial.rounds * len(mail), 0.0, time.process_time()
         contender.train(labelled, trial.rounds)
-        run.taught += len(train)
+        run.taught += len(mail)
         run.seconds += time.process_time() - began - reading
-        run.looks += trial.rounds * len(train) - left
+        run.looks += trial.rounds * len(mail) - left
         progress(left)
-    for example in test:
-        tokens = example.read()
-        for contender, run in zip(contenders, runs, strict=True):
-            run.judge(contender, example, tokens)
-        progress(1)
-    return runs

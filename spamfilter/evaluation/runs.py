@@ -3,15 +3,19 @@
 Guarantee: nothing is written but the file of scores; all learning is in memory.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from pathlib import Path
+from statistics import median
 
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
+from spamfilter.bayes.verdict import CLASSES
 from spamfilter.bayes.voices import VOICES, Voice, Voices, VoiceTokens, pack, unpack, view
 from spamfilter.config.likelihood_settings import ATTRIBUTES, Learn
 from spamfilter.errors import InputError
@@ -32,12 +36,26 @@ PLAIN = Trial()
 
 
 @dataclass(frozen=True, slots=True)
+class Day:
+    """The messages of a day of a small user, by their label and class, and the marks that they got."""
+
+    ham: int
+    ham_as_spam: int
+    ham_unsure: int
+    spam: int
+    spam_as_ham: int
+    spam_unsure: int
+    marks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The figures of one contender.
 
     intervals: measure -> its 95 % confidence interval. microseconds: processor time for one message, to judge it, to
     learn it, or both; 0 if unknown. suspects: name, label and posterior of messages whose verdict contradicts the
-    label, the most confident first.
+    label, the most confident first. known: median share of a message's tokens that have counts; None of the journal.
+    days: with a small user.
     """
 
     likelihood: str
@@ -47,6 +65,8 @@ class Outcome:
     intervals: dict[str, tuple[float, float]]
     microseconds: float
     suspects: list[tuple[str, Label, float]]
+    known: float | None
+    days: list[Day]
 
 
 def evaluate(
@@ -85,7 +105,29 @@ def outcome(run: Run, protocol: str, resamples: int) -> Outcome:
         intervals=intervals(run.log_odds, run.posteriors, labels, resamples) if resamples else {},
         microseconds=1e6 * run.seconds / (len(labels) + run.looks),
         suspects=[(run.examples[at].name, labels[at], run.posteriors[at]) for at in suspects],
+        known=median(run.known) if run.known else None,
+        days=_days(run),
     )
+
+
+def _days(run: Run) -> list[Day]:
+    """The days of a small user."""
+    verdicts = zip(run.labels, run.classes, strict=True)
+    days = []
+    for messages, marks in run.days:
+        found = Counter(islice(verdicts, messages))
+        days.append(
+            Day(
+                ham=sum(found["ham", class_] for class_ in CLASSES),
+                ham_as_spam=found["ham", "spam"],
+                ham_unsure=found["ham", "unsure"],
+                spam=sum(found["spam", class_] for class_ in CLASSES),
+                spam_as_ham=found["spam", "ham"],
+                spam_unsure=found["spam", "unsure"],
+                marks=marks,
+            )
+        )
+    return days
 
 
 def entrants(names: Sequence[str], learn: Learn) -> tuple[Voices, Callable[[], Sequence[Contender]]]:
@@ -198,14 +240,17 @@ def of_journal(store: Store) -> Run | None:
             run.examples.append(Example(entry.id, learnings[digest].label, dict))
             run.log_odds.append(entry.log_odds)
             run.posteriors.append(entry.score)
+            run.classes.append(entry.class_)
     return run if len(set(run.labels)) == len(LABELS) else None
 
 
 def write_scores(file: Path, run: Run) -> None:
-    """Write a line 'label, log-odds, class at P >= 0.5', with tabs, for each message in its order."""
+    """Write a line 'label, log-odds, probability, class, share of known tokens', with tabs, for each message."""
     lines = (
-        f"{label}\t{odds:.6f}\t{'spam' if p >= 0.5 else 'ham'}\n"
-        for label, odds, p in zip(run.labels, run.log_odds, run.posteriors, strict=True)
+        f"{label}\t{odds:.6f}\t{posterior:.6f}\t{class_}\t{known:.3f}\n"
+        for label, odds, posterior, class_, known in zip(
+            run.labels, run.log_odds, run.posteriors, run.classes, run.known, strict=True
+        )
     )
     try:
         file.write_text("".join(lines), encoding="utf-8")

@@ -4,7 +4,7 @@ JSON is a stable interface, documented in docs/json.md. The text is for people a
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,8 @@ def outcome_json(outcome: "Outcome", suspects: int) -> dict[str, Any]:
         **asdict(outcome.metrics),
         "intervals": outcome.intervals,
         "microseconds": round(outcome.microseconds, 1),
+        "known": outcome.known,
+        "days": [asdict(day) for day in outcome.days],
         "suspects": [
             {"name": name, "label": label, "posterior": posterior}
             for name, label, posterior in outcome.suspects[:suspects]
@@ -95,10 +97,11 @@ def outcomes_text(outcomes: "Sequence[Outcome]", suspects: int) -> str:
     """A table of runs with 95 % intervals, and the suspected wrong labels of each run."""
     width = max(len("filter"), *(len(_title(outcome)) for outcome in outcomes))
     head = "".join(f"{title:>15}" for title, _, _ in _COLUMNS)
-    lines = [f"{'filter':<{width}}{head}{'us':>8}"]
+    lines = [f"{'filter':<{width}}{head}{'known%':>8}{'us':>8}"]
     for outcome in outcomes:
         figures = "".join(f"{getattr(outcome.metrics, name):>15.{digits}f}" for _, name, digits in _COLUMNS)
-        lines.append(f"{_title(outcome):<{width}}{figures}{outcome.microseconds:>8.0f}")
+        known = "-" if outcome.known is None else f"{100 * outcome.known:.0f}"
+        lines.append(f"{_title(outcome):<{width}}{figures}{known:>8}{outcome.microseconds:>8.0f}")
         if outcome.intervals:
             bounds = "".join(f"{_interval(outcome.intervals[name], digits):>15}" for _, name, digits in _COLUMNS)
             lines.append(f"{'':<{width}}{bounds}")
@@ -106,6 +109,10 @@ def outcomes_text(outcomes: "Sequence[Outcome]", suspects: int) -> str:
     for (ham, spam), outcome in reversed(judged.items()):
         whose = f" by {_title(outcome)}" if len(judged) > 1 else ""
         lines += ["", f"{ham + spam:,} messages judged{whose}: {ham:,} ham, {spam:,} spam"]
+    lines += ["", *_LEGEND]
+    for outcome in outcomes:
+        if outcome.days:
+            lines += ["", f"{_title(outcome)}, day by day:", *_days(outcome)]
     for outcome in outcomes if suspects else ():
         lines += ["", f"labels that look wrong to {_title(outcome)}:"]
         lines += [
@@ -113,6 +120,24 @@ def outcomes_text(outcomes: "Sequence[Outcome]", suspects: int) -> str:
             for name, label, posterior in outcome.suspects[:suspects]
         ] or ["  none"]
     return "\n".join(lines)
+
+
+_LEGEND = (
+    "1-ROCA%: chance that a ham scores above a spam; sm@.1: spam missed where 0.1 % of ham is lost; hm%, sm%: ham at",
+    "or above, spam below a probability of 0.5; LAM%: mean of both on the logit scale; Brier, ECE: squared error and",
+    "calibration error of the probability, 0 to 1: of all these, less is better. known%: words of a message that have",
+    "counts, median; us: microseconds of processor time for a message.",
+)
+
+
+def _days(outcome: "Outcome") -> Iterator[str]:
+    """What a small user sees and does, a line for each day."""
+    yield f"{'day':>5}{'ham':>6}{'as spam':>9}{'unsure':>8}{'spam':>7}{'as ham':>8}{'unsure':>8}{'marks':>7}"
+    for number, day in enumerate(outcome.days, 1):
+        yield (
+            f"{number:>5}{day.ham:>6}{day.ham_as_spam:>9}{day.ham_unsure:>8}"
+            f"{day.spam:>7}{day.spam_as_ham:>8}{day.spam_unsure:>8}{day.marks:>7}"
+        )
 
 
 def _title(outcome: "Outcome") -> str:

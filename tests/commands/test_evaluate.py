@@ -22,7 +22,8 @@ from tests.support.made import journal_entry, mail
 from tests.support.shell import Shell
 
 KEYS = {
-    "likelihood", "protocol", "part", "taught", "messages", "ham", "spam", "intervals", "microseconds", "suspects",
+    "likelihood", "protocol", "part", "taught", "messages", "ham", "spam", "intervals", "microseconds", "known",
+    "days", "suspects",
     *RATES,
 }  # fmt: skip
 
@@ -75,17 +76,18 @@ def test_an_index_is_evaluated_and_the_table_names_each_contender(shell: Shell) 
     text = evaluated(shell, index(shell, "hshshshshs"), "--resamples", "20", *options)
     lines = text.splitlines()
     assert lines[0].split() == [
-        "filter", "1-ROCA%", "sm@.1", "LAM%", "hm%", "sm%", "Brier", "ECE", "us",
+        "filter", "1-ROCA%", "sm@.1", "LAM%", "hm%", "sm%", "Brier", "ECE", "known%", "us",
     ]  # fmt: skip
     assert [line.split()[0] for line in lines[1:9:2]] == list(names)
     assert all(re.fullmatch(r"( +[0-9.]+-[0-9.]+){7}", line) for line in lines[2:9:2])
-    assert lines[-1] == "10 messages judged: 5 ham, 5 spam"
+    assert lines[10] == "10 messages judged: 5 ham, 5 spam"
+    assert lines[12].startswith("1-ROCA%: ")
     assert len({len(line) for line in lines[1:9:2]}) == 1
 
 
 def test_the_configured_filter_is_evaluated_where_no_other_is_named(shell: Shell) -> None:
     text = evaluated(shell, index(shell, "hshs"), "--resamples", "0")
-    assert [line.split()[0] for line in text.splitlines() if line] == ["filter", "configured", "4"]
+    assert [line.split()[0] for line in text.splitlines()[:4] if line] == ["filter", "configured", "4"]
 
 
 def test_folders_are_evaluated_in_the_order_the_mail_arrived(shell: Shell) -> None:
@@ -161,6 +163,7 @@ def test_every_contender_goes_through_every_protocol(shell: Shell, protocol: str
         pytest.param(("--feedback", "delayed", "--delay", "5"), 15, id="delayed"),
         pytest.param(("--feedback", "partial", "--share", "0"), 0, id="partial-none"),
         pytest.param(("--feedback", "partial", "--share", "100"), 20, id="partial-all"),
+        pytest.param(("--feedback", "small-user", "--train-first", "4", "--a-day", "0"), 8, id="small-user"),
         pytest.param(("--protocol", "trained-once"), 10, id="trained-once"),
         pytest.param(("--protocol", "trained-once", "--split", "alternate"), 10, id="alternate"),
         pytest.param(("--protocol", "cross-validation", "--folds", "4"), 60, id="cross-validation"),
@@ -193,8 +196,8 @@ def test_wrong_labels_cost_accuracy_and_the_seed_says_which(shell: Shell) -> Non
     assert scores("--noise", "20") == scores("--noise", "20") != scores("--noise", "20", "--seed", "2")
     right, wrong = scores(), scores("--noise", "30")
     assert [line.split("\t")[0] for line in wrong.splitlines()] == ["ham", "spam"] * 20
-    assert sum(line.split("\t")[0] == line.split("\t")[2] for line in wrong.splitlines()) < sum(
-        line.split("\t")[0] == line.split("\t")[2] for line in right.splitlines()
+    assert sum(line.split("\t")[0] == line.split("\t")[3] for line in wrong.splitlines()) < sum(
+        line.split("\t")[0] == line.split("\t")[3] for line in right.splitlines()
     )
 
 
@@ -210,9 +213,12 @@ def test_scores_are_lines_in_the_order_of_the_index(shell: Shell, words: Sequenc
     labels = "hsshhhshsshsshhhsshs"
     evaluated(shell, index(shell, labels), "--scores", "scores", "--resamples", "0", "--likelihood", "soft", *words)
     lines = [line.split("\t") for line in (shell.folder / "scores").read_text().splitlines()]
-    assert [label for label, _, _ in lines] == ["ham" if letter == "h" else "spam" for letter in labels]
-    assert all(re.fullmatch(r"-?[0-9]+\.[0-9]{6}", odds) for _, odds, _ in lines)
-    assert {class_ for _, _, class_ in lines} == {"ham", "spam"}
+    assert [line[0] for line in lines] == ["ham" if letter == "h" else "spam" for letter in labels]
+    assert all(re.fullmatch(r"-?[0-9]+\.[0-9]{6}", odds) for _, odds, *_ in lines)
+    for _, _, posterior, class_, known in lines:
+        assert class_ == ("spam" if float(posterior) >= 0.9 else "unsure" if float(posterior) >= 0.5 else "ham")
+        assert 0 <= float(known) <= 1
+    assert float(lines[-1][4]) > 0.5
 
 
 @pytest.mark.parametrize("words", [(), ("--protocol", "learning-curve")], ids=["prequential", "learning-curve"])
@@ -227,6 +233,25 @@ def test_a_picture_is_drawn(shell: Shell, name: str, words: tuple[str, ...]) -> 
         assert ElementTree.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"
         assert b"soft" in content
         assert b"one_rule" in content
+
+
+def test_a_small_user_sees_a_line_for_each_day(shell: Shell) -> None:
+    words = ("--feedback", "small-user", "--train-first", "2", "--a-day", "1", "--day", "4", "--resamples", "0")
+    text = evaluated(shell, index(shell, "hs" * 7), *words)
+    lines = text.partition("configured, day by day:\n")[2].splitlines()
+    days = [[int(cell) for cell in line.split()] for line in lines[1:]]
+    assert [(day, ham, spam) for day, ham, _, _, spam, *_ in days] == [(1, 2, 2), (2, 2, 2), (3, 1, 1)]
+    (found,) = objects(evaluated(shell, shell.folder / "index", "--json", *words))
+    assert found["days"] == [
+        dict(
+            zip(
+                ("ham", "ham_as_spam", "ham_unsure", "spam", "spam_as_ham", "spam_unsure", "marks"),
+                day[1:],
+                strict=True,
+            )
+        )
+        for day in days
+    ]
 
 
 def test_planted_wrong_labels_are_named(shell: Shell) -> None:

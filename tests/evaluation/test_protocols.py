@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -12,11 +12,11 @@ from spamfilter.bayes.counts import LABELS, OTHER, Label
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.evaluation.contenders import Contender, Examples, Learner, OneRule
-from spamfilter.evaluation.protocols import PROTOCOLS, SIZES, Example, Run, Trial, steps
+from spamfilter.evaluation.protocols import PROTOCOLS, SIZES, Example, Feedback, Run, Trial, steps
 from tests.support.made import VOICE, some
 
 Posterior = Callable[[int], float]
-FEEDBACKS = ("full", "delayed", "partial", "errors-and-unsure")
+FEEDBACKS = get_args(Feedback)
 SPLITS = ("time", "random", "alternate")
 
 
@@ -33,6 +33,9 @@ class Recorder:
         number = number_of(tokens)
         self.events.append(("judged", number))
         return Score(float(number), self.posterior(number))
+
+    def known(self, tokens: VoiceTokens) -> float:
+        return 0.25
 
     def learn(self, tokens: VoiceTokens, label: Label) -> None:
         self.events.append(("learnt", number_of(tokens)))
@@ -85,7 +88,10 @@ def run(
 
 
 WAYS = [
-    *(pytest.param("prequential", {"feedback": feedback, "delay": 3}, id=feedback) for feedback in FEEDBACKS),
+    *(
+        pytest.param("prequential", {"feedback": feedback, "delay": 3, "train_first": 4, "day": 9}, id=feedback)
+        for feedback in FEEDBACKS
+    ),
     *(pytest.param("trained-once", {"split": split}, id=f"trained-once-{split}") for split in SPLITS),
     *(pytest.param("learning-curve", {"split": split}, id=f"learning-curve-{split}") for split in SPLITS),
     pytest.param("cross-validation", {"folds": 4}, id="cross-validation"),
@@ -200,6 +206,44 @@ def test_each_contender_is_asked_about_its_own_errors() -> None:
     assert made[0].numbers("learnt") == [0, 3, 6]
     assert made[1].numbers("learnt") == [1, 2, 4, 5, 7, 8]
     assert [found.taught for found in runs] == [3, 6]
+
+
+# A small user
+
+
+def test_a_small_user_trains_on_the_first_of_each_class_and_the_stream_begins_behind_them() -> None:
+    ring = Ring()
+    (found,) = run("prequential", examples(30), ring, feedback="small-user", train_first=3, a_day=0, day=10, rounds=2)
+    (recorder,) = ring.entered[0]
+    # Spam are 0, 3, 6; ham 1, 2, 4; what comes between is passed over.
+    assert sorted(set(recorder.numbers("learnt"))) == [0, 1, 2, 3, 4, 6]
+    assert numbers(found) == list(range(7, 30))
+    assert found.days == [(10, 0), (10, 0), (3, 0)]
+
+
+def test_a_small_user_marks_lost_ham_first_then_missed_spam_then_unsure_mail_and_no_more_than_a_day_allows() -> None:
+    says = {10: 0.6, 11: 0.95, 12: 0.1, 13: 0.95, 14: 0.6, 15: 0.95, 16: 0.1}  # 12 and 15 are spam
+    stream = [*examples(4), *(example(number, "spam" if number % 3 == 0 else "ham") for number in says)]
+
+    def marked(a_day: int) -> set[int]:
+        ring = Ring(posterior=lambda number: says.get(number, 0.1))
+        (found,) = run("prequential", stream, ring, feedback="small-user", train_first=2, a_day=a_day, day=50)
+        assert found.days == [(7, min(a_day, 5))]
+        return {number for number in ring.entered[0][0].numbers("learnt") if number >= 10}
+
+    assert [marked(most) for most in (1, 2, 3, 4, 9)] == [
+        {11}, {11, 13}, {11, 13, 12}, {11, 13, 12, 10}, {11, 13, 12, 10, 14},
+    ]  # fmt: skip
+
+
+def test_marks_of_a_small_user_come_in_the_evening_in_the_order_of_the_mail() -> None:
+    ring = Ring(posterior=lambda number: 0.6)
+    run("prequential", examples(20), ring, feedback="small-user", train_first=1, a_day=2, day=9)
+    (recorder,) = ring.entered[0]
+    assert [event for event in recorder.events if event[1] >= 2] == [
+        *(("judged", number) for number in range(2, 11)), ("learnt", 2), ("learnt", 3),
+        *(("judged", number) for number in range(11, 20)), ("learnt", 11), ("learnt", 12),
+    ]  # fmt: skip
 
 
 # Wrong labels

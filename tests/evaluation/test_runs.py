@@ -371,11 +371,21 @@ def test_a_stream_without_both_classes_is_not_measured(labels: str, protocol: st
 
 
 def test_scores_are_written_a_line_for_each_message_in_their_order(tmp_path: Path) -> None:
-    run = Run("x", examples=stream("hshs"), log_odds=[-1.5, 2.0, 1 / 3, -1e-9], posteriors=[0.1, 0.9, 0.5, 0.49])
-    write_scores(tmp_path / "scores", run)
-    assert (tmp_path / "scores").read_text() == (
-        "ham\t-1.500000\tham\nspam\t2.000000\tspam\nham\t0.333333\tspam\nspam\t-0.000000\tham\n"
+    run = Run(
+        "x",
+        examples=stream("hshs"),
+        log_odds=[-1.5, 2.0, 1 / 3, -1e-9],
+        posteriors=[0.1, 0.9, 0.5, 0.49],
+        classes=["ham", "spam", "unsure", "ham"],
+        known=[0.0, 1.0, 1 / 3, 0.5],
     )
+    write_scores(tmp_path / "scores", run)
+    assert (tmp_path / "scores").read_text().splitlines() == [
+        "ham\t-1.500000\t0.100000\tham\t0.000",
+        "spam\t2.000000\t0.900000\tspam\t1.000",
+        "ham\t0.333333\t0.500000\tunsure\t0.333",
+        "spam\t-0.000000\t0.490000\tham\t0.500",
+    ]
 
 
 @pytest.mark.parametrize(("name", "reason"), [("none/x", "No such file"), (".", "Is a directory")])
