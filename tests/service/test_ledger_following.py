@@ -1,6 +1,7 @@
 """A relay that has much to catch up with does so without pauses."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -20,9 +21,15 @@ LEARNT = 20
 
 
 class Sparing(MemoryStore):
-    """A store that shows few entries at a time, as every store does."""
+    """A store that shows few entries at a time, as every store does, and notes at each look what `watch` says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watch: Callable[[], bool] = lambda: False
+        self.seen: list[bool] = []
 
     def entries_after(self, last: int) -> list[Entry]:
+        self.seen.append(self.watch())
         return super().entries_after(last)[:3]
 
 
@@ -35,14 +42,11 @@ async def test_after_many_learnings_the_next_look_follows_at_once(monkeypatch: p
     with Filter(store, VOICES, whole=False).training() as training:
         for number in range(LEARNT):
             training.learn(reading(f"m{number}", "lunch"), "ham", "cli")
+    store.seen, store.watch = [], lambda: following.catching_up
     running = asyncio.create_task(following.run())
     following.wake()
-    seen = set()
-    while filter.last < LEARNT:
-        await asyncio.sleep(0.001)
-        seen.add(following.catching_up)
-    while following.catching_up:
+    while filter.last < LEARNT or following.catching_up:
         await asyncio.sleep(0.001)
     running.cancel()
-    assert True in seen
+    assert store.seen == [False, *[True] * 7]  # seven looks have three entries each, or two; the last has none
     assert filter.learnt["ham"] == LEARNT
