@@ -205,7 +205,8 @@ def target() -> Iterator[Run]:
             piece, script, chosen = data[:3].ljust(3, b"\1")
             sent = data[3:]
             hop = _Hop(SCRIPTS[script % len(SCRIPTS)])
-            made = relay(empty() if SPAM.encode() in sent.lower() else untaught, hop, chosen)
+            teaches = SPAM.encode() in sent.lower().translate(None, b'"\\')  # "s\pam"@relay.test is that address, too
+            made = relay(empty() if teaches else untaught, hop, chosen)
             heard = bytearray()
 
             async def talk() -> None:
@@ -222,7 +223,7 @@ def target() -> Iterator[Run]:
             running.run(talk())
             made.mark_queue.close()
             answered = taken(sent, replies(bytes(heard)))
-            if SPAM.encode() not in sent.lower():
+            if not teaches:
                 assert len(hop.messages) == len(answered)
                 if not chosen & (NORMALISES | TAGS) and b"x-spam" not in sent.lower():
                     assert all(map(same_but_for_ours, answered, hop.messages))
