@@ -76,7 +76,7 @@ class Site:
         message = parse(mail)
         reading = self.filter.read(message)
         score = self.filter.score(reading)
-        class_, action = self.policy.decide(score.posterior, self.filter.learnt)
+        class_, action = self.policy.decide(score, self.filter.learnt)
         entry = JournalEntry(
             new_id(), datetime.now(UTC), reading.digest, message.field(b"message-id"), f"s{number}@attack.example",
             [USER], message.field(b"subject"), len(mail), "192.0.2.1", score.log_odds, score.posterior,

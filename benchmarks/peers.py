@@ -79,9 +79,6 @@ class Bogofilter:
         tiny = 1e-300
         return Score(math.log(max(p, tiny)) - math.log(max(1 - p, tiny)), p)
 
-    def known(self, tokens: VoiceTokens) -> float:
-        return math.nan  # it does not say
-
     def learn(self, tokens: VoiceTokens, label: Label) -> None:
         self._run(_mail(tokens), "-s" if label == "spam" else "-n")
         self._learnt = True
@@ -123,9 +120,6 @@ class ScikitMultinomial:
         ham, spam = self._model.predict_joint_log_proba(self._vectorizer.transform([_mail(tokens)]))[0]
         odds = float(spam - ham)
         return Score(odds, 1 / (1 + math.exp(-max(-700.0, min(700.0, odds)))))
-
-    def known(self, tokens: VoiceTokens) -> float:
-        return math.nan
 
     def learn(self, tokens: VoiceTokens, label: Label) -> None:
         row = self._vectorizer.transform([_mail(tokens)])

@@ -31,15 +31,20 @@ class Calibration:
     slope_energy: int = round(ENERGY * UNIT)
     offset_energy: int = round(ENERGY * UNIT)
 
+    @property
+    def factor(self) -> float:
+        """What log-odds are multiplied by."""
+        return max(self.slope / UNIT, MIN_SLOPE)
+
     def posterior(self, log_odds: float) -> float:
         """P(spam), between 0 and 1, of a message with these log-odds."""
-        z = max(self.slope / UNIT, MIN_SLOPE) * log_odds + self.offset / UNIT
+        z = self.factor * log_odds + self.offset / UNIT
         # Beyond 36 the sum 1 + exp(-z) is 1 in double precision; exp itself overflows at 709.
         return 1 / (1 + math.exp(-max(-700.0, min(700.0, z))))
 
     def log_odds(self, posterior: float) -> float:
         """The log-odds of a message with this P(spam), which must lie between 0 and 1, both excluded."""
-        return (math.log(posterior / (1 - posterior)) - self.offset / UNIT) / max(self.slope / UNIT, MIN_SLOPE)
+        return (math.log(posterior / (1 - posterior)) - self.offset / UNIT) / self.factor
 
     def step(self, log_odds: float, label: Label) -> Step:
         """The step that learning a message with these log-odds makes."""

@@ -3,6 +3,7 @@
 Guarantee: a lesson that is applied and taken away leaves the state as it was, whatever was learnt in between.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -12,18 +13,50 @@ import numpy as np
 from spamfilter.bayes.calibration import Calibration, Step
 from spamfilter.bayes.count_table import HashedTable, Words
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
-from spamfilter.bayes.likelihoods.likelihood import MessageCounts
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, judged, together
+
+USUAL = 0.25
+"""Share of new words in a usual mail: names, numbers, dates. They leave nothing in doubt."""
+DOUBT = 6.0
+"""The log-odds that unknown words would leave in doubt, to either side, if nothing were usual and nothing known.
+Filters trained on 50 of each class of trec07p, or on all of SpamAssassin and judging trec07p, per cent of ham lost and
+of spam caught (benchmarks/cold.py): without doubt 2.0 and 94, 11.4 and 81; with it 0 and 84, 5.2 and 68; with 8,
+0 and 82, 4.6 and 66, and more ham is unsure. With feedback on every message less than .5 % of either class changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Log-odds of spam, natural logarithm, and the calibrated probability. voices: log-odds of each, unweighted."""
+    """Log-odds of spam, natural logarithm, and the calibrated probability.
+
+    voices: log-odds of each, unweighted. known: share of the message's tokens, over all voices, that have counts.
+    """
 
     log_odds: float
     posterior: float
     voices: Opinions = field(default_factory=dict)
+    known: float = 1.0
+
+    @property
+    def doubt(self) -> float:
+        """How far the words that are unknown could move the log-odds, to either side."""
+        return DOUBT * max(0.0, 1 - USUAL - self.known)
+
+    @property
+    def least(self) -> float:
+        """The posterior if all that is in doubt spoke for ham."""
+        return _moved(self.posterior, -self.doubt)
+
+    @property
+    def most(self) -> float:
+        """The posterior if all that is in doubt spoke for spam."""
+        return _moved(self.posterior, self.doubt)
+
+
+def _moved(posterior: float, log_odds: float) -> float:
+    """A probability after evidence of so much log-odds."""
+    spam = posterior * math.exp(log_odds)
+    return spam / (spam + 1 - posterior)
 
 
 @dataclass(slots=True)
@@ -87,17 +120,9 @@ def score(voices: Voices, tokens: VoiceTokens, state: State) -> Score:
 
 def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | None) -> tuple[Score, list[Evidence]]:
     """Judge a message, and name the `most` loudest tokens (None: all that have any weight)."""
-    opinions, evidence = judged(voices, tokens, state.counts, most)
+    opinions, known, evidence = judged(voices, tokens, state.counts, most)
     log_odds = together(voices, opinions)
-    return Score(log_odds, state.calibration.posterior(log_odds), opinions), evidence
-
-
-def known(voices: Voices, tokens: VoiceTokens, state: State) -> float:
-    """The share of a message's tokens, over all voices, that have counts."""
-    found = [
-        MessageCounts.of(tokens[voice.name], state.counts[voice.name]).known for voice in voices if voice.name in tokens
-    ]
-    return sum(int(each.sum()) for each in found) / max(1, sum(map(len, found)))
+    return Score(log_odds, state.calibration.posterior(log_odds), opinions, known), evidence
 
 
 def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> dict[str, int]:

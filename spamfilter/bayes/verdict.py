@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from spamfilter.bayes.counts import Label
+from spamfilter.bayes.model import USUAL, Score
 from spamfilter.bayes.voices import Evidence
 from spamfilter.system.escaping import printable
 
@@ -24,6 +25,9 @@ EVIDENCE_SHOWN = 5
 class Policy:
     """Thresholds on the posterior, and the action for each class.
 
+    What is in doubt counts against each class: a message is spam, or rejected, if its least posterior reaches the
+    threshold, and ham if its highest stays below `unsure`.
+
     reject: spam that would be tagged is rejected from this posterior on; 0: never.
     reject_after: messages of each class that must be learnt before anything is rejected.
     may_reject: False where a rejection would become a bounce to a forged sender (after the queue).
@@ -38,17 +42,17 @@ class Policy:
     subject_prefix: str = ""
     evidence_header: bool = False
 
-    def classify(self, posterior: float, learnt: Mapping[Label, int]) -> Class:
-        """The class of a posterior; nothing is spam before a ham is learnt, as all mail resembles what is learnt."""
-        if posterior >= self.spam:
+    def classify(self, score: Score, learnt: Mapping[Label, int]) -> Class:
+        """The class of a message; nothing is spam before a ham is learnt, as all mail resembles what is learnt."""
+        if score.least >= self.spam:
             return "spam" if learnt["ham"] else "unsure"
-        return "unsure" if posterior >= self.unsure else "ham"
+        return "unsure" if score.most >= self.unsure else "ham"
 
-    def decide(self, posterior: float, learnt: Mapping[Label, int]) -> tuple[Class, Action]:
-        """The class of a posterior, and the action; a rejection that is not allowed becomes a tag."""
-        class_ = self.classify(posterior, learnt)
+    def decide(self, score: Score, learnt: Mapping[Label, int]) -> tuple[Class, Action]:
+        """The class of a message, and the action; a rejection that is not allowed becomes a tag."""
+        class_ = self.classify(score, learnt)
         action = self.actions[class_]
-        if class_ == "spam" and action == "tag" and self.reject and posterior >= self.reject:
+        if class_ == "spam" and action == "tag" and self.reject and score.least >= self.reject:
             action = "reject"
         if action == "reject" and not (self.may_reject and min(learnt.values()) >= self.reject_after):
             action = "tag"
@@ -59,7 +63,8 @@ class Policy:
 class Verdict:
     """The decision about one message, and its reasons.
 
-    fault: empty, or why the filter could not judge; the class is then unsure.
+    known: share of its words that have counts. fault: empty, or why the filter could not judge; the class is then
+    unsure.
     """
 
     posterior: float
@@ -71,6 +76,7 @@ class Verdict:
     evidence: Sequence[Evidence] = ()
     size: int = 0
     scanned: int = 0
+    known: float = 1.0
     fault: str = ""
 
     def fields(self, id: str, with_evidence: bool = False) -> list[tuple[str, str]]:
@@ -80,6 +86,8 @@ class Verdict:
             f"{flag}, score={self.posterior:.3f} class={self.class_} threshold={self.threshold:.3f}"
             f" learnt={self.learnt['ham']}/{self.learnt['spam']}"
         )
+        if self.known < 1 - USUAL:
+            status += f" known={self.known:.2f}"
         if self.scanned < self.size:
             status += f" scanned={self.scanned}/{self.size}"
         if self.fault:

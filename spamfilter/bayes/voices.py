@@ -121,15 +121,21 @@ def together(voices: Voices, opinions: Opinions) -> float:
 
 def judged(
     voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts], most: int | None = 0
-) -> tuple[dict[str, Opinion], list[Evidence]]:
-    """The voices' log-odds, and the tokens behind them, the loudest first: the `most` loudest, None for all."""
+) -> tuple[dict[str, Opinion], float, list[Evidence]]:
+    """The voices' log-odds, the share of the tokens that have counts, and the tokens behind the log-odds.
+
+    These are the loudest first: the `most` loudest, None for all.
+    """
     opinions: dict[str, Opinion] = {}
     said: list[tuple[Voice, Heard]] = []
+    known, seen = 0, 0
     for voice in voices:
         if voice.name in tokens:
             opinions[voice.name], heard = voice.likelihood.judge(tokens[voice.name], counts[voice.name])
             said.append((voice, heard))
-    return opinions, _loudest(said, most) if said and most != 0 else []
+            known += int(np.count_nonzero(heard.counts[0] + heard.counts[1]))
+            seen += len(heard.shares)
+    return opinions, known / seen if seen else 0.0, _loudest(said, most) if said and most != 0 else []
 
 
 _Said = tuple[float, str, Token, float, float, float]

@@ -42,7 +42,7 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, as_json: boo
             reading = subject.reading
             score, evidence = filter.explained(reading, None if explain else 0)
             tokens = sum(len(tokens) for tokens in reading.tokens.values())
-            class_ = policy.classify(score.posterior, filter.learnt)
+            class_ = policy.classify(score, filter.learnt)
             because = provenance(filter, policy, reading, score, evidence) if explain else None
             if as_json:
                 judged = judgement_json(rendering.name_json(subject), score, class_, tokens, evidence, because)

@@ -150,7 +150,7 @@ class _Session:
         if key == "w":
             policy = self._settings.policy()
             score, evidence = self._filter.explained(subject.reading)
-            class_ = policy.classify(score.posterior, self._filter.learnt)
+            class_ = policy.classify(score, self._filter.learnt)
             tokens = sum(len(tokens) for tokens in subject.reading.tokens.values())
             because = provenance(self._filter, policy, subject.reading, score, evidence)
             click.echo(judgement_text(subject.name, score, class_, tokens, evidence, because))

@@ -22,12 +22,11 @@ Examples = Iterable[tuple[VoiceTokens, Label]]
 
 
 class Contender(Protocol):
-    """What judges and learns in an evaluation. known: the share of a message's tokens that have counts."""
+    """What judges and learns in an evaluation."""
 
     @property
     def name(self) -> str: ...
     def score(self, tokens: VoiceTokens) -> Score: ...
-    def known(self, tokens: VoiceTokens) -> float: ...
     def learn(self, tokens: VoiceTokens, label: Label) -> None: ...
     def train(self, examples: Callable[[], Examples], rounds: int) -> None: ...
 
@@ -45,9 +44,6 @@ class Learner:
         score = model.score(self._voices, tokens, self.state)
         self._last = tokens, score
         return score
-
-    def known(self, tokens: VoiceTokens) -> float:
-        return model.known(self._voices, tokens, self.state)
 
     def learn(self, tokens: VoiceTokens, label: Label) -> None:
         score = self._last[1] if self._last is not None and self._last[0] is tokens else self.score(tokens)
@@ -108,11 +104,6 @@ class OneRule:
         present = word in self._words(tokens)
         odds = math.log(self._agreeing("spam", word, present) / self._agreeing("ham", word, present))
         return Score(odds, 1 / (1 + math.exp(-odds)))
-
-    def known(self, tokens: VoiceTokens) -> float:
-        words = self._words(tokens)
-        met = sum(any(present[word] for present in self._present.values()) for word in words)
-        return met / max(1, len(words))
 
     def _words(self, tokens: VoiceTokens) -> set[Token]:
         return set().union(*(some for name, some in tokens.items() if self._voices is None or name in self._voices))

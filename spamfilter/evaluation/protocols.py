@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from spamfilter.bayes.counts import LABELS, OTHER, Label
-from spamfilter.bayes.verdict import Class
+from spamfilter.bayes.model import Score
+from spamfilter.bayes.verdict import Class, Policy
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.evaluation.contenders import Contender, Examples
 from spamfilter.learning.labelled_mail import mixed
@@ -60,8 +61,9 @@ class Trial:
     rounds: int = 5
     seed: int = 1
 
-    def classify(self, posterior: float) -> Class:
-        return "spam" if posterior >= self.spam else "unsure" if posterior >= self.unsure else "ham"
+    def classify(self, score: Score) -> Class:
+        """The class that the relay gives."""
+        return Policy(spam=self.spam, unsure=self.unsure).classify(score, {"ham": 1, "spam": 1})
 
 
 @dataclass(slots=True)
@@ -105,8 +107,8 @@ class Run:
         self.examples.append(example)
         self.log_odds.append(score.log_odds)
         self.posteriors.append(score.posterior)
-        self.classes.append(trial.classify(score.posterior))
-        self.known.append(contender.known(tokens))
+        self.classes.append(trial.classify(score))
+        self.known.append(score.known)
         return self.classes[-1]
 
     def teach(self, contender: Contender, tokens: VoiceTokens, label: Label) -> None:

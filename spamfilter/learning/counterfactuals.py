@@ -69,23 +69,28 @@ class Counterfactuals:
         self._class = class_
 
     def _outcome(self, tokens: VoiceTokens, state: State) -> Outcome:
-        posterior = model.score(self._filter.voices, tokens, state).posterior
-        return Outcome(posterior, self._policy.classify(posterior, state.learnt))
+        score = model.score(self._filter.voices, tokens, state)
+        return Outcome(score.posterior, self._policy.classify(score, state.learnt))
 
     def distances(self, score: Score) -> list[Distance]:
-        """To the classes below and above, without those that no score reaches: behind a threshold of 0 or 1."""
-        policy, learnt = self._policy, self._state.learnt
-        bounds: list[tuple[float, Class]] = []
+        """To the classes below and above, without those that no score reaches: behind a threshold of 0 or 1.
+
+        What is in doubt moves both thresholds away from the posterior.
+        """
+        policy, calibration = self._policy, self._state.calibration
+        doubt = score.doubt / calibration.factor
+        spam: Class = "spam" if self._state.learnt["ham"] else "unsure"
+        between = policy.unsure < policy.spam or doubt > 0
+        bounds: list[tuple[float, float, Class]] = []
         if self._class == "spam":
-            bounds.append((policy.spam, "unsure" if policy.unsure < policy.spam else "ham"))
-        if self._class == "unsure":
-            bounds.append((policy.unsure, "ham"))
-        if self._class != "spam":
-            above = policy.unsure if self._class == "ham" else policy.spam
-            bounds.append((above, policy.classify(above, learnt)))
+            bounds.append((policy.spam, doubt, "unsure" if between else "ham"))
+        elif self._class == "unsure":
+            bounds += [(policy.unsure, -doubt, "ham"), (policy.spam, doubt, spam)]
+        else:
+            bounds.append((policy.unsure, -doubt, "unsure" if between else spam))
         return [
-            Distance(class_, threshold, self._state.calibration.log_odds(threshold) - score.log_odds)
-            for threshold, class_ in bounds
+            Distance(class_, threshold, calibration.log_odds(threshold) + moved - score.log_odds)
+            for threshold, moved, class_ in bounds
             if 0 < threshold < 1 and class_ != self._class
         ]
 

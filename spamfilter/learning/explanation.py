@@ -29,11 +29,19 @@ def judgement_text(
     voices = (
         "".join(f", {voice} {said.heard:+.2f}" for voice, said in score.voices.items()) if len(score.voices) > 1 else ""
     )
-    odds = f"log-odds {score.log_odds:+.2f}{voices}; {tokens} tokens"
+    odds = f"log-odds {score.log_odds:+.2f}{voices}; {tokens} tokens, {100 * score.known:.0f} % known"
     line = f"{harmless(name)}: {class_}, score {score.posterior:.3f} ({odds})"
     if because is None:
         return line
-    return "\n".join([line, *_table(evidence, because), *_origins(because), *_changes(score, class_, because)])
+    doubt = (
+        [
+            f"  knows {100 * score.known:.0f} % of its words: +-{score.doubt:.1f} of the log-odds are in doubt,"
+            f" so it is {class_}"
+        ]
+        if score.doubt
+        else []
+    )
+    return "\n".join([line, *doubt, *_table(evidence, because), *_origins(because), *_changes(score, class_, because)])
 
 
 def _table(evidence: Sequence[Evidence], because: Provenance) -> Iterator[str]:
@@ -126,6 +134,7 @@ def judgement_json(
         "class": class_,
         "voices": {voice: said.heard for voice, said in score.voices.items()},
         "tokens": tokens,
+        "known": score.known,
         "evidence": found,
     }
     if because is None:

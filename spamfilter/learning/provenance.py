@@ -102,7 +102,7 @@ def provenance(
     score, evidence: the result of `filter.explained` for all tokens.
     """
     active, state = _known(filter, reading)
-    changed = Counterfactuals(filter, policy, state, policy.classify(score.posterior, state.learnt))
+    changed = Counterfactuals(filter, policy, state, policy.classify(score, state.learnt))
     search = _Search(filter.store, [_Sought.of(item, filter, state) for item in shown(evidence)])
     search.run(state.last)
     blamed = [entry for entry in search.blamed if entry.digest != reading.digest]

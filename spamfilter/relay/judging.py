@@ -56,7 +56,7 @@ class Judge:
             reading = self.filter.read(message)
             read = perf_counter()
             score, evidence = self.filter.explained(reading, EVIDENCE_SHOWN)
-            class_, action = self.policy.decide(score.posterior, learnt)
+            class_, action = self.policy.decide(score, learnt)
             verdict = Verdict(
                 posterior=score.posterior,
                 log_odds=score.log_odds,
@@ -67,6 +67,7 @@ class Judge:
                 evidence=evidence,
                 size=message.size,
                 scanned=message.scanned,
+                known=score.known,
             )
             stages = {"parse": parsed - began, "tokens": read - parsed, "score": perf_counter() - read}
             # Drop its tokens: until it is in the journal, they would take five times the memory of the message.

@@ -126,7 +126,7 @@ def looked_at(filter: Filter, settings: Settings, id: str) -> Looked:
         score, evidence = filter.explained(subject.reading)
         policy = settings.policy()
         judged = judgement_json(
-            {"id": entry.id}, score, policy.classify(score.posterior, filter.learnt),
+            {"id": entry.id}, score, policy.classify(score, filter.learnt),
             sum(len(tokens) for tokens in subject.reading.tokens.values()), evidence,
             provenance(filter, policy, subject.reading, score, evidence),
         )  # fmt: skip

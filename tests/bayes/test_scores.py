@@ -51,7 +51,7 @@ def test_opinion_and_evidence_are_what_python_makes_of_the_same_counts(
             counts.kept.put([b"^" * marked + b"%d" % number], label, np.array([count]))
     counts.messages = dict(zip(LABELS, learnt, strict=True))
 
-    def found() -> tuple[dict[str, Opinion], list[Evidence]]:
+    def found() -> tuple[dict[str, Opinion], float, list[Evidence]]:
         chosen = (Voice("phrases", LIKELIHOODS[name](), 0.35), Voice("body", LIKELIHOODS[name](), 0.7))
         return judged(chosen, dict.fromkeys(("phrases", "body"), tokens), {"phrases": counts, "body": counts}, most)
 

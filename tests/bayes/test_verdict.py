@@ -1,5 +1,6 @@
 """Verdicts: the table of the policy, and the header fields that tell about them."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes.counts import Label
+from spamfilter.bayes.model import DOUBT, USUAL, Score
 from spamfilter.bayes.verdict import ACTIONS, CLASSES, Action, Class, Policy, Verdict
 from spamfilter.bayes.voices import Evidence
 from spamfilter.system.escaping import printable
@@ -56,8 +58,42 @@ def on(**actions: Action) -> Policy:
 def test_a_posterior_becomes_a_class_and_an_action(
     policy: Policy, posterior: float, learnt: dict[Label, int], class_: Class, action: Action
 ) -> None:
-    assert policy.classify(posterior, learnt) == class_
-    assert policy.decide(posterior, learnt) == (class_, action)
+    assert policy.classify(Score(0.0, posterior), learnt) == class_
+    assert policy.decide(Score(0.0, posterior), learnt) == (class_, action)
+
+
+@pytest.mark.parametrize(
+    ("posterior", "known", "class_", "action"),
+    [
+        pytest.param(0.9999, 1 - USUAL, "spam", "reject", id="a-usual-mail"),
+        pytest.param(0.9999, 0.3, "spam", "tag", id="not-known-well-enough-to-reject"),
+        pytest.param(0.99, 0.1, "unsure", "pass", id="hardly-known"),
+        pytest.param(0.9, 0.74, "unsure", "pass", id="not-quite-spam"),
+        pytest.param(0.01, 1 - USUAL, "ham", "pass", id="usual-ham"),
+        pytest.param(0.05, 0.1, "unsure", "pass", id="hardly-known-ham"),
+        pytest.param(0.5, 0.0, "unsure", "pass", id="nothing-known"),
+    ],
+)
+def test_what_is_not_known_counts_against_each_class(
+    posterior: float, known: float, class_: Class, action: Action
+) -> None:
+    assert DEFAULT.decide(Score(0.0, posterior, known=known), ENOUGH) == (class_, action)
+
+
+@some(100)
+@given(st.floats(1e-9, 1 - 1e-9), st.floats(0, 1))
+def test_doubt_is_as_large_on_both_sides_of_the_log_odds(posterior: float, known: float) -> None:
+    score = Score(0.0, posterior, known=known)
+    assert score.doubt == pytest.approx(DOUBT * max(0.0, 1 - USUAL - known))
+    assert score.least <= posterior * (1 + 1e-12)
+    assert score.most >= posterior * (1 - 1e-12)
+
+    def log_odds(p: float) -> float:
+        return math.log(p / (1 - p))
+
+    if score.least > 1e-6 and score.most < 1 - 1e-6:
+        assert log_odds(score.most) - log_odds(posterior) == pytest.approx(score.doubt, abs=1e-6)
+        assert log_odds(posterior) - log_odds(score.least) == pytest.approx(score.doubt, abs=1e-6)
 
 
 @some(200)
@@ -72,7 +108,7 @@ def test_nothing_is_refused_without_leave(
     posterior: float, action: Action, learnt: int, may_reject: bool, reject: float
 ) -> None:
     policy = Policy(actions=dict.fromkeys(CLASSES, action), may_reject=may_reject, reject=reject)
-    decided = policy.decide(posterior, {"ham": learnt, "spam": 1000})[1]
+    decided = policy.decide(Score(0.0, posterior), {"ham": learnt, "spam": 1000})[1]
     if decided == "reject":
         assert may_reject
         assert learnt >= policy.reject_after

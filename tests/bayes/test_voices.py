@@ -56,7 +56,7 @@ def test_log_odds_are_the_weighted_sum_of_the_voices(
     learnings: Learnings, first: dict[bytes, int], second: dict[bytes, int]
 ) -> None:
     counts = counts_of(learnings)
-    opinions, _ = judged(TWO, {"one": first, "two": second}, counts)
+    opinions, _, _ = judged(TWO, {"one": first, "two": second}, counts)
     one, two = Soft().log_odds(first, counts["one"]), Multinomial().log_odds(second, counts["two"])
     assert opinions == {"one": (one, one), "two": (two, two)}
     assert together(TWO, opinions) == pytest.approx(one + 0.25 * two, abs=1e-12)
@@ -79,7 +79,7 @@ def test_the_filter_hears_less_of_header_and_text_than_the_voice_learns_from(
     counts.add(class_, {b"^cheap": 3, b"^pills": 2, b"now": 3, b"or": 2}, messages=4)
     counts.add(OTHER[class_], {b"lunch": 1}, messages=4)
     tokens = {"phrases": {b"^cheap": 1, b"^pills": 1, b"now": 1, b"or": 1}}
-    opinions, found = judged((Voice("phrases", eddc, 0.5),), tokens, {"phrases": counts}, None)
+    opinions, _, found = judged((Voice("phrases", eddc, 0.5),), tokens, {"phrases": counts}, None)
     alone = word_shares(Eddc(), tokens["phrases"], counts)
     assert opinions["phrases"].own == pytest.approx(math.fsum(alone.values()))
     shares, expected = {item.token.encode(): item.weight for item in found}, 0.0
@@ -101,20 +101,20 @@ def test_evidence_adds_up_to_the_score_but_for_the_priors(
 ) -> None:
     counts = counts_of(learnings)
     tokens = {"one": first, "two": second}
-    opinions, found = judged(TWO, tokens, counts, None)
+    opinions, known, found = judged(TWO, tokens, counts, None)
     priors = 0.25 * Multinomial().constants(MessageCounts.of(second, counts["two"]), counts["two"])
     assert together(TWO, opinions) == pytest.approx(math.fsum(item.weight for item in found) + priors, abs=1e-9)
     assert [abs(item.weight) for item in found] == sorted((abs(item.weight) for item in found), reverse=True)
-    assert judged(TWO, tokens, counts, 2) == (opinions, found[:2])
-    assert judged(TWO, tokens, counts, 0) == (opinions, [])
+    assert judged(TWO, tokens, counts, 2) == (opinions, known, found[:2])
+    assert judged(TWO, tokens, counts, 0) == (opinions, known, [])
 
 
 def test_a_voice_without_tokens_for_a_message_is_silent() -> None:
     counts = counts_of([("spam", {b"a": 1})])
-    opinions, found = judged(TWO, {"one": {b"a": 1}}, counts, None)
+    opinions, _, found = judged(TWO, {"one": {b"a": 1}}, counts, None)
     assert opinions["one"].own == Soft().log_odds({b"a": 1}, counts["one"])
     assert (set(opinions), {item.voice for item in found}) == ({"one"}, {"one"})
-    assert (judged(TWO, {}, counts), together(TWO, {})) == (({}, []), 0)
+    assert (judged(TWO, {}, counts), together(TWO, {})) == (({}, 0.0, []), 0)
 
 
 def test_evidence_tells_counts_in_messages_and_is_text() -> None:
@@ -122,7 +122,8 @@ def test_evidence_tells_counts_in_messages_and_is_text() -> None:
     counts = Counts()
     counts.add("spam", {"grün".encode(): 12})
     counts.add("ham", {"grün".encode(): 4})
-    _, (item,) = judged(soft, {"one": {"grün".encode(): 1, b"unknown": 1}}, {"one": counts}, None)
+    _, known, (item,) = judged(soft, {"one": {"grün".encode(): 1, b"unknown": 1}}, {"one": counts}, None)
+    assert known == 0.5
     assert item == Evidence("grün", "one", ham=0.5, spam=1.5, weight=item.weight)
     purity = math.sqrt((12 - 4) / (12 + 4 + 6))
     assert item.weight == pytest.approx(1.9 / math.sqrt(2) * math.log((12 + 24) / (4 + 24)) * purity)
@@ -132,7 +133,7 @@ def test_equally_loud_evidence_comes_in_the_order_of_the_tokens() -> None:
     soft = (Voice("one", Soft()),)
     counts = Counts()
     counts.add("spam", {b"b": 8, b"c": 8, b"a": 8})
-    _, found = judged(soft, {"one": {b"c": 1, b"b": 1, b"a": 1}}, {"one": counts}, None)
+    _, _, found = judged(soft, {"one": {b"c": 1, b"b": 1, b"a": 1}}, {"one": counts}, None)
     assert [item.token for item in found] == ["a", "b", "c"]
 
 
@@ -142,7 +143,7 @@ def test_which_of_equally_loud_evidence_is_left_out_depends_on_the_tokens_alone(
     counts = Counts()
     counts.add("spam", {b"b": 8, b"c": 8, b"a": 8})
     for order in permutations((b"a", b"b", b"c")):
-        _, found = judged(soft, {"one": dict.fromkeys(order, 1)}, {"one": counts}, most)
+        _, _, found = judged(soft, {"one": dict.fromkeys(order, 1)}, {"one": counts}, most)
         assert [item.token for item in found] == ["a", "b", "c"][:most]
 
 

@@ -34,9 +34,6 @@ class Recorder:
         self.events.append(("judged", number))
         return Score(float(number), self.posterior(number))
 
-    def known(self, tokens: VoiceTokens) -> float:
-        return 0.25
-
     def learn(self, tokens: VoiceTokens, label: Label) -> None:
         self.events.append(("learnt", number_of(tokens)))
         self.labels.append((number_of(tokens), label))

@@ -195,7 +195,9 @@ def test_after_the_queue_mail_arrives_marked_and_once(exim: str, folder: Path) -
         mails = mailbox.wait(1)
         wait_until(lambda: not server.run("-bp").stdout.strip(), "an empty queue")
         assert [mail.recipients for mail in mails] == [["alice@example.test", "bob@example.test"]]
-        assert mails[0].values("X-Spam-Status") == ["No, score=0.500 class=unsure threshold=0.900 learnt=0/0"]
+        assert mails[0].values("X-Spam-Status") == [
+            "No, score=0.500 class=unsure threshold=0.900 learnt=0/0 known=0.00"
+        ]
         assert len(mails[0].values("X-Spamfilter-Id")) == 1
 
 

@@ -115,7 +115,9 @@ def test_postfix_accepts_the_samples_without_a_warning(layout: str) -> None:
 
 def test_before_the_queue_mail_arrives_marked_and_once(before_queue: Chain) -> None:
     send(before_queue.postfix.front, "before the queue")
-    assert arrived(before_queue, "before the queue") == ["No, score=0.500 class=unsure threshold=0.900 learnt=0/0"]
+    assert arrived(before_queue, "before the queue") == [
+        "No, score=0.500 class=unsure threshold=0.900 learnt=0/0 known=0.00"
+    ]
 
 
 def test_an_unknown_user_is_refused_at_rcpt_in_the_words_of_the_next_hop(before_queue: Chain) -> None:
@@ -158,7 +160,9 @@ def test_before_the_queue_a_missing_relay_is_451_and_the_client_keeps_the_mail()
 def test_after_the_queue_mail_arrives_marked_and_once(after_queue: Chain) -> None:
     send(after_queue.postfix.front, "after the queue", ("alice@example.test", "bob@example.test"))
     wait_until(lambda: bool(arrived(after_queue, "after the queue")), "the mail at the sink")
-    assert arrived(after_queue, "after the queue") == ["No, score=0.500 class=unsure threshold=0.900 learnt=0/0"]
+    assert arrived(after_queue, "after the queue") == [
+        "No, score=0.500 class=unsure threshold=0.900 learnt=0/0 known=0.00"
+    ]
     assert "orig_client=unknown[127.0.0.2]" in after_queue.postfix.log()
 
 

@@ -1,6 +1,8 @@
 """Provenance and counterfactuals, compared with the ledger and with real changes."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -196,7 +198,7 @@ def test_a_mark_would_do_what_it_then_does(name: str, label: Label, store: Store
         before = everything(store)
         change = filter.learn(judged, label, "cli")
         assert found.marked[label].posterior == change.after.posterior
-        assert found.marked[label].class_ == POLICY.classify(change.after.posterior, filter.learnt)
+        assert found.marked[label].class_ == POLICY.classify(change.after, filter.learnt)
         assert found.learnt == change.was
         if not change.changed:
             assert everything(store) == before
@@ -223,8 +225,9 @@ def test_what_would_be_without_a_learning_is_what_forgetting_it_does(name: str, 
             (entry,) = (entry for entry in other.store.entries_after(0) if entry.id == item.training)
             assert item.itself is (entry.digest == judged.digest)
             assert other.forget(Reading(entry.digest, {}), "cli").changed
-            assert item.outcome.posterior == other.score(judged).posterior
-            assert item.outcome.class_ == POLICY.classify(item.outcome.posterior, other.learnt)
+            after = other.score(judged)
+            assert item.outcome.posterior == after.posterior
+            assert item.outcome.class_ == POLICY.classify(after, other.learnt)
             tried += 1
     assert tried
 
@@ -292,12 +295,12 @@ def test_without_the_named_tokens_the_class_is_another_and_without_one_less_it_i
     for judged in UNSEEN:
         for policy in (POLICY, Policy(spam=0.55, unsure=0.45), Policy(spam=0.9, unsure=0.5)):
             score, _, found = explained(filter, judged, policy)
-            now = policy.classify(score.posterior, filter.learnt)
+            now = policy.classify(score, filter.learnt)
             for few in found.without:
-                after = filter.score(without(judged, few.tokens)).posterior
-                assert few.outcome.posterior == after
+                after = filter.score(without(judged, few.tokens))
+                assert few.outcome.posterior == after.posterior
                 assert few.outcome.class_ == policy.classify(after, filter.learnt) != now
-                less = filter.score(without(judged, few.tokens[:-1])).posterior
+                less = filter.score(without(judged, few.tokens[:-1]))
                 assert policy.classify(less, filter.learnt) == now
                 flips += 1
     assert flips
@@ -322,7 +325,7 @@ def test_a_word_that_two_voices_see_is_absent_from_both(store: Store) -> None:
 
 def test_where_no_absence_changes_the_class_nothing_is_named(store: Store) -> None:
     filter = taught(store, "soft")
-    _, _, found = explained(filter, UNSEEN[0], Policy(spam=0.1, unsure=0.05))
+    _, _, found = explained(filter, UNSEEN[0], Policy(spam=1e-6, unsure=1e-6))
     assert found.without == []
 
 
@@ -333,14 +336,14 @@ def test_a_distance_leads_to_the_threshold(name: str, judged: Reading, store: St
     state = store.load([])
     for policy in (POLICY, Policy(spam=0.99, unsure=0.01), Policy(spam=0.5, unsure=0.5)):
         score, _, found = explained(filter, judged, policy)
-        now = policy.classify(score.posterior, filter.learnt)
+        now = policy.classify(score, filter.learnt)
         assert len(found.distances) == (2 if now == "unsure" else 1)
         for distance in found.distances:
-            there = state.calibration.posterior(score.log_odds + distance.log_odds)
-            assert there == pytest.approx(distance.threshold)
             assert distance.class_ != now
-            beyond = there + (1e-6 if distance.log_odds > 0 else -1e-6)
-            assert policy.classify(beyond, filter.learnt) == distance.class_
+            for further, class_ in ((1e-6, distance.class_), (-1e-6, now)):
+                odds = score.log_odds + distance.log_odds + further * math.copysign(1, distance.log_odds)
+                moved = replace(score, log_odds=odds, posterior=state.calibration.posterior(odds))
+                assert policy.classify(moved, filter.learnt) == class_
 
 
 def test_a_threshold_that_cannot_be_crossed_is_no_distance(store: Store) -> None:

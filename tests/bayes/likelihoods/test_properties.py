@@ -179,9 +179,10 @@ def test_a_judgement_is_the_score_with_the_loudest_words(name: str, data: st.Dat
     model = data.draw(models(name))
     counts, tokens = learnt(model, data.draw(learnings(name))), data.draw(bags(name))
     weights = word_shares(model, tokens, counts)
-    opinions, loudest = judged((Voice("one", model),), {"one": tokens}, {"one": counts}, most)
+    opinions, known, loudest = judged((Voice("one", model),), {"one": tokens}, {"one": counts}, most)
     said = {item.token.encode(): item.weight for item in loudest}
     assert opinions["one"].own == model.log_odds(tokens, counts)
+    assert known == sum(any(counts.get(token, label) for label in LABELS) for token in tokens) / max(1, len(tokens))
     assert said.items() <= weights.items()
     assert [abs(item.weight) for item in loudest] == sorted(map(abs, weights.values()), reverse=True)[:most]
 
