@@ -2,19 +2,22 @@
 
 import logging
 import os
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from spamfilter.bayes.labels import CANARY
 from spamfilter.config.settings import Settings
 from spamfilter.errors import StoreBusy
+from spamfilter.learning.filter import Filter
 from spamfilter.relay.next_hops import Maildir
 from spamfilter.relay.quarantine import MOST_EXPIRED
 from spamfilter.service import expiry
 from spamfilter.service.expiry import STEP, Expiry, begin, known_time, latest_time
-from spamfilter.stores import JournalEntry
-from tests.support.made import NOON, journal_entry
+from spamfilter.stores import JournalEntry, Store, open_store
+from tests.support.made import NOON, VOICE, journal_entry, reading
 from tests.support.memory_store import MemoryStore
 
 DAY = timedelta(days=1)
@@ -37,7 +40,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
     return Clock
 
 
-def looks(folder: Path, store: MemoryStore, **days: float) -> Expiry:
+def looks(folder: Path, store: Store, **days: float) -> Expiry:
     begin(store)
     settings = Settings.model_validate(
         {
@@ -71,6 +74,18 @@ def test_entries_and_their_tokens_expire(tmp_path: Path) -> None:
     looks(tmp_path, store, tokens=2, entries=5).look()
     found = {id: row.tokens is not None for id in ("new", "tokens", "gone") if (row := store.find_journal(id))}
     assert found == {"new": True, "tokens": False}
+
+
+@pytest.mark.parametrize(("age", "left"), [(timedelta(hours=23), 2), (timedelta(hours=25), 0)], ids=["young", "old"])
+def test_traces_of_probes_are_kept_for_a_day(tmp_path: Path, clock: type[Clock], age: timedelta, left: int) -> None:
+    with closing(open_store(f"sqlite:///{tmp_path}/db")) as store:
+        filter = Filter(store, VOICE)
+        filter.learn(probe := reading("probe", "canary"), "spam", CANARY)
+        filter.forget(probe, CANARY)
+        clock.at = datetime.now(UTC) + age
+        store.write_journal([journal_entry(at=clock.at)])  # a time that was seen
+        looks(tmp_path, store).look()
+        assert len(store.entries_after(0)) == left
 
 
 @pytest.mark.parametrize(
