@@ -69,7 +69,7 @@ def _of_one_kind(folder: Path, number: int, hello: bool) -> tuple[list[str], lis
     times = sorted(seconds for _, seconds in ends) or [0.0]
     quartiles = statistics.quantiles(ratios, n=4)
     lines = [
-        f"{number} connections, " + ("after EHLO, with one to the next hop each:" if hello else "after the greeting:"),
+        f"{number} connections, " + ("after EHLO, with none to the next hop:" if hello else "after the greeting:"),
         "",
         "| | |",
         "|---|---|",
