@@ -196,6 +196,7 @@ def target() -> Iterator[Run]:
         )
 
     untaught = empty()
+    kept: dict[tuple[int, int], tuple[_Hop, Relay]] = {}  # by script and settings: making one takes as long as talking
 
     with TemporaryDirectory() as folder, loop() as running, pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "GREETING_SECONDS", 0.0)
@@ -204,9 +205,13 @@ def target() -> Iterator[Run]:
         def run(data: bytes) -> None:
             piece, script, chosen = data[:3].ljust(3, b"\1")
             sent = data[3:]
-            hop = _Hop(SCRIPTS[script % len(SCRIPTS)])
+            script %= len(SCRIPTS)
             teaches = SPAM.encode() in sent.lower().translate(None, b'"\\')  # "s\pam"@relay.test is that address, too
-            made = relay(empty() if teaches else untaught, hop, chosen)
+            settings = script, chosen & (TRUSTED | NORMALISES | TAGS)
+            if teaches or settings not in kept:
+                kept[settings] = (hop := _Hop(SCRIPTS[script])), relay(empty() if teaches else untaught, hop, chosen)
+            hop, made = kept.pop(settings) if teaches else kept[settings]
+            hop.messages.clear()
             heard = bytearray()
 
             async def talk() -> None:
@@ -221,7 +226,8 @@ def target() -> Iterator[Run]:
                 heard.extend(transport.written)
 
             running.run(talk())
-            made.mark_queue.close()
+            if teaches:
+                made.mark_queue.close()
             answered = taken(sent, replies(bytes(heard)))
             if not teaches:
                 assert len(hop.messages) == len(answered)
