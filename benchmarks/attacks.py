@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from spamfilter.bayes.tokens import words
 from spamfilter.mail.message import parse
@@ -81,7 +82,7 @@ def whole(parts: Parts, head: bytes = b"", before: bytes = b"", after: bytes = b
     return parts.head + head + content + b"\n" + before + parts.text + b"\n" + after
 
 
-def _hidden(parts: Parts, stuffed: bytes) -> bytes:
+def hidden_part(parts: Parts, stuffed: bytes) -> bytes:
     """An alternative that no mail program shows, in front of the one that is read."""
     return (
         parts.head
@@ -91,10 +92,17 @@ def _hidden(parts: Parts, stuffed: bytes) -> bytes:
     )  # fmt: skip
 
 
+def hidden_html(parts: Parts, stuffed: bytes) -> bytes:
+    """HTML whose beginning is not displayed; plain text becomes a paragraph."""
+    text = parts.text if parts.kind == b"html" else b"<p>" + escape(parts.text.decode("latin-1")).encode("latin-1")
+    shown = Parts(parts.head, text, b"html", parts.charset)
+    return whole(shown, before=b'<div style="display:none">\n' + stuffed + b"</div>\n")
+
+
 PLACES: dict[str, Callable[[Parts, Sequence[bytes]], bytes]] = {
     "at the end": lambda parts, some: whole(parts, after=block(some)),
     "at the start": lambda parts, some: whole(parts, before=block(some)),
-    "in a hidden part": lambda parts, some: _hidden(parts, block(some)),
+    "in a hidden part": lambda parts, some: hidden_part(parts, block(some)),
     "in header fields": lambda parts, some: whole(parts, head=fields(some)),
 }
 """Where words are stuffed -> how."""

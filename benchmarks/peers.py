@@ -20,8 +20,9 @@ from spamfilter.bayes.model import Score
 from spamfilter.bayes.voices import Voices, VoiceTokens, view
 from spamfilter.evaluation.contenders import Examples
 from spamfilter.evaluation.protocols import Example
+from spamfilter.mail.header import dropped
 from spamfilter.mail.mailboxes import Mail
-from spamfilter.mail.message import dropped, parse
+from spamfilter.mail.message import parse
 
 MAIL = "mail"
 _FIELDS = re.compile(rb"\n(?![ \t])")

@@ -13,16 +13,9 @@ import numpy as np
 from spamfilter.bayes.calibration import Calibration, Step
 from spamfilter.bayes.count_table import HashedTable, Words
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
+from spamfilter.bayes.passages import doubt, most_telling
 from spamfilter.bayes.token_arrays import TokenArrays
-from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, judged, together
-
-USUAL = 0.25
-"""Share of new words in a usual mail: names, numbers, dates. They leave nothing in doubt."""
-DOUBT = 6.0
-"""The log-odds that unknown words would leave in doubt, to either side, if nothing were usual and nothing known.
-Filters trained on 50 of each class of trec07p, or on all of SpamAssassin and judging trec07p, per cent of ham lost and
-of spam caught (benchmarks/cold.py): without doubt 2.0 and 94, 11.4 and 81; with it 0 and 84, 5.2 and 68; with 8,
-0 and 82, 4.6 and 66, and more ham is unsure. With feedback on every message less than .5 % of either class changes."""
+from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, loudest, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +23,19 @@ class Score:
     """Log-odds of spam, natural logarithm, and the calibrated probability.
 
     voices: log-odds of each, unweighted. known: share of the message's tokens, over all voices, that have counts.
+    passage: the part of the text that this is about, if it is not about the whole.
     """
 
     log_odds: float
     posterior: float
     voices: Opinions = field(default_factory=dict)
     known: float = 1.0
+    passage: str = ""
 
     @property
     def doubt(self) -> float:
         """How far the words that are unknown could move the log-odds, to either side."""
-        return DOUBT * max(0.0, 1 - USUAL - self.known)
+        return doubt(self.known)
 
     @property
     def least(self) -> float:
@@ -120,9 +115,10 @@ def score(voices: Voices, tokens: VoiceTokens, state: State) -> Score:
 
 def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | None) -> tuple[Score, list[Evidence]]:
     """Judge a message, and name the `most` loudest tokens (None: all that have any weight)."""
-    opinions, known, evidence = judged(voices, tokens, state.counts, most)
-    log_odds = together(voices, opinions)
-    return Score(log_odds, state.calibration.posterior(log_odds), opinions, known), evidence
+    heard = most_telling(told(voices, tokens, state.counts))
+    opinions = {voice.name: opinion for voice, opinion, _ in heard.said}
+    posterior = state.calibration.posterior(heard.log_odds)
+    return Score(heard.log_odds, posterior, opinions, heard.known, heard.name), loudest(heard.said, most)
 
 
 def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> dict[str, int]:

@@ -12,19 +12,20 @@ pairs .0159/.111/.072. HTML markup stays: removing it gained nothing.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import zip_longest
 from typing import Any
 
 from spamfilter.bayes.compiled import token_helper
 from spamfilter.bayes.numeric_attributes import attributes
 from spamfilter.bayes.token_arrays import TokenArrays
-from spamfilter.mail.message import Message, cut
+from spamfilter.mail.message import Message
+from spamfilter.mail.text import cut
 
 Token = bytes
 Tokens = Mapping[Token, int]
 """Token -> occurrences in one message, or the value of a numeric attribute."""
 
-TOKENIZER = 1
+TOKENIZER = 2
 """Version of the tokenizer; stored with the counts, since another version counts other tokens."""
 
 MAX_WORD = 24
@@ -80,9 +81,9 @@ def header(message: Message) -> Iterator[Token]:
         prefix = name + b":"
         last = b""
         for word in words(value):
-            yield prefix + word
             if last:
                 yield prefix + last + b" " + word
+            yield prefix + word
             last = word
 
 
@@ -91,20 +92,23 @@ def body(message: Message) -> Iterable[Token]:
     return words(message.text)
 
 
-def phrases(message: Message) -> Iterable[Token]:
-    """Words as they are written, and each two neighbours, across line ends too; those of the header begin with ^.
+def shown(message: Message) -> Iterable[Token]:
+    """The words of the text as a reader sees it."""
+    return words(message.shown)
+
+
+def phrases(message: Message) -> Iterator[Token]:
+    """Words as they are written, each with the pair that it begins, across line ends too; those of the header have ^.
 
     On the SpamAssassin corpus a ^ for the header is a little more accurate when the mail changes suddenly and with
     wrong labels, and elsewhere as accurate as none.
     """
-    head, text = (_runs(part) for part in _phrased(message))
-    marked = [HEADER_PHRASE + run for run in head]
-    return [
-        *marked,
-        *(first + b" " + second for first, second in zip(marked, head[1:], strict=False)),
-        *text,
-        *(first + b" " + second for first, second in pairwise(text)),
-    ]
+    for mark, part in zip((HEADER_PHRASE, b""), _phrased(message), strict=True):
+        runs = _runs(part)
+        for run, follower in zip_longest(runs, runs[1:]):
+            yield mark + run
+            if follower is not None:
+                yield mark + run + b" " + follower
 
 
 def grams(message: Message) -> Iterable[Token]:
@@ -125,6 +129,7 @@ def _runs(text: bytes) -> list[bytes]:
 FEATURES: dict[str, Callable[[Message], Iterable[Token] | Tokens]] = {
     "header": header,
     "body": body,
+    "shown": shown,
     "phrases": phrases,
     "grams": grams,
     "attributes": attributes,
@@ -153,6 +158,7 @@ Part = tuple[int, tuple[Any, ...] | bytes]
 COMPILED: dict[str, Callable[[Message], tuple[Part, ...]]] = {
     "header": lambda message: ((_FIELDS, message.fields), (_FIELDS, message.part_fields)),
     "body": lambda message: ((_WORDS, message.text),),
+    "shown": lambda message: ((_WORDS, message.shown),),
     "phrases": lambda message: tuple(zip((_HEADER_PHRASES, _PHRASES), _phrased(message), strict=True)),
 }
 """Families that the compiled helper finds -> the parts of a message that have their tokens, each with its kind."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.model import USUAL, Score
+from spamfilter.bayes.model import Score
+from spamfilter.bayes.passages import USUAL
 from spamfilter.bayes.voices import Evidence
 from spamfilter.system.escaping import printable
 
@@ -63,8 +64,8 @@ class Policy:
 class Verdict:
     """The decision about one message, and its reasons.
 
-    known: share of its words that have counts. fault: empty, or why the filter could not judge; the class is then
-    unsure.
+    known: share of its words that have counts; passage: the part of the text that decided, if not the whole. fault:
+    empty, or why the filter could not judge; the class is then unsure.
     """
 
     posterior: float
@@ -77,6 +78,7 @@ class Verdict:
     size: int = 0
     scanned: int = 0
     known: float = 1.0
+    passage: str = ""
     fault: str = ""
 
     def fields(self, id: str, with_evidence: bool = False) -> list[tuple[str, str]]:
@@ -88,6 +90,8 @@ class Verdict:
         )
         if self.known < 1 - USUAL:
             status += f" known={self.known:.2f}"
+        if self.passage:
+            status += f" passage={self.passage.replace(' ', '-')}"
         if self.scanned < self.size:
             status += f" scanned={self.scanned}/{self.size}"
         if self.fault:

@@ -29,7 +29,7 @@ VoiceTokens = Mapping[str, Tokens]
 VOICES: dict[str, tuple[str, ...]] = {
     "fields": ("header", "body"),
     "phrases": ("phrases",),
-    "body": ("body",),
+    "body": ("shown",),
     "grams": ("grams",),
     "attributes": ("attributes",),
 }
@@ -57,8 +57,9 @@ class View(Mapping[str, Tokens]):
         return found
 
     def _alone(self, family: str) -> Tokens | None:
-        """The tokens of a family where a voice of the same name sees this family alone; else None."""
-        return self[family] if family in self._found and VOICES.get(family) == (family,) else None
+        """The words of the text where the voice of the body sees the same text, and it alone; else None."""
+        same = family == "body" and "body" in self._found and self._message.shown == self._message.text
+        return self["body"] if same else None
 
     def __contains__(self, name: object) -> bool:
         return name in self._found  # Mapping.__contains__ would look for the tokens
@@ -114,35 +115,38 @@ Opinions = Mapping[str, Opinion]
 """Voice name -> its log-odds of one message; a voice without tokens for the message is missing."""
 
 
-def together(voices: Voices, opinions: Opinions) -> float:
+class Said(NamedTuple):
+    """What one voice says of a message, and the words behind it."""
+
+    voice: Voice
+    opinion: Opinion
+    heard: Heard
+
+
+def told(voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts]) -> list[Said]:
+    """What each voice says that has tokens of the message."""
+    return [
+        Said(voice, *voice.likelihood.judge(tokens[voice.name], counts[voice.name]))
+        for voice in voices
+        if voice.name in tokens
+    ]
+
+
+def together(said: Sequence[Said]) -> float:
     """The filter's log-odds: the weighted sum of the voices' log-odds, as they are heard."""
-    return math.fsum(voice.weight * opinions[voice.name].heard for voice in voices if voice.name in opinions)
+    return math.fsum(voice.weight * opinion.heard for voice, opinion, _ in said)
 
 
-def judged(
-    voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts], most: int | None = 0
-) -> tuple[dict[str, Opinion], float, list[Evidence]]:
-    """The voices' log-odds, the share of the tokens that have counts, and the tokens behind the log-odds.
-
-    These are the loudest first: the `most` loudest, None for all.
-    """
-    opinions: dict[str, Opinion] = {}
-    said: list[tuple[Voice, Heard]] = []
-    known, seen = 0, 0
-    for voice in voices:
-        if voice.name in tokens:
-            opinions[voice.name], heard = voice.likelihood.judge(tokens[voice.name], counts[voice.name])
-            said.append((voice, heard))
-            known += int(np.count_nonzero(heard.counts[0] + heard.counts[1]))
-            seen += len(heard.shares)
-    return opinions, known / seen if seen else 0.0, _loudest(said, most) if said and most != 0 else []
+def known(said: Sequence[Said]) -> float:
+    """The share of the tokens, over all voices, that have counts; 0 of none."""
+    tokens = sum(len(heard.shares) for _, _, heard in said)
+    return sum(int(np.count_nonzero(heard.counts[0] + heard.counts[1])) for _, _, heard in said) / max(1, tokens)
 
 
-_Said = tuple[float, str, Token, float, float, float]
-"""A row of evidence that sorts by loudness: minus loudness, voice, token, counts in ham and in spam, weighted share."""
-
-
-def _loudest(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[Evidence]:
+def loudest(said: Sequence[Said], most: int | None) -> list[Evidence]:
+    """The `most` loudest tokens, None for all that have any weight; the loudest first."""
+    if not said or most == 0:
+        return []
     loud = _loud(said, most)
     loud.sort()
     return [
@@ -151,16 +155,20 @@ def _loudest(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[Evid
     ]
 
 
-def _loud(said: Sequence[tuple[Voice, Heard]], most: int | None) -> list[_Said]:
+_Row = tuple[float, str, Token, float, float, float]
+"""A row of evidence that sorts by loudness: minus loudness, voice, token, counts in ham and in spam, weighted share."""
+
+
+def _loud(said: Sequence[Said], most: int | None) -> list[_Row]:
     """The rows of the `most` loudest words, and of all that are as loud as the last of them."""
     if score_helper is not None and most is not None and most <= MOST_COMPILED:
-        parts = tuple([(voice.name, voice.weight, voice.likelihood.unit, *heard) for voice, heard in said])
+        parts = tuple([(voice.name, voice.weight, voice.likelihood.unit, *heard) for voice, _, heard in said])
         return list(score_helper.loud(parts, most))
-    loudness = [np.abs(voice.weight * heard.shares) for voice, heard in said]
+    loudness = [np.abs(voice.weight * heard.shares) for voice, _, heard in said]
     every = np.concatenate(loudness)
     least = 0.0 if most is None or most >= len(every) else np.partition(every, -most)[-most]
     found = []
-    for (voice, heard), loud in zip(said, loudness, strict=True):
+    for (voice, _, heard), loud in zip(said, loudness, strict=True):
         for at in np.flatnonzero((loud >= least) & (loud > 0)).tolist():
             ham, spam = (heard.counts[:, at] / voice.likelihood.unit).tolist()
             says = voice.weight * heard.shares.item(at)

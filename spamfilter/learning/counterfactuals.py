@@ -141,8 +141,9 @@ class Counterfactuals:
 
 
 def _family(voice: str) -> str:
-    """The family that a voice's tokens are named by: `fields` and `body` see the same words of the text."""
-    return VOICES[voice][-1] if voice in VOICES else voice
+    """The family that a voice's tokens are named by: `fields` and `body` see words of the same text."""
+    family = VOICES[voice][-1] if voice in VOICES else voice
+    return "body" if family == "shown" else family
 
 
 def _loudest(evidence: Sequence[Evidence], side: int) -> list[_Spoken]:

@@ -41,7 +41,10 @@ def judgement_text(
         if score.doubt
         else []
     )
-    return "\n".join([line, *doubt, *_table(evidence, because), *_origins(because), *_changes(score, class_, because)])
+    passage = [f"  by the {score.passage} of its text, which the rest would hide"] if score.passage else []
+    return "\n".join(
+        [line, *passage, *doubt, *_table(evidence, because), *_origins(because), *_changes(score, class_, because)]
+    )
 
 
 def _table(evidence: Sequence[Evidence], because: Provenance) -> Iterator[str]:
@@ -135,6 +138,7 @@ def judgement_json(
         "voices": {voice: said.heard for voice, said in score.voices.items()},
         "tokens": tokens,
         "known": score.known,
+        "passage": score.passage,
         "evidence": found,
     }
     if because is None:

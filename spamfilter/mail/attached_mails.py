@@ -10,7 +10,9 @@ from collections.abc import Collection, Iterator
 from email.message import Message as Entity
 
 from spamfilter.errors import InputError
-from spamfilter.mail.message import Field, decode_base64, parse
+from spamfilter.mail.header import Field
+from spamfilter.mail.message import parse
+from spamfilter.mail.text import decode_base64
 
 MAX_MAILS = 100
 """Mails attached to one: half of the default limit of marks a day, and some seconds of learning."""

@@ -68,6 +68,7 @@ class Judge:
                 size=message.size,
                 scanned=message.scanned,
                 known=score.known,
+                passage=score.passage,
             )
             stages = {"parse": parsed - began, "tokens": read - parsed, "score": perf_counter() - read}
             # Drop its tokens: until it is in the journal, they would take five times the memory of the message.

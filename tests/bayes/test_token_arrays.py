@@ -76,14 +76,14 @@ def test_the_helper_finds_what_python_finds_in_any_text(
     families: tuple[str, ...], fields: list[tuple[bytes, str]], head: str, text: str
 ) -> None:
     read = tuple((name, value.encode("utf-8", "replace")) for name, value in fields)
-    message = Message(read[::2], read[1::2], head.encode("utf-8", "replace"), text.encode("utf-8", "replace"), 0, 0, ())
-    quick, slow = both(message, families)
-    assert quick == slow
+    written, shown = head.encode("utf-8", "replace"), text.encode("utf-8", "replace")
+    quick, slow = both(Message(read[::2], read[1::2], written, shown, shown, 0, 0, ()), families)
+    assert [*quick.items()] == [*slow.items()]  # in this order, by which a text is cut into passages
 
 
 def test_more_words_than_there_is_room_for_at_first() -> None:
     text = b" ".join(b"%d" % number for number in range(50_000))
-    quick, slow = both(Message((), (), b"", text, 0, 0, ()), ("body",))
+    quick, slow = both(Message((), (), b"", text, text, 0, 0, ()), ("body",))
     assert quick == slow
 
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.model import DOUBT, USUAL, Score
+from spamfilter.bayes.model import Score
+from spamfilter.bayes.passages import DOUBT, USUAL
 from spamfilter.bayes.verdict import ACTIONS, CLASSES, Action, Class, Policy, Verdict
 from spamfilter.bayes.voices import Evidence
 from spamfilter.system.escaping import printable

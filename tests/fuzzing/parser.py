@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from spamfilter.errors import InputError
 from spamfilter.learning.marks import header_id
 from spamfilter.mail.attached_mails import mails_of
-from spamfilter.mail.message import MAX_HEAD, MAX_TEXT, MAX_VALUE, SCANNED, parse
+from spamfilter.mail.header import MAX_HEAD, MAX_VALUE
+from spamfilter.mail.message import MAX_TEXT, SCANNED, parse
 from spamfilter.mail.tagging import mark
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import is_id

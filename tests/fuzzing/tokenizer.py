@@ -10,7 +10,8 @@ from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import pack, unpack, view
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
-from spamfilter.mail.message import MAX_NAME, SCANNED, parse
+from spamfilter.mail.header import MAX_NAME
+from spamfilter.mail.message import SCANNED, parse
 from spamfilter.relay.judging import Judge
 from tests.fuzzing.target import Run, without_faults
 from tests.support.made import mail

@@ -17,7 +17,8 @@ from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import pack, view
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
-from spamfilter.mail.message import ENCODED_WORD, MAX_FIELD_BYTES, MAX_FIELDS, MAX_VALUE, SCANNED, Message, parse
+from spamfilter.mail.header import ENCODED_WORD, MAX_FIELD_BYTES, MAX_FIELDS, MAX_VALUE
+from spamfilter.mail.message import SCANNED, Message, parse
 from spamfilter.mail.tagging import mark
 from spamfilter.relay.judging import Judge
 from tests.faults.client import Client, deliver

@@ -20,7 +20,7 @@ import spamfilter
 from spamfilter.bayes.tokens import words
 from spamfilter.errors import InputError
 from spamfilter.learning.marks import header_id
-from spamfilter.mail import message
+from spamfilter.mail import message, text
 from spamfilter.mail.attached_mails import mails_of
 from spamfilter.mail.charsets import to_utf8
 from spamfilter.mail.line_ends import has_bare_newlines, normalised
@@ -79,13 +79,23 @@ REGEXES: dict[str, list[Worst]] = {
         ("", "x-spam-status \n", ""),
     ],
     "mail.tagging._SUBJECT": [("Subject", " ", "x"), ("", "Subject \n", ""), ("", "Subject", "")],
-    "mail.message._BETWEEN_ENCODED_WORDS": [("?=", " ", "x"), ("", "?= ", ""), ("", "?= =?", "")],
-    "mail.message._ENCODED_WORD": [
+    "mail.header._BETWEEN_ENCODED_WORDS": [("?=", " ", "x"), ("", "?= ", ""), ("", "?= =?", "")],
+    "mail.header._ENCODED_WORD": [
         ("", "=?", ""), ("", "=?a?q?", ""), ("=?a?q?", "x", ""), ("", "=?" + "a" * 40, ""), ("", "=?a?q?x?", ""),
         ("=?a?q?", "=", "?"),
     ],
-    "mail.message._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
-    "mail.message._NAME": [("", "a", ":"), ("", "a", " ")],
+    "mail.header._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
+    "mail.header._NAME": [("", "a", ":"), ("", "a", " ")],
+    "mail.text._HIDDEN": [
+        ("", "<", ""), ("", "<a ", ""), ("<a ", "x", ""), ("", "<a display ", ""), ("<a display", " ", ""),
+        ("", "<a display:none", ""), ("<a display:none", "</a ", ""), ("<a display:none></a", " ", ""),
+    ],
+    "mail.text._INLINE_TAG": [("", "<", ""), ("", "<b ", ""), ("<b ", "x", "")],
+    "mail.text._NOT_SHOWN": [
+        ("", "<!--", ""), ("<!--", "-", ""), ("", "<style", ""), ("<style>", "</style ", ""),
+        ("<style></style", " ", ""),
+    ],
+    "mail.text._TAG": [("", "<", ""), ("", "<a ", ""), ("<a", "x", "")],
     "mail.message._PARAMETER": [
         ("boundary", " ", "x"), ("boundary=", " ", ""), ('boundary="', "a", ""), ("", "boundary ", ""),
         ("", "charset=", ""), ("", 'charset="', ""), ("charset=", "a", ""),
@@ -106,7 +116,7 @@ REGEXES: dict[str, list[Worst]] = {
 MATCHED = frozenset((
     "config.addresses._HOST", "config.addresses._LOCAL", "mail.attached_mails._A_HEADER",
     "mail.attached_mails._BOUNDARY_END",
-    "relay.envelope_paths._PATH", "mail.tagging.MBOX_LINE", "mail.message._NAME", "relay.next_hops.maildir._ENVELOPE",
+    "relay.envelope_paths._PATH", "mail.tagging.MBOX_LINE", "mail.header._NAME", "relay.next_hops.maildir._ENVELOPE",
     "relay.next_hops.maildir._PATH", "relay.next_hops.replies._LINE",
 ))  # fmt: skip
 """Those that are tried at one place; the others are looked for everywhere."""
@@ -207,9 +217,18 @@ def _mails(mail: bytes) -> None:
 
 MULTIPART = b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n"
 SCANNERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
-    "parts": (lambda body: list(message._Walk()._parts(body, b"\n--x")), b"--x\n", b"\n--xy" * message.MAX_BOUNDARIES),
+    "parts": (
+        lambda body: [*message._Walk(text.cut)._parts(body, b"\n--x")],
+        b"--x\n", b"\n--xy" * message.MAX_BOUNDARIES,
+    ),
     "cookies": (lambda raw: _sent(Request({"type": "http", "headers": [(b"cookie", raw + b'"')]}), "a"), b'a="', b"\\"),
-    "base64": (message._base64, b"", b"=!"),
+    "base64": (text.decoded_base64, b"", b"=!"),
+    "tags": (text.without_markup, b"", b"<b "),
+    "tags-that-end": (text.without_markup, b"", b"<p>"),
+    "comments": (text.without_markup, b"", b"<!-- "),
+    "style": (text.without_markup, b"<style>", b"</style "),
+    "elements-not-displayed": (text.without_hidden, b"", b"<a display "),
+    "elements-within-elements": (text.without_hidden, b"", b"<a display:none>"),
     "utf-8": (lambda raw: to_utf8(raw, b""), b"", b"\xed\xa0\x80"),
     "utf-7": (lambda raw: to_utf8(raw, b"utf-7"), b"", b"+ZeU"),
     "idna": (lambda raw: to_utf8(raw, b"idna"), b"", b"a.xn--a"),

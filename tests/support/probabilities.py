@@ -1,6 +1,7 @@
 """What textbooks and other libraries give of a likelihood: the probability of each class, and the shares of words."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from spamfilter.bayes.counts import LABELS, Counts, Label
 from spamfilter.bayes.likelihoods import Likelihood
 from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts
 from spamfilter.bayes.tokens import Token, Tokens
+from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, known, loudest, told
 
 
 def log_joint(model: Generative, tokens: Tokens, counts: Counts) -> dict[Label, float]:
@@ -33,3 +35,11 @@ def word_shares(model: Likelihood, tokens: Tokens, counts: Counts) -> dict[Token
     """Token -> its share of the log-odds that the filter hears, for tokens that say anything."""
     _, heard = model.judge(tokens, counts)
     return {token: share for token, share in zip(heard.tokens, heard.shares.tolist(), strict=True) if share}
+
+
+def judged(
+    voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts], most: int | None = 0
+) -> tuple[Opinions, float, list[Evidence]]:
+    """The opinion of each voice, the share of known tokens, and the loudest evidence."""
+    said = told(voices, tokens, counts)
+    return {voice.name: opinion for voice, opinion, _ in said}, known(said), loudest(said, most)

@@ -96,6 +96,9 @@ class Eddc(Likelihood):
         own, heard, shares = score_helper.heard(logarithms, SCALE, constant, words.text, words.ends, *limits)
         return Opinion(own, heard), Heard(words, numbers, np.frombuffer(shares))
 
+    def scale_of_part(self, tokens: int, of: int) -> float:
+        return 1.0
+
     def constants(self, message: MessageCounts, counts: Counts) -> float:
         return self._constant(*_learnt(counts))
 

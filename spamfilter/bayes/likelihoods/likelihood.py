@@ -117,6 +117,10 @@ class Likelihood(ABC):
         """The shares as the filter sums them, for a likelihood that limits them."""
         return shares
 
+    def scale_of_part(self, tokens: int, of: int) -> float | None:
+        """What to multiply the shares by if only so many tokens of the message are heard; None: it is heard whole."""
+        return None
+
     def log_odds(self, tokens: Tokens, counts: Counts) -> float:
         """ln(P(spam) / P(ham)) of a message."""
         return self.judge(tokens, counts)[0].own

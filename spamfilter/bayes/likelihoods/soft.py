@@ -68,6 +68,9 @@ class Soft(Likelihood):
                 return Opinion(own, own), Heard(words, np.frombuffer(numbers).reshape(2, -1), np.frombuffer(shares))
         return super().judge(tokens, counts)
 
+    def scale_of_part(self, tokens: int, of: int) -> float:
+        return math.sqrt(of / tokens)
+
     def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
         if log_odds is None:
             log_odds = self.log_odds(tokens, counts)

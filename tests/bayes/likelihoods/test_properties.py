@@ -13,7 +13,7 @@ from spamfilter.bayes.counts import LABELS, MAX_COUNT, OTHER, Counts, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts
-from spamfilter.bayes.voices import Voice, judged
+from spamfilter.bayes.voices import Voice
 from tests.bayes.likelihoods.drawn import (
     any_counts,
     bags,
@@ -28,7 +28,7 @@ from tests.bayes.likelihoods.drawn import (
     recounted,
 )
 from tests.support.made import some
-from tests.support.probabilities import class_probabilities, log_joint, word_shares
+from tests.support.probabilities import class_probabilities, judged, log_joint, word_shares
 
 LABEL = st.sampled_from(LABELS)
 

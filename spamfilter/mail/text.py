@@ -1,0 +1,79 @@
+"""The text of one part of a mail: decoded, without what a reader does not see, cut to what is read of it."""
+
+import binascii
+import re
+from html import unescape
+
+from spamfilter.mail.charsets import to_utf8
+
+_NOT_BASE64 = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
+_INNER_BYTES = bytes(range(0x80, 0xC0))
+"""All but the first of a character in UTF-8."""
+# Elements that are not displayed, and what no mail program shows, each with all that is in it. Bounded, as a pattern
+# that may look at all that follows for each < takes time by the square of the text.
+_HIDDEN = re.compile(rb"(?is)<([a-z]{1,20})\b[^>]{0,200}\bdisplay\s{0,9}:\s{0,9}none\b.*?(?:</\1\s*>|\Z)")
+_NOT_SHOWN = re.compile(rb"(?is)<!--.*?(?:-->|\Z)|<(style|script)\b.*?(?:</\1\s*>|\Z)")
+_INLINE_TAG = re.compile(rb"(?i)</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^>]{0,500}>")
+_TAG = re.compile(rb"<[/a-zA-Z!?][^>]*(?:>|\Z)")
+
+
+def text_of(body: bytes, encoding: bytes, charset: bytes, defects: list[str]) -> bytes:
+    """The text of a part in UTF-8. encoding: its Content-Transfer-Encoding in lower case; defects: gets `base64`."""
+    if encoding == b"base64":
+        decoded = decoded_base64(body)
+        if decoded is None:
+            defects.append("base64")
+        else:
+            body = decoded
+    elif encoding == b"quoted-printable":
+        body = binascii.a2b_qp(body)
+    return to_utf8(body, charset)
+
+
+def decoded_base64(text: bytes) -> bytes | None:
+    """Base64 up to its padding, decoded; None if that is nothing."""
+    return decode_base64(text.partition(b"=")[0] if text.rstrip().endswith(b"=") else text) or None
+
+
+def decode_base64(text: bytes) -> bytes:
+    """Base64 decoded, without other characters and without an incomplete last group."""
+    text = text.translate(None, _NOT_BASE64)
+    text += b"=" * (-len(text) % 4) if len(text) % 4 != 1 else b""
+    return binascii.a2b_base64(text[: len(text) // 4 * 4])
+
+
+def without_hidden(html: bytes) -> bytes:
+    """HTML without the elements that are not displayed."""
+    return _HIDDEN.sub(b"", html)
+
+
+def without_markup(html: bytes) -> bytes:
+    """The text of HTML as it is shown, roughly: without comments, style sheets, scripts and tags."""
+    text = _TAG.sub(b" ", _INLINE_TAG.sub(b"", _NOT_SHOWN.sub(b"", html)))
+    if b"&" in text:
+        text = unescape(text.decode("utf-8", "replace")).encode("utf-8", "replace")
+    return b" ".join(text.split())
+
+
+def ends(text: bytes, size: int) -> bytes:
+    """At most `size` bytes of UTF-8 text: all, or its beginning and its end."""
+    if len(text) <= size:
+        return text
+    return cut(text, size // 2) + text[-(size // 2) :].lstrip(_INNER_BYTES)
+
+
+def lines_at_ends(text: bytes, size: int) -> bytes:
+    """As `ends`, in whole lines if they are not longer than that: base64 must not be cut elsewhere."""
+    if len(text) <= size:
+        return text
+    first, last = text[: size // 2], text[-(size // 2) :]
+    return first[: first.rfind(b"\n") + 1 or len(first)] + last[last.find(b"\n") + 1 :]
+
+
+def cut(text: bytes, size: int) -> bytes:
+    """At most `size` bytes of UTF-8 text, cut between characters."""
+    if len(text) <= size:
+        return text
+    while size and text[size] & 0xC0 == 0x80:
+        size -= 1
+    return text[:size]
