@@ -35,11 +35,14 @@ _BETWEEN_ENCODED_WORDS = re.compile(rb"(?<=\?=)[ \t\n]+(?==\?)")
 _NAME = re.compile(rb"[!-9;-~]{1,%d}" % MAX_NAME)
 _FIELD_END = re.compile(rb"\n(?![ \t])")
 
-_FIRST = (b"subject:", b"from:", b"to:", b"reply-to:", b"list-", b"authentication-results:")
-_LAST = (
-    b"received:", b"received-spf:", b"return-path:", b"delivered-to:", b"x-original-to:", b"envelope-to:", b"arc-",
-    b"delivery-date:", b"x-received:", b"dkim-signature:", b"domainkey-signature:", b"x-google-dkim-signature:",
-)  # fmt: skip
+OTHERS, LAST = 6, 7
+_TURNS = {
+    b"subject": 1, b"from": 2, b"to": 3, b"reply-to": 4, b"list": 5, b"authentication-results": 5,
+    b"received": LAST, b"received-spf": LAST, b"return-path": LAST, b"delivered-to": LAST, b"x-original-to": LAST,
+    b"envelope-to": LAST, b"delivery-date": LAST, b"x-received": LAST, b"dkim-signature": LAST,
+    b"domainkey-signature": LAST, b"x-google-dkim-signature": LAST, b"arc-": LAST,
+}  # fmt: skip
+"""Name of a field, or its first four letters -> when it is read."""
 
 _DROPPED = frozenset((
     b"status", b"x-status", b"content-length", b"lines", b"x-keywords", b"replied",
@@ -116,14 +119,14 @@ def _first_read(lines: list[bytes]) -> list[bytes]:
 def _turns(lines: list[bytes]) -> Iterator[int]:
     """When each line of a header is read: first what people and their programs look at, last what was added on the
     way, but for the topmost Received, which says from where it came to us."""
-    ours = True
+    ours = b"received"
     for line in lines:
-        name = line[:MAX_NAME].lower()
-        turn = next((turn for turn, first in enumerate(_FIRST) if name.startswith(first)), len(_FIRST))
-        if name.startswith(_LAST):
-            turn += not (ours and name.startswith(b"received:"))
-            ours = ours and not name.startswith(b"received:")
-        yield turn
+        name = line.partition(b":")[0].rstrip().lower()
+        if name == ours:
+            ours = b""
+            yield OTHERS
+        else:
+            yield _TURNS.get(name) or _TURNS.get(name[:4], OTHERS)
 
 
 def dropped(name: bytes) -> bool:

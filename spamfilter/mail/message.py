@@ -23,10 +23,16 @@ MAX_BOUNDARIES = 4_000
 belongs to the part that has begun."""
 MAX_TEXTS = 12
 MAX_ENCODED = 16_000
+MAX_MARKUP = 8_000
 MAX_TEXT = 4_000
-"""Text parts that are read, encoded bytes of each, and bytes of text kept of all parts: more gained nothing and cost
-time. Of what is longer the beginning and the end are kept, half each, so that nothing put before a text hides it; but
-of a mail beyond SCANNED, whose end is not read, only the beginning."""
+"""Text parts that are read, encoded bytes of each, bytes of HTML that are looked through for what is shown, and bytes
+of text kept of all parts: more gained nothing and cost time. Of what is longer the beginning and the end are kept, half
+each, so that nothing put before a text hides it; but of a mail beyond SCANNED, whose end is not read, only the
+beginning."""
+SHORT = 1_000
+SAMPLED = 10
+"""Bytes of an alternative up to which it can hide little, and of how many words of a longer one a word is looked for in
+what is shown."""
 STABLE = 1_500
 LONGEST_CHARACTER = 4
 """Bytes of the words of a long text that stay the same in transit, and of a character of UTF-8."""
@@ -161,15 +167,16 @@ class _Walk:
             if kind == b"text/html":
                 text = without_hidden(text)
             self.texts.append(text)
-            self.shown.append(without_markup(text) if kind == b"text/html" else text)
+            self.shown.append(without_markup(self.limit(text, MAX_MARKUP)) if kind == b"text/html" else text)
 
     def _supersede(self, first: int, last: int) -> None:
-        """Of alternatives the last one is shown; another that says something else is not read at all."""
-        shown = set(b" ".join(self.shown[last:]).split())
+        """Of alternatives the last one is shown; another that is long and says something else is not read at all."""
+        shown = b" ".join(self.shown[last:])
         for at in range(first, last):
-            written = set(self.texts[at].split())
-            if len(written & shown) < len(written) / 2:
-                self.texts[at] = b""
+            if len(self.texts[at]) > SHORT:
+                sample = self.limit(self.texts[at], MAX_TEXT).split()[::SAMPLED]
+                if sum(word in shown for word in sample) < len(sample) / 2:
+                    self.texts[at] = b""
             self.shown[at] = b""
 
     def _parts(self, body: bytes, delimiter: bytes) -> Iterator[bytes]:

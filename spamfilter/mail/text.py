@@ -12,8 +12,10 @@ _INNER_BYTES = bytes(range(0x80, 0xC0))
 # Elements that are not displayed, and what no mail program shows, each with all that is in it. Bounded, as a pattern
 # that may look at all that follows for each < takes time by the square of the text.
 _HIDDEN = re.compile(rb"(?is)<([a-z]{1,20})\b[^>]{0,200}\bdisplay\s{0,9}:\s{0,9}none\b.*?(?:</\1\s*>|\Z)")
-_NOT_SHOWN = re.compile(rb"(?is)<!--.*?(?:-->|\Z)|<(style|script)\b.*?(?:</\1\s*>|\Z)")
-_INLINE_TAG = re.compile(rb"(?i)</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^>]{0,500}>")
+_NOT_SHOWN = re.compile(
+    rb"(?is)<!--.*?(?:-->|\Z)|<(style|script)\b.*?(?:</\1\s*>|\Z)"
+    rb"|</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^>]{0,500}>"  # which may stand within a word
+)
 _TAG = re.compile(rb"<[/a-zA-Z!?][^>]*(?:>|\Z)")
 
 
@@ -44,12 +46,12 @@ def decode_base64(text: bytes) -> bytes:
 
 def without_hidden(html: bytes) -> bytes:
     """HTML without the elements that are not displayed."""
-    return _HIDDEN.sub(b"", html)
+    return _HIDDEN.sub(b"", html) if b"display" in html.lower() else html  # a tenth of the time
 
 
 def without_markup(html: bytes) -> bytes:
     """The text of HTML as it is shown, roughly: without comments, style sheets, scripts and tags."""
-    text = _TAG.sub(b" ", _INLINE_TAG.sub(b"", _NOT_SHOWN.sub(b"", html)))
+    text = _TAG.sub(b" ", _NOT_SHOWN.sub(b"", html))
     if b"&" in text:
         text = unescape(text.decode("utf-8", "replace")).encode("utf-8", "replace")
     return b" ".join(text.split())

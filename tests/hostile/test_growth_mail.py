@@ -90,9 +90,9 @@ REGEXES: dict[str, list[Worst]] = {
         ("", "<", ""), ("", "<a ", ""), ("<a ", "x", ""), ("", "<a display ", ""), ("<a display", " ", ""),
         ("", "<a display:none", ""), ("<a display:none", "</a ", ""), ("<a display:none></a", " ", ""),
     ],
-    "mail.text._INLINE_TAG": [("", "<", ""), ("", "<b ", ""), ("<b ", "x", "")],
     "mail.text._NOT_SHOWN": [
         ("", "<!--", ""), ("<!--", "-", ""), ("", "<style", ""), ("<style>", "</style ", ""),
+        ("", "<", ""), ("", "<b ", ""), ("<b ", "x", ""),
         ("<style></style", " ", ""),
     ],
     "mail.text._TAG": [("", "<", ""), ("", "<a ", ""), ("<a", "x", "")],

@@ -214,7 +214,10 @@ def test_what_a_reader_sees_of_html(html: bytes, shown: bytes) -> None:
     ("plain", "text"),
     [
         pytest.param(b"buy cheap pills now", b"buy cheap pills now\n<p>Buy cheap pills now, please", id="the-same"),
-        pytest.param(b"minutes of the last meeting", b"\n<p>Buy cheap pills now, please", id="something-else"),
+        pytest.param(b"short", b"short\n<p>Buy cheap pills now, please", id="too-short-to-hide-anything"),
+        pytest.param(
+            b"minutes of the last meeting " * 40, b"\n<p>Buy cheap pills now, please", id="something-else-and-long"
+        ),
     ],
 )
 def test_of_alternatives_the_last_one_is_shown(plain: bytes, text: bytes) -> None:
