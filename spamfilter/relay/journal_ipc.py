@@ -51,9 +51,20 @@ class Sending:
         self._line: socket.socket | None = None
 
     def write_journal(self, entries: Sequence[JournalEntry]) -> None:
-        """As of a store. Also raises StoreError if the collector does not answer."""
+        """As of a store. Also raises StoreError if the collector does not answer.
+
+        One that has ended is replaced: what it did not answer is sent to the next one at once, as there may be no
+        later write when the relay stops.
+        """
+        batch = _sent(entries)
         try:
-            error = self._answer(_sent(entries))
+            try:
+                error = self._answer(batch)
+            except TimeoutError:
+                raise
+            except (OSError, EOFError):
+                self.close()
+                error = self._answer(batch)
         except (OSError, EOFError) as error:
             self.close()
             raise StoreError(f"the process that writes the journal does not answer: {error or 'it ended'}") from error

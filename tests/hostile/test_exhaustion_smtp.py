@@ -136,7 +136,7 @@ async def test_a_stranger_waits_for_a_conversation_that_another_gives_back(tmp_p
         late = await there.connect()
         waiting = asyncio.ensure_future(late.ask("EHLO client.test", "MAIL FROM:<late@example.org>"))
         for client in (first, *others):
-            await client.ask("RCPT TO:<b@example.test>")
+            assert (await client.ask("RCPT TO:<b@example.test>")).startswith(b"250 ")
         assert not waiting.done()
         await first.ask("QUIT")
         assert (await within(waiting)).startswith(b"250 ")
