@@ -18,7 +18,8 @@ PIECES = 3
 LEAST = 60
 """Words of the text, in each voice, from which on passages are heard: twenty words alone say little."""
 MARGIN = 1.0
-"""Log-odds that a passage must have more than the whole, and loses: 0 tags more ham, 2 lets a tenth of spam hide."""
+"""Log-odds that a passage must have more than the whole, and loses: with 0 more ham is tagged, and with 2 another
+twentieth of spam hides."""
 SURE = 7.0
 """Log-odds from which on, to either side, no passage is looked for: no spam hides there (benchmarks/evasion.py), and
 judging takes a sixth less time."""

@@ -98,6 +98,7 @@ def split_header(block: bytes, room: Room, defects: list[str]) -> tuple[list[Fie
 
 
 def head_of(written: list[bytes], part_fields: list[Field]) -> bytes:
+    """The lines of a header as they were written, and the fields of the parts, as many as are read."""
     lines = [*written, *(name + b": " + value for name, value in part_fields)]
     if sum(map(len, lines)) + len(lines) > MAX_HEAD:
         lines = _first_read(lines)
@@ -105,15 +106,18 @@ def head_of(written: list[bytes], part_fields: list[Field]) -> bytes:
 
 
 def _first_read(lines: list[bytes]) -> list[bytes]:
-    """Of the lines of a header those that are read first, in their order, until MAX_HEAD is reached."""
-    kept, room = [], MAX_HEAD
+    """Of the lines of a header those that are read first, in their order, until MAX_HEAD is reached.
+
+    Of each at most MAX_VALUE bytes, or a hundred recipients would take the room of all else.
+    """
+    kept: dict[int, bytes] = {}
+    room = MAX_HEAD
     for _, at in sorted(zip(_turns(lines), count(), strict=False)):
         if room <= 0:
             break
-        kept.append(at)
-        room -= len(lines[at]) + 1
-    last = kept[-1]
-    return [lines[at] if at != last else lines[at][: len(lines[at]) + 1 + min(room, 0)] for at in sorted(kept)]
+        kept[at] = lines[at][: min(MAX_VALUE, room)]
+        room -= len(kept[at]) + 1
+    return [line for _, line in sorted(kept.items())]
 
 
 def _turns(lines: list[bytes]) -> Iterator[int]:

@@ -72,6 +72,20 @@ def test_the_text_tells_where_a_verdict_comes_from(folder: Path) -> None:
     assert run("judge", "--explain", stdin=path.read_bytes()).splitlines()[1:] == lines[1:]
 
 
+def test_the_part_of_the_text_that_decided_is_named(folder: Path) -> None:
+    def words(kind: str, number: int) -> str:
+        return " ".join(f"{kind}{each}" for each in range(number))
+
+    for number in range(6):
+        run("mark-ham", stdin=mail("hello", words("lunch", 200), f"ham{number}"))
+        run("mark-spam", stdin=mail("hello", words("offer", 200), f"spam{number}"))
+    hidden = mail("hello", f"{words('lunch', 150)}\r\n{words('offer', 90)}", "hidden")
+    assert run("judge", "--explain", stdin=hidden).splitlines()[1] == (
+        "  by the end of its text, which the rest would hide"
+    )
+    assert json.loads(run("judge", "--json", stdin=hidden))["passage"] == "end"
+
+
 def test_what_nothing_is_known_of_is_explained_too(folder: Path) -> None:
     assert run("judge", "--explain", stdin=mail()).splitlines()[1:5] == [
         "  knows 0 % of its words: +-4.5 of the log-odds are in doubt, so it is unsure",
