@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 
 from spamfilter.mail.header import Field, Room, head_of, split_header
-from spamfilter.mail.text import cut, ends, lines_at_ends, text_of, without_hidden, without_markup
+from spamfilter.mail.text import cut, ends, hidden_apart, lines_at_ends, text_of, without_markup
 
 SCANNED = 65_536
 """Bytes of a mail that are read: words further down gained nothing on three corpora."""
@@ -47,8 +47,9 @@ class Message:
     part_fields: the header fields of all MIME parts, in their order.
     head: at most 2,500 bytes of UTF-8: `fields` as they were written, with their folds, and `part_fields` after them.
     If there is more, what servers on the way have added is left out first, and what people see last.
-    text: at most 4,000 bytes of UTF-8: the decoded text parts one after the other, of long ones beginning and end.
-    shown: the same of what a reader sees: HTML without its markup, and of alternatives the last.
+    text: at most 4,000 bytes of UTF-8: the decoded text parts one after the other, and what is not shown of them after
+    all others; of more the beginning and the end.
+    shown: the same of what a reader sees: HTML without its markup, and instead of its alternatives.
     size: bytes of the whole mail; scanned: how many of them were read.
     defects: names of what is malformed, for logs and explanations.
     """
@@ -120,7 +121,7 @@ def parse(data: bytes) -> Message:
         fields=tuple(fields),
         part_fields=tuple(walk.fields),
         head=head_of(written, walk.fields),
-        text=walk.limit(b"\n".join(walk.texts), MAX_TEXT),
+        text=walk.limit(b"\n".join((*walk.texts, *walk.hidden)), MAX_TEXT),
         shown=walk.limit(b"\n".join(walk.shown), MAX_TEXT),
         size=len(data),
         scanned=min(len(data), SCANNED),
@@ -138,6 +139,7 @@ class _Walk:
         self.headers = Room()
         self.texts: list[bytes] = []
         self.shown: list[bytes] = []
+        self.hidden: list[bytes] = []
         self.defects: list[str] = []
         self.boundaries = MAX_BOUNDARIES
 
@@ -155,7 +157,7 @@ class _Walk:
                     self.fields += inner
                     found = len(self.texts)
                     self.part(inner, text, depth + 1)
-                    if kind == b"multipart/alternative" and len(self.texts) > found:
+                    if kind == b"multipart/alternative" and self.shown[found:] != self.texts[found:]:  # it is HTML
                         self._supersede(before, found)
                 return
             self.defects.append("deep" if parts else "no-boundary")
@@ -164,18 +166,22 @@ class _Walk:
         if len(self.texts) < MAX_TEXTS:
             part = body[:MAX_ENCODED] if self.limit is cut else lines_at_ends(body, MAX_ENCODED)
             text = text_of(part, encoding, parameters.get(b"charset", b""), self.defects)
+            shown = text
             if kind == b"text/html":
-                text = without_hidden(text)
+                text, hidden = hidden_apart(text)
+                self.hidden += [hidden] * bool(hidden)
+                shown = without_markup(self.limit(text, MAX_MARKUP))
             self.texts.append(text)
-            self.shown.append(without_markup(self.limit(text, MAX_MARKUP)) if kind == b"text/html" else text)
+            self.shown.append(shown)
 
     def _supersede(self, first: int, last: int) -> None:
-        """Of alternatives the last one is shown; another that is long and says something else is not read at all."""
+        """HTML is shown instead of its alternatives; one that is long and says something else is read last."""
         shown = b" ".join(self.shown[last:])
         for at in range(first, last):
             if len(self.texts[at]) > SHORT:
                 sample = self.limit(self.texts[at], MAX_TEXT).split()[::SAMPLED]
                 if sum(word in shown for word in sample) < len(sample) / 2:
+                    self.hidden.append(self.texts[at])
                     self.texts[at] = b""
             self.shown[at] = b""
 

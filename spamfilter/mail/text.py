@@ -9,11 +9,10 @@ from spamfilter.mail.charsets import to_utf8
 _NOT_BASE64 = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
 _INNER_BYTES = bytes(range(0x80, 0xC0))
 """All but the first of a character in UTF-8."""
-# Elements that are not displayed, and what no mail program shows, each with all that is in it. Bounded, as a pattern
-# that may look at all that follows for each < takes time by the square of the text.
-_HIDDEN = re.compile(rb"(?is)<([a-z]{1,20})\b[^>]{0,200}\bdisplay\s{0,9}:\s{0,9}none\b.*?(?:</\1\s*>|\Z)")
+# Bounded, as a pattern that may look at all that follows for each < takes time by the square of the text.
+_HIDDEN = re.compile(rb"<([a-z]{1,20})\b[^>]{0,200}\bdisplay\s{0,9}:\s{0,9}none\b")
 _NOT_SHOWN = re.compile(
-    rb"(?is)<!--.*?(?:-->|\Z)|<(style|script)\b.*?(?:</\1\s*>|\Z)"
+    rb"(?is)<!---?>|<!--.*?(?:--!?>|\Z)|<(style|script)\b.*?(?:</\1\s*>|\Z)"
     rb"|</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^>]{0,500}>"  # which may stand within a word
 )
 _TAG = re.compile(rb"<[/a-zA-Z!?][^>]*(?:>|\Z)")
@@ -44,9 +43,29 @@ def decode_base64(text: bytes) -> bytes:
     return binascii.a2b_base64(text[: len(text) // 4 * 4])
 
 
-def without_hidden(html: bytes) -> bytes:
-    """HTML without the elements that are not displayed."""
-    return _HIDDEN.sub(b"", html) if b"display" in html.lower() else html  # a tenth of the time
+def hidden_apart(html: bytes) -> tuple[bytes, bytes]:
+    """HTML without the elements that say they are not displayed, and these elements.
+
+    A style sheet may display them all the same, so they are not left out, only apart. One without an end, like an
+    image, hides nothing.
+    """
+    lower = html.lower()
+    if b"display" not in lower:
+        return html, b""
+    displayed, hidden, place = [], [], 0
+    endless: set[bytes] = set()
+    for tag in _HIDDEN.finditer(lower):
+        name = tag.group(1)
+        if tag.start() < place or name in endless:
+            continue
+        end = lower.find(b"</" + name, tag.end())
+        if end < 0:
+            endless.add(name)
+            continue
+        displayed.append(html[place : tag.start()])
+        hidden.append(html[tag.start() : end])
+        place = end
+    return b"".join((*displayed, html[place:])), b"\n".join(hidden)
 
 
 def without_markup(html: bytes) -> bytes:

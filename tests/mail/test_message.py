@@ -202,6 +202,8 @@ def test_a_long_part_of_base64_is_read_at_both_ends() -> None:
         pytest.param(b"a<style>never closed", b"a", id="style-without-an-end"),
         pytest.param(b"5 &lt; 6 &amp; caf&eacute;", "5 < 6 & café".encode(), id="entities"),
         pytest.param(b"<div style='display: none'>meeting</div>pills", b"pills", id="not-displayed"),
+        pytest.param(b"a<img style='display:none'>pills", b"a pills", id="an-image-that-is-not-displayed"),
+        pytest.param(b"a<!-->pills<!-- x -->", b"apills", id="a-comment-that-ends-at-once"),
         pytest.param(b"a <! b", b"a", id="broken"),
     ],
 )
@@ -216,7 +218,9 @@ def test_what_a_reader_sees_of_html(html: bytes, shown: bytes) -> None:
         pytest.param(b"buy cheap pills now", b"buy cheap pills now\n<p>Buy cheap pills now, please", id="the-same"),
         pytest.param(b"short", b"short\n<p>Buy cheap pills now, please", id="too-short-to-hide-anything"),
         pytest.param(
-            b"minutes of the last meeting " * 40, b"\n<p>Buy cheap pills now, please", id="something-else-and-long"
+            b"minutes of the last meeting " * 40,
+            b"\n<p>Buy cheap pills now, please\n" + b"minutes of the last meeting " * 40,
+            id="something-else-and-long",
         ),
     ],
 )
@@ -227,6 +231,24 @@ def test_of_alternatives_the_last_one_is_shown(plain: bytes, text: bytes) -> Non
     )  # fmt: skip
     assert message.text.lower() == text.lower()
     assert message.shown.strip() == b"Buy cheap pills now, please"
+
+
+@pytest.mark.parametrize("hidden", [b"pills", b"pills " * 3000], ids=["short", "long"])
+def test_what_says_that_it_is_not_displayed_is_read_last(hidden: bytes) -> None:
+    message = parse(b"Content-Type: text/html\n\n<p style='display:none;display:block'>" + hidden + b"</p>the minutes")
+    assert message.shown == b"the minutes"
+    assert b"the minutes" in message.text[:2000]
+    assert message.text.endswith(hidden[-1000:])
+
+
+@pytest.mark.parametrize("kind", [b"text/calendar", b"text/plain", b"text/x-unknown"])
+def test_what_follows_a_text_in_an_alternative_and_is_not_html_hides_nothing(kind: bytes) -> None:
+    message = parse(
+        b"Content-Type: multipart/alternative; boundary=x\n\n--x\nContent-Type: text/html\n\n<p>" + b"pills " * 300
+        + b"\n--x\nContent-Type: " + kind + b"\n\nminutes\n--x--\n"
+    )  # fmt: skip
+    assert b"pills" in message.shown
+    assert message.text.startswith(b"<p>pills")
 
 
 def test_of_a_long_header_what_people_see_is_read_first_and_what_servers_add_last() -> None:
