@@ -41,7 +41,7 @@ CORPORA = {
 }
 SIZES = (4_500, 20_000)
 GOAL = 92.0
-"""Per cent of spam that must be tagged, whatever stands beside it."""
+"""Per cent of spam that must be tagged with each filler in each place."""
 PROSE = Path("/usr/share/common-licenses/GPL-3")
 LEARNT: Mapping[Label, int] = {"ham": 10**6, "spam": 10**6}
 """More than any policy asks for, so that what could be rejected is counted."""
@@ -86,7 +86,7 @@ def fillers(size: int, hams: Sequence[bytes], others: Sequence[bytes]) -> dict[s
 
 
 class Judge:
-    """A filter, and how it reads a mail."""
+    """A filter, and the function by which it reads a mail."""
 
     def __init__(self, contender: Contender, tokens: Callable[[bytes], object]) -> None:
         self._contender = contender

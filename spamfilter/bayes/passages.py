@@ -1,4 +1,4 @@
-"""Passages: what the header says with a part of the text, so that nothing put beside a spam hides it.
+"""Passages: what the header says with a part of the text, so that other text beside a spam does not hide it.
 
 The text is cut into PIECES by its words, in their order; one or two neighbouring pieces are a passage. Where header and
 passage say spam more surely than header and whole text, by MARGIN, they are what the filter goes by. Spam with a quoted

@@ -1,4 +1,4 @@
-"""Passages: a spam is found whatever stands beside it, and where nothing is hidden the whole message is judged."""
+"""Passages: spam is found beside other text, and where nothing is hidden the whole message is judged."""
 
 import math
 from collections.abc import Sequence
