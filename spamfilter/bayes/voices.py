@@ -139,8 +139,10 @@ def together(said: Sequence[Said]) -> float:
 
 def known(said: Sequence[Said]) -> float:
     """The share of the tokens, over all voices, that have counts; 0 of none."""
-    tokens = sum(len(heard.shares) for _, _, heard in said)
-    return sum(int(np.count_nonzero(heard.counts[0] + heard.counts[1])) for _, _, heard in said) / max(1, tokens)
+    if not said:
+        return 0.0
+    ham, spam = np.concatenate([heard.counts for _, _, heard in said], axis=1)
+    return int(np.count_nonzero(ham + spam)) / max(1, len(ham))
 
 
 def loudest(said: Sequence[Said], most: int | None) -> list[Evidence]:

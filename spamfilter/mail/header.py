@@ -30,7 +30,7 @@ Field = tuple[bytes, bytes]
 """A header field: name in lower case, value unfolded, decoded, in UTF-8."""
 
 _ENCODED_WORD = re.compile(rb"=\?([^?\s]{1,40})\?([bBqQ])\?([^?]*)\?=")
-_BETWEEN_ENCODED_WORDS = re.compile(rb"(?<=\?=)[ \t\n]+(?==\?)")
+_BETWEEN_ENCODED_WORDS = re.compile(rb"(?<=\?=)[ \t]+(?==\?)")
 # RFC 5322 section 2.2: printable ASCII without the colon.
 _NAME = re.compile(rb"[!-9;-~]{1,%d}" % MAX_NAME)
 _FIELD_END = re.compile(rb"\n(?![ \t])")
@@ -74,22 +74,32 @@ def split_header(block: bytes, room: Room, defects: list[str]) -> tuple[list[Fie
     if len(lines) < room.lines:
         lines, rest = [*lines, rest], b""
     room.lines -= len(lines)
+    plain = b"=?" not in head and head.isascii()
+    places, size = room.fields, room.size
     odd = False
     for line in lines:
-        if room.fields <= 0 or room.size <= 0:
+        if places <= 0 or size <= 0:
             rest = line
             break
         raw, colon, value = line.partition(b":")
         # Cut, so that long names cannot fill the cache of _kept_name.
-        name = _kept_name(raw if len(raw) <= MAX_NAME else raw.rstrip()[: MAX_NAME + 1]) if colon else None
+        name = _kept_name(raw[: MAX_NAME + 1]) if colon else None
         if name:
-            value, taken = _value(value)
+            if b"\n" in value:
+                value = value.replace(b"\n ", b" ").replace(b"\n\t", b" ")
+            value = value.strip()
+            if plain:
+                value = value[:MAX_VALUE]
+                taken = len(value)
+            else:
+                value, taken = _decoded(value)
             fields.append((name, value))
             written.append(line)
-            room.fields -= 1
-            room.size -= len(name) + taken
+            places -= 1
+            size -= len(name) + taken
         elif name is None and line:
             odd = True
+    room.fields, room.size = places, size
     if odd:
         defects.append("not-a-field")
     if rest:
@@ -151,11 +161,8 @@ def _kept_name(raw: bytes) -> bytes | None:
     return b"" if dropped(name) else name
 
 
-def _value(value: bytes) -> tuple[bytes, int]:
+def _decoded(value: bytes) -> tuple[bytes, int]:
     """A value as it is kept, and how many bytes it takes of the room, which is more if it has encoded words."""
-    if b"\n" in value:
-        value = value.replace(b"\n ", b" ").replace(b"\n\t", b" ")
-    value = value.strip()
     read = 0
     if b"=?" in value:
         value = value[: 4 * MAX_VALUE]
