@@ -3,11 +3,14 @@
 P(spam) = sigmoid(slope * S + offset). Each learnt message moves slope and offset by one AdaGrad step on the log-loss
 (John C. Platt 1999; Duchi, Hazan, Singer 2011). The probability has no influence on what a message adds to the counts.
 
+Beside it stands how much was known of the messages that were learnt, before they were: see `doubt`.
+
 Invariant: the state is the sum of its steps in whole numbers, so taking a step back restores it exactly.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from itertools import zip_longest
 
 from spamfilter.bayes.counts import Label
 
@@ -19,17 +22,32 @@ MIN_SLOPE = 0.05
 ENERGY = 0.1
 """The start of AdaGrad's sums of squares: the first steps are not larger than RATE / sqrt(ENERGY)."""
 
-Step = tuple[int, int, int, int]
+BEFORE, OFTEN_KNOWN = 10, 0.75
+"""The usual share is as if so many messages had been learnt before the first, with this share of their words known: few
+words are known of the first ones, and what is new should be in doubt all the same."""
+
+Step = tuple[int, ...]
+"""What a message adds to each field of the calibration; that of an earlier version ends before `messages`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """slope, offset and their sums of squared gradients, each in units of 2^-40."""
+    """slope, offset and their sums of squared gradients, each in units of 2^-40.
+
+    messages, known: how many were learnt, and the sum of the shares of their words that were known, in the same unit.
+    """
 
     slope: int = UNIT
     offset: int = 0
     slope_energy: int = round(ENERGY * UNIT)
     offset_energy: int = round(ENERGY * UNIT)
+    messages: int = BEFORE
+    known: int = round(BEFORE * OFTEN_KNOWN * UNIT)
+
+    @property
+    def usual(self) -> float:
+        """The share of words that was known of a usual message before it was learnt."""
+        return self.known / UNIT / self.messages
 
     @property
     def factor(self) -> float:
@@ -46,22 +64,23 @@ class Calibration:
         """The log-odds of a message with this P(spam), which must lie between 0 and 1, both excluded."""
         return (math.log(posterior / (1 - posterior)) - self.offset / UNIT) / self.factor
 
-    def step(self, log_odds: float, label: Label) -> Step:
-        """The step that learning a message with these log-odds makes."""
+    def step(self, log_odds: float, label: Label, known: float) -> Step:
+        """The step that learning a message with these log-odds makes. known: share of its words that have counts."""
         error = self.posterior(log_odds) - (label == "spam")
         slope_energy = round((error * log_odds) ** 2 * UNIT)
         offset_energy = round(error**2 * UNIT)
         slope = -RATE * error * log_odds / math.sqrt((self.slope_energy + slope_energy) / UNIT)
         offset = -RATE * error / math.sqrt((self.offset_energy + offset_energy) / UNIT)
         floor = round(MIN_SLOPE * UNIT) - self.slope
-        return max(round(slope * UNIT), floor), round(offset * UNIT), slope_energy, offset_energy
+        return (
+            max(round(slope * UNIT), floor),
+            round(offset * UNIT),
+            slope_energy,
+            offset_energy,
+            1,
+            round(known * UNIT),
+        )
 
     def plus(self, step: Step, sign: int = 1) -> "Calibration":
         """The state after a step, or with sign -1 after the step was taken back."""
-        slope, offset, slope_energy, offset_energy = step
-        return Calibration(
-            self.slope + sign * slope,
-            self.offset + sign * offset,
-            self.slope_energy + sign * slope_energy,
-            self.offset_energy + sign * offset_energy,
-        )
+        return Calibration(*[kept + sign * more for kept, more in zip_longest(astuple(self), step, fillvalue=0)])

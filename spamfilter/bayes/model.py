@@ -13,7 +13,7 @@ import numpy as np
 from spamfilter.bayes.calibration import Calibration, Step
 from spamfilter.bayes.count_table import HashedTable, Words
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
-from spamfilter.bayes.passages import doubt, most_telling
+from spamfilter.bayes.passages import most_telling
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, loudest, told
 
@@ -23,19 +23,16 @@ class Score:
     """Log-odds of spam, natural logarithm, and the calibrated probability.
 
     voices: log-odds of each, unweighted. known: share of the message's tokens, over all voices, that have counts.
-    passage: the part of the text that this is about, if it is not about the whole.
+    doubt: how far what is unknown could move the log-odds of the posterior, to either side. passage: the part of the
+    text that this is about, if it is not about the whole.
     """
 
     log_odds: float
     posterior: float
     voices: Opinions = field(default_factory=dict)
     known: float = 1.0
+    doubt: float = 0.0
     passage: str = ""
-
-    @property
-    def doubt(self) -> float:
-        """How far the words that are unknown could move the log-odds, to either side."""
-        return doubt(self.known)
 
     @property
     def least(self) -> float:
@@ -115,10 +112,11 @@ def score(voices: Voices, tokens: VoiceTokens, state: State) -> Score:
 
 def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | None) -> tuple[Score, list[Evidence]]:
     """Judge a message, and name the `most` loudest tokens (None: all that have any weight)."""
-    heard = most_telling(told(voices, tokens, state.counts))
+    heard = most_telling(told(voices, tokens, state.counts), state.calibration.usual)
     opinions = {voice.name: opinion for voice, opinion, _ in heard.said}
     posterior = state.calibration.posterior(heard.log_odds)
-    return Score(heard.log_odds, posterior, opinions, heard.known, heard.name), loudest(heard.said, most)
+    score = Score(heard.log_odds, posterior, opinions, heard.known, heard.doubt, heard.name)
+    return score, loudest(heard.said, most)
 
 
 def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> dict[str, int]:
@@ -159,7 +157,7 @@ def _negative(deltas: Mapping[bytes, int]) -> Mapping[bytes, int]:
 
 def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> AppliedLesson:
     """Learn a message whose score in this state is known; returns the lesson, which `apply` can take away."""
-    step = state.calibration.step(score.log_odds, label)
+    step = state.calibration.step(score.log_odds, label, score.known)
     lesson = AppliedLesson(label, amounts(voices, tokens, label, state, score), step, tokens)
     apply(voices, lesson, state)
     return lesson

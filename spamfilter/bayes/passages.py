@@ -6,10 +6,11 @@ ham in front of it, of the SpamAssassin corpus: tagged 91 %, without passages 45
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from spamfilter.bayes.doubt import agreement, doubt
 from spamfilter.bayes.token_arrays import Spellings
 from spamfilter.bayes.tokens import HEADER_PHRASE, Token
 from spamfilter.bayes.voices import Said, known, together
@@ -23,13 +24,6 @@ twentieth of spam hides."""
 SURE = 7.0
 """Log-odds from which on, to either side, no passage is looked for: no spam hides there (benchmarks/evasion.py), and
 judging takes a sixth less time."""
-USUAL = 0.25
-"""Share of new words in a usual mail: names, numbers, dates. They leave nothing in doubt."""
-DOUBT = 6.0
-"""The log-odds that unknown words would leave in doubt, to either side, if nothing were usual and nothing known.
-Filters trained on 50 of each class of trec07p, or on all of SpamAssassin and judging trec07p, per cent of ham lost and
-of spam caught (benchmarks/cold.py): without doubt 2.0 and 94, 11.4 and 81; with it 0 and 84, 5.2 and 68; with 8,
-0 and 82, 4.6 and 66, and more ham is unsure. With feedback on every message less than .5 % of either class changes."""
 
 _PASSAGES = {
     "beginning": (0, 1), "middle": (1, 2), "end": (2, 3), "first two thirds": (0, 2), "last two thirds": (1, 3),
@@ -41,28 +35,31 @@ _PASSAGES = {
 class Passage:
     """The header with the whole text, or with the part of it that is called `name`.
 
-    log_odds: of spam. known: share of its tokens, over all voices, that have counts.
+    log_odds: of spam. known: share of its tokens, over all voices, that have counts. doubt: the log-odds in doubt.
     """
 
     said: Sequence[Said]
     log_odds: float
     known: float
+    doubt: float
     name: str = ""
+
+    @classmethod
+    def of(cls, said: Sequence[Said], log_odds: float, known: float, usual: float, name: str = "") -> "Passage":
+        """usual: share of words that are known of a usual message."""
+        in_doubt = doubt(known, usual, agreement(said)) if known < usual else 0.0
+        return cls(said, log_odds, known, in_doubt, name)
 
     @property
     def least(self) -> float:
         """The log-odds if all that is in doubt spoke for ham."""
-        return self.log_odds - doubt(self.known)
+        return self.log_odds - self.doubt
 
 
-def doubt(known: float) -> float:
-    """How far words that are unknown could move the log-odds, to either side. known: share of those that are not."""
-    return DOUBT * max(0.0, 1 - USUAL - known)
-
-
-def most_telling(said: Sequence[Said]) -> Passage:
-    """The whole message, or the passage that is surer to be spam."""
-    whole = best = Passage(said, together(said), known(said))
+def most_telling(said: Sequence[Said], usual: float) -> Passage:
+    """The whole message, or the passage that is surer to be spam. usual: share of words that are known of a usual
+    message."""
+    whole = best = Passage.of(said, together(said), known(said), usual)
     cut = whole.least < SURE and whole.log_odds > -SURE
     parts = [part for each in said if (part := _Parts.of(each))] if cut else []
     if not parts or len(parts) < len(said):
@@ -72,12 +69,10 @@ def most_telling(said: Sequence[Said]) -> Passage:
         if log_odds <= max(0.0, best.least):
             continue
         share = sum(part.known(*pieces) for part in parts) / sum(part.tokens(*pieces) for part in parts)
-        passage = Passage(said, log_odds, share, name)
+        passage = Passage.of([part.alone(*pieces) for part in parts], log_odds, share, usual, name)
         if passage.least > best.least:
             best = passage
-    if best is whole:
-        return whole
-    return replace(best, said=[part.alone(*_PASSAGES[best.name]) for part in parts])
+    return best
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Literal, get_args
 
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.model import Score
-from spamfilter.bayes.passages import USUAL
 from spamfilter.bayes.voices import Evidence
 from spamfilter.system.escaping import printable
 
@@ -78,6 +77,7 @@ class Verdict:
     size: int = 0
     scanned: int = 0
     known: float = 1.0
+    doubt: float = 0.0
     passage: str = ""
     fault: str = ""
 
@@ -88,7 +88,7 @@ class Verdict:
             f"{flag}, score={self.posterior:.3f} class={self.class_} threshold={self.threshold:.3f}"
             f" learnt={self.learnt['ham']}/{self.learnt['spam']}"
         )
-        if self.known < 1 - USUAL:
+        if self.doubt or not self.known:
             status += f" known={self.known:.2f}"
         if self.passage:
             status += f" passage={self.passage.replace(' ', '-')}"

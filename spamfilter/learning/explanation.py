@@ -138,6 +138,7 @@ def judgement_json(
         "voices": {voice: said.heard for voice, said in score.voices.items()},
         "tokens": tokens,
         "known": score.known,
+        "doubt": score.doubt,
         "passage": score.passage,
         "evidence": found,
     }

@@ -255,7 +255,7 @@ class Training:
         at: datetime | None = None,
     ) -> None:
         added = model.amounts(self._filter.voices, reading.tokens, label, state, score)
-        step = state.calibration.step(score.log_odds, label)
+        step = state.calibration.step(score.log_odds, label, score.known)
         entry = Entry(at or datetime.now(UTC), reading.digest, label, added, step, reading.tokens, source, by)
         self._write(state, entry)
 
@@ -289,7 +289,7 @@ class Training:
         if not entry.added:  # a rebuilding of the counts leaves no amounts of what did not count
             voices = self._filter.voices
             score = model.score(voices, entry.tokens, state)
-            step = state.calibration.step(score.log_odds, entry.label)
+            step = state.calibration.step(score.log_odds, entry.label, score.known)
             added = model.amounts(voices, entry.tokens, entry.label, state, score)
             entry = replace(entry, added=added, calibrated=step)
         self._write(state, replace(entry, id=0))

@@ -68,6 +68,7 @@ class Judge:
                 size=message.size,
                 scanned=message.scanned,
                 known=score.known,
+                doubt=score.doubt,
                 passage=score.passage,
             )
             stages = {"parse": parsed - began, "tokens": read - parsed, "score": perf_counter() - read}

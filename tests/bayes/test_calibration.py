@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.calibration import MIN_SLOPE, UNIT, Calibration, Step
+from spamfilter.bayes.calibration import BEFORE, MIN_SLOPE, OFTEN_KNOWN, UNIT, Calibration, Step
 from spamfilter.bayes.counts import LABELS, Label
 from tests.support.made import some
 
-LEARNT = st.tuples(st.floats(-60, 60), st.sampled_from(LABELS))
+LEARNT = st.tuples(st.floats(-60, 60), st.sampled_from(LABELS), st.floats(0, 1))
 
 
-def after(learnt: list[tuple[float, Label]]) -> tuple[Calibration, list[Step]]:
+def after(learnt: list[tuple[float, Label, float]]) -> tuple[Calibration, list[Step]]:
     state, steps = Calibration(), []
-    for log_odds, label in learnt:
-        steps.append(state.step(log_odds, label))
+    for log_odds, label, known in learnt:
+        steps.append(state.step(log_odds, label, known))
         state = state.plus(steps[-1])
     return state, steps
 
@@ -25,7 +25,7 @@ def after(learnt: list[tuple[float, Label]]) -> tuple[Calibration, list[Step]]:
 @some(150)
 @given(st.lists(LEARNT, max_size=20), st.randoms(use_true_random=False))
 def test_steps_taken_back_in_any_order_are_exactly_gone(
-    learnt: list[tuple[float, Label]], order: random.Random
+    learnt: list[tuple[float, Label, float]], order: random.Random
 ) -> None:
     state, steps = after(learnt)
     order.shuffle(steps)
@@ -37,7 +37,7 @@ def test_steps_taken_back_in_any_order_are_exactly_gone(
 @some(150)
 @given(st.lists(LEARNT, max_size=20), LEARNT)
 def test_the_last_step_taken_back_is_the_state_before(
-    learnt: list[tuple[float, Label]], last: tuple[float, Label]
+    learnt: list[tuple[float, Label, float]], last: tuple[float, Label, float]
 ) -> None:
     state, _ = after(learnt)
     step = state.step(*last)
@@ -51,7 +51,7 @@ def test_the_last_step_taken_back_is_the_state_before(
     st.floats(allow_nan=False),
 )
 def test_the_posterior_is_a_probability_that_rises_with_the_log_odds(
-    learnt: list[tuple[float, Label]], one: float, two: float
+    learnt: list[tuple[float, Label, float]], one: float, two: float
 ) -> None:
     state, _ = after(learnt)
     low, high = sorted((one, two))
@@ -60,12 +60,12 @@ def test_the_posterior_is_a_probability_that_rises_with_the_log_odds(
 
 @some(100)
 @given(st.lists(LEARNT, max_size=60))
-def test_learning_never_turns_the_meaning_of_the_score(learnt: list[tuple[float, Label]]) -> None:
+def test_learning_never_turns_the_meaning_of_the_score(learnt: list[tuple[float, Label, float]]) -> None:
     assert after(learnt)[0].slope >= round(MIN_SLOPE * UNIT)
 
 
 def test_wrong_labels_alone_stop_at_the_smallest_slope() -> None:
-    state, _ = after([(4.0, "ham"), (-4.0, "spam")] * 500)
+    state, _ = after([(4.0, "ham", 1.0), (-4.0, "spam", 1.0)] * 500)
     assert state.slope == round(MIN_SLOPE * UNIT)
     assert state.posterior(5) > state.posterior(-5)
 
@@ -73,7 +73,7 @@ def test_wrong_labels_alone_stop_at_the_smallest_slope() -> None:
 def test_a_slope_that_taking_back_brought_below_zero_still_rises() -> None:
     state = Calibration(slope=-UNIT)
     assert state.posterior(1) > 0.5 > state.posterior(-1)
-    assert state.plus(state.step(1.0, "spam")).slope >= round(MIN_SLOPE * UNIT)
+    assert state.plus(state.step(1.0, "spam", 1.0)).slope >= round(MIN_SLOPE * UNIT)
 
 
 def test_the_start_is_the_plain_sigmoid() -> None:
@@ -83,8 +83,10 @@ def test_the_start_is_the_plain_sigmoid() -> None:
 
 def test_the_first_steps_are_those_of_adagrad_on_the_log_loss() -> None:
     a, b, energy_a, energy_b = 1.0, 0.0, 0.1, 0.1
-    learnt: list[tuple[float, Label]] = [(2.0, "ham"), (-1.0, "spam"), (3.0, "spam"), (0.5, "ham")]
-    for log_odds, label in learnt:
+    learnt: list[tuple[float, Label, float]] = [
+        (2.0, "ham", 0.1), (-1.0, "spam", 0.2), (3.0, "spam", 0.3), (0.5, "ham", 0.4)
+    ]  # fmt: skip
+    for log_odds, label, _ in learnt:
         error = 1 / (1 + math.exp(-(a * log_odds + b))) - (label == "spam")
         energy_a += (error * log_odds) ** 2
         energy_b += error**2
@@ -98,5 +100,20 @@ def test_the_first_steps_are_those_of_adagrad_on_the_log_loss() -> None:
 @pytest.mark.parametrize("log_odds", [1e6, -1e6, 1e-12])
 @pytest.mark.parametrize("label", LABELS)
 def test_a_step_of_an_extreme_score_stays_finite(log_odds: float, label: Label) -> None:
-    state = Calibration().plus(Calibration().step(log_odds, label))
+    state = Calibration().plus(Calibration().step(log_odds, label, 0.5))
     assert 0 <= state.posterior(log_odds) <= 1
+
+
+def test_what_is_usually_known_is_the_mean_of_what_was_learnt_and_of_what_stands_at_the_start() -> None:
+    shares = [0.0, 0.5, 0.25, 1.0]
+    state, steps = after([(1.0, "spam", known) for known in shares])
+    assert Calibration().usual == OFTEN_KNOWN
+    assert state.usual == pytest.approx((BEFORE * OFTEN_KNOWN + sum(shares)) / (BEFORE + len(shares)))
+    assert state.plus(steps[1], -1).usual == pytest.approx((BEFORE * OFTEN_KNOWN + 1.25) / (BEFORE + 3))
+
+
+def test_a_step_of_an_earlier_version_leaves_what_is_usual_as_it_is() -> None:
+    state, _ = after([(1.0, "spam", 0.3)])
+    moved = state.plus((UNIT, 0, UNIT, UNIT))
+    assert moved.usual == state.usual
+    assert moved.slope == state.slope + UNIT

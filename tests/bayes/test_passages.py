@@ -1,6 +1,5 @@
 """Passages: spam is found beside other text, and where nothing is hidden the whole message is judged."""
 
-import math
 from collections.abc import Sequence
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from spamfilter.bayes import model
 from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
-from spamfilter.bayes.passages import DOUBT, LEAST, MARGIN, USUAL, doubt, most_telling
+from spamfilter.bayes.passages import LEAST, MARGIN, most_telling
 from spamfilter.bayes.token_arrays import by_hash
 from spamfilter.bayes.voices import Voice, Voices, together, told, view
 from spamfilter.config.settings import Settings
@@ -102,18 +101,12 @@ def test_a_likelihood_of_the_textbook_is_never_cut(name: str) -> None:
     voices = (Voice("fields", LIKELIHOODS[name]()),)
     made = state(voices)
     said = told(voices, view(voices, parse(mail(HAM, SPAM))), made.counts)
-    assert most_telling(said).name == ""
-    assert most_telling(said).log_odds == together(said)
+    assert most_telling(said, 0.0).name == ""
+    assert most_telling(said, 0.0).log_odds == together(said)
 
 
 def test_tokens_without_spellings_are_heard_whole() -> None:
     voices = tuple(voice for voice in DEFAULT if voice.name != "phrases")  # which are told apart by their spelling
     made, tokens = state(voices), view(voices, parse(mail(HAM, SPAM)))
-    assert most_telling(told(voices, tokens, made.counts)).name == "end"
-    assert most_telling(told(voices, {name: by_hash(tokens[name]) for name in tokens}, made.counts)).name == ""
-
-
-def test_doubt_is_what_is_unknown_beyond_the_usual() -> None:
-    assert (doubt(1.0), doubt(1 - USUAL)) == (0, 0)
-    assert doubt(0.0) == DOUBT * (1 - USUAL)
-    assert math.isclose(doubt(0.5), DOUBT * (0.5 - USUAL))
+    assert most_telling(told(voices, tokens, made.counts), 0.0).name == "end"
+    assert most_telling(told(voices, {name: by_hash(tokens[name]) for name in tokens}, made.counts), 0.0).name == ""

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.model import Score
-from spamfilter.bayes.passages import DOUBT, USUAL
 from spamfilter.bayes.verdict import ACTIONS, CLASSES, Action, Class, Policy, Verdict
 from spamfilter.bayes.voices import Evidence
 from spamfilter.system.escaping import printable
@@ -64,28 +63,26 @@ def test_a_posterior_becomes_a_class_and_an_action(
 
 
 @pytest.mark.parametrize(
-    ("posterior", "known", "class_", "action"),
+    ("posterior", "doubt", "class_", "action"),
     [
-        pytest.param(0.9999, 1 - USUAL, "spam", "reject", id="a-usual-mail"),
-        pytest.param(0.9999, 0.3, "spam", "tag", id="not-known-well-enough-to-reject"),
-        pytest.param(0.99, 0.1, "unsure", "pass", id="hardly-known"),
-        pytest.param(0.9, 0.74, "unsure", "pass", id="not-quite-spam"),
-        pytest.param(0.01, 1 - USUAL, "ham", "pass", id="usual-ham"),
-        pytest.param(0.05, 0.1, "unsure", "pass", id="hardly-known-ham"),
-        pytest.param(0.5, 0.0, "unsure", "pass", id="nothing-known"),
+        pytest.param(0.9999, 0.0, "spam", "reject", id="sure-spam"),
+        pytest.param(0.9999, 3.0, "spam", "tag", id="not-sure-enough-to-reject"),
+        pytest.param(0.99, 4.0, "unsure", "pass", id="spam-in-doubt"),
+        pytest.param(0.9, 0.01, "unsure", "pass", id="not-quite-spam"),
+        pytest.param(0.01, 0.0, "ham", "pass", id="sure-ham"),
+        pytest.param(0.05, 4.0, "unsure", "pass", id="ham-in-doubt"),
     ],
 )
-def test_what_is_not_known_counts_against_each_class(
-    posterior: float, known: float, class_: Class, action: Action
+def test_what_is_in_doubt_counts_against_each_class(
+    posterior: float, doubt: float, class_: Class, action: Action
 ) -> None:
-    assert DEFAULT.decide(Score(0.0, posterior, known=known), ENOUGH) == (class_, action)
+    assert DEFAULT.decide(Score(0.0, posterior, doubt=doubt), ENOUGH) == (class_, action)
 
 
 @some(100)
-@given(st.floats(1e-9, 1 - 1e-9), st.floats(0, 1))
-def test_doubt_is_as_large_on_both_sides_of_the_log_odds(posterior: float, known: float) -> None:
-    score = Score(0.0, posterior, known=known)
-    assert score.doubt == pytest.approx(DOUBT * max(0.0, 1 - USUAL - known))
+@given(st.floats(1e-9, 1 - 1e-9), st.floats(0, 30))
+def test_doubt_is_as_large_on_both_sides_of_the_log_odds(posterior: float, doubt: float) -> None:
+    score = Score(0.0, posterior, doubt=doubt)
     assert score.least <= posterior * (1 + 1e-12)
     assert score.most >= posterior * (1 - 1e-12)
 

@@ -6,9 +6,10 @@ every wait is bounded. Starting Postfix needs root, and the folder must be open 
 
 import asyncio
 import contextlib
+import functools
+import itertools
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -32,17 +33,40 @@ STOP_SECONDS = 45.0
 """The relay's drain time, 30 s, and room."""
 
 
-PORTS = range(15_000, 32_000)
-"""Below those that the kernel gives to connections, or to listeners that leave the choice to it."""
-_chances = random.SystemRandom()  # tests run in several processes that may share a seed
+PORTS, BLOCK = range(15_000, 32_000), 100
+"""Below those that the kernel gives to connections, or to listeners that leave the choice to it; how many of them a
+process takes for its tests, so that no two that run at the same time choose the same."""
+_kept: list[socket.socket] = []
+
+
+def keep_port(port: int) -> bool:
+    """Keep a port, or the block that begins with it, for the tests of this process; False if another process has it."""
+    keeper = socket.socket(socket.AF_UNIX)
+    try:
+        keeper.bind(f"\0spamfilter-tests-{port}")  # a name without a file, which is free again when the process ends
+    except OSError:
+        keeper.close()
+        return False
+    _kept.append(keeper)
+    return True
+
+
+@functools.cache
+def _own_ports() -> Iterator[int]:
+    block = next(first for first in PORTS[::BLOCK] if keep_port(first))
+    return itertools.cycle(range(block, block + BLOCK))
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on right now, and hardly anybody will before it is used."""
-    while True:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", _chances.choice(PORTS)))
-            return int(probe.getsockname()[1])
+    """A port of loopback that nobody listens on, and no other test will before it is used."""
+    return next(port for port in _own_ports() if _is_free(port))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:

@@ -88,9 +88,9 @@ def test_the_part_of_the_text_that_decided_is_named(folder: Path) -> None:
 
 def test_what_nothing_is_known_of_is_explained_too(folder: Path) -> None:
     assert run("judge", "--explain", stdin=mail()).splitlines()[1:5] == [
-        "  knows 0 % of its words: +-4.5 of the log-odds are in doubt, so it is unsure",
+        "  knows 0 % of its words: +-3.8 of the log-odds are in doubt, so it is unsure",
         "  what would change the verdict",
-        "    ham below a score of 0.500: log-odds +0.00 would have to fall by 4.50",
+        "    ham below a score of 0.500: log-odds +0.00 would have to fall by 3.75",
         "    without all its tokens for spam, or all for ham: still unsure",
     ]
 

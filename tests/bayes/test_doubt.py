@@ -1,0 +1,87 @@
+"""Doubt: what is unknown and divided leaves a verdict open, and what is usual is learnt."""
+
+import pytest
+
+from spamfilter.bayes import model
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.doubt import AGREED, DIVIDED, UNKNOWN, agreement, doubt
+from spamfilter.bayes.voices import told
+from spamfilter.config.settings import Settings
+
+VOICES = Settings().voices()
+
+
+def tokens(*words: str) -> dict[str, dict[bytes, int]]:
+    return {voice.name: {word.encode(): 1 for word in words} for voice in VOICES}
+
+
+def many(kind: str, number: int = 100) -> list[str]:
+    return [f"{kind}{at}" for at in range(number)]
+
+
+def state(number: int = 400) -> model.State:
+    """What is known after so many mails of a hundred words, which are the same in each class."""
+    made = model.empty(VOICES)
+    for at in range(number):
+        label: Label = "spam" if at % 2 else "ham"
+        seen = tokens(*many(label))
+        model.taught(VOICES, seen, label, made, model.score(VOICES, seen, made))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("known", "agreed", "in_doubt"),
+    [
+        pytest.param(0.8, 0.0, 0.0, id="as-much-known-as-usual"),
+        pytest.param(1.0, 0.0, 0.0, id="all-known"),
+        pytest.param(0.6, 1.0, 0.2 * UNKNOWN, id="one-sided"),
+        pytest.param(0.6, AGREED, 0.2 * UNKNOWN, id="just-one-sided"),
+        pytest.param(0.6, 0.0, 0.2 * (UNKNOWN + DIVIDED * AGREED), id="divided"),
+        pytest.param(0.0, 0.0, 0.8 * (UNKNOWN + DIVIDED * AGREED), id="nothing-known"),
+    ],
+)
+def test_doubt_rises_with_what_is_unknown_and_with_what_is_divided(
+    known: float, agreed: float, in_doubt: float
+) -> None:
+    assert doubt(known, 0.8, agreed) == pytest.approx(in_doubt)
+
+
+def test_evidence_agrees_as_far_as_it_is_one_sided() -> None:
+    made = state()
+
+    def agreed(*words: str) -> float:
+        return agreement(told(VOICES, tokens(*words), made.counts))
+
+    ham, spam = many("ham"), many("spam")
+    assert agreed(*spam) == pytest.approx(1)
+    assert agreed(*ham, *many("new")) == pytest.approx(1)
+    assert agreed(*ham, *spam) < 0.2
+    assert 0.3 < agreed(*ham[:30], *spam) < 0.8
+    assert agreed(*many("new")) == agreement([]) == 1
+
+
+def test_voices_of_different_opinions_do_not_agree() -> None:
+    made = state()
+    said = told(VOICES, {**tokens(*many("spam")), "phrases": {word.encode(): 1 for word in many("ham")}}, made.counts)
+    fields, phrases, body = (voice.weight for voice in VOICES)
+    assert agreement(said) == pytest.approx((fields + body - phrases) / (fields + phrases + body))
+
+
+def test_mail_of_another_kind_is_in_doubt_and_usual_mail_is_not() -> None:
+    made = state()
+    assert model.score(VOICES, tokens(*many("spam")), made).doubt == 0
+    foreign = model.score(VOICES, tokens(*many("spam", 20), *many("ham", 8), *many("new", 30)), made)
+    assert foreign.posterior > 0.75
+    assert foreign.doubt > 5
+    assert foreign.least < 0.5 < foreign.most
+
+
+def test_the_less_was_usually_known_the_less_is_in_doubt() -> None:
+    """A filter of mail that differs from day to day must not doubt all of it."""
+    made = state()
+    mixed = tokens(*many("spam", 50), *many("new", 50))
+    before = model.score(VOICES, mixed, made).doubt
+    for number in range(2_000):
+        seen = tokens(*many(f"{number}-"), "ham0")
+        model.taught(VOICES, seen, "ham", made, model.score(VOICES, seen, made))
+    assert model.score(VOICES, mixed, made).doubt == 0 < before
