@@ -28,6 +28,9 @@ words are known of the first ones, and what is new should be in doubt all the sa
 
 Step = tuple[int, ...]
 """What a message adds to each field of the calibration; that of an earlier version ends before `messages`."""
+ERROR_ENERGY = 3
+"""The place of `offset_energy` in a step: the square of how far the probability was from the label."""
+SURPRISING = round(0.1**2 * UNIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +87,8 @@ class Calibration:
     def plus(self, step: Step, sign: int = 1) -> "Calibration":
         """The state after a step, or with sign -1 after the step was taken back."""
         return Calibration(*[kept + sign * more for kept, more in zip_longest(astuple(self), step, fillvalue=0)])
+
+
+def is_surprise(step: Step) -> bool:
+    """Whether the probability was further than a tenth from the label of the message that made this step."""
+    return step[ERROR_ENERGY] >= SURPRISING

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from spamfilter.bayes import model
+from spamfilter.bayes.calibration import Step
 from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.voices import Evidence, Voices, VoiceTokens, view, words
@@ -220,6 +221,12 @@ class Training:
     def history(self, digest: bytes) -> list[Entry]:
         """All that the ledger has of this message, oldest first."""
         return self._learning.history(digest)
+
+    def step(self, reading: Reading, label: Label) -> tuple[Step, int]:
+        """The step of the calibration if this message were learnt now, and how many are."""
+        state = self._state(reading)
+        score = model.score(self._filter.voices, reading.tokens, state)
+        return state.calibration.step(score.log_odds, label, score.known), sum(state.learnt.values())
 
     def learn(self, reading: Reading, label: Label, source: str, by: str = "", at: datetime | None = None) -> Change:
         """See `Filter.learn`."""

@@ -183,6 +183,13 @@ class Store(Ledger, Journal):
         """How many learnings of this author there are since then, undone ones too; undoings do not count."""
 
     @abstractmethod
+    def surprises_by(self, by: str, since: datetime, most: int) -> int:
+        """How many active learnings of this author as spam since then contradicted the verdict; counted up to `most`.
+
+        See `calibration.is_surprise`.
+        """
+
+    @abstractmethod
     def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
         """How many messages this author has learnt since then, undone ones too, that the journal knows: of those with
         this recipient, and of those whose sender has this domain. Case does not matter for letters of ASCII."""

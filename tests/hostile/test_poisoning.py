@@ -170,6 +170,57 @@ def test_within_the_share_no_word_moves_by_more_than_the_share(corpus: Callable[
     assert sum(after.learnt.values()) == 60
 
 
+def established(learnt: int = feedback.ESTABLISHED) -> Filter:
+    """A filter that is sure of what contains `hello` and of what contains `pills`."""
+    filter = Filter(MemoryStore(), VOICE)
+    with filter.training() as training:
+        for number in range(learnt):
+            label, word = LABELS[number % 2], ("hello", "pills")[number % 2]
+            training.add(reading(f"known{number}", word, f"{word}{number % 7}"), label, BULK, "root")
+    return filter
+
+
+def teach(filter: Filter, number: int, label: Label, author: Author, *words: str) -> bool:
+    """Whether a mark of a mail with these words is learnt."""
+    subject = Subject("x", "", reading(f"{author.name}{label}{number}", *words))
+    said = ""
+    try:
+        return feedback.mark(filter, subject, label, author, SHARE).changed
+    except Refused as error:
+        said = str(error)
+    assert "5 marks of spam in 24 hours against the verdict are the limit" in said
+    return False
+
+
+TRAP = Author("trap", AUTOMATIC)
+
+
+@pytest.mark.parametrize("author", [MALLORY, TRAP], ids=["a-person", "a-rule"])
+def test_an_author_contradicts_an_established_filter_five_times_a_day(author: Author) -> None:
+    filter = established()
+    ham = reading("judged", "hello", "hello3")
+    assert [teach(filter, at, "spam", author, "hello", f"new{at}") for at in range(20)] == [True] * 5 + [False] * 15
+    assert teach(filter, 30, "spam", author, "pills", "pills3"), "what the filter says itself is no contradiction"
+    assert all(teach(filter, at, "ham", author, "pills", f"new{at}") for at in range(40, 50)), "no ham is lost by it"
+    assert teach(filter, 60, "spam", BOB, "hello", "bobs"), "another author has five of their own"
+    assert filter.score(ham).posterior < 0.5
+
+
+def test_the_administrator_and_a_filter_that_knows_little_are_contradicted_at_will() -> None:
+    filter = established()
+    assert all(teach(filter, at, "spam", ROOT, "hello", f"new{at}") for at in range(20))
+    young = established(feedback.ESTABLISHED - 30)
+    assert all(teach(young, at, "spam", MALLORY, "hello", f"new{at}") for at in range(20))
+
+
+def test_what_is_taken_back_contradicts_no_more() -> None:
+    filter = established()
+    assert all(teach(filter, at, "spam", MALLORY, "hello", f"new{at}") for at in range(5))
+    assert not teach(filter, 5, "spam", MALLORY, "hello", "another")
+    assert feedback.mark(filter, Subject("x", "", reading("malloryspam0")), None, MALLORY, SHARE).changed
+    assert teach(filter, 5, "spam", MALLORY, "hello", "another")
+
+
 def seen(sent: bytes, voice: str) -> Sequence[bytes]:
     return list(view(VOICES, parse(sent))[voice])
 

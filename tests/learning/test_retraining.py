@@ -383,6 +383,9 @@ class Busy(Store):
     def marks_by(self, by: str, since: Any) -> int:
         raise NotImplementedError
 
+    def surprises_by(self, by: str, since: Any, most: int) -> int:
+        raise NotImplementedError
+
     def times_of_sources(self) -> Any:
         raise NotImplementedError
 

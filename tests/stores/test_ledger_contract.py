@@ -1,10 +1,12 @@
 """The contract of the ledger's searches by author and by word, tested on every store."""
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from spamfilter.bayes.calibration import Calibration, Step
 from spamfilter.learning.filter import Filter
 from spamfilter.stores import Entry, Store
 from tests.stores.made import entry, learn, write
@@ -41,6 +43,21 @@ def test_the_marks_of_an_author_are_counted_and_not_what_takes_them_back(store: 
     assert store.marks_by("ann", NOON + timedelta(hours=3)) == 0
     assert store.marks_by("bob", NOON) == 1
     assert store.marks_by("", NOON) == 0
+
+
+def test_surprises_are_learnings_as_spam_that_contradicted_the_verdict(store: Store) -> None:
+    def step(error: float) -> Step:
+        return Calibration().step(math.log((1 - error) / error), "spam", 0.5)
+
+    errors = [0.05, 0.099, 0.101, 0.5, 0.999]
+    learn(store, *(replace(of(entry(at), "ann", hours=at), calibrated=step(error)) for at, error in enumerate(errors)))
+    learn(store, replace(of(entry(7, "ham"), "ann", hours=9), calibrated=step(0.9)))
+    undone, _ = learn(store, replace(of(entry(8), "bob"), calibrated=step(0.9)), of(entry(9), "bob"))
+    assert [store.surprises_by("ann", NOON, most) for most in (1, 3, 9)] == [1, 3, 3]
+    assert [store.surprises_by("ann", NOON + timedelta(hours=hours), 9) for hours in (2, 3, 4, 5)] == [3, 2, 1, 0]
+    assert store.surprises_by("bob", NOON, 9) == 1
+    learn(store, of(replace(entry(8, undoes=undone.id), calibrated=undone.calibrated), "bob", hours=1))
+    assert store.surprises_by("bob", NOON, 9) == store.surprises_by("", NOON, 9) == 0
 
 
 def test_marks_on_mail_are_counted_by_recipient_and_by_domain_each_message_once(store: Store) -> None:

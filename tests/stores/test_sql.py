@@ -330,6 +330,7 @@ def plans(store: SqlStore, ask: Callable[[], object]) -> list[str]:
         pytest.param(lambda store: store.active(b"0" * 16), "INDEX ledger_digest (digest=?)", id="active"),
         pytest.param(lambda store: store.holders({"a": {b"b"}}, 9, 9), "INTEGER PRIMARY KEY (rowid<?)", id="holders"),
         pytest.param(lambda store: store.marks_by("a", NOON), "INDEX ledger_at (at>?)", id="entries-by"),
+        pytest.param(lambda store: store.surprises_by("a", NOON, 5), "INDEX ledger_at (at>?)", id="surprises-by"),
     ],
 )
 def test_what_is_asked_often_goes_through_an_index_and_sorts_nothing(

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from spamfilter import stores
-from spamfilter.bayes.calibration import Calibration
+from spamfilter.bayes.calibration import Calibration, is_surprise
 from spamfilter.bayes.counts import LABELS, Counts, Growth, HashedTable, Label
 from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
@@ -145,6 +145,10 @@ class MemoryStore(Store):
 
     def marks_by(self, by: str, since: datetime) -> int:
         return sum(entry.by == by and entry.at >= since and not entry.undoes for entry in self._ledger)
+
+    def surprises_by(self, by: str, since: datetime, most: int) -> int:
+        mine = (entry for entry in self._active.values() if (entry.by, entry.label) == (by, "spam"))
+        return min(most, sum(entry.at >= since and is_surprise(entry.calibrated) for entry in mine))
 
     def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
         taught = {entry.digest for entry in self._ledger if entry.by == by and entry.at >= since and not entry.undoes}

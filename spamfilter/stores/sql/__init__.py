@@ -12,6 +12,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, LargeBinary, Text, case, cast, delete, exists, func, or_, select, type_coerce
 
+from spamfilter.bayes.calibration import ERROR_ENERGY, SURPRISING
 from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import unpack_with
@@ -139,6 +140,13 @@ class SqlStore(SqlJournal, SqlReporting, Store):
         learnings = ledger.c.by == by, ledger.c.at >= since, ledger.c.undoes.is_(None)
         with self.reading() as connection:
             return int(connection.execute(select(func.count()).select_from(ledger).where(*learnings)).scalar_one())
+
+    def surprises_by(self, by: str, since: datetime, most: int) -> int:
+        surprising = ledger.c.calibrated[ERROR_ENERGY].as_integer() >= SURPRISING
+        query = only_active(select(ledger.c.id)).where(ledger.c.by == by, ledger.c.at >= since, surprising)
+        query = query.where(ledger.c.label == "spam").limit(most)
+        with self.reading() as connection:
+            return len(connection.execute(query).all())
 
     def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
         mail = schema.journal.c
