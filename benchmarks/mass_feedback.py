@@ -18,15 +18,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from corpora import unpacked
 
 from spamfilter.bayes.counts import LABELS, OTHER, Label
-from spamfilter.bayes.labels import BULK
+from spamfilter.bayes.labels import AUTOMATIC, BULK
 from spamfilter.bayes.model import Score
+from spamfilter.bayes.verdict import Policy
 from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
 from spamfilter.evaluation.error_rates import measure
+from spamfilter.learning import marks
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.learning.mark_queue import MarkQueue
@@ -36,10 +39,11 @@ from spamfilter.stores import open_store
 
 SHARE = Settings().feedback.marks_a_day
 NO_LIMIT = 10**6
-LEARNT = 1200
+LEARNT = (1200, 3000)
 """Mails learnt before, half of them by people."""
-SPAM, UNSURE = 0.9, 0.5
+POLICY, MANY = Policy(), dict.fromkeys(LABELS, 10**6)
 DATABASE = "spamfilter.db"
+TRAP = "trap"
 Mails = Sequence[tuple[Label, bytes]]
 
 
@@ -53,15 +57,15 @@ class Material:
     his: Mails
 
 
-def material(judged: int, number: int) -> Material:
+def material(judged: int, number: int, learnt: int) -> Material:
     """Mails of the corpus, one of each digest."""
     found: dict[bytes, tuple[Label, bytes]] = {}
     index = find_indexed(unpacked("trec07p-first20000") / "index")
-    for label, mail in index[: LEARNT + 2 * judged + 10 * number]:
+    for label, mail in index[: learnt + 2 * judged + 10 * number]:
         content = mail.read()
         found.setdefault(parse(content).digest(), (label, content))
     mails = list(found.values())
-    known, mails = mails[:LEARNT], mails[LEARNT:]
+    known, mails = mails[:learnt], mails[learnt:]
     his, mails = mails[:number], mails[number:]
     hers = {label: [content for kind, content in mails if kind == label][:number] for label in LABELS}
     taken = {content for some in hers.values() for content in some}
@@ -127,16 +131,17 @@ class Place:
                     training.learn(filter.read(parse(content)), label, source, by)
         filter.store.close()
 
-    def mark(self, marks: Iterable[tuple[str, bytes, Label]], marks_a_day: int) -> tuple[int, int]:
+    def mark(self, wanted: Iterable[tuple[str, bytes, Label]], marks_a_day: int) -> tuple[int, int]:
         """Marks of authors at the desk of a relay; how many taught something, and how many were refused."""
         filter = self.opened()
 
         async def all_of_them() -> tuple[int, int]:
             desk = MarkQueue(filter, marks_a_day, filter.follow)
             taken = refused = 0
-            for by, content, label in marks:
+            for by, content, label in wanted:
                 try:
-                    taken += (await desk.mark_mail(content, "a mail", label, Author(by, "imap"))).change.changed
+                    author = Author(by, AUTOMATIC if by == TRAP else "imap")
+                    taken += (await desk.mark_mail(content, "a mail", label, author)).change.changed
                 except Refused:
                     refused += 1
             await asyncio.to_thread(desk.close)
@@ -150,13 +155,9 @@ class Place:
 
 def harm(scores: Sequence[Score], mails: Mails) -> str:
     labels = [label for label, _ in mails]
-    hams = [score.posterior for score, label in zip(scores, labels, strict=True) if label == "ham"]
-    spams = [score.posterior for score, label in zip(scores, labels, strict=True) if label == "spam"]
-    rates = (
-        sum(p >= SPAM for p in hams) / len(hams),
-        sum(UNSURE <= p < SPAM for p in hams) / len(hams),
-        sum(p < UNSURE for p in spams) / len(spams),
-    )
+    hams = [POLICY.classify(score, MANY) for score, label in zip(scores, labels, strict=True) if label == "ham"]
+    spams = [POLICY.classify(score, MANY) for score, label in zip(scores, labels, strict=True) if label == "spam"]
+    rates = hams.count("spam") / len(hams), hams.count("unsure") / len(hams), spams.count("ham") / len(spams)
     area = measure([score.log_odds for score in scores], [score.posterior for score in scores], labels).roca
     return " | ".join([*(f"{100 * rate:.1f}" for rate in rates), f"{area:.3f}"])
 
@@ -169,6 +170,7 @@ def differing(one: Sequence[Score], other: Sequence[Score]) -> str:
 ATTACKS: dict[str, Callable[[Material], list[tuple[str, bytes, Label]]]] = {
     "ham of hers, as spam": lambda found: [("mallory", content, "spam") for content in found.hers["ham"]],
     "spam of hers, as ham": lambda found: [("mallory", content, "ham") for content in found.hers["spam"]],
+    "ham-like mail to a trap": lambda found: [(TRAP, content, "spam") for content in found.hers["ham"]],
     "what `train` has learnt, as the other": lambda found: [
         ("mallory", content, OTHER[label]) for label, content in found.known[1::2]
     ],
@@ -185,24 +187,27 @@ def taught(found: Material) -> Iterator[Place]:
         yield base
 
 
-def alone(attack: str, judged: int, number: int) -> list[str]:
+def alone(attack: str, judged: int, number: int, learnt: int) -> list[str]:
     """Rows: one author's wrong marks, and nobody else meanwhile; number: of marks where there is no limit."""
-    found = material(judged, number)
+    found = material(judged, number, learnt)
     with taught(found) as base:
         before, known = base.rows(), base.scores(found.judged)
         rows = []
         if attack == next(iter(ATTACKS)):
-            rows.append(f"| nothing | | | {harm(known, found.judged)} | | | | |")
-        for share in (SHARE, NO_LIMIT):
-            place = base.copy(f"{share}")
-            taken, refused = place.mark(ATTACKS[attack](found)[:number], share)
+            rows.append(f"| {learnt:,} | nothing | | | {harm(known, found.judged)} | | | | |")
+        for bound, share, surprises in (
+            ("all", SHARE, marks.SURPRISES_A_DAY), ("`marks_a_day`", SHARE, NO_LIMIT), ("none", NO_LIMIT, NO_LIMIT)
+        ):  # fmt: skip
+            place = base.copy(f"{share}-{surprises}")
+            with patch.object(marks, "SURPRISES_A_DAY", surprises):
+                taken, refused = place.mark(ATTACKS[attack](found)[:number], share)
             struck, apart = harm(place.scores(found.judged), found.judged), len(before ^ place.rows())
             began = time.monotonic()
-            place.command("forget", "--by", "mallory", "--yes")
+            place.command("forget", "--by", ATTACKS[attack](found)[0][0], "--yes")
             seconds = time.monotonic() - began
             left, healed = len(before ^ place.rows()), differing(known, place.scores(found.judged))
             rows.append(
-                f"| {attack} | {share if share == SHARE else 'none'} | {taken}, {refused} | {struck} | {apart:,}"
+                f"| {learnt:,} | {attack} | {bound} | {taken}, {refused} | {struck} | {apart:,}"
                 f" | {left} | {healed} | {seconds:.0f} |"
             )
     return rows
@@ -210,14 +215,15 @@ def alone(attack: str, judged: int, number: int) -> list[str]:
 
 def meanwhile(judged: int, number: int) -> list[str]:
     """Rows: somebody honest marks rightly in between, and the honest marks alone for comparison."""
-    found = material(judged, number)
+    found = material(judged, number, LEARNT[0])
     number = min(number, SHARE)
     honest = [("bob", content, label) for label, content in found.his[:number]]
     wrong: list[tuple[str, bytes, Label]] = [("mallory", content, "spam") for content in found.hers["ham"][:number]]
     with taught(found) as base:
         clean, struck = base.copy("clean"), base.copy("struck")
-        clean.mark(honest, NO_LIMIT)
-        struck.mark([mark for pair in zip(wrong, honest, strict=True) for mark in pair], NO_LIMIT)
+        with patch.object(marks, "SURPRISES_A_DAY", NO_LIMIT):
+            clean.mark(honest, NO_LIMIT)
+            struck.mark([mark for pair in zip(wrong, honest, strict=True) for mark in pair], NO_LIMIT)
         rows = [f"| the right marks alone | {harm(clean.scores(found.judged), found.judged)} | | |"]
         for title, words in {
             f"{number} marks of each": [],

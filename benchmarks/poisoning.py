@@ -385,8 +385,8 @@ def unbounded(name: str, bound: str, size: Size) -> dict[str, list[str]]:
     return {"bounds": bounds(read(name, size.judged), bound, size.spams)}
 
 
-def marked(attack: str, size: Size) -> dict[str, list[str]]:
-    return {"author": mass_feedback.alone(attack, size.judged, size.marks)}
+def marked(attack: str, learnt: int, size: Size) -> dict[str, list[str]]:
+    return {"author": mass_feedback.alone(attack, size.judged, size.marks, learnt)}
 
 
 def answered(name: str, size: Size) -> dict[str, list[str]]:
@@ -411,7 +411,7 @@ PARTS: dict[str, tuple[str, str]] = {
     ),
     "author": (
         "Wrong marks of one author",
-        f"what one author marks | a day's share | marks taken, refused | {HARM} | rows that differ from before"
+        f"learnt before | what one author marks | bounds | marks taken, refused | {HARM} | rows that differ from before"
         " | after `forget --by` | log-odds that differ then | seconds it took",
     ),
     "meanwhile": (
@@ -441,7 +441,8 @@ def table(title: str, head: str, rows: Sequence[str]) -> list[str]:
 def others(pool: ProcessPoolExecutor, size: Size) -> list[Future[dict[str, list[str]]]]:
     """All parts but that of the answers."""
     runs = [pool.submit(stuffed, name, size) for name in CORPORA]
-    runs += [pool.submit(marked, attack, size) for attack in mass_feedback.ATTACKS]
+    attacks = itertools.product(mass_feedback.ATTACKS, mass_feedback.LEARNT)
+    runs += [pool.submit(marked, attack, learnt, size) for attack, learnt in attacks]
     runs += [pool.submit(interleaved, size)]
     runs += [pool.submit(flooded, name, victim, size) for name in CORPORA for victim in VICTIMS]
     runs += [pool.submit(unbounded, next(iter(CORPORA)), bound, size) for bound in BOUNDS]

@@ -6,7 +6,7 @@ Guarantee: counts, totals and calibration are the sum of the ledger; `rebuilt` r
 """
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,6 +15,7 @@ from spamfilter.bayes import model
 from spamfilter.bayes.calibration import Step
 from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.model import Score, State
+from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import Evidence, Voices, VoiceTokens, view, words
 from spamfilter.errors import StoreError
 from spamfilter.learning.counting_rules import RULES, rules, rules_text, usable
@@ -222,11 +223,17 @@ class Training:
         """All that the ledger has of this message, oldest first."""
         return self._learning.history(digest)
 
-    def step(self, reading: Reading, label: Label) -> tuple[Step, int]:
-        """The step of the calibration if this message were learnt now, and how many are."""
-        state = self._state(reading)
-        score = model.score(self._filter.voices, reading.tokens, state)
-        return state.calibration.step(score.log_odds, label, score.known), sum(state.learnt.values())
+    def step_without(self, others: Sequence[Entry], reading: Reading, label: Label) -> tuple[Step, int]:
+        """The step of the calibration if these learnings were not and a message was learnt now; how many are learnt."""
+        voices = self._filter.voices
+        state = self._state(reading, *(Reading(entry.digest, entry.tokens) for entry in others))
+        for entry in others:
+            model.apply(voices, entry, state, -1)
+        score = model.score(voices, reading.tokens, state)
+        step = state.calibration.step(score.log_odds, label, score.known)
+        for entry in others:
+            model.apply(voices, entry, state)
+        return step, sum(state.learnt.values())
 
     def learn(self, reading: Reading, label: Label, source: str, by: str = "", at: datetime | None = None) -> Change:
         """See `Filter.learn`."""
@@ -328,11 +335,15 @@ class Training:
         """Write a setting with what is learnt, or not at all."""
         self._learning.put_setting(name, value)
 
-    def _state(self, reading: Reading) -> State:
+    def _state(self, *readings: Reading) -> State:
+        """The state; of words at least those of these messages."""
         if self._filter._whole:
             return self._filter._all()
-        voices = self._filter.voices
-        return model.prepared(voices, self._learning.state(words(voices, reading.tokens)))
+        voices, wanted = self._filter.voices, dict[str, set[Token]]()
+        for reading in readings:
+            for name, some in words(voices, reading.tokens).items():
+                wanted[name] = wanted.get(name, set()) | some
+        return model.prepared(voices, self._learning.state(wanted))
 
     def _undo(self, state: State, active: Entry, source: str, by: str) -> None:
         self._write(

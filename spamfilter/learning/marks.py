@@ -131,9 +131,11 @@ def _check_left(store: Store, author: Author, marks_a_day: int, times: int = 1) 
 
 
 def _check_surprise(store: Store, training: Training, subject: Subject, author: Author) -> None:
-    if store.surprises_by(author.name, datetime.now(UTC) - DAY, SURPRISES_A_DAY) < SURPRISES_A_DAY:
+    others = store.surprises_by(author.name, datetime.now(UTC) - DAY, SURPRISES_A_DAY)
+    if len(others) < SURPRISES_A_DAY:
         return
-    step, learnt = training.step(subject.reading, "spam")
+    # Without them, as by these very marks the filter may now say what their author does.
+    step, learnt = training.step_without(others, subject.reading, "spam")
     if learnt >= ESTABLISHED and is_surprise(step):
         raise ShareUsed(
             f"{author.name or 'nobody'}: {SURPRISES_A_DAY} marks of spam in 24 hours against the verdict are the limit;"

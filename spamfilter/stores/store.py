@@ -183,10 +183,10 @@ class Store(Ledger, Journal):
         """How many learnings of this author there are since then, undone ones too; undoings do not count."""
 
     @abstractmethod
-    def surprises_by(self, by: str, since: datetime, most: int) -> int:
-        """How many active learnings of this author as spam since then contradicted the verdict; counted up to `most`.
+    def surprises_by(self, by: str, since: datetime, most: int) -> list[Entry]:
+        """The first active learnings of this author as spam since then that contradicted the verdict, at most `most`.
 
-        See `calibration.is_surprise`.
+        With their tokens; see `calibration.is_surprise`.
         """
 
     @abstractmethod

@@ -206,6 +206,17 @@ def test_an_author_contradicts_an_established_filter_five_times_a_day(author: Au
     assert filter.score(ham).posterior < 0.5
 
 
+def test_an_author_does_not_make_their_own_marks_agree_with_the_verdict() -> None:
+    filter = established()
+    wrong = ["hello", "hello3", *(f"list{at}" for at in range(8))]
+    assert all(teach(filter, at, "spam", MALLORY, *wrong) for at in range(2))
+    assert all(teach(filter, at, "spam", MALLORY, "hello", f"new{at}") for at in range(10, 13))
+    assert filter.score(reading("judged", *wrong)).posterior > 0.9, "by now they seem to be spam"
+    assert not teach(filter, 20, "spam", MALLORY, *wrong)
+    assert teach(filter, 21, "spam", BOB, *wrong)
+    assert filter.verify() == []
+
+
 def test_the_administrator_and_a_filter_that_knows_little_are_contradicted_at_will() -> None:
     filter = established()
     assert all(teach(filter, at, "spam", ROOT, "hello", f"new{at}") for at in range(20))

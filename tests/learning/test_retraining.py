@@ -383,7 +383,7 @@ class Busy(Store):
     def marks_by(self, by: str, since: Any) -> int:
         raise NotImplementedError
 
-    def surprises_by(self, by: str, since: Any, most: int) -> int:
+    def surprises_by(self, by: str, since: Any, most: int) -> Any:
         raise NotImplementedError
 
     def times_of_sources(self) -> Any:

@@ -53,11 +53,16 @@ def test_surprises_are_learnings_as_spam_that_contradicted_the_verdict(store: St
     learn(store, *(replace(of(entry(at), "ann", hours=at), calibrated=step(error)) for at, error in enumerate(errors)))
     learn(store, replace(of(entry(7, "ham"), "ann", hours=9), calibrated=step(0.9)))
     undone, _ = learn(store, replace(of(entry(8), "bob"), calibrated=step(0.9)), of(entry(9), "bob"))
-    assert [store.surprises_by("ann", NOON, most) for most in (1, 3, 9)] == [1, 3, 3]
-    assert [store.surprises_by("ann", NOON + timedelta(hours=hours), 9) for hours in (2, 3, 4, 5)] == [3, 2, 1, 0]
-    assert store.surprises_by("bob", NOON, 9) == 1
+
+    def hours(by: str, after: int = 0, most: int = 9) -> list[int]:
+        found = store.surprises_by(by, NOON + timedelta(hours=after), most)
+        assert all(one.tokens for one in found)
+        return [(one.at - NOON) // timedelta(hours=1) for one in found]
+
+    assert (hours("ann"), hours("ann", most=2), hours("ann", after=3)) == ([2, 3, 4], [2, 3], [3, 4])
+    assert (hours("ann", after=5), hours("bob"), hours("")) == ([], [0], [])
     learn(store, of(replace(entry(8, undoes=undone.id), calibrated=undone.calibrated), "bob", hours=1))
-    assert store.surprises_by("bob", NOON, 9) == store.surprises_by("", NOON, 9) == 0
+    assert hours("bob") == []
 
 
 def test_marks_on_mail_are_counted_by_recipient_and_by_domain_each_message_once(store: Store) -> None:

@@ -146,9 +146,10 @@ class MemoryStore(Store):
     def marks_by(self, by: str, since: datetime) -> int:
         return sum(entry.by == by and entry.at >= since and not entry.undoes for entry in self._ledger)
 
-    def surprises_by(self, by: str, since: datetime, most: int) -> int:
+    def surprises_by(self, by: str, since: datetime, most: int) -> list[Entry]:
         mine = (entry for entry in self._active.values() if (entry.by, entry.label) == (by, "spam"))
-        return min(most, sum(entry.at >= since and is_surprise(entry.calibrated) for entry in mine))
+        found = [entry for entry in mine if entry.at >= since and is_surprise(entry.calibrated)]
+        return sorted(found, key=lambda entry: (entry.at, entry.id))[:most]
 
     def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
         taught = {entry.digest for entry in self._ledger if entry.by == by and entry.at >= since and not entry.undoes}

@@ -141,12 +141,12 @@ class SqlStore(SqlJournal, SqlReporting, Store):
         with self.reading() as connection:
             return int(connection.execute(select(func.count()).select_from(ledger).where(*learnings)).scalar_one())
 
-    def surprises_by(self, by: str, since: datetime, most: int) -> int:
+    def surprises_by(self, by: str, since: datetime, most: int) -> list[Entry]:
         surprising = ledger.c.calibrated[ERROR_ENERGY].as_integer() >= SURPRISING
-        query = only_active(select(ledger.c.id)).where(ledger.c.by == by, ledger.c.at >= since, surprising)
-        query = query.where(ledger.c.label == "spam").limit(most)
+        mine = ledger.c.by == by, ledger.c.at >= since, ledger.c.label == "spam"
+        query = only_active(select(ledger)).where(*mine, surprising).order_by(ledger.c.at).limit(most)
         with self.reading() as connection:
-            return len(connection.execute(query).all())
+            return [entry_of(row, row.tokens) for row in connection.execute(query)]
 
     def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
         mail = schema.journal.c
