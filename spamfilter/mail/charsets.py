@@ -6,6 +6,7 @@ Guarantee: never raises, takes linear time, and keeps memory bounded, whatever c
 import codecs
 import encodings.aliases
 import functools
+import re
 
 # All charsets of Python, of which some have no alias; without its other codecs, of which two take quadratic time.
 # Only these names are looked up: Python searches the disk for an unknown one, and keeps it in memory for ever.
@@ -15,6 +16,7 @@ _CODECS = frozenset((
     "mac_farsi", "mac_romanian", "palmos", "utf_8_sig",
 ))  # fmt: skip
 # Replaces what separates the parts of a charset's name, as in encodings.normalize_encoding, by blanks.
+_PAIRS = re.compile(rb"(?:[\x00-\x7f]|[\x81-\xfe][\xa1-\xfe])*")
 _TO_CODEC = bytes(byte if byte < 0x80 and (chr(byte).isalnum() or byte == 0x2E) else 0x20 for byte in range(256))
 
 
@@ -30,6 +32,35 @@ def to_utf8(raw: bytes, charset: bytes) -> bytes:
         return codecs.utf_8_decode(raw, "strict", False)[0].encode()
     except UnicodeDecodeError:
         return raw.decode("latin-1").encode()
+
+
+def undeclared_to_utf8(raw: bytes, likely: bytes) -> bytes:
+    """Text in UTF-8 of which nothing says in what charset it is, as the headers of much spam are.
+
+    UTF-8 if it is that, which other text hardly ever is; else in the charset `likely`; else GB18030 where all bytes
+    beyond ASCII come in pairs, as Chinese has them; else Latin-1.
+    """
+    if _is_utf8(raw):
+        return to_utf8(raw, b"")
+    codec = _codec(likely.lower())
+    if codec and (text := _strictly(raw, codec)) is not None:
+        return text.encode("utf-8", "replace")
+    return to_utf8(raw, b"gb18030" if _PAIRS.fullmatch(raw) else b"")
+
+
+def _strictly(raw: bytes, codec: str) -> str | None:
+    try:
+        return raw.decode(codec)
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        codecs.utf_8_decode(raw, "strict", False)  # the last character may be incomplete, as long texts are cut
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @functools.lru_cache(maxsize=512)

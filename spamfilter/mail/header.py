@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
-from spamfilter.mail.charsets import to_utf8
+from spamfilter.mail.charsets import to_utf8, undeclared_to_utf8
 from spamfilter.mail.text import cut, decoded_base64
 
 MAX_LINES = 1_000
@@ -64,7 +64,11 @@ class Room:
 
 
 def split_header(block: bytes, room: Room, defects: list[str]) -> tuple[list[Field], list[bytes], bytes]:
-    """The header fields of a mail or part, as many as `room` allows; the same as they were written; the body."""
+    """The header fields of a mail or part, as many as `room` allows; the same as they were written; the body.
+
+    What is neither ASCII nor UTF-8 stays as it is, see `in_utf8`. A line that is no field begins the body, as mail
+    programs show it; fields behind it count all the same.
+    """
     if block.startswith(b"\n"):
         return [], [], block[1:]
     head, _, body = block.partition(b"\n\n")
@@ -76,8 +80,8 @@ def split_header(block: bytes, room: Room, defects: list[str]) -> tuple[list[Fie
     room.lines -= len(lines)
     plain = b"=?" not in head and head.isascii()
     places, size = room.fields, room.size
-    odd = False
-    for line in lines:
+    first_odd = len(lines)
+    for at, line in enumerate(lines):
         if places <= 0 or size <= 0:
             rest = line
             break
@@ -97,22 +101,34 @@ def split_header(block: bytes, room: Room, defects: list[str]) -> tuple[list[Fie
             written.append(line)
             places -= 1
             size -= len(name) + taken
-        elif name is None and line:
-            odd = True
+        elif name is None and line and at < first_odd and not line.startswith((b"From ", b">From ")):
+            first_odd = at
     room.fields, room.size = places, size
-    if odd:
+    if first_odd < len(lines):
         defects.append("not-a-field")
+        body = b"\n".join((*lines[first_odd:], b"", body))
     if rest:
         defects.append("many-fields")
     return fields, written, body
 
 
-def head_of(written: list[bytes], part_fields: list[Field]) -> bytes:
-    """The lines of a header as they were written, and the fields of the parts, as many as are read."""
+def head_of(written: list[bytes], part_fields: list[Field], charset: bytes) -> bytes:
+    """The lines of a header as they were written, and the fields of the parts, as many as are read.
+
+    charset: that of the text, for what is not ASCII.
+    """
     lines = [*written, *(name + b": " + value for name, value in part_fields)]
     if sum(map(len, lines)) + len(lines) > MAX_HEAD:
         lines = _first_read(lines)
-    return cut(to_utf8(b"\n".join(lines), b""), MAX_HEAD)
+    return cut(undeclared_to_utf8(b"\n".join(lines), charset), MAX_HEAD)
+
+
+def in_utf8(fields: list[Field], charset: bytes) -> tuple[Field, ...]:
+    """Fields with all values in UTF-8. charset: that of the text, for those that are in none that is declared."""
+    return tuple(
+        (name, value if value.isascii() else cut(undeclared_to_utf8(value, charset), MAX_VALUE))
+        for name, value in fields
+    )
 
 
 def _first_read(lines: list[bytes]) -> list[bytes]:
@@ -170,8 +186,6 @@ def _decoded(value: bytes) -> tuple[bytes, int]:
         value, words = _ENCODED_WORD.subn(_encoded_word, _BETWEEN_ENCODED_WORDS.sub(b"", value))
         read += words * ENCODED_WORD
     value = value[:MAX_VALUE]
-    if not value.isascii():
-        value = cut(to_utf8(value, b""), MAX_VALUE)
     return value, max(read, len(value))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
-from spamfilter.mail.header import Field, Room, head_of, split_header
+from spamfilter.mail.header import Field, Room, head_of, in_utf8, split_header
 from spamfilter.mail.text import cut, ends, hidden_apart, lines_at_ends, text_of, without_markup
 
 SCANNED = 65_536
@@ -118,9 +118,9 @@ def parse(data: bytes) -> Message:
     if not walk.boundaries:
         walk.defects.append("many-boundaries")
     return Message(
-        fields=tuple(fields),
-        part_fields=tuple(walk.fields),
-        head=head_of(written, walk.fields),
+        fields=in_utf8(fields, walk.charset),
+        part_fields=in_utf8(walk.fields, walk.charset),
+        head=head_of(written, walk.fields, walk.charset),
         text=walk.limit(b"\n".join((*walk.texts, *walk.hidden)), MAX_TEXT),
         shown=walk.limit(b"\n".join(walk.shown), MAX_TEXT),
         size=len(data),
@@ -142,6 +142,7 @@ class _Walk:
         self.hidden: list[bytes] = []
         self.defects: list[str] = []
         self.boundaries = MAX_BOUNDARIES
+        self.charset = b""
 
     def part(self, fields: list[Field], body: bytes, depth: int) -> None:
         kind, encoding, parameters = _content(fields)
@@ -161,11 +162,13 @@ class _Walk:
                         self._supersede(before, found)
                 return
             self.defects.append("deep" if parts else "no-boundary")
-        elif not kind.startswith((b"text", b"message")) and b"/" in kind:
+        elif not kind.startswith((b"text", b"message", b"application/ics")) and b"/" in kind:
             return
         if len(self.texts) < MAX_TEXTS:
             part = body[:MAX_ENCODED] if self.limit is cut else lines_at_ends(body, MAX_ENCODED)
-            text = text_of(part, encoding, parameters.get(b"charset", b""), self.defects)
+            charset = parameters.get(b"charset", b"")
+            self.charset = self.charset or charset
+            text = text_of(part, encoding, charset, self.defects)
             shown = text
             if kind == b"text/html":
                 text, hidden = hidden_apart(text)

@@ -4,11 +4,14 @@ import base64
 import quopri
 from collections.abc import Callable
 from dataclasses import replace
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from spamfilter.bayes.voices import view
+from spamfilter.config.settings import Settings
 from spamfilter.mail.header import MAX_FIELDS, MAX_NAME, MAX_VALUE
 from spamfilter.mail.message import MAX_PARTS, MAX_TEXT, SCANNED, Message, parse
 from spamfilter.mail.tagging import mark
@@ -130,6 +133,67 @@ def test_what_is_no_name_of_a_field_is_passed_over_with_its_line(name: bytes) ->
     message = parse(name + b": value\nSubject: x\n\n")
     assert message.fields == ((b"subject", b"x"),)
     assert message.defects == ("not-a-field",)
+
+
+@pytest.mark.parametrize(
+    ("mail", "text"),
+    [
+        pytest.param(b"Subject: x\nBuy these pills\nnow\n", b"Buy these pills\nnow", id="no-empty-line-at-all"),
+        pytest.param(b"Subject: x\nBuy these\n\npills\n", b"Buy these\n\npills", id="before-the-empty-line"),
+        pytest.param(b"Buy these pills\n", b"Buy these pills", id="no-header"),
+        pytest.param(
+            b"Subject: x\nsee http://a.b\nTo: y\n\npills", b"see http://a.b\nTo: y\n\npills", id="fields-behind-it"
+        ),
+        pytest.param(
+            b"Content-Transfer-Encoding: base64\nQnV5IHRoZXNlIHBpbGxz\n", b"Buy these pills", id="encoded-at-once"
+        ),
+        pytest.param(
+            b"Content-Type: multipart/mixed; boundary=b\n\n--b\nBuy these pills\n--b--\n", b"Buy these pills", id="part"
+        ),
+        pytest.param(b"Subject: x\nFrom a Sun Mar  1\n>From b\nTo: y\n\npills", b"pills", id="lines-of-mailboxes"),
+    ],
+)
+def test_a_header_that_runs_into_the_text_hides_no_text(mail: bytes, text: bytes) -> None:
+    message = parse(mail)
+    assert message.text.strip() == message.shown.strip() == text
+    assert parse(mail.replace(b"\n", b"\r\n")) == replace(message, size=message.size + mail.count(b"\n"), scanned=ANY)
+
+
+def test_fields_behind_a_line_that_is_none_count_all_the_same() -> None:
+    assert parse(b"A: 1\nno field\nB: 2\n\n").fields == ((b"a", b"1"), (b"b", b"2"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "declared", "read"),
+    [
+        pytest.param("Grüße".encode(), "iso-8859-1", "Grüße", id="utf-8-whatever-is-declared"),
+        pytest.param("Купить".encode("koi8-r"), "koi8-r", "Купить", id="the-charset-of-the-text"),
+        pytest.param("Купить".encode("cp1251"), "windows-1251", "Купить", id="another"),
+        pytest.param("发票 now".encode("gb18030"), "", "发票 now", id="chinese"),
+        pytest.param("发票".encode("gb18030"), "us-ascii", "发票", id="chinese-declared-as-ascii"),
+        pytest.param("发票".encode("gb18030"), "utf-8", "发票", id="chinese-declared-as-utf-8"),
+        pytest.param("Café à Menü".encode("latin-1"), "", "Café à Menü", id="western"),
+        pytest.param("Menü".encode("latin-1"), "no-such-charset", "Menü", id="unknown"),
+        pytest.param("Menü".encode("latin-1"), "iso-2022-jp", "Menü", id="not-in-the-charset"),
+    ],
+)
+@pytest.mark.parametrize("multipart", [False, True])
+def test_a_subject_in_no_declared_charset_is_read(raw: bytes, declared: str, read: str, multipart: bool) -> None:
+    kind = f'Content-Type: text/plain; charset="{declared}"\n\ntext\n'.encode()
+    if multipart:
+        kind = b"Content-Type: multipart/mixed; boundary=b\n\n--b\n" + kind + b"--b--\n"
+    message = parse(b"Subject: " + raw + b"\n" + kind)
+    assert message.field(b"subject") == read
+    assert message.head.startswith(b"Subject: " + read.encode() + b"\n")
+
+
+@pytest.mark.parametrize("kind", ["text/calendar", "application/ics"])
+def test_the_text_of_a_calendar_and_the_name_of_an_attachment_are_read(kind: str) -> None:
+    calendar = f"Content-Type: {kind}; name=invite.ics\n\nSUMMARY:cheap pills\n"
+    pdf = 'Content-Type: application/pdf; name="bill.pdf"\nContent-Transfer-Encoding: base64\n\nAAAA\n'
+    mail = f"Content-Type: multipart/mixed; boundary=b\n\n--b\n{calendar}--b\n{pdf}--b--\n"
+    tokens = view(Settings().voices(), parse(mail.encode()))["fields"]
+    assert {b"pills", b"content-type:invite", b"content-type:bill", b"content-type:pdf"} <= set(tokens)
 
 
 def test_the_first_field_of_a_name_is_the_one_that_counts() -> None:
