@@ -26,8 +26,8 @@ STEP = 1.05
 """Ratio of the bounds of a bucket of durations: quantiles are at most 5 % too large."""
 LATE = timedelta(hours=1)
 """Time after the end of a day by which a relay has usually written its entries."""
-PIECE = timedelta(minutes=10)
-"""Period whose entries are in memory at a time."""
+PIECE, MANY = timedelta(minutes=10), 10_000
+"""Period whose entries are in memory at a time, on a day with more than MANY of them."""
 DAY = timedelta(days=1)
 REPLIES = {"2": "accepted", "4": "put_off", "5": "refused"}
 TROUBLE = 100
@@ -157,11 +157,11 @@ def midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
-def of_period(store: Store, since: datetime, until: datetime) -> Summary:
-    """The summary of a period within one day, without marks."""
-    made = Summary()
+def of_period(store: Store, since: datetime, until: datetime, entries: int) -> Summary:
+    """The summary of a period within one day, without marks. entries: how many that day has."""
+    made, piece = Summary(), PIECE if entries > MANY else DAY
     while since < until:
-        end = min(until, since + PIECE)
+        end = min(until, since + piece)
         for entry in store.journal(since, end):
             made.add(entry)
         if max(len(getattr(made, name)) for name in (*_NAMED, "troubles")) > COUNTED:
@@ -202,7 +202,7 @@ def by_day(store: Store, since: datetime, until: datetime) -> dict[date, Summary
         whole = kept.get(day)
         gone = whole is not None and whole.messages > entries.get(day, 0)
         right = whole is not None and whole.messages == entries.get(day, 0) and end - begin == DAY
-        made = whole if whole is not None and (gone or right) else of_period(store, begin, end)
+        made = whole if whole is not None and (gone or right) else of_period(store, begin, end, entries.get(day, 0))
         if not gone:
             made.marked = marked.get(day, Counter())
         if made.messages:
@@ -226,7 +226,7 @@ def keep(store: Store, now: datetime, entries_before: datetime) -> int:
         if day in kept and kept[day].messages >= number and not going:
             continue
         begin, end = midnight(day), midnight(day) + DAY
-        made = kept[day] if day in kept and kept[day].messages >= number else of_period(store, begin, end)
+        made = kept[day] if day in kept and kept[day].messages >= number else of_period(store, begin, end, number)
         if going:
             made.marked = marks(store, begin, end).get(day, Counter())
         made.store_bytes = made.store_bytes or store.size()

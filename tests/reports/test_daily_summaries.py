@@ -11,7 +11,7 @@ from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
 from spamfilter.learning.filter import Filter, Reading
 from spamfilter.reports import daily_summaries
-from spamfilter.reports.daily_summaries import KEPT, Summary, bucket, by_day, duration, midnight, of_period, total
+from spamfilter.reports.daily_summaries import KEPT, MANY, Summary, bucket, by_day, duration, midnight, of_period, total
 from spamfilter.reports.report import build
 from spamfilter.stores import JournalEntry, Store
 from tests.stores.conftest import store
@@ -156,7 +156,7 @@ def test_a_flood_of_names_does_not_fill_the_memory(store: Store, monkeypatch: py
         )
         for number in range(300)
     ])  # fmt: skip
-    made = of_period(store, NOON, NOON + DAY)
+    made = of_period(store, NOON, NOON + DAY, MANY + 1)
     assert made.recipients["all@example.org"] == (300, 0)
     assert made.messages == 300
     assert max(held) <= 3 * KEPT + 10 * 11
@@ -170,6 +170,6 @@ def test_names_and_words_of_a_day_are_bounded(store: Store) -> None:
         )
         for number in range(6 * KEPT)
     ])  # fmt: skip
-    made = of_period(store, NOON, NOON + DAY)
+    made = of_period(store, NOON, NOON + DAY, MANY + 1)
     assert [len(names) for names in (made.senders, made.words, made.troubles)] == [KEPT] * 3
     assert made.messages == 6 * KEPT
