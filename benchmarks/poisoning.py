@@ -12,9 +12,10 @@ learning but for the attack. The filter is the product's default, its own parser
 5. Wrong marks of one author, on a real database: mass_feedback.py.
 6. Spam that is learnt because a user answers its sender: laundering.py.
 
-    python benchmarks/poisoning.py [--result FILE] [--quick] [--processes N] [--answers]
+    python benchmarks/poisoning.py [--result FILE] [--quick] [--processes N] [--only answers|marks]
 
-Needs SPAMFILTER_CORPORA and bogofilter; takes about a quarter of an hour. --answers: the last part alone.
+Needs SPAMFILTER_CORPORA and bogofilter; takes about a quarter of an hour. --only: the last part, or that of wrong
+marks, alone.
 """
 
 import argparse
@@ -438,12 +439,17 @@ def table(title: str, head: str, rows: Sequence[str]) -> list[str]:
     return [f"## {title}", "", f"| {head} |", "|---" * (head.count("|") + 1) + "|", *rows, ""]
 
 
-def others(pool: ProcessPoolExecutor, size: Size) -> list[Future[dict[str, list[str]]]]:
-    """All parts but that of the answers."""
-    runs = [pool.submit(stuffed, name, size) for name in CORPORA]
+def wrong_marks(pool: ProcessPoolExecutor, size: Size) -> list[Future[dict[str, list[str]]]]:
     attacks = itertools.product(mass_feedback.ATTACKS, mass_feedback.LEARNT)
-    runs += [pool.submit(marked, attack, learnt, size) for attack, learnt in attacks]
-    runs += [pool.submit(interleaved, size)]
+    return [
+        *(pool.submit(marked, attack, learnt, size) for attack, learnt in attacks),
+        pool.submit(interleaved, size),
+    ]
+
+
+def others(pool: ProcessPoolExecutor, size: Size) -> list[Future[dict[str, list[str]]]]:
+    """All parts but those of the answers and of wrong marks."""
+    runs = [pool.submit(stuffed, name, size) for name in CORPORA]
     runs += [pool.submit(flooded, name, victim, size) for name in CORPORA for victim in VICTIMS]
     runs += [pool.submit(unbounded, next(iter(CORPORA)), bound, size) for bound in BOUNDS]
     return runs
@@ -454,13 +460,15 @@ def main() -> None:
     parser.add_argument("--result", type=Path, help="write the tables to this file, too")
     parser.add_argument("--quick", action="store_true", help="fewer mails, to see that it runs")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="parts that run at a time")
-    parser.add_argument("--answers", action="store_true", help="only the part of answers that launder spam")
+    parser.add_argument("--only", choices=("answers", "marks"), help="only answers that launder spam, or wrong marks")
     arguments = parser.parse_args()
     size = QUICK if arguments.quick else WHOLE
     found: dict[str, list[str]] = {part: [] for part in PARTS}
     with ProcessPoolExecutor(arguments.processes) as pool:
-        runs = [pool.submit(answered, name, size) for name in CORPORA]
-        if not arguments.answers:
+        runs = [pool.submit(answered, name, size) for name in CORPORA if arguments.only != "marks"]
+        if arguments.only != "answers":
+            runs += wrong_marks(pool, size)
+        if not arguments.only:
             runs += others(pool, size)
         for each in runs:
             for part, rows in each.result().items():

@@ -45,8 +45,8 @@ ESTABLISHED = 1000
 """Messages learnt, from which on the filter's verdict is worth defending: before, it is often wrong."""
 SURPRISES_A_DAY = 5
 """Learnings as spam of one author, or of one rule, that may contradict the verdict in 24 hours. Spam of one campaign is
-known after one or two marks, and contradicts nothing after that; wrong marks of 200 mails, with 1,200 learnt, make 2 %
-of ham spam, and without this bound 87 % (benchmarks/poisoning.py)."""
+known after one or two marks, and contradicts nothing after that; 200 wrong marks, with 1,200 messages learnt,
+make 1 % of ham spam, and without this bound 93 % (benchmarks/poisoning.py)."""
 
 
 @dataclass(frozen=True, slots=True)
