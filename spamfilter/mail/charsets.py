@@ -16,7 +16,8 @@ _CODECS = frozenset((
     "mac_farsi", "mac_romanian", "palmos", "utf_8_sig",
 ))  # fmt: skip
 # Replaces what separates the parts of a charset's name, as in encodings.normalize_encoding, by blanks.
-_PAIRS = re.compile(rb"(?:[\x00-\x7f]|[\x81-\xfe][\xa1-\xfe])*")
+# Chinese as GB2312 writes it: two characters or more, and no byte beyond ASCII alone.
+_PAIRS = re.compile(rb"(?:[\x00-\x7f]*[\xa1-\xa9\xb0-\xf7][\xa1-\xfe]){2,}[\x00-\x7f]*")
 _TO_CODEC = bytes(byte if byte < 0x80 and (chr(byte).isalnum() or byte == 0x2E) else 0x20 for byte in range(256))
 
 
@@ -37,8 +38,8 @@ def to_utf8(raw: bytes, charset: bytes) -> bytes:
 def undeclared_to_utf8(raw: bytes, likely: bytes) -> bytes:
     """Text in UTF-8 of which nothing says in what charset it is, as the headers of much spam are.
 
-    UTF-8 if it is that, which other text hardly ever is; else in the charset `likely`; else GB18030 where all bytes
-    beyond ASCII come in pairs, as Chinese has them; else Latin-1.
+    UTF-8 if it is that, which other text hardly ever is; else in the charset `likely`; else GB18030 where it looks
+    like Chinese; else Latin-1.
     """
     if _is_utf8(raw):
         return to_utf8(raw, b"")

@@ -79,7 +79,7 @@ REGEXES: dict[str, list[Worst]] = {
         ("", "x-spam-status \n", ""),
     ],
     "mail.tagging._SUBJECT": [("Subject", " ", "x"), ("", "Subject \n", ""), ("", "Subject", "")],
-    "mail.charsets._PAIRS": [("", "\x81\xa1", "\x81"), ("", "\xa1", "a\xa1"), ("", "a", "\xff")],
+    "mail.charsets._PAIRS": [("", "\xb0\xa1", "\xb0"), ("", "a\xb0\xa1", "a\xff"), ("\xb0\xa1\xb0\xa1", "a", "\xff")],
     "mail.header._BETWEEN_ENCODED_WORDS": [("?=", " ", "x"), ("", "?= ", ""), ("", "?= =?", "")],
     "mail.header._ENCODED_WORD": [
         ("", "=?", ""), ("", "=?a?q?", ""), ("=?a?q?", "x", ""), ("", "=?" + "a" * 40, ""), ("", "=?a?q?x?", ""),

@@ -173,6 +173,7 @@ def test_fields_behind_a_line_that_is_none_count_all_the_same() -> None:
         pytest.param("发票".encode("gb18030"), "us-ascii", "发票", id="chinese-declared-as-ascii"),
         pytest.param("发票".encode("gb18030"), "utf-8", "发票", id="chinese-declared-as-utf-8"),
         pytest.param("Café à Menü".encode("latin-1"), "", "Café à Menü", id="western"),
+        pytest.param("Grüße".encode("latin-1"), "", "Grüße", id="two-in-a-row"),
         pytest.param("Menü".encode("latin-1"), "no-such-charset", "Menü", id="unknown"),
         pytest.param("Menü".encode("latin-1"), "iso-2022-jp", "Menü", id="not-in-the-charset"),
     ],
