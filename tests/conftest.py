@@ -1,6 +1,7 @@
 """Fixtures that any test may use."""
 
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,11 @@ from spamfilter.learning import marks
 from spamfilter.system import paths
 from tests.support import real
 from tests.support.shell import Shell
+
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell that starts the tests in the background ignores it for them, and for all programs that they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
