@@ -13,7 +13,6 @@ from spamfilter.system import paths
 from tests.support import real
 from tests.support.shell import Shell
 
-
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell that starts the tests in the background ignores it for them, and for all programs that they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
