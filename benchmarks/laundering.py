@@ -24,9 +24,10 @@ from spamfilter.bayes.verdict import Policy
 from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
 from spamfilter.learning.automatic_rules import RULES, Automatic, Rule, Seen
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Subject
+from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import parse
 from spamfilter.stores import JournalEntry, Store, open_store
 from spamfilter.system.ids import new_id

@@ -3,7 +3,7 @@
 P(spam) = sigmoid(slope * S + offset). Each learnt message moves slope and offset by one AdaGrad step on the log-loss
 (John C. Platt 1999; Duchi, Hazan, Singer 2011). The probability has no influence on what a message adds to the counts.
 
-Beside it stands how much was known of the messages that were learnt, before they were: see `doubt`.
+With it is kept which share of a message's words was known, on average, before the message was learnt: see `doubt`.
 
 Invariant: the state is the sum of its steps in whole numbers, so taking a step back restores it exactly.
 """

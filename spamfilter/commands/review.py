@@ -17,10 +17,11 @@ from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, SpamfilterError, StoreBusy, StoreDamaged, StoreError
 from spamfilter.learning import marks
 from spamfilter.learning.explanation import judgement_text
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Subject
 from spamfilter.learning.provenance import provenance
 from spamfilter.learning.review import Review, Waiting
+from spamfilter.learning.transaction import Reading
 from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless

@@ -20,11 +20,12 @@ from spamfilter.bayes.labels import BULK, Label
 from spamfilter.bayes.token_arrays import by_hash
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError
-from spamfilter.learning.filter import Filter, Reading, Training
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import mixed
 from spamfilter.learning.reading_ahead import read_ahead
 from spamfilter.learning.training_rounds import ROUNDS as ROUNDS
 from spamfilter.learning.training_rounds import Amounts, Message, later_rounds, no_amounts, note
+from spamfilter.learning.transaction import Reading, Training
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, Store

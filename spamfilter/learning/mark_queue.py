@@ -14,8 +14,9 @@ from typing import TypeVar
 from spamfilter.bayes.counts import Label
 from spamfilter.errors import InputError, ShareUsed, StoreBusy
 from spamfilter.learning import marks
-from spamfilter.learning.filter import Change, Filter
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Author, Subject
+from spamfilter.learning.transaction import Change
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import is_id
 

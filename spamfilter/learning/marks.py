@@ -18,7 +18,8 @@ from spamfilter.bayes.labels import AUTOMATIC, CANARY, NOBODYS
 from spamfilter.bayes.tokens import HEADER_PHRASE, Token, Tokens, words
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError, Refused, ShareUsed
-from spamfilter.learning.filter import Change, Filter, Reading, Training
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Change, Reading, Training
 from spamfilter.mail.message import Message, parse
 from spamfilter.mail.tagging import header_end
 from spamfilter.stores import Entry, JournalEntry, Store

@@ -15,7 +15,8 @@ from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import Evidence, Voice
 from spamfilter.learning.counterfactuals import Counterfactuals, Distance, Outcome, Without, counts_of
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Reading
 from spamfilter.stores import Entry, JournalEntry, Store
 
 SHOWN = 25

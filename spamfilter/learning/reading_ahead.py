@@ -19,7 +19,7 @@ from itertools import islice
 
 from spamfilter.bayes.voices import packed_tokens
 from spamfilter.errors import InputError
-from spamfilter.learning.filter import Reading
+from spamfilter.learning.transaction import Reading
 from spamfilter.mail.mailboxes import Mail
 
 CHUNK = 16

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Subject
+from spamfilter.learning.transaction import Reading
 from spamfilter.stores import JournalEntry, Store
 
 SKIPPED = "review_skipped"

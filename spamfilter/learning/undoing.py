@@ -15,7 +15,8 @@ from datetime import datetime
 from typing import TypeVar
 
 from spamfilter.bayes.labels import AUTOMATIC, BULK
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Reading
 from spamfilter.stores import Entry, Store
 
 Item = TypeVar("Item")

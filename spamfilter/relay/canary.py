@@ -17,8 +17,8 @@ from typing import Any
 from spamfilter.bayes.labels import CANARY, LABELS
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
-from spamfilter.learning.filter import Reading
 from spamfilter.learning.marks import Author, Subject
+from spamfilter.learning.transaction import Reading
 from spamfilter.relay.front_ends import Relay
 from spamfilter.relay.journal import WRITE_EVERY
 from spamfilter.stores import JournalEntry, Store

@@ -13,7 +13,8 @@ from time import perf_counter
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.verdict import EVIDENCE_SHOWN, Policy, Verdict
 from spamfilter.bayes.voices import view
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import Message, parse
 
 log = logging.getLogger(__name__)

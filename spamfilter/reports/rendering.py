@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from spamfilter.bayes.counts import Label
-from spamfilter.learning.filter import Change
 from spamfilter.learning.marks import Subject
+from spamfilter.learning.transaction import Change
 from spamfilter.system.escaping import harmless, printable
 
 if TYPE_CHECKING:  # a relay renders neither; without these imports it starts a twentieth faster

@@ -25,7 +25,8 @@ from spamfilter.evaluation.runs import (
     of_mails,
     write_scores,
 )
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Reading
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Store

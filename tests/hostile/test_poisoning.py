@@ -27,10 +27,11 @@ from spamfilter.bayes.voices import view
 from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
 from spamfilter.learning import marks as feedback
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.learning.marks import Author, Subject
 from spamfilter.learning.retraining import retrain
+from spamfilter.learning.transaction import Reading
 from spamfilter.learning.undoing import taught_by, undo
 from spamfilter.mail.message import parse
 from spamfilter.stores import Store, open_store

@@ -24,8 +24,9 @@ import pytest
 
 from spamfilter.bayes.labels import BULK
 from spamfilter.config.settings import Settings
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import header_id
+from spamfilter.learning.transaction import Reading
 from spamfilter.service.control_socket.client import SocketClient
 from spamfilter.stores import open_store
 from tests.integration.dovecot import SYSTEM, Dovecot, Mailboxes, connect, dovecot

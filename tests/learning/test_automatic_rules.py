@@ -15,9 +15,10 @@ from spamfilter.config.sections import Feedback
 from spamfilter.errors import StoreBusy
 from spamfilter.learning import automatic_rules
 from spamfilter.learning.automatic_rules import RECEIVED_A_DAY, RULES, SENT_A_DAY, Automatic, Seen
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author
+from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, JournalEntry
 from spamfilter.system.ids import new_id

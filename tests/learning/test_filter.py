@@ -13,7 +13,8 @@ from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.model import State
 from spamfilter.bayes.voices import Voice, Voices
 from spamfilter.errors import StoreError
-from spamfilter.learning.filter import Change, Filter, Reading
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Change, Reading
 from spamfilter.mail.message import parse
 from spamfilter.stores import Store
 from tests.support.made import VOICE, mail, reading, some, spelled

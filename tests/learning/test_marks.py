@@ -15,8 +15,9 @@ from spamfilter.bayes.voices import Voices
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, Refused
 from spamfilter.learning import marks as feedback
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Author, Subject, by_id, by_mail, header_id, mark
+from spamfilter.learning.transaction import Reading
 from spamfilter.mail import tagging
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, JournalEntry

@@ -17,8 +17,9 @@ from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import Evidence, Voice, Voices
 from spamfilter.learning import provenance
 from spamfilter.learning.counterfactuals import Counterfactuals, counts_of
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.provenance import Provenance, shown
+from spamfilter.learning.transaction import Reading
 from spamfilter.stores import Entry, Holders, Store
 from tests.bayes.likelihoods.drawn import every
 from tests.support.made import NOON, VOICE, journal_entry, reading

@@ -15,8 +15,8 @@ from spamfilter.bayes.voices import pack, view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError
 from spamfilter.learning import reading_ahead
-from spamfilter.learning.filter import Reading
 from spamfilter.learning.reading_ahead import CHUNK, read_ahead
+from spamfilter.learning.transaction import Reading
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from tests.support.made import mail

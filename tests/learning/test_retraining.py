@@ -20,10 +20,11 @@ from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.evaluation.contenders import Learner
 from spamfilter.learning.bulk_training import Outcome, train
 from spamfilter.learning.counting_rules import RULES, rules
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import interleaved
 from spamfilter.learning.retraining import Rebuilt, retrain
 from spamfilter.learning.training_rounds import ROUNDS
+from spamfilter.learning.transaction import Reading
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, Learning, Store

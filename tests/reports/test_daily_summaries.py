@@ -9,7 +9,8 @@ import pytest
 
 from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Reading
 from spamfilter.reports import daily_summaries
 from spamfilter.reports.daily_summaries import KEPT, MANY, Summary, bucket, by_day, duration, midnight, of_period, total
 from spamfilter.reports.report import build

@@ -5,7 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Reading
 from spamfilter.reports.html import report_html
 from spamfilter.reports.report import Report, build
 from tests.support.made import NOON, VOICE, journal_entry

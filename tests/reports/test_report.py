@@ -8,7 +8,8 @@ import pytest
 
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Reading
 from spamfilter.reports.daily_summaries import STEP
 from spamfilter.reports.rendering import report_json, to_json
 from spamfilter.reports.report import LATEST, WORDS, Report, build

@@ -11,7 +11,8 @@ from spamfilter.bayes.counts import Counts, Growth, Label
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.model import State
 from spamfilter.bayes.voices import Voice
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Reading
 from spamfilter.stores import Entry, Learning, Relearnt, Store
 from spamfilter.stores.sql import ledger_writing as sql_learning
 from tests.support.made import NOON

@@ -7,7 +7,8 @@ from datetime import date, timedelta
 import pytest
 
 from spamfilter.bayes.labels import LABELS, Label
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Reading
 from spamfilter.stores import Store
 from tests.support.made import NOON, VOICE, journal_entry
 

@@ -12,8 +12,9 @@ from spamfilter.bayes.counts import LABELS
 from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import Voice, Voices
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.retraining import retrain
+from spamfilter.learning.transaction import Reading
 from tests.stores.made import GREEN
 from tests.stores.test_rebuilding import stored
 from tests.support.made import VOICE, reading, some

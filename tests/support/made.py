@@ -9,7 +9,7 @@ from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import Voice, Voices
-from spamfilter.learning.filter import Reading
+from spamfilter.learning.transaction import Reading
 from spamfilter.stores import JournalEntry
 from spamfilter.system.ids import new_id
 

@@ -13,7 +13,8 @@ from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.model import State
 from spamfilter.bayes.voices import Voice, Voices
 from spamfilter.config.likelihood_settings import Learn
-from spamfilter.learning.filter import Filter, Reading
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import parse
 from spamfilter.stores import Store
 from spamfilter.stores.migration import migrate

@@ -1,0 +1,197 @@
+"""A transaction of learning: messages are learnt, changed and taken back, all of them or none.
+
+Guarantee: the same label again for the same message changes nothing; the other label first takes away exactly what the
+first one added.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from spamfilter.bayes import model
+from spamfilter.bayes.calibration import Step
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.model import Score, State
+from spamfilter.bayes.tokens import Token
+from spamfilter.bayes.voices import Voices, VoiceTokens, words
+from spamfilter.stores import Entry, Learning
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A message as the filter reads it: its digest and the tokens of each voice."""
+
+    digest: bytes
+    tokens: VoiceTokens
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The effect of a mark. was: the label before, None if the message was not learnt; changed: anything written."""
+
+    changed: bool
+    was: Label | None
+    before: Score
+    after: Score
+
+
+class Training:
+    """A transaction of learning, opened by `Filter.training`.
+
+    taken: how many learnings of others were taken in at its beginning. reloaded: whether all counts were read anew.
+    """
+
+    def __init__(self, learning: Learning, voices: Voices, whole: State | None, taken: int, reloaded: bool) -> None:
+        """whole: the state with all counts, where they are held in memory; else they are read for each message."""
+        self.taken, self.reloaded = taken, reloaded
+        self._learning = learning
+        self._voices = voices
+        self._whole = whole
+
+    def active(self, digest: bytes) -> Entry | None:
+        """The learning of this message that has not been taken back."""
+        return self._learning.active(digest)
+
+    def history(self, digest: bytes) -> list[Entry]:
+        """All that the ledger has of this message, oldest first."""
+        return self._learning.history(digest)
+
+    def step_without(self, others: Sequence[Entry], reading: Reading, label: Label) -> tuple[Step, int]:
+        """The step of the calibration if these learnings were not and a message was learnt now; how many are learnt."""
+        voices = self._voices
+        state = self._state(reading, *(Reading(entry.digest, entry.tokens) for entry in others))
+        for entry in others:
+            model.apply(voices, entry, state, -1)
+        score = model.score(voices, reading.tokens, state)
+        step = state.calibration.step(score.log_odds, label, score.known)
+        for entry in others:
+            model.apply(voices, entry, state)
+        return step, sum(state.learnt.values())
+
+    def learn(self, reading: Reading, label: Label, source: str, by: str = "", at: datetime | None = None) -> Change:
+        """See `Filter.learn`."""
+        active = self._learning.active(reading.digest)
+        if active is not None:
+            # A mark speaks about the mail as it was learnt: its tokens are the ledger's, where that has them.
+            reading = Reading(reading.digest, {**reading.tokens, **active.tokens})
+        state = self._state(reading)
+        before = model.score(self._voices, reading.tokens, state)
+        if active is not None and active.label == label:
+            return Change(False, active.label, before, before)
+        if active is not None:
+            self._undo(state, active, source, by)
+        unlearnt = model.score(self._voices, reading.tokens, state) if active else before
+        self._add(state, unlearnt, reading, label, source, by, at)
+        return Change(True, active.label if active else None, before, model.score(self._voices, reading.tokens, state))
+
+    def add(self, reading: Reading, label: Label, source: str, by: str) -> None:
+        """Learn a message that has no learning, in half of the time of `learn`."""
+        state = self._state(reading)
+        self._add(state, model.score(self._voices, reading.tokens, state), reading, label, source, by)
+
+    def _add(
+        self,
+        state: State,
+        score: Score,
+        reading: Reading,
+        label: Label,
+        source: str,
+        by: str,
+        at: datetime | None = None,
+    ) -> None:
+        added = model.amounts(self._voices, reading.tokens, label, state, score)
+        step = state.calibration.step(score.log_odds, label, score.known)
+        entry = Entry(at or datetime.now(UTC), reading.digest, label, added, step, reading.tokens, source, by)
+        self._write(state, entry)
+
+    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
+        """The learnings of these messages, a few hundred at most, that have not been taken back."""
+        return self._learning.learnt(digests)
+
+    def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
+        """Learn the same anew, as this author's: the counts stay as they are."""
+        state = self._state(Reading(reading.digest, active.tokens))
+        self._undo(state, active, source, by)
+        self._write(state, replace(active, at=datetime.now(UTC), source=source, by=by, id=0))
+        score = model.score(self._voices, active.tokens, state)
+        return Change(True, active.label, score, score)
+
+    def forget(self, reading: Reading, source: str, by: str = "") -> Change:
+        """See `Filter.forget`."""
+        active = self._learning.active(reading.digest)
+        if active is not None:
+            reading = Reading(reading.digest, active.tokens)
+        state = self._state(reading)
+        before = model.score(self._voices, reading.tokens, state)
+        if active is None:
+            return Change(False, None, before, before)
+        self._undo(state, active, source, by)
+        return Change(True, active.label, before, model.score(self._voices, reading.tokens, state))
+
+    def restore(self, entry: Entry) -> None:
+        """Learn again what was taken back, with the amounts of then; nothing of the message may be learnt now."""
+        state = self._state(Reading(entry.digest, entry.tokens))
+        if not entry.added:  # a rebuilding of the counts leaves no amounts of what did not count
+            voices = self._voices
+            score = model.score(voices, entry.tokens, state)
+            step = state.calibration.step(score.log_odds, entry.label, score.known)
+            added = model.amounts(voices, entry.tokens, entry.label, state, score)
+            entry = replace(entry, added=added, calibrated=step)
+        self._write(state, replace(entry, id=0))
+
+    def reinforce(self, active: Entry, amounts: Mapping[str, int]) -> bool:
+        """Let a learning of bulk training give way to one with these greater amounts; False if no voice can have them.
+
+        active: with tokens at least of these voices. So one message stays one learning; what the other voices have
+        learnt stays as it is.
+        """
+        voices = [voice for voice in self._voices if voice.name in amounts and voice.likelihood.reinforces()]
+        if not voices:
+            return False
+        state, now = self._state(Reading(active.digest, active.tokens)), datetime.now(UTC)
+        self._learning.append(replace(active, at=now, undoes=active.id, id=0), active.id)
+        more = replace(
+            active, at=now, added={**active.added, **{voice.name: amounts[voice.name] for voice in voices}}, id=0
+        )
+        state.last = self._learning.append(more, active.id).id
+        for voice in voices:
+            before, counts = active.added.get(voice.name, 0), state.counts[voice.name]
+            # Whoever learns in further rounds has deltas that add up.
+            deltas = voice.likelihood.deltas(active.tokens[voice.name], amounts[voice.name] - before)
+            growth = counts.add(active.label, deltas, 0 if before else 1)
+            self._learning.change(voice.name, active.label, deltas, 0 if before else 1, growth)
+        return True
+
+    def put_setting(self, name: str, value: object) -> None:
+        """Write a setting with what is learnt, or not at all."""
+        self._learning.put_setting(name, value)
+
+    def _state(self, *readings: Reading) -> State:
+        """The state; of words at least those of these messages."""
+        if self._whole is not None:
+            return self._whole
+        voices, wanted = self._voices, dict[str, set[Token]]()
+        for reading in readings:
+            for name, some in words(voices, reading.tokens).items():
+                wanted[name] = wanted.get(name, set()) | some
+        return model.prepared(voices, self._learning.state(wanted))
+
+    def _undo(self, state: State, active: Entry, source: str, by: str) -> None:
+        self._write(
+            state,
+            Entry(
+                datetime.now(UTC), active.digest, active.label, active.added, active.calibrated, active.tokens,
+                source, by, undoes=active.id,
+            ),
+            active.id,
+        )  # fmt: skip
+
+    def _write(self, state: State, entry: Entry, like: int | None = None) -> Entry:
+        """Write an entry and apply it. like: see `Learning.append`."""
+        entry = self._learning.append(entry, like)
+        sign = -1 if entry.undoes else 1
+        for voice, deltas, growth in model.apply(self._voices, entry, state, sign):
+            self._learning.change(voice, entry.label, deltas, sign, growth)
+        state.last = entry.id
+        self._learning.calibrate(state.calibration)
+        return entry
