@@ -45,7 +45,10 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, as_json: boo
             class_ = policy.classify(score, filter.learnt)
             because = provenance(filter, policy, reading, score, evidence) if explain else None
             if as_json:
-                judged = judgement_json(rendering.name_json(subject), score, class_, tokens, evidence, because)
+                judged = judgement_json(
+                    rendering.name_json(subject), score, class_, tokens, evidence, because, subject.written
+                )
                 click.echo(rendering.to_json(judged))
             else:
-                click.echo(judgement_text(subject.name, score, class_, tokens, evidence, because))
+                told = judgement_text(subject.name, score, class_, tokens, evidence, because, subject.written)
+                click.echo(told)

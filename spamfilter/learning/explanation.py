@@ -4,8 +4,9 @@ JSON is a stable interface, documented in docs/json.md; the text is for people a
 escaped to printable ASCII. A line has at most WIDTH columns, except for the first, which has the mail's name.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from spamfilter.bayes.model import Score
@@ -17,14 +18,23 @@ from spamfilter.system.escaping import harmless, printable
 
 WIDTH = 100
 """Columns of a line: as many as fit on half of a common screen."""
+DISGUISES = 10
+"""Words that are not written as they look of which the text shows how they are written."""
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def judgement_text(
-    name: str, score: Score, class_: Class, tokens: int, evidence: Sequence[Evidence], because: Provenance | None = None
+    name: str,
+    score: Score,
+    class_: Class,
+    tokens: int,
+    evidence: Sequence[Evidence],
+    because: Provenance | None = None,
+    written: Mapping[str, str] = NOTHING,
 ) -> str:
     """One line; with the provenance also the loudest evidence, the learnings behind it, and what would change it.
 
-    evidence: all tokens that have any weight, the loudest first.
+    evidence: all tokens that have any weight, the loudest first. written: words that the mail writes otherwise.
     """
     voices = (
         "".join(f", {voice} {said.heard:+.2f}" for voice, said in score.voices.items()) if len(score.voices) > 1 else ""
@@ -43,7 +53,10 @@ def judgement_text(
     )
     passage = [f"  by the {score.passage} of its text, which the rest would hide"] if score.passage else []
     return "\n".join(
-        [line, *passage, *doubt, *_table(evidence, because), *_origins(because), *_changes(score, class_, because)]
+        [
+            *(line, *passage, *doubt, *_table(evidence, because), *_disguises(written)),
+            *(*_origins(because), *_changes(score, class_, because)),
+        ]
     )
 
 
@@ -58,6 +71,14 @@ def _table(evidence: Sequence[Evidence], because: Provenance) -> Iterator[str]:
         ).rstrip()
     if rest := len(evidence) - len(rows):
         yield f"  {rest} more words had less influence"
+
+
+def _disguises(written: Mapping[str, str]) -> Iterator[str]:
+    """Words that are not written as they look."""
+    for word, disguise in list(written.items())[:DISGUISES]:
+        yield _line(f"  {printable(word, 32)} is written {printable(disguise, 60)}")
+    if len(written) > DISGUISES:
+        yield f"  {len(written) - DISGUISES} more words are not written as they look"
 
 
 def _count(number: float) -> str:
@@ -127,6 +148,7 @@ def judgement_json(
     tokens: int,
     evidence: Sequence[Evidence],
     because: Provenance | None = None,
+    written: Mapping[str, str] = NOTHING,
 ) -> dict[str, Any]:
     """The verdict and its explanation for programs, with all evidence."""
     found: list[dict[str, Any]] = [item._asdict() for item in evidence]
@@ -148,6 +170,7 @@ def judgement_json(
         item |= {"trainings": list(trace.trainings), "more": trace.more}
     return {
         **judged,
+        "written": dict(written),
         "trainings": [asdict(item) for item in because.origins],
         "looked_at": because.looked_at,
         "cut_short": because.cut_short,

@@ -6,9 +6,9 @@ and only if its text agrees, so that nobody can teach one mail under the name of
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -69,11 +69,15 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The message of a mark: its name for people, its id ('' if unknown), its digest and tokens."""
+    """The message of a mark: its name for people, its id ('' if unknown), its digest and tokens.
+
+    written: word as it looks -> as it was written, where these differ and the mail itself is at hand.
+    """
 
     name: str
     id: str
     reading: Reading
+    written: Mapping[str, str] = field(default_factory=dict)
 
 
 def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, marks_a_day: int) -> Change:
@@ -202,17 +206,18 @@ def by_mails(filter: Filter, mails: Sequence[MailAtHand]) -> Iterator[Subject]:
         if mail.id or mail.reading.digest in known or message_id in known:
             yield _as_judged(filter, *mail)
         else:
-            yield Subject(mail.name, "", mail.reading)
+            yield Subject(mail.name, "", mail.reading, mail.message.as_written())
 
 
 def _as_judged(filter: Filter, name: str, message: Message, reading: Reading, id: str) -> Subject:
+    written = message.as_written()
     for entry in _candidates(filter.store, id, message, reading.digest):
         if entry.digest == reading.digest or _same(entry, id, message, reading.tokens):
             if entry.digest != reading.digest and filter.store.active(reading.digest) is not None:
-                return Subject(name, entry.id, reading)
+                return Subject(name, entry.id, reading, written)
             # Voices that were added after the verdict get their tokens from the mail at hand.
-            return Subject(name, entry.id, Reading(entry.digest, {**reading.tokens, **(entry.tokens or {})}))
-    return Subject(name, "", reading)
+            return Subject(name, entry.id, Reading(entry.digest, {**reading.tokens, **(entry.tokens or {})}), written)
+    return Subject(name, "", reading, written)
 
 
 def _candidates(store: Store, id: str, message: Message, digest: bytes) -> Iterator[JournalEntry]:

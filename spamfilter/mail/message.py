@@ -6,11 +6,12 @@ statistics and validates nothing: a broken part is read as far as possible.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
-from spamfilter.mail.header import Field, Room, head_of, in_utf8, split_header
+from spamfilter.mail.header import MAX_VALUE, Field, Room, head_of, in_utf8, split_header
+from spamfilter.mail.letters import as_written, plain_letters
 from spamfilter.mail.text import cut, ends, hidden_apart, lines_at_ends, text_of, without_markup
 
 SCANNED = 65_536
@@ -50,6 +51,8 @@ class Message:
     text: at most 4,000 bytes of UTF-8: the decoded text parts one after the other, and what is not shown of them after
     all others; of more the beginning and the end.
     shown: the same of what a reader sees: HTML without its markup, and instead of its alternatives.
+    In all of these but `head` letters are as they look, see letters.py; disguised: values of fields, and texts under
+    the name of nothing, in which that is not how they were written, as they were written.
     size: bytes of the whole mail; scanned: how many of them were read.
     defects: names of what is malformed, for logs and explanations.
     """
@@ -62,10 +65,17 @@ class Message:
     size: int
     scanned: int
     defects: tuple[str, ...]
+    disguised: tuple[Field, ...] = ()
 
     def field(self, name: bytes) -> str:
-        """The first value of this name (lower case), or ''."""
-        return next((value.decode("utf-8", "replace") for key, value in self.fields if key == name), "")
+        """The first value of this name (lower case) as it was written, or ''."""
+        found = next((value for key, value in self.fields if key == name), b"")
+        written = (value for key, value in self.disguised if key == name and plain_letters(value) == found)
+        return next(written, found).decode("utf-8", "replace")
+
+    def as_written(self) -> dict[str, str]:
+        """Word as it looks -> as it was written, where these differ."""
+        return as_written(b"\n".join(value for _, value in self.disguised))
 
     def digest(self) -> bytes:
         """A hash of 16 bytes that stays the same in transit.
@@ -86,7 +96,7 @@ class Message:
         return digest.digest()
 
     def packed(self) -> bytes:
-        """All fields but `defects`, as bytes for `unpacked`."""
+        """All fields but `defects` and `disguised`, as bytes for `unpacked`."""
         pieces = [*chain.from_iterable((*self.fields, *self.part_fields)), self.head, self.text]
         if self.shown != self.text:
             pieces.append(self.shown)  # an odd number of pieces then
@@ -95,7 +105,7 @@ class Message:
 
     @classmethod
     def unpacked(cls, packed: bytes) -> "Message":
-        """The message of `packed`, without its defects."""
+        """The message of `packed`, without what it leaves out."""
         sizes, _, rest = packed.partition(b"\n")
         fields, size, scanned, *lengths = map(int, sizes.split())
         pieces = [rest[end - length : end] for end, length in zip(accumulate(lengths), lengths, strict=True)]
@@ -118,14 +128,15 @@ def parse(data: bytes) -> Message:
     if not walk.boundaries:
         walk.defects.append("many-boundaries")
     return Message(
-        fields=in_utf8(fields, walk.charset),
-        part_fields=in_utf8(walk.fields, walk.charset),
+        fields=tuple(walk.plain_fields(in_utf8(fields, walk.charset))),
+        part_fields=tuple(walk.plain_fields(in_utf8(walk.fields, walk.charset))),
         head=head_of(written, walk.fields, walk.charset),
-        text=walk.limit(b"\n".join((*walk.texts, *walk.hidden)), MAX_TEXT),
-        shown=walk.limit(b"\n".join(walk.shown), MAX_TEXT),
+        text=walk.limited(b"\n".join((*walk.texts, *walk.hidden))),
+        shown=walk.limited(b"\n".join(walk.shown)),
         size=len(data),
         scanned=min(len(data), SCANNED),
         defects=tuple(dict.fromkeys(walk.defects)),
+        disguised=tuple(walk.disguised),
     )
 
 
@@ -143,6 +154,7 @@ class _Walk:
         self.defects: list[str] = []
         self.boundaries = MAX_BOUNDARIES
         self.charset = b""
+        self.disguised: list[Field] = []
 
     def part(self, fields: list[Field], body: bytes, depth: int) -> None:
         kind, encoding, parameters = _content(fields)
@@ -176,6 +188,21 @@ class _Walk:
                 shown = without_markup(self.limit(text, MAX_MARKUP))
             self.texts.append(text)
             self.shown.append(shown)
+
+    def plain_fields(self, fields: Iterable[Field]) -> Iterator[Field]:
+        """The fields with their letters as they look, which may take more bytes than before."""
+        return ((name, cut(self.plain(name, value), MAX_VALUE)) for name, value in fields)
+
+    def plain(self, name: bytes, value: bytes) -> bytes:
+        """A value with its letters as they look."""
+        as_it_looks = plain_letters(value)
+        if as_it_looks != value:
+            self.disguised.append((name, value))
+        return as_it_looks
+
+    def limited(self, text: bytes) -> bytes:
+        """What is read of all texts together. Plain letters take fewer bytes than styled ones."""
+        return self.limit(self.plain(b"", self.limit(text, MAX_MARKUP)), MAX_TEXT)
 
     def _supersede(self, first: int, last: int) -> None:
         """HTML is shown instead of its alternatives; one that is long and says something else is read last."""

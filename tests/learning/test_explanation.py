@@ -86,6 +86,15 @@ def test_the_part_of_the_text_that_decided_is_named(folder: Path) -> None:
     assert json.loads(run("judge", "--json", stdin=hidden))["passage"] == "end"
 
 
+def test_words_that_are_not_written_as_they_look_are_shown_as_written(folder: Path) -> None:
+    run("mark-spam", stdin=mail("offer", "cheap viagra"))
+    disguised = mail("hello", "v?agra", "2").replace(b"?", "\u0456".encode())
+    told = run("judge", "--explain", stdin=disguised)
+    assert "  viagra is written v\\u0456agra\n" in told
+    assert "  viagra " in told.partition("is written")[0]  # by its counts
+    assert json.loads(run("judge", "--json", "--explain", stdin=disguised))["written"] == {"viagra": "v\u0456agra"}
+
+
 def test_what_nothing_is_known_of_is_explained_too(folder: Path) -> None:
     assert run("judge", "--explain", stdin=mail()).splitlines()[1:5] == [
         "  knows 0 % of its words: +-3.8 of the log-odds are in doubt, so it is unsure",
@@ -149,7 +158,7 @@ def test_large_counts_stay_within_the_columns(folder: Path) -> None:
     assert max(len(line) for line in lines[1:]) <= 100
 
 
-EXPLAINED = {"trainings", "looked_at", "cut_short", "learnt", "distances", "without", "marked", "forgotten"}
+EXPLAINED = {"trainings", "looked_at", "cut_short", "learnt", "distances", "without", "marked", "forgotten", "written"}
 
 
 def test_the_json_is_as_described(folder: Path) -> None:

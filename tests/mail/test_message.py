@@ -50,9 +50,9 @@ def test_any_bytes_are_a_message_of_valid_utf_8(data: bytes) -> None:
 
 @some(100)
 @given(MAILS)
-def test_a_packed_message_is_the_same_but_for_its_defects(data: bytes) -> None:
+def test_a_packed_message_is_the_same_but_for_its_defects_and_disguises(data: bytes) -> None:
     message = parse(data)
-    assert Message.unpacked(message.packed()) == replace(message, defects=())
+    assert Message.unpacked(message.packed()) == replace(message, defects=(), disguised=())
 
 
 def test_the_head_is_the_fields_as_they_were_written_and_those_of_the_parts_after_them() -> None:
@@ -446,3 +446,34 @@ def test_the_subject_counts_only_where_there_is_no_message_id() -> None:
     nameless = ORIGINAL.replace(b"Message-ID: <one@example.org>\r\n", b"")
     assert parse(nameless).digest() != parse(nameless.replace(b"an offer", b"another")).digest()
     assert parse(ORIGINAL).digest() == parse(ORIGINAL.replace(b"an offer", b"another")).digest()
+
+
+def test_words_are_read_as_they_look_and_kept_as_they_were_written() -> None:
+    subject, text = "\uff36\u0456agra", "\U0001d402\U0001d421\U0001d41e\U0001d41a\U0001d429 p\u0456lls, va\u00adlium"
+    message = parse(f"Subject: {subject}\nTo: Москва\n\n{text}\n".encode())
+    assert message.fields == ((b"subject", b"Viagra"), (b"to", "Москва".encode()))
+    assert message.text == message.shown == b"Cheap pills, valium\n"
+    assert message.field(b"subject") == subject
+    assert message.as_written() == {
+        "Viagra": subject,
+        "Cheap": "\U0001d402\U0001d421\U0001d41e\U0001d41a\U0001d429",
+        "pills": "p\u0456lls",
+        "valium": "va\u00adlium",
+    }
+
+
+def test_full_width_brackets_are_text_and_no_markup() -> None:
+    message = parse("Content-Type: text/html\n\nbefore \uff1cstyle\uff1e behind".encode())
+    assert message.shown == b"before <style> behind"
+
+
+def test_letters_that_take_more_bytes_when_plain_stay_within_the_bounds() -> None:
+    message = parse(f"Subject: {'ﷺ' * 300}\n\n{'ﷺ' * 3000}".encode())
+    assert len(message.fields[0][1]) <= MAX_VALUE
+    assert len(message.text) <= MAX_TEXT
+
+
+def test_the_same_field_of_a_part_does_not_stand_for_that_of_the_mail() -> None:
+    part = "--x\nSubject: \uff36iagra\n\n--x--\n".encode()
+    message = parse(b"Subject: hello\nContent-Type: multipart/mixed; boundary=x\n\n" + part)
+    assert message.field(b"subject") == "hello"
