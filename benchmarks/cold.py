@@ -5,7 +5,9 @@ thousand are judged. Then small users: trained on a few mails of each class, the
 ham first, then missed spam, then unsure mail; a day is a hundred mails. Classes are those of the thresholds as shipped;
 bogofilter's are its own, spam from .99 on and ham up to .45.
 
-    python benchmarks/cold.py [--only CASE]... [--pair TRAIN JUDGE]... [--a-day N] [--result FILE]
+    python benchmarks/cold.py [--only CASE]... [--pair TRAIN JUDGE]... [--a-day N] [--result FILE] [--plot FILE]
+
+The plot is of all cases together: what the probabilities were worth, by the share of words that was known.
 
 TRAIN and JUDGE are any indexes of lines 'spam PATH' and 'ham PATH'. Needs SPAMFILTER_CORPORA and bogofilter; takes
 about a quarter of an hour. Exits with 1 where a goal is not reached.
@@ -27,6 +29,7 @@ from spamfilter.bayes.verdict import Class
 from spamfilter.config.settings import Settings
 from spamfilter.evaluation.contenders import Contender
 from spamfilter.evaluation.error_rates import calibration_error
+from spamfilter.evaluation.plots import Series, draw_reliability
 from spamfilter.evaluation.protocols import Example, Run, Trial, first_of_each, prequential
 from spamfilter.evaluation.runs import CONFIGURED, entrants, outcome
 from spamfilter.learning.labelled_mail import find_indexed, mixed
@@ -52,6 +55,9 @@ GOALS = {
 """Case -> at most per cent of ham called spam, at least of spam called spam, at most of spam called ham."""
 LOST, LOST_IN_BLOCK, MARKS = 0.3, 1.0, 0.5
 """Goals of small users with 50+50: per cent of ham lost in NEXT messages, and in any block; marks, of bogofilter's."""
+
+KNOWLEDGE = {"knows less than half": 0.5, "knows half to three quarters": 0.75, "knows more": 1.1}
+"""Share of words that is known -> below what."""
 
 VOICES, CONFIGURED_ONES = entrants([CONFIGURED], Settings().learn)
 FILTERS: dict[str, tuple[Callable[[], Contender], Trial]] = {
@@ -100,16 +106,17 @@ def rates(run: Run) -> tuple[float, float, float, float]:
     return share("ham", "spam"), share("spam", "spam"), share("spam", "ham"), share("ham", "unsure")
 
 
-def once(chosen: Sequence[tuple[str, Case]]) -> tuple[list[str], list[str]]:
-    """The table of filters that are trained once, and the goals that ours has not reached."""
+def once(chosen: Sequence[tuple[str, Case]]) -> tuple[list[str], list[str], list[Run]]:
+    """The table of filters that are trained once, the goals that ours has not reached, and what ours judged."""
     lines = [
         "| case | filter | ham called spam | spam called spam | spam called ham | ham unsure | ECE | words known |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    missed = []
+    missed, ours = [], []
     for case, mails in chosen:
         for name in FILTERS:
             run = judged(name, mails)
+            ours += [run] * (name == "ours")
             lost, caught, passed, unsure = rates(run)
             goal, cells = GOALS.get(case), [f"{lost:.1f}", f"{caught:.1f}", f"{passed:.1f}"]
             if goal and name == "ours":
@@ -123,7 +130,22 @@ def once(chosen: Sequence[tuple[str, Case]]) -> tuple[list[str], list[str]]:
             known = f"{mean(run.known):.2f}" if name == "ours" else ""
             lines.append(f"| {case} | {name} | {' | '.join(cells)} | {unsure:.1f} | {ece:.3f} | {known} |")
             print(lines[-1], flush=True)
-    return lines, missed
+    return lines, missed, ours
+
+
+def by_knowledge(runs: Sequence[Run]) -> list[Series]:
+    """Probabilities and labels of what was judged, by the share of words that was known."""
+    series: dict[str, tuple[list[float], list[Label]]] = {name: ([], []) for name in KNOWLEDGE}
+    for run in runs:
+        for p, label, known in zip(run.posteriors, run.labels, run.known, strict=True):
+            said, true = series[next(name for name, most in KNOWLEDGE.items() if known < most)]
+            said.append(p)
+            true.append(label)
+    return [
+        (f"{name} ({len(said)}; {calibration_error(said, [label == 'spam' for label in true]):.3f})", said, true)
+        for name, (said, true) in series.items()
+        if said
+    ]
 
 
 def users(streams: dict[str, list[Example]], a_day: int) -> tuple[list[str], list[str]]:
@@ -171,13 +193,16 @@ def main() -> None:
     parser.add_argument("--pair", nargs=2, type=Path, action="append", default=[], metavar=("TRAIN", "JUDGE"))
     parser.add_argument("--a-day", type=int, default=10, help="marks of a small user a day, at most")
     parser.add_argument("--result", type=Path, help="write the tables to this file, too")
+    parser.add_argument("--plot", type=Path, help="write the plot to this file")
     arguments = parser.parse_args()
     spamassassin = _indexed(unpacked("spamassassin") / "index.interleaved")
     trec = _indexed(unpacked("trec07p-first20000") / "index")
     wanted = arguments.only or ([] if arguments.pair else list(GOALS))
     chosen = [(name, case) for name, case in cases(spamassassin, trec) if name in wanted]
     chosen += [(f"{train} -> {judge}", (_indexed(train), _indexed(judge))) for train, judge in arguments.pair]
-    lines, missed = once(chosen)
+    lines, missed, ours = once(chosen)
+    if arguments.plot:
+        draw_reliability(arguments.plot, by_knowledge(ours), "Trained once, on little or on other people's mail")
     if not arguments.only and not arguments.pair:
         more, also = users({"SpamAssassin interleaved": spamassassin, "trec07p": trec}, arguments.a_day)
         lines, missed = [*lines, "", *more], [*missed, *also]

@@ -3,7 +3,7 @@
 Needs the extra `plots`. The ending of the file's name says the format: SVG or PNG.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spamfilter.bayes.confidence_intervals import wilson
+from spamfilter.bayes.labels import Label
 from spamfilter.errors import InputError
 from spamfilter.evaluation.error_rates import BINS
 from spamfilter.evaluation.runs import Outcome
@@ -34,18 +35,42 @@ def check(file: Path) -> None:
 def draw(file: Path, outcomes: Sequence[Outcome], title: str) -> None:
     """Write the picture. Raises InputError for an unknown format, a missing library, a file that cannot be written."""
     check(file)
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     curve = any(outcome.run.part for outcome in outcomes)
-    with rc_context({"svg.hashsalt": "spamfilter", "font.size": 9}):
-        figure = Figure(figsize=(6.4, 4.4) if curve else (11, 5), layout="constrained")
+
+    def plots(figure: Any) -> None:
         if curve:
             _curve(figure.subplots(), outcomes)
         else:
             left, right = figure.subplots(1, 2)
             _roc(left, outcomes)
-            _reliability(right, outcomes)
+            _reliability(
+                right,
+                [
+                    (f"{each.likelihood} ({each.metrics.ece:.4f})", each.run.posteriors, each.run.labels)
+                    for each in outcomes
+                ],
+            )
+
+    _write(file, (6.4, 4.4) if curve else (11, 5), plots, title)
+
+
+def draw_reliability(file: Path, series: Sequence["Series"], title: str) -> None:
+    """Write the picture of what was said against what was true alone. Raises InputError as `draw`."""
+    check(file)
+    _write(file, (6.4, 5), lambda figure: _reliability(figure.subplots(), series), title)
+
+
+Series = tuple[str, Sequence[float], Sequence[Label]]
+"""What a legend says, probabilities of spam, and what was true."""
+
+
+def _write(file: Path, size: tuple[float, float], plots: Callable[[Any], None], title: str) -> None:
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context({"svg.hashsalt": "spamfilter", "font.size": 9}):
+        figure = Figure(figsize=size, layout="constrained")
+        plots(figure)
         figure.suptitle(title)
         try:
             figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix.lower() == ".svg" else None)
@@ -97,20 +122,19 @@ def _share(logit: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(100 / (1 + np.exp(-np.asarray(logit))))
 
 
-def _reliability(axes: Any, outcomes: Sequence[Outcome]) -> None:
+def _reliability(axes: Any, series: Sequence[Series]) -> None:
     axes.plot([0, 1], [0, 1], color="#aaaaaa", linewidth=0.8)
-    for number, outcome in enumerate(outcomes):
-        p = np.array(outcome.run.posteriors)
-        spam = np.array([label == "spam" for label in outcome.run.labels])
+    for number, (name, posteriors, labels) in enumerate(series):
+        p = np.array(posteriors)
+        spam = np.array([label == "spam" for label in labels])
         place = np.minimum((p * BINS).astype(int), BINS - 1)
         full = [at for at in range(BINS) if (place == at).any()]
         said = np.array([p[place == at].mean() for at in full])
         counted = [(int(spam[place == at].sum()), int((place == at).sum())) for at in full]
         true = np.array([some / of for some, of in counted])
         bounds = np.array([wilson(some, of) for some, of in counted])
-        name = f"{outcome.likelihood} ({outcome.metrics.ece:.4f})"
         colour = _line(number)["color"]
-        beside = said + 0.006 * (number - len(outcomes) / 2)  # so that bars do not hide each other
+        beside = said + 0.006 * (number - len(series) / 2)  # so that bars do not hide each other
         around = np.maximum(np.abs(bounds.T - true), 0)
         axes.errorbar(beside, true, yerr=around, fmt="o", markersize=4, label=name, color=colour, elinewidth=0.9)
     axes.set(
