@@ -8,14 +8,21 @@ RULES = "rules"
 
 
 def rules(voices: Voices) -> dict[str, object]:
-    """What the counts depend on: the version of the tokenizer, and the likelihood of each voice."""
-    return {"tokenizer": TOKENIZER, "voices": {voice.name: voice.likelihood.name for voice in voices}}
+    """What the counts depend on: the version of the tokenizer, and the likelihood of each voice; and what their
+    calibration does: which revision of its formula."""
+    revised = {voice.likelihood.name: voice.likelihood.revision for voice in voices if voice.likelihood.revision > 1}
+    return {
+        "tokenizer": TOKENIZER,
+        "voices": {voice.name: voice.likelihood.name for voice in voices},
+        **({"revisions": revised} if revised else {}),
+    }
 
 
 def usable(kept: object, voices: Voices) -> bool:
     """Whether counts made by the rules `kept` can be used by these voices.
 
-    An older tokenizer has found a few other words; until `spamfilter retrain` the filter only knows less.
+    An older tokenizer has found a few other words; until `spamfilter retrain` the filter only knows less. Under another
+    revision of a formula its probabilities are not calibrated until then.
     """
     if not isinstance(kept, dict):
         return False
@@ -27,5 +34,10 @@ def rules_text(kept: object) -> str:
     """The rules of a database for people; a newer version may have written others than `rules` gives."""
     if not isinstance(kept, dict) or not isinstance(kept.get("voices"), dict):
         return str(kept)
-    voices = ", ".join(f'{voice} by "{likelihood}"' for voice, likelihood in kept["voices"].items())
+    revised = kept.get("revisions")
+    revisions = revised if isinstance(revised, dict) else {}
+    voices = ", ".join(
+        f'{voice} by "{likelihood}"' + (f", revision {revisions[likelihood]}" if likelihood in revisions else "")
+        for voice, likelihood in kept["voices"].items()
+    )
     return f"{voices} (tokenizer {kept.get('tokenizer')})"

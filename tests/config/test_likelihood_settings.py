@@ -29,7 +29,7 @@ PARAMETERS: dict[str, dict[str, object]] = {
     "multinomial": {"smoothing": 0.0, "prior": "equal"},
     "bernoulli": {"smoothing": 0.5, "prior": 0.25},
     "weighted": {"weight": 2.0, "assumed": 0.25, "assumptions": {"grün": {"ham": 0.01}}, "prior": 0.999},
-    "poisson": {"smoothing": 2.0, "prior": "equal"},
+    "poisson": {"smoothing": 2.0, "prior": "equal", "per": "message"},
     "binomial": {"smoothing": 3.0, "prior": "equal"},
     "complement": {"smoothing": 0.0, "normalise": True, "prior": "map"},
     "robinson_fisher": {"strength": 1.0, "assumed": 0.4, "deviation": 0.0},

@@ -2,11 +2,12 @@
 
 import pytest
 
+from spamfilter.bayes.likelihoods.poisson import Poisson
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.tokens import TOKENIZER
 from spamfilter.bayes.voices import Voice
 from spamfilter.config.likelihood_settings import Learn
-from spamfilter.learning.counting_rules import rules, usable
+from spamfilter.learning.counting_rules import rules, rules_text, usable
 
 FIELDS = (Voice("fields", Soft()),)
 
@@ -20,11 +21,21 @@ FIELDS = (Voice("fields", Soft()),)
         pytest.param({"tokenizer": TOKENIZER, "voices": {"fields": "poisson"}}, False, id="another-likelihood"),
         pytest.param({"tokenizer": TOKENIZER, "voices": {"body": "soft"}}, False, id="another-voice"),
         pytest.param({"tokenizer": TOKENIZER}, False, id="no-voices"),
+        pytest.param({**rules(FIELDS), "revisions": {"soft": 0}}, True, id="another-formula"),
         pytest.param(None, False, id="nothing"),
     ],
 )
 def test_counts_are_for_the_voices_that_made_them(kept: object, expected: bool) -> None:
     assert usable(kept, FIELDS) == expected
+
+
+def test_a_revised_formula_is_another_rule_that_says_so() -> None:
+    poisson = (Voice("fields", Poisson()),)
+    before = {"tokenizer": TOKENIZER, "voices": {"fields": "poisson"}}
+    assert before != rules(poisson)
+    assert usable(before, poisson)
+    assert rules_text(before) == f'fields by "poisson" (tokenizer {TOKENIZER})'
+    assert rules_text(rules(poisson)) == f'fields by "poisson", revision 2 (tokenizer {TOKENIZER})'
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,12 @@ class Bernoulli(OfPresence):
     name: ClassVar[str] = "bernoulli"
     needs_tallies: ClassVar[bool] = True
 
-    def trials(self, label: Label, counts: Counts) -> int:
-        """The trials that a word of this class has had: N_c."""
-        return counts.messages[label]
+    def trials(self, label: Label, counts: Counts) -> float:
+        """The trials that a word of this class has had, with those of the smoothing: N_c + 2 m."""
+        return counts.messages[label] + 2 * self.smoothing
 
     def _chance(self, number: Floats, label: Label, counts: Counts) -> Floats | float:
-        return ratio(number + self.smoothing, self.trials(label, counts) + 2 * self.smoothing)
+        return ratio(number + self.smoothing, self.trials(label, counts))
 
     def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
         chance = self._chance(message.of_class(label), label, counts)

@@ -10,10 +10,11 @@ from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, OfOcc
 
 @dataclass(frozen=True)
 class Binomial(OfOccurrences, Bernoulli):
-    """prior + sum over known words of (x_w ln p + (L - x_w) ln(1 - p)), with p = (f_wc + m) / (F_c + 2 m).
+    """prior + sum over known words of (x_w ln p + (L - x_w) ln(1 - p)), with p = (f_wc + m) / (F_c + m V).
 
-    x_w: occurrences in the message, L: all its words; f_wc: in the class, F_c: all its words; m: smoothing. Absent
-    words are L ln(1 - p) each, summed by how many words have each count. Unknown words are skipped, but count in L.
+    x_w: occurrences in the message, L: of all its known words; f_wc: in the class, F_c: of all words there, V: words
+    known; m: smoothing. Absent words are L ln(1 - p) each, summed by how many words have each count. Unknown words are
+    skipped, so that a message of nothing else has the odds of the prior.
 
     >>> import math
     >>> counts, model = Counts(), Binomial()
@@ -25,13 +26,14 @@ class Binomial(OfOccurrences, Bernoulli):
     """
 
     name: ClassVar[str] = "binomial"
+    revision: ClassVar[int] = 2
 
-    def trials(self, label: Label, counts: Counts) -> int:
-        """F_c."""
-        return counts.occurrences[label]
+    def trials(self, label: Label, counts: Counts) -> float:
+        """F_c + m V."""
+        return counts.occurrences[label] + self.smoothing * counts.vocabulary
 
     def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
         return message.times * super().given(label, message, counts)
 
     def rest(self, label: Label, message: MessageCounts, counts: Counts) -> float:
-        return message.length * super().rest(label, message, counts)
+        return float(message.times[message.known].sum()) * super().rest(label, message, counts)

@@ -90,7 +90,8 @@ class Heard(NamedTuple):
 class Likelihood(ABC):
     """One way from counts to the log-odds of spam, and from a label to counts.
 
-    name: of its row and of its section in the configuration. unit: counts for one message or occurrence, by which
+    name: of its row and of its section in the configuration. revision: of its formula; counts and calibration of
+    another one are used until `spamfilter retrain`. unit: counts for one message or occurrence, by which
     they are divided for people. needs_tallies: whether it needs the tallies of Counts.
     Invariant: the order of the tokens changes nothing, not even the last bit (sums are exact).
     Invariant: `deltas` depends on its arguments alone, so what was learnt can be unlearnt.
@@ -98,6 +99,7 @@ class Likelihood(ABC):
     """
 
     name: ClassVar[str]
+    revision: ClassVar[int] = 1
     unit: ClassVar[int] = 1
     needs_tallies: ClassVar[bool] = False
 

@@ -1,18 +1,20 @@
-"""The Poisson model: each word occurs at its own rate per word of text."""
+"""The Poisson model: each word occurs at its own rate, in each word of text or in each message."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from spamfilter.bayes.counts import LABELS, Counts, Label
+from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, NotBelow, OfOccurrences, Prior, log, ratio
 
 
 @dataclass(frozen=True)
 class Poisson(OfOccurrences):
-    """prior + sum over known words of (x_w ln(r_w L) - r_w L), with the rate r_w = (f_wc + m) / (F_c + m K).
+    """prior + sum over known words of (x_w ln(r_w L) - r_w L), absent words in closed form.
 
-    x_w: occurrences in the message, L: all its words; f_wc: in the class, F_c: all its words; K = 2 classes. The
-    second term is summed in closed form, absent words included. Unknown words are skipped, but count in L.
+    x_w: occurrences in the message. per "word": r_w = (f_wc + m) / (F_c + m V) occurrences in a word of text, L: the
+    words of the message. per "message": r_w = (f_wc + m) / (N_c + 2 m) in a message, as long as it may be, and L = 1.
+    f_wc: in the class, F_c: all its words, N_c: its messages, V: words known, m: smoothing. Unknown words are skipped.
+    By the word, the rates of a class sum to 1, and the odds are those of the multinomial model.
     Source: Mosteller and Wallace, Inference and Disputed Authorship, 1964.
 
     >>> import math
@@ -25,15 +27,22 @@ class Poisson(OfOccurrences):
 
     smoothing: NotBelow = 1.0
     prior: Prior = "map"
+    per: Literal["word", "message"] = "word"
     name: ClassVar[str] = "poisson"
+    revision: ClassVar[int] = 2
 
     def _rate(self, number: Floats | float, label: Label, counts: Counts) -> Floats | float:
-        return ratio(number, counts.occurrences[label] + len(LABELS) * self.smoothing)
+        m = self.smoothing
+        of_all = counts.occurrences[label] + m * counts.vocabulary
+        return ratio(number, of_all if self.per == "word" else counts.messages[label] + 2 * m)
+
+    def _length(self, message: MessageCounts) -> float:
+        return message.length if self.per == "word" else 1.0
 
     def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
         rate = self._rate(message.of_class(label) + self.smoothing, label, counts)
-        return message.times * log(rate * message.length)
+        return message.times * log(rate * self._length(message))
 
     def rest(self, label: Label, message: MessageCounts, counts: Counts) -> float:
         of_all = counts.occurrences[label] + self.smoothing * counts.vocabulary
-        return -message.length * float(self._rate(float(of_all), label, counts))
+        return -self._length(message) * float(self._rate(float(of_all), label, counts))

@@ -6,7 +6,7 @@ Guarantee: nothing is left out silently: a parameter of a type that is not known
 import copy
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from annotated_types import Ge, Lt
@@ -35,6 +35,7 @@ ALL_TYPES: dict[Any, st.SearchStrategy[Any]] = {
     Annotated[float, Ge(0), Lt(0.5)]: st.floats(0, 0.49),
     Annotated[int, Ge(1)]: st.integers(1, 3),
     bool: st.booleans(),
+    Literal["word", "message"]: st.sampled_from(["word", "message"]),
     Mapping[str, Mapping[Label, Chance]]: st.dictionaries(
         st.sampled_from([word.decode() for word in (*WORDS, *UNKNOWN)]),
         st.dictionaries(st.sampled_from(LABELS), st.floats(0.01, 0.99)),

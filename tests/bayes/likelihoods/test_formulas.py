@@ -2,10 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import fmean, pvariance
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 
 from spamfilter.bayes.counts import LABELS, OTHER, Counts, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
-from spamfilter.bayes.likelihoods.binomial import Binomial
 from spamfilter.bayes.likelihoods.complement import Complement
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts
@@ -97,14 +97,25 @@ def weighted(seen: Seen, label: Label, tokens: Bag) -> float:
 
 def poisson(seen: Seen, label: Label, tokens: Bag) -> float:
     f, length = seen.occurrences(label), sum(tokens.values())
-    rates = {word: (f[word] + seen.m) / (f.total() + 2 * seen.m) for word in seen.vocabulary}
+    rates = {word: (f[word] + seen.m) / (f.total() + seen.m * len(seen.vocabulary)) for word in seen.vocabulary}
+    return _of_rates(rates, length, tokens)
+
+
+def poisson_per_message(seen: Seen, label: Label, tokens: Bag) -> float:
+    f = seen.occurrences(label)
+    rates = {word: (f[word] + seen.m) / (len(seen.of(label)) + 2 * seen.m) for word in seen.vocabulary}
+    return _of_rates(rates, 1, tokens)
+
+
+def _of_rates(rates: Mapping[bytes, Fraction], length: int, tokens: Bag) -> float:
     powers = product([(rates[word] * length) ** times for word, times in tokens.items() if word in rates])
     return powers - float(sum(rates.values()) * length)
 
 
 def binomial(seen: Seen, label: Label, tokens: Bag) -> float:
-    f, length = seen.occurrences(label), sum(tokens.values())
-    chance = {word: (f[word] + seen.m) / (f.total() + 2 * seen.m) for word in seen.vocabulary}
+    f, known = seen.occurrences(label), seen.vocabulary
+    length = sum(times for word, times in tokens.items() if word in known)
+    chance = {word: (f[word] + seen.m) / (f.total() + seen.m * len(known)) for word in known}
     return product([p ** tokens.get(word, 0) * (1 - p) ** (length - tokens.get(word, 0)) for word, p in chance.items()])
 
 
@@ -138,6 +149,7 @@ FORMULAS: dict[str, tuple[str, Formula, str, dict[str, object]]] = {
     "bernoulli": ("bernoulli", bernoulli, "smoothing", {}),
     "weighted": ("weighted", weighted, "weight", {"assumptions": ASSUMPTIONS}),
     "poisson": ("poisson", poisson, "smoothing", {}),
+    "poisson, per message": ("poisson", poisson_per_message, "smoothing", {"per": "message"}),
     "binomial": ("binomial", binomial, "smoothing", {}),
     "complement": ("complement", complement, "smoothing", {}),
     "complement-normalised": ("complement", complement_normalised, "smoothing", {"normalise": True}),
@@ -200,8 +212,8 @@ def test_every_row_says_what_it_does_about_unknown_words(name: str) -> None:
     assert sum(name in group for group in (SKIPS, COUNTS_THEM, {"weighted"}, {"soft"})) == 1
 
 
-SKIPS = {"multinomial", "bernoulli", "complement", "robinson_fisher", "eddc", "gaussian"}
-COUNTS_THEM = {"poisson", "binomial"}
+SKIPS = {"multinomial", "bernoulli", "binomial", "complement", "robinson_fisher", "eddc", "gaussian"}
+COUNTS_THEM = {"poisson"}
 STRANGERS: Bag = {b"never": 2, b"^learnt": 1}
 
 
@@ -215,23 +227,42 @@ def test_unknown_words_are_skipped(name: str, data: st.DataObject) -> None:
     assert word_shares(model, {**tokens, **STRANGERS}, counts) == word_shares(model, tokens, counts)
 
 
-@pytest.mark.parametrize("name", sorted(COUNTS_THEM))
+@pytest.mark.parametrize("per", ["word", "message"])
 @some(30)
 @given(st.data())
-def test_unknown_words_make_a_text_longer(name: str, data: st.DataObject) -> None:
-    model = LIKELIHOODS[name]()
-    counts, tokens = learnt(model, data.draw(learnings(name))), data.draw(bags(name))
-    others: Bag = {b"others": 1, b"unknown": 1, b"too": 1}
-    assert model.log_odds({**tokens, **STRANGERS}, counts) == model.log_odds({**tokens, **others}, counts)
+def test_unknown_words_make_a_text_longer_and_change_no_odds_in_the_poisson_model(
+    per: Literal["word", "message"], data: st.DataObject
+) -> None:
+    model = Poisson(per=per)
+    counts, tokens = learnt(model, data.draw(learnings("poisson"))), data.draw(bags("poisson"))
+    before = model.log_odds(tokens, counts)
+    assert model.log_odds({**tokens, **STRANGERS}, counts) == pytest.approx(before, rel=1e-9, abs=1e-9)
     assert not STRANGERS.keys() & word_shares(model, {**tokens, **STRANGERS}, counts).keys()
 
 
-def test_a_longer_text_says_more_of_what_it_lacks() -> None:
-    for model in (Poisson(prior="equal"), Binomial(prior="equal")):
-        counts = learnt(model, [("spam", {b"a": 8}), ("ham", {b"b": 2, b"c": 2, b"d": 2, b"e": 1})])
-        scores = [model.log_odds({b"new": times}, counts) for times in (1, 2, 4)]
-        assert scores[1:] == pytest.approx([2 * scores[0], 4 * scores[0]], rel=1e-9)
-        assert scores[0] != 0
+@pytest.mark.parametrize("name", ["multinomial", "poisson", "binomial"])
+def test_a_hundred_unknown_words_leave_equal_priors_as_they_are(name: str) -> None:
+    model = made(name, prior="equal")
+    counts = learnt(model, [("spam", {b"a": 8}), ("ham", {b"b": 2, b"c": 2, b"d": 2, b"e": 1})])
+    assert model.log_odds({b"new%d" % number: 1 for number in range(100)}, counts) == pytest.approx(0, abs=1e-9)
+
+
+@some(30)
+@given(st.data(), st.sampled_from(SMOOTHINGS))
+def test_the_poisson_model_by_the_word_has_the_odds_of_the_multinomial(data: st.DataObject, m: Fraction) -> None:
+    """The rates of a class sum to 1, so a text of a given length has the multinomial distribution."""
+    messages, tokens = data.draw(learnings("poisson")), data.draw(bags("poisson"))
+    odds = [
+        model.log_odds(tokens, learnt(model, messages))
+        for model in (Poisson(smoothing=float(m)), Multinomial(smoothing=float(m)))
+    ]
+    assert odds[0] == pytest.approx(odds[1], rel=1e-9, abs=1e-9)
+
+
+def test_by_the_message_a_short_text_speaks_by_what_it_lacks() -> None:
+    model = Poisson(prior="equal", per="message")
+    counts = learnt(model, [("spam", {b"a": 1}), ("ham", {b"b": 8, b"c": 8})])
+    assert model.log_odds({b"new": 1}, counts) == pytest.approx((9 + 9 + 1 - 2 - 1 - 1) / 3)
 
 
 @some(30)
