@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spamfilter.bayes.compiled import token_helper
-from spamfilter.bayes.labels import LABELS, Label
+from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.token_arrays import Floats, Integers, hashed
 from spamfilter.bayes.tokens import Token
 
@@ -36,20 +36,25 @@ NARROW = 2**31 - 1
 class Words(ABC):
     """Word -> its count in each class, 0 for an unknown word. Counts are whole numbers below 2**63."""
 
-    @abstractmethod
-    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
-        """The counts of these words in ham and in spam, each of shape (tokens,)."""
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes, in the order of their columns."""
+        return LABELS
 
-    def column(self, tokens: Sequence[Token], label: Label) -> Integers:
+    @abstractmethod
+    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, ...]:
+        """The counts of these words in each class, for mail in ham and in spam, each of shape (tokens,)."""
+
+    def column(self, tokens: Sequence[Token], label: str) -> Integers:
         """The counts of these words in a class, shape (tokens,)."""
-        return self.columns(tokens)[LABELS.index(label)]
+        return self.columns(tokens)[self.labels.index(label)]
 
     def numbers(self, tokens: Sequence[Token]) -> Floats:
-        """The counts of these words as the floating-point numbers that scores need, of shape (2, tokens)."""
+        """The counts of these words as the floating-point numbers that scores need, of shape (classes, tokens)."""
         return np.array(self.columns(tokens), np.float64)
 
     @abstractmethod
-    def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
+    def put(self, tokens: Sequence[Token], label: str, counts: Integers) -> None:
         """Set the counts of these words, each named once, in a class."""
 
     @property
@@ -58,7 +63,7 @@ class Words(ABC):
         return None
 
     @abstractmethod
-    def all_of(self, label: Label) -> Integers:
+    def all_of(self, label: str) -> Integers:
         """The counts above zero of all words in a class, in any order."""
 
     @abstractmethod
@@ -78,14 +83,21 @@ class SpelledTable(Words):
 
     __slots__ = ("spelled",)
 
-    def __init__(self) -> None:
-        self.spelled: dict[Label, dict[Token, int]] = {label: {} for label in LABELS}
+    def __init__(self, labels: Iterable[str] = LABELS) -> None:
+        self.spelled: dict[str, dict[Token, int]] = {label: {} for label in labels}
 
-    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
-        ham, spam = (_integers(map(self.spelled[label].get, tokens, repeat(0)), len(tokens)) for label in LABELS)
-        return ham, spam
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(self.spelled)
 
-    def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
+    def admit(self, label: str) -> None:
+        """A class more, without counts."""
+        self.spelled[label] = {}
+
+    def columns(self, tokens: Sequence[Token]) -> tuple[Integers, ...]:
+        return tuple(_integers(map(mine.get, tokens, repeat(0)), len(tokens)) for mine in self.spelled.values())
+
+    def put(self, tokens: Sequence[Token], label: str, counts: Integers) -> None:
         mine = self.spelled[label]
         for token, count in zip(tokens, counts.tolist(), strict=True):
             if count:
@@ -93,7 +105,7 @@ class SpelledTable(Words):
             else:
                 mine.pop(token, None)
 
-    def all_of(self, label: Label) -> Integers:
+    def all_of(self, label: str) -> Integers:
         return _integers(self.spelled[label].values(), len(self.spelled[label]))
 
     def hashes(self) -> tuple[Integers, Integers, Integers]:
@@ -137,7 +149,7 @@ class HashedTable(Words):
             return super().numbers(tokens)
         return np.frombuffer(token_helper.counts(self._table, hashed(tokens))).reshape(2, -1)
 
-    def put(self, tokens: Sequence[Token], label: Label, counts: Integers) -> None:
+    def put(self, tokens: Sequence[Token], label: str, counts: Integers) -> None:
         keys = hashed(tokens)
         slots = self._find(keys)
         new = (slots < 0) & (counts > 0)
@@ -183,7 +195,7 @@ class HashedTable(Words):
         self._insert(keys)
         self._set(keys, ham, spam)
 
-    def all_of(self, label: Label) -> Integers:
+    def all_of(self, label: str) -> Integers:
         counts = self._counts[:, :, LABELS.index(label)]
         return counts[counts > 0].astype(np.int64)
 

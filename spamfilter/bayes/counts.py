@@ -30,7 +30,7 @@ __all__ = [
     "move",
 ]
 
-Tallies = dict[Label, dict[int, int]]
+Tallies = dict[str, dict[int, int]]
 """Class -> count -> how many words have it in this class; counts above zero only."""
 
 MAX_COUNT = 2**62 - 1
@@ -51,6 +51,7 @@ class Counts:
     kept: the table of counts. The unit is the likelihood's: messages, occurrences, or eighths of a message.
     messages: class -> messages that added anything. occurrences: class -> the sum of its words' counts.
     vocabulary: number of words with any count. tallies: for a likelihood that speaks of absent words, else None.
+    Mail has two classes; a classifier of other things may have any number of them.
     A Counts may hold the words of a few messages only, as a command reads them from the store; its totals are those of
     the whole voice.
     """
@@ -60,8 +61,8 @@ class Counts:
     def __init__(self, kept: Words | None = None) -> None:
         """kept: the table to fill; by default one that can list its words."""
         self.kept = SpelledTable() if kept is None else kept
-        self.messages: dict[Label, int] = dict.fromkeys(LABELS, 0)
-        self.occurrences: dict[Label, int] = dict.fromkeys(LABELS, 0)
+        self.messages: dict[str, int] = dict.fromkeys(self.kept.labels, 0)
+        self.occurrences: dict[str, int] = dict.fromkeys(self.kept.labels, 0)
         self.vocabulary = 0
         self.tallies: Tallies | None = None
         self._sums: dict[Hashable, float] = {}
@@ -80,26 +81,26 @@ class Counts:
         return f"Counts(messages={self.messages}, vocabulary={self.vocabulary})"
 
     @property
-    def words(self) -> dict[Label, dict[Token, int]]:
+    def words(self) -> dict[str, dict[Token, int]]:
         """Class -> word -> count above zero. Raises TypeError if the table cannot list its words."""
         if not isinstance(self.kept, SpelledTable):
             raise TypeError("these counts know their words by hash only, and cannot list them")
         return self.kept.spelled
 
-    def get(self, word: Token, label: Label) -> int:
+    def get(self, word: Token, label: str) -> int:
         """The count of this word in the class, 0 for an unknown word."""
         return int(self.kept.column([word], label)[0])
 
     def numbers(self, tokens: Sequence[Token]) -> Floats:
-        """The counts of these words as the floating-point numbers that scores need, of shape (2, tokens)."""
+        """The counts of these words as the floating-point numbers that scores need, of shape (classes, tokens)."""
         return self.kept.numbers(tokens)
 
     def tally(self) -> None:
         """Keep tallies; the first ones are counted over all words, which must be in the table."""
         if self.tallies is None:
-            self.tallies = {label: _tallied(self.kept.all_of(label)) for label in LABELS}
+            self.tallies = {label: _tallied(self.kept.all_of(label)) for label in self.kept.labels}
 
-    def over_vocabulary(self, key: Hashable, label: Label, value: Callable[[Floats], Floats]) -> float:
+    def over_vocabulary(self, key: Hashable, label: str, value: Callable[[Floats], Floats]) -> float:
         """The sum of value(count in this class) over all known words, cached under this key until the counts change.
 
         It is computed from the tallies, without a look at the words.
@@ -113,22 +114,33 @@ class Counts:
             self._sums[key] = fsum((having * values).tolist())
         return self._sums[key]
 
-    def add(self, label: Label, deltas: Mapping[Token, int], messages: int = 1) -> Growth:
+    def admit(self, label: str) -> None:
+        """A class more, of which nothing is learnt. Raises TypeError if the table has room for ham and spam only."""
+        if not isinstance(self.kept, SpelledTable):
+            raise TypeError("these counts are of ham and spam")
+        self.kept.admit(label)
+        self.messages[label] = self.occurrences[label] = 0
+        if self.tallies is not None:
+            self.tallies[label] = {}
+        self._sums.clear()
+
+    def add(self, label: str, deltas: Mapping[Token, int], messages: int = 1) -> Growth:
         """Learn: add `deltas` (word -> count above zero) and `messages` to the class."""
         return self._apply(label, deltas, messages, 1)
 
-    def subtract(self, label: Label, deltas: Mapping[Token, int], messages: int = 1) -> Growth:
+    def subtract(self, label: str, deltas: Mapping[Token, int], messages: int = 1) -> Growth:
         """Unlearn: take away what `add` with the same arguments has added."""
         return self._apply(label, deltas, messages, -1)
 
-    def _apply(self, label: Label, deltas: Mapping[Token, int], messages: int, sign: int) -> Growth:
+    def _apply(self, label: str, deltas: Mapping[Token, int], messages: int, sign: int) -> Growth:
         total = self.messages[label] + sign * messages
         tokens, changes, added, largest = _listed(deltas)
         occurrences = self.occurrences[label] + sign * added
         if max(total, occurrences, largest) > MAX_COUNT:
             raise CountError("a count would grow past what the store can hold")
-        ham, spam = self.kept.columns(tokens)
-        before, elsewhere = (ham, spam) if label == "ham" else (spam, ham)
+        columns = self.kept.columns(tokens)
+        mine = self.kept.labels.index(label)
+        before = columns[mine]
         after = before + sign * changes
         if total < 0 or (after < 0).any():
             raise CountError("a count would fall below zero: this was not learnt, or the counts are damaged")
@@ -139,7 +151,7 @@ class Counts:
             moved = _moves(before, after)
             move(self.tallies[label], moved)
         self.kept.put(tokens, label, after)
-        alone = elsewhere == 0
+        alone = np.logical_and.reduce([column == 0 for at, column in enumerate(columns) if at != mine])
         growth = int(np.count_nonzero(alone & (before == 0) & (after > 0)))
         growth -= int(np.count_nonzero(alone & (before > 0) & (after == 0)))
         self.vocabulary += growth

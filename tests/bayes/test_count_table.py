@@ -113,7 +113,7 @@ def test_counts_of_any_size_are_kept(largest: int) -> None:
     filled, put_in = HashedTable(), HashedTable()
     filled.fill(b"a\nb\nc", np.array([1, largest, 0]), np.array([largest, 0, 3]))
     for label, counts in (("ham", [1, largest, 0]), ("spam", [largest, 0, 3])):
-        put_in.put([b"a", b"b", b"c"], label, np.array(counts))  # type: ignore[arg-type]  # labels of a table of two
+        put_in.put([b"a", b"b", b"c"], label, np.array(counts))
     assert filled == put_in == spelled(ham={b"a": 1, b"b": largest}, spam={b"a": largest, b"c": 3})
 
 

@@ -37,6 +37,7 @@ PURE = {
 """What mail/ and bayes/ may import besides this package. None of it opens a file, a socket or looks at a clock."""
 IMPURE = {
     "mail.mailboxes": {"mmap", "os", "pathlib"},
+    "bayes": {"importlib"},
     "bayes.compiled": {"importlib", "os", "pathlib", "sys"},
     "bayes.compiled.self_test": {"array"},
 }

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, NotBelow, OfPresence, Prior, log, ratio
 
 
@@ -28,18 +28,18 @@ class Bernoulli(OfPresence):
     name: ClassVar[str] = "bernoulli"
     needs_tallies: ClassVar[bool] = True
 
-    def trials(self, label: Label, counts: Counts) -> float:
+    def trials(self, label: str, counts: Counts) -> float:
         """The trials that a word of this class has had, with those of the smoothing: N_c + 2 m."""
         return counts.messages[label] + 2 * self.smoothing
 
-    def _chance(self, number: Floats, label: Label, counts: Counts) -> Floats | float:
+    def _chance(self, number: Floats, label: str, counts: Counts) -> Floats | float:
         return ratio(number + self.smoothing, self.trials(label, counts))
 
-    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
+    def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         chance = self._chance(message.of_class(label), label, counts)
         return log(chance) - log(1 - chance)
 
-    def rest(self, label: Label, message: MessageCounts, counts: Counts) -> float:
+    def rest(self, label: str, message: MessageCounts, counts: Counts) -> float:
         def absent(number: Floats) -> Floats:
             return log(1 - self._chance(number, label, counts))
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
 from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, OfOccurrences
 
@@ -28,12 +28,12 @@ class Binomial(OfOccurrences, Bernoulli):
     name: ClassVar[str] = "binomial"
     revision: ClassVar[int] = 2
 
-    def trials(self, label: Label, counts: Counts) -> float:
+    def trials(self, label: str, counts: Counts) -> float:
         """F_c + m V."""
         return counts.occurrences[label] + self.smoothing * counts.vocabulary
 
-    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
+    def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         return message.times * super().given(label, message, counts)
 
-    def rest(self, label: Label, message: MessageCounts, counts: Counts) -> float:
+    def rest(self, label: str, message: MessageCounts, counts: Counts) -> float:
         return float(message.times[message.known].sum()) * super().rest(label, message, counts)

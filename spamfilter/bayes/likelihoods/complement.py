@@ -3,18 +3,19 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spamfilter.bayes.counts import OTHER, Counts, Label
+from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, NotBelow, OfOccurrences, Prior, log, ratio
 
 
 @dataclass(frozen=True)
 class Complement(OfOccurrences):
-    """Sum of x_w (ln q_w(spam) - ln q_w(ham)), where -ln q_w(c) is ln((f + m) / (F + m V)) of the other class.
+    """Sum of x_w (ln q_w(spam) - ln q_w(ham)), where -ln q_w(c) is ln((f + m) / (F + m V)) of the other classes.
 
-    x_w: occurrences in the message; f: in the other class; F their sum; V words known; m: smoothing. With `normalise`
-    the logarithms of a class are divided by their sum over the vocabulary, so that a class whose words depend on each
-    other more does not get too much weight. Unknown words are skipped. Of two classes, and without `normalise`, it is
-    the multinomial model with equal priors. Source: Rennie, Shih, Teevan, Karger, ICML 2003.
+    x_w: occurrences in the message; f: in the other classes; F their sum; V words known; m: smoothing. With
+    `normalise`, for two classes only, the logarithms of a class are divided by their sum over the vocabulary, so that a
+    class whose words depend on each other more does not get too much weight. Unknown words are skipped. Of two classes,
+    and without `normalise`, it is the multinomial model with equal priors.
+    Source: Rennie, Shih, Teevan, Karger, ICML 2003.
 
     >>> import math
     >>> counts, model = Counts(), Complement()
@@ -31,15 +32,16 @@ class Complement(OfOccurrences):
     name: ClassVar[str] = "complement"
     needs_tallies: ClassVar[bool] = True
 
-    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
-        other = OTHER[label]
-        m, sum_of_all = self.smoothing, counts.occurrences[other] + self.smoothing * counts.vocabulary
+    def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
+        m, elsewhere = self.smoothing, sum(counts.occurrences.values()) - counts.occurrences[label]
+        sum_of_all = elsewhere + m * counts.vocabulary
 
         def logarithms(number: Floats) -> Floats:
             return log(ratio(number + m, sum_of_all))
 
-        each = message.times * logarithms(message.of_class(other))
+        each = message.times * logarithms(message.counts.sum(axis=0) - message.of_class(label))
         if not self.normalise:
             return -each
+        (other,) = (one for one in counts.messages if one != label)  # tallies of several classes together are not kept
         whole = counts.over_vocabulary((self, label), other, logarithms)
         return each / whole if whole else each

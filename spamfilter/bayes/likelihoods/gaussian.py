@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Ge
 
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Generative, MessageCounts, Prior
 from spamfilter.bayes.tokens import Token, Tokens
 
@@ -41,18 +41,19 @@ class Gaussian(Generative):
     prior: Prior = "equal"
     name: ClassVar[str] = "gaussian"
 
-    def moments(self, attribute: Token, label: Label, counts: Counts) -> tuple[float, float] | None:
+    def moments(self, attribute: Token, label: str, counts: Counts) -> tuple[float, float] | None:
         """Mean and variance of an attribute in a class, from whole numbers; None if the class never had it."""
         n = counts.get(attribute, label)
         if not n:
             return None
         total, squares = counts.get(attribute + SUM, label), counts.get(attribute + SQUARES, label)
-        return total / n, max((n * squares - total * total) / (n * n), self.floor)
+        mean, variance = mean_and_variance(n, total, squares)
+        return mean, max(variance, self.floor)
 
     def heard(self, message: MessageCounts, shares: Floats) -> Floats:
         return np.clip(shares, -self.most, self.most)
 
-    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
+    def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         both = {
             attribute: self.moments(attribute, label, counts)
             for attribute in set(message.tokens)
@@ -68,8 +69,7 @@ class Gaussian(Generative):
             if found is None:
                 yield 0.0
             else:
-                mean, variance = found
-                yield -0.5 * (math.log(2 * math.pi * variance) + (value - mean) ** 2 / variance)
+                yield log_density(value, *found)
 
     def words(self, tokens: Tokens) -> set[Token]:
         return {word for token in tokens for word in (token, token + SUM, token + SQUARES)}
@@ -82,3 +82,13 @@ class Gaussian(Generative):
                 found[attribute + SUM] = value
                 found[attribute + SQUARES] = value * value
         return found
+
+
+def mean_and_variance(n: int, total: int, squares: int, unbiased: bool = False) -> tuple[float, float]:
+    """Of n whole numbers by their sum and the sum of their squares; the variance divided by n, or by n - 1."""
+    return total / n, (n * squares - total * total) / (n * (n - unbiased))
+
+
+def log_density(value: float, mean: float, variance: float) -> float:
+    """ln N(value; mean, variance)."""
+    return -0.5 * (math.log(2 * math.pi * variance) + (value - mean) ** 2 / variance)

@@ -13,15 +13,16 @@ from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 
 from spamfilter.bayes.compiled import score_helper
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import LABELS, Counts, Label
 from spamfilter.bayes.token_arrays import Floats as Floats
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.tokens import Token, Tokens
 
 Above = Annotated[float, Gt(0), Le(1e6)]
 NotBelow = Annotated[float, Ge(0), Le(1e6)]
-Prior = Literal["map", "equal"] | Annotated[float, Gt(0), Lt(1)]
-"""P(spam) before a word is read: "map" is (N_c + 1) / (N + 2), "equal" one half; or a number."""
+Prior = Literal["map", "empirical", "equal"] | Annotated[float, Gt(0), Lt(1)]
+"""P(class) before a word is read, of C classes: "map" is (N_c + 1) / (N + C), "empirical" N_c / N, "equal" 1 / C; or a
+number, which is P(spam)."""
 
 FEW = 2**31
 """Amounts up to which the sum over all words of a message stays far below 2**63."""
@@ -33,20 +34,22 @@ with the fewest impossible words wins, as in the limit of a smoothing that goes 
 class MessageCounts(NamedTuple):
     """The distinct words of a message with their counts.
 
-    tokens, times: the word and its occurrences, each of shape (tokens,). counts: of the word in ham and in spam, shape
-    (2, tokens).
+    tokens, times: the word and its occurrences, each of shape (tokens,). counts: of the word in each class, shape
+    (classes, tokens). labels: the classes, in this order.
     """
 
     tokens: Sequence[Token]
     times: Floats
     counts: Floats
+    labels: tuple[str, ...] = LABELS
 
     @classmethod
     def of(cls, tokens: Tokens, counts: Counts) -> "MessageCounts":
         if isinstance(tokens, TokenArrays):
             return cls(tokens.spellings, tokens.times.astype(np.float64), counts.numbers(tokens.spellings))
         words = list(tokens)
-        return cls(words, np.fromiter(tokens.values(), np.float64, len(words)), counts.numbers(words))
+        times = np.fromiter(tokens.values(), np.float64, len(words))
+        return cls(words, times, counts.numbers(words), counts.kept.labels)
 
     @property
     def ham(self) -> Floats:
@@ -56,14 +59,14 @@ class MessageCounts(NamedTuple):
     def spam(self) -> Floats:
         return np.asarray(self.counts[1])
 
-    def of_class(self, label: Label) -> Floats:
+    def of_class(self, label: str) -> Floats:
         """The counts of each word in this class."""
-        return self.spam if label == "spam" else self.ham
+        return np.asarray(self.counts[self.labels.index(label)])
 
     @property
     def known(self) -> NDArray[np.bool_]:
         """Which words have any count."""
-        return (self.ham + self.spam) > 0
+        return np.asarray(self.counts.any(axis=0))
 
     @property
     def length(self) -> float:
@@ -167,30 +170,45 @@ class Likelihood(ABC):
 class Generative(Likelihood):
     """A likelihood that gives each class a probability of the message; the posterior follows by Bayes' theorem.
 
-    Every message is learnt whole, once. `prior` is a field of each row.
+    Every message is learnt whole, once. `prior` is a field of each row. There may be any number of classes.
     """
 
     prior: Prior
     skips_unknown: ClassVar[bool] = True
 
     @abstractmethod
-    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
+    def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         """What each word adds to ln P(message | class), without factors that are the same in every class."""
 
-    def rest(self, label: Label, message: MessageCounts, counts: Counts) -> float:
+    def rest(self, label: str, message: MessageCounts, counts: Counts) -> float:
         """What the words that are absent add to it."""
         return 0.0
 
-    def log_prior(self, label: Label, counts: Counts) -> float:
-        """ln P(class)."""
+    def log_prior(self, label: str, counts: Counts) -> float:
+        """ln P(class). Raises ValueError for a number where there are not two classes."""
+        classes, learnt = len(counts.messages), sum(counts.messages.values())
         if self.prior == "map":
-            return float(np.log((counts.messages[label] + 1) / (sum(counts.messages.values()) + 2)))
-        spam = 0.5 if self.prior == "equal" else float(self.prior)
-        return float(np.log(spam if label == "spam" else 1 - spam))
+            return float(np.log((counts.messages[label] + 1) / (learnt + classes)))
+        if self.prior == "empirical":
+            return float(log(ratio(counts.messages[label], learnt)))
+        if self.prior == "equal":
+            return -float(np.log(classes))
+        if classes != len(LABELS):
+            raise ValueError(f"a number is a prior of two classes, and these are {classes}")
+        return float(np.log(self.prior if label == "spam" else 1 - self.prior))
+
+    def heard_given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
+        """What each word adds to ln P(message | class): 0 for an unknown one, where these are skipped."""
+        given = self.given(label, message, counts)
+        return np.where(message.known, given, 0.0) if self.skips_unknown else given
+
+    def joint(self, label: str, message: MessageCounts, counts: Counts) -> float:
+        """ln P(class) + ln P(message | class), without factors that are the same in every class."""
+        constants = (self.rest(label, message, counts), self.log_prior(label, counts))
+        return exact_sum(np.append(self.heard_given(label, message, counts), constants))
 
     def shares(self, message: MessageCounts, counts: Counts) -> Floats:
-        difference = self.given("spam", message, counts) - self.given("ham", message, counts)
-        return np.where(message.known, difference, 0.0) if self.skips_unknown else difference
+        return self.heard_given("spam", message, counts) - self.heard_given("ham", message, counts)
 
     def constants(self, message: MessageCounts, counts: Counts) -> float:
         rest = self.rest("spam", message, counts) - self.rest("ham", message, counts)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, NotBelow, OfOccurrences, Prior, log, ratio
 
 
@@ -28,7 +28,7 @@ class Multinomial(OfOccurrences):
     prior: Prior = "map"
     name: ClassVar[str] = "multinomial"
 
-    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
+    def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         m = self.smoothing
         known = message.of_class(label) + m
         return np.asarray(message.times * log(ratio(known, counts.occurrences[label] + m * counts.vocabulary)))

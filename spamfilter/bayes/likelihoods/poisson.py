@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, NotBelow, OfOccurrences, Prior, log, ratio
 
 
@@ -31,7 +31,7 @@ class Poisson(OfOccurrences):
     name: ClassVar[str] = "poisson"
     revision: ClassVar[int] = 2
 
-    def _rate(self, number: Floats | float, label: Label, counts: Counts) -> Floats | float:
+    def _rate(self, number: Floats | float, label: str, counts: Counts) -> Floats | float:
         m = self.smoothing
         of_all = counts.occurrences[label] + m * counts.vocabulary
         return ratio(number, of_all if self.per == "word" else counts.messages[label] + 2 * m)
@@ -39,10 +39,10 @@ class Poisson(OfOccurrences):
     def _length(self, message: MessageCounts) -> float:
         return message.length if self.per == "word" else 1.0
 
-    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
+    def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         rate = self._rate(message.of_class(label) + self.smoothing, label, counts)
         return message.times * log(rate * self._length(message))
 
-    def rest(self, label: Label, message: MessageCounts, counts: Counts) -> float:
+    def rest(self, label: str, message: MessageCounts, counts: Counts) -> float:
         of_all = counts.occurrences[label] + self.smoothing * counts.vocabulary
         return -self._length(message) * float(self._rate(float(of_all), label, counts))

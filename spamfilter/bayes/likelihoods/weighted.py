@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, cast
 
 import numpy as np
 from annotated_types import Gt, Lt
@@ -37,13 +37,15 @@ class Weighted(OfPresence):
     name: ClassVar[str] = "weighted"
     skips_unknown: ClassVar[bool] = False
 
-    def given(self, label: Label, message: MessageCounts, counts: Counts) -> Floats:
-        number = message.ham + message.spam
+    def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
+        number = message.counts.sum(axis=0)
         counted = ratio(message.of_class(label), counts.messages[label])
         return log((self.weight * self._assumption(label, message) + number * counted) / (self.weight + number))
 
-    def _assumption(self, label: Label, message: MessageCounts) -> Floats | float:
+    def _assumption(self, label: str, message: MessageCounts) -> Floats | float:
         if not self.assumptions:
             return self.assumed
-        own = (self.assumptions.get(token.decode(), {}).get(label, self.assumed) for token in message.tokens)
+        own = (
+            self.assumptions.get(token.decode(), {}).get(cast(Label, label), self.assumed) for token in message.tokens
+        )
         return np.fromiter(own, np.float64, len(message.tokens))

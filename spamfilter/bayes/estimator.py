@@ -1,0 +1,207 @@
+"""Naive Bayes for anything that is counted: any number of classes, learnt and forgotten one by one or by the matrix.
+
+It stands on the counts and likelihoods of the filter. Words, columns of a matrix, values of an attribute: a feature is
+a name, and an example is a mapping of features to how often each occurs.
+
+>>> weather = NaiveBayes(Multinomial(smoothing=0, prior="empirical"))
+>>> for outlook, play in (("sunny", "no"), ("sunny", "yes"), ("overcast", "yes"), ("rainy", "yes")):
+...     weather.learn_one({outlook: 1}, play)
+>>> weather.predict_proba_one({"sunny": 1})["no"]  # 1/1 * 1/4, where yes has 1/3 * 3/4
+0.5000000000000001
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spamfilter.bayes.count_table import SpelledTable
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.likelihoods.gaussian import Gaussian
+from spamfilter.bayes.likelihoods.likelihood import IMPOSSIBLE, Generative, MessageCounts, OfPresence
+from spamfilter.bayes.likelihoods.multinomial import Multinomial
+from spamfilter.errors import CountError
+
+Number = int | float
+Features = Mapping[str, Number]
+"""Feature -> occurrences, or the value of a number."""
+IMPOSSIBLE_WORD = float(np.log(IMPOSSIBLE)) / 2
+"""Below this is what a word adds to the logarithm of a class that it makes impossible."""
+
+
+class Classifier(ABC):
+    """What all classifiers share. classes: in the order in which they were first learnt, or are given."""
+
+    classes: list[Hashable]
+
+    @abstractmethod
+    def learn_one(self, x: Features, y: Hashable) -> None:
+        """Learn an example of a class."""
+
+    @abstractmethod
+    def forget_one(self, x: Features, y: Hashable) -> None:
+        """Take away exactly what `learn_one` has added. Raises CountError if it was not learnt."""
+
+    @abstractmethod
+    def joint_log_likelihood(self, x: Features) -> dict[Hashable, float]:
+        """Class -> ln P(class) + ln P(x | class), without factors that are the same in every class."""
+
+    def predict_proba_one(self, x: Features) -> dict[Hashable, float]:
+        """Class -> P(class | x); empty before anything is learnt."""
+        joint = self.joint_log_likelihood(x)
+        return dict(zip(joint, np.exp(log_normalised([[*joint.values()]]))[0].tolist(), strict=True)) if joint else {}
+
+    def predict_one(self, x: Features) -> Hashable | None:
+        """The likeliest class, of equals the first; None before anything is learnt."""
+        joint = self.joint_log_likelihood(x)
+        return max(joint, key=joint.__getitem__, default=None)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes, as scikit-learn names them."""
+        return np.array(self.classes)
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Forget all, then learn a matrix."""
+        self.set_params()
+        return self.partial_fit(X, y, sorted(set(np.asarray(y).tolist())))
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: Iterable[Hashable] = ()) -> Self:
+        """Learn a matrix, shape (examples, features), and the class of each row. classes: all that will come.
+
+        Raises ValueError for what is no matrix of the numbers that are learnt, or has other columns than before.
+        """
+        rows, labels = self._matrix(X), np.asarray(y)
+        if labels.shape != (len(rows),):
+            raise ValueError(f"y has the shape {labels.shape}, and X has {len(rows)} rows")
+        for label in classes:
+            self._admitted(label)
+        self._learn(rows, labels)
+        return self
+
+    def predict_joint_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """joint_log_likelihood of each row, shape (examples, classes)."""
+        joint = [[*self.joint_log_likelihood(by_column(row)).values()] for row in self._matrix(X)]
+        return np.array(joint, np.float64).reshape(-1, len(self.classes))
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """ln P(class | row), shape (examples, classes)."""
+        return log_normalised(self.predict_joint_log_proba(X))
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """P(class | row), shape (examples, classes)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The likeliest class of each row."""
+        return np.asarray(self.classes_[self.predict_joint_log_proba(X).argmax(axis=1)])
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """The share of rows of which the class is predicted."""
+        return float((self.predict(X) == np.asarray(y)).mean())
+
+    @abstractmethod
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments it was made with."""
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change arguments. What was learnt is forgotten."""
+        self.__init__(**{**self.get_params(), **parameters})  # type: ignore[misc]  # every class says what it takes
+        return self
+
+    @abstractmethod
+    def _admitted(self, label: Hashable) -> int:
+        """The place of a class in `classes`; a new one is admitted."""
+
+    def _learn(self, rows: NDArray[Any], labels: NDArray[Any]) -> None:
+        for row, label in zip(rows, labels.tolist(), strict=True):
+            self.learn_one(by_column(row), label)
+
+    def _matrix(self, X: ArrayLike) -> NDArray[Any]:
+        found = np.asarray(X)
+        if found.ndim != 2:
+            raise ValueError(f"X has the shape {found.shape}; wanted is a matrix of examples and features")
+        if found.dtype.kind not in "iubf" or not np.isfinite(found).all():
+            raise ValueError("X has what is no number")
+        if not hasattr(self, "n_features_in_"):
+            self.n_features_in_: int = found.shape[1]
+        if found.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {found.shape[1]} columns, and {self.n_features_in_} were learnt")
+        return found
+
+
+class NaiveBayes(Classifier):
+    """One likelihood of counts over one kind of features."""
+
+    def __init__(self, likelihood: Generative | None = None) -> None:
+        """likelihood: multinomial if none is given. Raises TypeError for one that is not of counts."""
+        if isinstance(likelihood, Gaussian):
+            raise TypeError("a likelihood of counts is wanted; numbers are learnt by GaussianNaiveBayes")
+        self.likelihood = Multinomial() if likelihood is None else likelihood
+        self.classes = []
+        self.counts = Counts(SpelledTable(()))
+        if self.likelihood.needs_tallies:
+            self.counts.tally()
+
+    def learn_one(self, x: Features, y: Hashable) -> None:
+        """Learn an example of a class. Raises ValueError for occurrences that are no whole number from 0 on."""
+        self.counts.add(_key(self._admitted(y)), self.likelihood.deltas(_tokens(x), 1))
+
+    def forget_one(self, x: Features, y: Hashable) -> None:
+        if y not in self.classes:
+            raise CountError(f"{y!r}: a class of which nothing was learnt")
+        self.counts.subtract(_key(self.classes.index(y)), self.likelihood.deltas(_tokens(x), 1))
+
+    def joint_log_likelihood(self, x: Features) -> dict[Hashable, float]:
+        message = MessageCounts.of(_tokens(x), self.counts)
+        return {label: self.likelihood.joint(_key(at), message, self.counts) for at, label in enumerate(self.classes)}
+
+    def possible(self, x: Features) -> list[bool]:
+        """Whether each class gives it a probability above 0; without smoothing one word may rule a class out."""
+        message = MessageCounts.of(_tokens(x), self.counts)
+        each = (self.likelihood.heard_given(_key(at), message, self.counts) for at in range(len(self.classes)))
+        return [bool((given > IMPOSSIBLE_WORD).all()) for given in each]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {"likelihood": self.likelihood}
+
+    def _admitted(self, label: Hashable) -> int:
+        if label not in self.classes:
+            self.counts.admit(_key(len(self.classes)))
+            self.classes.append(label)
+        return self.classes.index(label)
+
+    def _learn(self, rows: NDArray[Any], labels: NDArray[Any]) -> None:
+        if (rows < 0).any() or (rows != np.floor(rows)).any():
+            raise ValueError("X has what is no whole number from 0 on, as occurrences are")
+        counted = rows > 0 if isinstance(self.likelihood, OfPresence) else rows
+        for label in dict.fromkeys(labels.tolist()):
+            mine = labels == label
+            total = by_column(counted[mine].sum(axis=0))
+            self.counts.add(_key(self._admitted(label)), _tokens(total), int(mine.sum()))
+
+
+def by_column(row: NDArray[Any]) -> dict[str, Number]:
+    """The numbers of a row, by the numbers of their columns."""
+    return {str(column): value for column, value in enumerate(row.tolist())}
+
+
+def log_normalised(joint: ArrayLike) -> NDArray[np.float64]:
+    """Logarithms of numbers that sum to 1 in each row, from logarithms of numbers in their proportion."""
+    rows = np.asarray(joint, np.float64)
+    less = rows - rows.max(axis=1, keepdims=True)
+    return np.asarray(less - np.log(np.exp(less).sum(axis=1, keepdims=True)))
+
+
+def _key(at: int) -> str:
+    """The name of a class in the counts."""
+    return str(at)
+
+
+def _tokens(x: Features) -> dict[bytes, int]:
+    found = {feature.encode(): int(times) for feature, times in x.items() if times}
+    if any(times < 0 or times != int(times) for times in x.values()):
+        raise ValueError("occurrences are whole numbers from 0 on")
+    return found

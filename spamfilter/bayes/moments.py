@@ -1,0 +1,115 @@
+"""Naive Bayes for numbers: of each feature a mean and a variance in each class, exact to learn and to forget.
+
+>>> play = GaussianNaiveBayes(unbiased=True, prior="empirical")
+>>> for temperature, label in ((66, "yes"), (70, "yes"), (80, "no"), (85, "no"), (71, "no")):
+...     play.learn_one({"temperature": temperature}, label)
+>>> play.moments("temperature", "no")
+(78.66666666666667, 50.333333333333336)
+>>> play.predict_one({"temperature": 69})
+'yes'
+"""
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from spamfilter.bayes.estimator import Classifier, Features, Number
+from spamfilter.bayes.likelihoods.gaussian import log_density, mean_and_variance
+from spamfilter.errors import CountError
+
+
+@dataclass(slots=True)
+class Sums:
+    """Of the values of a feature in a class, as whole numbers: how many, their sum, the sum of their squares."""
+
+    number: int = 0
+    total: int = 0
+    squares: int = 0
+
+
+class GaussianNaiveBayes(Classifier):
+    """ln P(class) + sum over the features that an example has of ln N(x; mean, variance of the class).
+
+    Values are kept in units of 10 to the power of -decimals, so that sums are exact. unbiased: the variance is divided
+    by n - 1 instead of n. floor: the least variance. prior: as those of the likelihoods. A feature of which a class
+    has too few values for a variance leaves its factor out; a missing one does.
+    """
+
+    def __init__(
+        self,
+        decimals: int = 6,
+        unbiased: bool = False,
+        floor: float = 1e-9,
+        prior: Literal["map", "empirical", "equal"] = "map",
+    ) -> None:
+        self.decimals, self.unbiased, self.floor, self.prior = decimals, unbiased, floor, prior
+        self._scale: int = 10**decimals
+        self.classes = []
+        self._learnt: list[int] = []
+        self._sums: list[dict[str, Sums]] = []
+
+    def learn_one(self, x: Features, y: Hashable) -> None:
+        self._change(self._admitted(y), x, 1)
+
+    def forget_one(self, x: Features, y: Hashable) -> None:
+        if y not in self.classes or not self._learnt[self.classes.index(y)] or not self._has(x, y):
+            raise CountError(f"{y!r}: this was not learnt")
+        self._change(self.classes.index(y), x, -1)
+
+    def moments(self, feature: str, label: Hashable) -> tuple[float, float] | None:
+        """Mean and variance of a feature in a class; None of too few values."""
+        found = self._sums[self.classes.index(label)].get(feature, Sums())
+        if found.number < 1 + self.unbiased:
+            return None
+        mean, variance = mean_and_variance(found.number, found.total, found.squares, self.unbiased)
+        return mean / self._scale, max(variance / self._scale**2, self.floor)
+
+    def joint_log_likelihood(self, x: Features) -> dict[Hashable, float]:
+        joint = {label: self._log_prior(at) for at, label in enumerate(self.classes)}
+        for feature, value in x.items():
+            moments = {label: self.moments(feature, label) for label in self.classes}
+            for label, found in moments.items():
+                if found is not None and None not in moments.values():
+                    joint[label] += log_density(value, *found)
+        return joint
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("decimals", "unbiased", "floor", "prior")}
+
+    def _log_prior(self, at: int) -> float:
+        learnt, classes = sum(self._learnt), len(self.classes)
+        if self.prior == "equal":
+            return -float(np.log(classes))
+        more = self.prior == "map"
+        return float(np.log(max((self._learnt[at] + more) / max(learnt + more * classes, 1), np.finfo(float).tiny)))
+
+    def _has(self, x: Features, label: Hashable) -> bool:
+        mine = self._sums[self.classes.index(label)]
+        return all(mine.get(feature, Sums()).number for feature in x)
+
+    def _change(self, at: int, x: Features, sign: int) -> None:
+        values = [self._whole(value) for value in x.values()]
+        self._learnt[at] += sign
+        mine = self._sums[at]
+        for feature, value in zip(x, values, strict=True):
+            sums = mine.get(feature)
+            if sums is None:
+                sums = mine[feature] = Sums()
+            sums.number += sign
+            sums.total += sign * value
+            sums.squares += sign * value * value
+
+    def _whole(self, value: Number) -> int:
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is no number that can be learnt")
+        return value * self._scale if isinstance(value, int) else round(value * self._scale)
+
+    def _admitted(self, label: Hashable) -> int:
+        if label not in self.classes:
+            self.classes.append(label)
+            self._learnt.append(0)
+            self._sums.append({})
+        return self.classes.index(label)
