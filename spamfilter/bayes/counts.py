@@ -4,6 +4,7 @@ Invariant: `add` then `subtract` of the same deltas leaves equal Counts.
 Guarantee: a count below zero or above MAX_COUNT raises CountError before anything is changed.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -173,8 +174,7 @@ def _listed(deltas: Mapping[Token, int]) -> tuple[Sequence[Token], Integers, int
 
 def _tallied(counts: Integers) -> dict[int, int]:
     """Count above zero -> how many of these counts are equal to it."""
-    values, having = np.unique(counts[counts > 0], return_counts=True)
-    return dict(zip(values.tolist(), having.tolist(), strict=True))
+    return dict(Counter(counts[counts > 0].tolist()))
 
 
 def _moves(before: Integers, after: Integers) -> dict[int, int]:

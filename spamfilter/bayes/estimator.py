@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
-from spamfilter.bayes.likelihoods.likelihood import IMPOSSIBLE, Generative, MessageCounts, OfPresence
+from spamfilter.bayes.likelihoods.likelihood import IMPOSSIBLE, Generative, MessageCounts, OfOccurrences
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.errors import CountError
 
@@ -176,7 +176,7 @@ class NaiveBayes(Classifier):
     def _learn(self, rows: NDArray[Any], labels: NDArray[Any]) -> None:
         if (rows < 0).any() or (rows != np.floor(rows)).any():
             raise ValueError("X has what is no whole number from 0 on, as occurrences are")
-        counted = rows > 0 if isinstance(self.likelihood, OfPresence) else rows
+        counted = rows if isinstance(self.likelihood, OfOccurrences) else rows > 0
         for label in dict.fromkeys(labels.tolist()):
             mine = labels == label
             total = by_column(counted[mine].sum(axis=0))
