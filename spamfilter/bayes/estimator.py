@@ -11,6 +11,7 @@ a name, and an example is a mapping of features to how often each occurs.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Self
 
@@ -20,15 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
-from spamfilter.bayes.likelihoods.likelihood import IMPOSSIBLE, Generative, MessageCounts, OfOccurrences
+from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts, OfOccurrences
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.errors import CountError
 
 Number = int | float
 Features = Mapping[str, Number]
 """Feature -> occurrences, or the value of a number."""
-IMPOSSIBLE_WORD = float(np.log(IMPOSSIBLE)) / 2
-"""Below this is what a word adds to the logarithm of a class that it makes impossible."""
 
 
 class Classifier(ABC):
@@ -44,9 +43,23 @@ class Classifier(ABC):
     def forget_one(self, x: Features, y: Hashable) -> None:
         """Take away exactly what `learn_one` has added. Raises CountError if it was not learnt."""
 
+    def learn_many(self, pairs: Iterable[tuple[Features, Hashable]]) -> None:
+        """Learn examples with their classes."""
+        for x, y in pairs:
+            self.learn_one(x, y)
+
     @abstractmethod
+    def log_likelihood(self, x: Features) -> dict[Hashable, float]:
+        """Class -> ln P(x | class), without factors that are the same in every class."""
+
+    @abstractmethod
+    def log_prior(self) -> dict[Hashable, float]:
+        """Class -> ln P(class)."""
+
     def joint_log_likelihood(self, x: Features) -> dict[Hashable, float]:
         """Class -> ln P(class) + ln P(x | class), without factors that are the same in every class."""
+        prior = self.log_prior()
+        return {label: value + prior[label] for label, value in self.log_likelihood(x).items()}
 
     def predict_proba_one(self, x: Features) -> dict[Hashable, float]:
         """Class -> P(class | x); empty before anything is learnt."""
@@ -77,7 +90,7 @@ class Classifier(ABC):
         if labels.shape != (len(rows),):
             raise ValueError(f"y has the shape {labels.shape}, and X has {len(rows)} rows")
         for label in classes:
-            self._admitted(label)
+            self.admit(label)
         self._learn(rows, labels)
         return self
 
@@ -112,8 +125,8 @@ class Classifier(ABC):
         return self
 
     @abstractmethod
-    def _admitted(self, label: Hashable) -> int:
-        """The place of a class in `classes`; a new one is admitted."""
+    def admit(self, label: Hashable) -> int:
+        """The place of a class in `classes`; a new one gets the last."""
 
     def _learn(self, rows: NDArray[Any], labels: NDArray[Any]) -> None:
         for row, label in zip(rows, labels.tolist(), strict=True):
@@ -147,27 +160,42 @@ class NaiveBayes(Classifier):
 
     def learn_one(self, x: Features, y: Hashable) -> None:
         """Learn an example of a class. Raises ValueError for occurrences that are no whole number from 0 on."""
-        self.counts.add(_key(self._admitted(y)), self.likelihood.deltas(_tokens(x), 1))
+        self.counts.add(_key(self.admit(y)), self.likelihood.deltas(_tokens(x), 1))
 
     def forget_one(self, x: Features, y: Hashable) -> None:
         if y not in self.classes:
             raise CountError(f"{y!r}: a class of which nothing was learnt")
         self.counts.subtract(_key(self.classes.index(y)), self.likelihood.deltas(_tokens(x), 1))
 
-    def joint_log_likelihood(self, x: Features) -> dict[Hashable, float]:
+    def learn_many(self, pairs: Iterable[tuple[Features, Hashable]]) -> None:
+        """Learn examples with their classes, faster than one by one."""
+        sums: dict[Hashable, Counter[bytes]] = {}
+        learnt: Counter[Hashable] = Counter()
+        for x, y in pairs:
+            learnt[y] += 1
+            sums.setdefault(y, Counter()).update(self.likelihood.deltas(_tokens(x), 1))
+        for label, deltas in sums.items():
+            self.counts.add(_key(self.admit(label)), deltas, learnt[label])
+
+    def log_likelihood(self, x: Features) -> dict[Hashable, float]:
         message = MessageCounts.of(_tokens(x), self.counts)
-        return {label: self.likelihood.joint(_key(at), message, self.counts) for at, label in enumerate(self.classes)}
+        return {
+            label: self.likelihood.log_likelihood(_key(at), message, self.counts)
+            for at, label in enumerate(self.classes)
+        }
+
+    def log_prior(self) -> dict[Hashable, float]:
+        return {label: self.likelihood.log_prior(_key(at), self.counts) for at, label in enumerate(self.classes)}
 
     def possible(self, x: Features) -> list[bool]:
         """Whether each class gives it a probability above 0; without smoothing one word may rule a class out."""
         message = MessageCounts.of(_tokens(x), self.counts)
-        each = (self.likelihood.heard_given(_key(at), message, self.counts) for at in range(len(self.classes)))
-        return [bool((given > IMPOSSIBLE_WORD).all()) for given in each]
+        return [not self.likelihood.impossible(_key(at), message, self.counts) for at in range(len(self.classes))]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         return {"likelihood": self.likelihood}
 
-    def _admitted(self, label: Hashable) -> int:
+    def admit(self, label: Hashable) -> int:
         if label not in self.classes:
             self.counts.admit(_key(len(self.classes)))
             self.classes.append(label)
@@ -180,7 +208,7 @@ class NaiveBayes(Classifier):
         for label in dict.fromkeys(labels.tolist()):
             mine = labels == label
             total = by_column(counted[mine].sum(axis=0))
-            self.counts.add(_key(self._admitted(label)), _tokens(total), int(mine.sum()))
+            self.counts.add(_key(self.admit(label)), _tokens(total), int(mine.sum()))
 
 
 def by_column(row: NDArray[Any]) -> dict[str, Number]:

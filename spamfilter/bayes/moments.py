@@ -14,10 +14,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from spamfilter.bayes.estimator import Classifier, Features, Number
 from spamfilter.bayes.likelihoods.gaussian import log_density, mean_and_variance
+from spamfilter.bayes.likelihoods.likelihood import log_priors
 from spamfilter.errors import CountError
 
 
@@ -52,7 +51,7 @@ class GaussianNaiveBayes(Classifier):
         self._sums: list[dict[str, Sums]] = []
 
     def learn_one(self, x: Features, y: Hashable) -> None:
-        self._change(self._admitted(y), x, 1)
+        self._change(self.admit(y), x, 1)
 
     def forget_one(self, x: Features, y: Hashable) -> None:
         if y not in self.classes or not self._learnt[self.classes.index(y)] or not self._has(x, y):
@@ -67,24 +66,20 @@ class GaussianNaiveBayes(Classifier):
         mean, variance = mean_and_variance(found.number, found.total, found.squares, self.unbiased)
         return mean / self._scale, max(variance / self._scale**2, self.floor)
 
-    def joint_log_likelihood(self, x: Features) -> dict[Hashable, float]:
-        joint = {label: self._log_prior(at) for at, label in enumerate(self.classes)}
+    def log_likelihood(self, x: Features) -> dict[Hashable, float]:
+        logarithms = dict.fromkeys(self.classes, 0.0)
         for feature, value in x.items():
             moments = {label: self.moments(feature, label) for label in self.classes}
             for label, found in moments.items():
                 if found is not None and None not in moments.values():
-                    joint[label] += log_density(value, *found)
-        return joint
+                    logarithms[label] += log_density(value, *found)
+        return logarithms
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("decimals", "unbiased", "floor", "prior")}
 
-    def _log_prior(self, at: int) -> float:
-        learnt, classes = sum(self._learnt), len(self.classes)
-        if self.prior == "equal":
-            return -float(np.log(classes))
-        more = self.prior == "map"
-        return float(np.log(max((self._learnt[at] + more) / max(learnt + more * classes, 1), np.finfo(float).tiny)))
+    def log_prior(self) -> dict[Hashable, float]:
+        return log_priors(dict(zip(self.classes, self._learnt, strict=True)), self.prior)
 
     def _has(self, x: Features, label: Hashable) -> bool:
         mine = self._sums[self.classes.index(label)]
@@ -107,7 +102,7 @@ class GaussianNaiveBayes(Classifier):
             raise ValueError(f"{value} is no number that can be learnt")
         return value * self._scale if isinstance(value, int) else round(value * self._scale)
 
-    def _admitted(self, label: Hashable) -> int:
+    def admit(self, label: Hashable) -> int:
         if label not in self.classes:
             self.classes.append(label)
             self._learnt.append(0)

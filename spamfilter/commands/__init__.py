@@ -22,6 +22,7 @@ COMMANDS = {
     "stats": "stats.stats",
     "doctor": "doctor.doctor",
     "evaluate": "evaluate.evaluate",
+    "classify": "classify.classify",
     "migrate": "maintenance.migrate",
     "retrain": "maintenance.retrain",
     "backup": "maintenance.backup",

@@ -3,7 +3,7 @@
 Needs the extra `plots`. The ending of the file's name says the format: SVG or PNG.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -159,5 +159,41 @@ def _curve(axes: Any, outcomes: Sequence[Outcome]) -> None:
         if len(bounds) == len(sizes):
             axes.fill_between(sizes, *zip(*bounds, strict=True), color=_line(number)["color"], alpha=0.12, linewidth=0)
     axes.set(xlabel="messages trained on", ylabel="accuracy, %", title="Learning curve")
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=8)
+
+
+def draw_lines(
+    file: Path, lines: Mapping[str, Sequence[tuple[float, float, float, float]]], across: str, upwards: str
+) -> None:
+    """Write lines with a band around each: name -> place, value, least and most of its interval. Raises as `draw`."""
+    check(file)
+
+    def plots(figure: Any) -> None:
+        axes = figure.subplots()
+        for number, (name, points) in enumerate(lines.items()):
+            places, values, low, high = zip(*points, strict=True)
+            axes.plot(places, values, marker="o", markersize=4, label=name, **_line(number))
+            axes.fill_between(places, low, high, color=_line(number)["color"], alpha=0.12, linewidth=0)
+        _named(axes, across, upwards)
+
+    _write(file, (6.4, 4.4), plots, "")
+
+
+def draw_points(file: Path, points: Mapping[str, Sequence[float]], across: str, upwards: str) -> None:
+    """Write a point for each value, in their order. Raises as `draw`."""
+    check(file)
+
+    def plots(figure: Any) -> None:
+        axes = figure.subplots()
+        for number, (name, values) in enumerate(points.items()):
+            axes.plot(range(1, len(values) + 1), values, "o", label=name, color=_line(number)["color"])
+        _named(axes, across, upwards)
+
+    _write(file, (6.4, 4.4), plots, "")
+
+
+def _named(axes: Any, across: str, upwards: str) -> None:
+    axes.set(xlabel=across, ylabel=upwards)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8)

@@ -19,6 +19,7 @@ ROOMS = (
     "config",
     "learning",
     "evaluation",
+    "tables",
     "relay",
     "reports",
     "service",

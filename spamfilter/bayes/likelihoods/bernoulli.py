@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, NotBelow, OfPresence, Prior, log, ratio
 
@@ -38,6 +40,17 @@ class Bernoulli(OfPresence):
     def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         chance = self._chance(message.of_class(label), label, counts)
         return log(chance) - log(1 - chance)
+
+    def impossible(self, label: str, message: MessageCounts, counts: Counts) -> bool:
+        """Also where a word is absent that every message of the class has."""
+
+        def certain(number: Floats) -> Floats:
+            return np.asarray(self._chance(number, label, counts) >= 1, np.float64)
+
+        present = float(certain(message.of_class(label)).sum())
+        return super().impossible(label, message, counts) or (
+            counts.over_vocabulary((self, label, "certain"), label, certain) > present
+        )
 
     def rest(self, label: str, message: MessageCounts, counts: Counts) -> float:
         def absent(number: Floats) -> Floats:

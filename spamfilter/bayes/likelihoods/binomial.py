@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
-from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, OfOccurrences
+from spamfilter.bayes.likelihoods.likelihood import Floats, Generative, MessageCounts, OfOccurrences
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,10 @@ class Binomial(OfOccurrences, Bernoulli):
     def trials(self, label: str, counts: Counts) -> float:
         """F_c + m V."""
         return counts.occurrences[label] + self.smoothing * counts.vocabulary
+
+    def impossible(self, label: str, message: MessageCounts, counts: Counts) -> bool:
+        """A word that is certain leaves no room for another, which is impossible then."""
+        return Generative.impossible(self, label, message, counts)
 
     def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         return message.times * super().given(label, message, counts)

@@ -6,7 +6,7 @@ A likelihood writes its formula over MessageCounts, the arrays of a message.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -24,11 +24,18 @@ Prior = Literal["map", "empirical", "equal"] | Annotated[float, Gt(0), Lt(1)]
 """P(class) before a word is read, of C classes: "map" is (N_c + 1) / (N + C), "empirical" N_c / N, "equal" 1 / C; or a
 number, which is P(spam)."""
 
+Name = TypeVar("Name")
+"""What names a class."""
+
 FEW = 2**31
 """Amounts up to which the sum over all words of a message stays far below 2**63."""
 IMPOSSIBLE = float(np.finfo(np.float64).tiny)
 """Replaces a probability of 0, so that logarithms are finite without smoothing: if all classes are impossible, the one
 with the fewest impossible words wins, as in the limit of a smoothing that goes to 0."""
+
+
+IMPOSSIBLE_WORD = float(np.log(IMPOSSIBLE)) / 2
+"""Below this is what a word of probability 0 adds to a logarithm, and above it what any other word does."""
 
 
 class MessageCounts(NamedTuple):
@@ -186,15 +193,10 @@ class Generative(Likelihood):
 
     def log_prior(self, label: str, counts: Counts) -> float:
         """ln P(class). Raises ValueError for a number where there are not two classes."""
-        classes, learnt = len(counts.messages), sum(counts.messages.values())
-        if self.prior == "map":
-            return float(np.log((counts.messages[label] + 1) / (learnt + classes)))
-        if self.prior == "empirical":
-            return float(log(ratio(counts.messages[label], learnt)))
-        if self.prior == "equal":
-            return -float(np.log(classes))
-        if classes != len(LABELS):
-            raise ValueError(f"a number is a prior of two classes, and these are {classes}")
+        if isinstance(self.prior, str):
+            return log_priors(counts.messages, self.prior)[label]
+        if len(counts.messages) != len(LABELS):
+            raise ValueError(f"a number is a prior of two classes, and these are {len(counts.messages)}")
         return float(np.log(self.prior if label == "spam" else 1 - self.prior))
 
     def heard_given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
@@ -202,10 +204,14 @@ class Generative(Likelihood):
         given = self.given(label, message, counts)
         return np.where(message.known, given, 0.0) if self.skips_unknown else given
 
-    def joint(self, label: str, message: MessageCounts, counts: Counts) -> float:
-        """ln P(class) + ln P(message | class), without factors that are the same in every class."""
-        constants = (self.rest(label, message, counts), self.log_prior(label, counts))
-        return exact_sum(np.append(self.heard_given(label, message, counts), constants))
+    def impossible(self, label: str, message: MessageCounts, counts: Counts) -> bool:
+        """Whether the class gives the message a probability of 0, as can be without smoothing."""
+        return bool((self.heard_given(label, message, counts) < IMPOSSIBLE_WORD).any())
+
+    def log_likelihood(self, label: str, message: MessageCounts, counts: Counts) -> float:
+        """ln P(message | class), without factors that are the same in every class."""
+        rest = self.rest(label, message, counts)
+        return exact_sum(np.append(self.heard_given(label, message, counts), rest))
 
     def shares(self, message: MessageCounts, counts: Counts) -> Floats:
         return self.heard_given("spam", message, counts) - self.heard_given("ham", message, counts)
@@ -216,6 +222,15 @@ class Generative(Likelihood):
 
     def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
         return 1
+
+
+def log_priors(learnt: Mapping[Name, int], prior: Literal["map", "empirical", "equal"]) -> dict[Name, float]:
+    """Class -> ln P(class), by how many messages of each were learnt: the named ones of Prior."""
+    total, classes = sum(learnt.values()), len(learnt)
+    if prior == "equal":
+        return dict.fromkeys(learnt, -float(np.log(classes)) if classes else 0.0)
+    more = int(prior == "map")
+    return {label: float(log(ratio(number + more, total + more * classes))) for label, number in learnt.items()}
 
 
 class OfOccurrences(Generative):

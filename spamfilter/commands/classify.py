@@ -1,0 +1,243 @@
+"""The command `classify`: tables and lines of text by the likelihoods of the filter, without a mailbox."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from spamfilter.commands.command import as_json_option
+from spamfilter.errors import InputError
+from spamfilter.system.escaping import printable
+from spamfilter.tables.classifier import Prediction, Priors, TableClassifier
+from spamfilter.tables.columns import KINDS, OF_TEXT, Options
+from spamfilter.tables.one_rule import OneRule, one_rule
+from spamfilter.tables.reading import FORMATS, Format, Table, read, read_classes
+from spamfilter.tables.trials import Outcome, Trained, cross_validated, judged, learning_curve
+
+_PATH = click.Path(path_type=Path)
+ONE_RULE = "one_rule"
+NAMED_PRIORS = ("map", "empirical", "equal")
+
+
+@click.command()
+@click.argument("table", type=_PATH, required=False)
+@click.option("--class", "classes", multiple=True, metavar="NAME=FILE", help="Texts of a class, one a line.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="What TABLE is; by its ending if not said.")
+@click.option("--label", default="class", show_default=True, help="The column that has the class.")
+@click.option("--no-header", is_flag=True, help="The first line is a row; columns are c1, c2 and so on.")
+@click.option(
+    "--column", "columns", multiple=True, metavar="NAME=KIND",
+    help=f"What a column, or each that fits a pattern, holds: {', '.join(KINDS)}, ignore; guessed if not said.",
+)  # fmt: skip
+@click.option(
+    "--likelihood", "likelihoods", multiple=True, type=click.Choice((*OF_TEXT, ONE_RULE)),
+    help="Of texts and counts; one_rule: the baseline of a single column. Several are compared.",
+)  # fmt: skip
+@click.option("--smoothing", type=click.FloatRange(0, 1e6), default=1.0, show_default=True, help="0: unsmoothed.")
+@click.option("--prior", default="map", show_default=True, help="map, empirical, equal, or yes=0.6,no=0.4.")
+@click.option("--words", type=_PATH, help="A file of the words that count, one a line; no others do.")
+@click.option("--most-frequent", type=click.IntRange(1), help="Only so many words count, the most frequent.")
+@click.option("--least-count", type=click.IntRange(1), default=1, help="Only words count that occur so often.")
+@click.option("--fake-document", is_flag=True, help="Add a document of all words to each class.")
+@click.option("--unbiased", is_flag=True, help="Divide variances by n - 1.")
+@click.option("--bins", type=click.IntRange(2, 1000), default=10, show_default=True, help="Bins of a binned column.")
+@click.option("--predict", "new", type=_PATH, help="Print the class of each row of this file.")
+@click.option("--itself", is_flag=True, help="Judge what was learnt.")
+@click.option("--folds", type=click.IntRange(2, 100_000), default=10, show_default=True, help="Of cross-validation.")
+@click.option("--learning-curve", "curve", is_flag=True, help="Train on more and more of one half, judge the other.")
+@click.option("--plot", type=_PATH, help="Write the learning curve, or P(class) of each row, as .svg or .png.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the order of the rows.")
+@as_json_option
+def classify(
+    table: Path | None, classes: tuple[str, ...], format_: Format | None, label: str, no_header: bool,
+    columns: tuple[str, ...], likelihoods: tuple[str, ...], smoothing: float, prior: str, words: Path | None,
+    most_frequent: int | None, least_count: int, fake_document: bool, unbiased: bool, bins: int, new: Path | None,
+    itself: bool, folds: int, curve: bool, plot: Path | None, seed: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Classify the rows of a table, or lines of text, by naive Bayes.
+
+    TABLE is a CSV or TSV file with a column of labels; lines of a label, a tab and a text, or the other way round
+    (--format label-text, text-label); or counts, a CSV file of document, term, count and label. Each column gets a
+    distribution of its kind, a missing value (empty, ? or NA) leaves its factor out, and the logarithms are summed.
+    The database of the relay is not touched.
+
+    Without --predict, --itself or --learning-curve: 10-fold cross-validation.
+
+    Example: spamfilter classify weather.csv --label play --predict today.csv
+    """
+    known = _known(table, classes, label, format_, not no_header)
+    chosen = likelihoods or ("multinomial",)
+    makers: dict[str, TableClassifier | None] = {
+        name: None
+        if name == ONE_RULE
+        else TableClassifier(
+            _pairs(columns, "--column"),
+            Options(
+                smoothing, name, _words(words), most_frequent, least_count, fake_document, unbiased, bins
+            ),
+            _priors(prior),
+        )
+        for name in chosen
+    }  # fmt: skip
+    if new is not None:
+        _predict(makers, known, read(new, label, format_, not no_header, labelled=False), plot, as_json)
+        return
+    outcomes = {name: list(_outcomes(maker, known, itself, folds, curve, seed)) for name, maker in makers.items()}
+    if plot is not None:
+        _plot_curve(plot, outcomes)
+    if as_json:
+        click.echo(json.dumps({name: [_outcome_json(one) for one in mine] for name, mine in outcomes.items()}))
+        return
+    for name, maker in makers.items():
+        if maker is None:
+            click.echo("\n".join(_rule_lines(one_rule(known))))
+        for outcome in outcomes[name]:
+            click.echo("\n".join(_outcome_lines(name, outcome, curve)))
+
+
+def _known(table: Path | None, classes: tuple[str, ...], label: str, format_: Format | None, header: bool) -> Table:
+    if (table is None) == (not classes):
+        raise InputError("name a table, or a file of texts for each class with --class NAME=FILE")
+    found = (
+        read(table, label, format_, header)
+        if table is not None
+        else read_classes({name: Path(file) for name, file in _pairs(classes, "--class").items()})
+    )
+    if not found.rows:
+        raise InputError(f"{table or classes[0]}: no row")
+    return found
+
+
+def _pairs(said: tuple[str, ...], option: str) -> dict[str, str]:
+    found = {}
+    for each in said:
+        name, equals, value = each.rpartition("=") if option == "--column" else each.partition("=")
+        if not (name and equals and value):
+            raise InputError(f"{option} {each!r}: wanted is NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _priors(said: str) -> Priors:
+    if said in NAMED_PRIORS:
+        return cast("Priors", said)
+    found = {}
+    for name, value in _pairs(tuple(said.split(",")), "--prior").items():
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise InputError(f"--prior: {value!r} is no number") from None
+    if any(not 0 < value < 1 for value in found.values()) or abs(sum(found.values()) - 1) > 1e-6:
+        raise InputError(f"--prior {said}: each is between 0 and 1, and their sum is 1")
+    return found
+
+
+def _words(file: Path | None) -> frozenset[str] | None:
+    if file is None:
+        return None
+    try:
+        return frozenset(file.read_text(encoding="utf-8").lower().split())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
+
+
+def _trained(maker: TableClassifier | None) -> Trained:
+    def train(table: Table) -> Any:
+        if maker is None:
+            return one_rule(table).predict
+        maker.train(table)
+        return lambda row: maker.predict(row).class_
+
+    return train
+
+
+def _outcomes(
+    maker: TableClassifier | None, known: Table, itself: bool, folds: int, curve: bool, seed: int
+) -> Iterator[Outcome]:
+    train = _trained(maker)
+    if curve:
+        yield from learning_curve(known, train, seed)
+    elif itself:
+        yield Outcome(judged(train, known, known))
+    else:
+        yield cross_validated(known, train, folds, seed)
+
+
+def _predict(
+    makers: Mapping[str, TableClassifier | None], known: Table, new: Table, plot: Path | None, as_json: bool
+) -> None:
+    if len(makers) != 1 or None in makers.values():
+        raise InputError("--predict takes one likelihood")
+    (maker,) = (each for each in makers.values() if each is not None)
+    maker.train(known)
+    found = [maker.predict(row) for row in new.rows]
+    if plot is not None:
+        _plot_rows(plot, found)
+    if as_json:
+        click.echo(json.dumps([_prediction_json(one) for one in found]))
+        return
+    for number, one in enumerate(found, start=1):
+        if one.class_ is None:
+            click.echo(f"{number}: no classification possible: each class has a value that it never had")
+            continue
+        each = ", ".join(
+            f"{printable(label, 24)} {p:.4f} (joint {math.exp(one.joint[label]):.4g}, ln {one.joint[label]:.4f})"
+            for label, p in one.posterior.items()
+        )
+        click.echo(f"{number}: {printable(one.class_, 24)}; {each}")
+
+
+def _prediction_json(one: Prediction) -> dict[str, Any]:
+    def finite(values: Mapping[str, float]) -> dict[str, float | None]:
+        return {label: value if math.isfinite(value) else None for label, value in values.items()}
+
+    return {"class": one.class_, "posterior": finite(one.posterior), "log_joint": finite(one.joint)}
+
+
+def _outcome_json(one: Outcome) -> dict[str, Any]:
+    low, high = one.interval
+    return {
+        "trained_on": one.trained_on, "rows": one.rows, "right": one.right, "accuracy": one.accuracy,
+        "interval": [low, high],
+        "confusion": [{"true": true, "said": said, "rows": rows} for (true, said), rows in one.confusion.items()],
+    }  # fmt: skip
+
+
+def _rule_lines(rule: OneRule) -> Iterator[str]:
+    yield f"1R, {rule.errors} of {rule.rows} rows wrong:"
+    yield from (f"  {printable(line, 100)}" for line in rule.lines())
+
+
+def _outcome_lines(name: str, one: Outcome, curve: bool) -> Iterator[str]:
+    low, high = one.interval
+    trained = f", trained on {one.trained_on}" if curve else ""
+    yield f"{name}{trained}: {one.right} of {one.rows} right, {one.accuracy:.1f} % ({low:.1f} to {high:.1f})"
+    if curve:
+        return
+    said = sorted({str(label) for _, label in one.confusion if label is not None})
+    none = any(label is None for _, label in one.confusion)
+    yield "  true \\ said".ljust(26) + "".join(f"{printable(label, 12):>13}" for label in [*said, *["none"] * none])
+    for true in sorted({label for label, _ in one.confusion}):
+        cells = [one.confusion.get((true, label), 0) for label in [*said, *[None] * none]]
+        yield f"  {printable(true, 24):<24}" + "".join(f"{cell:>13}" for cell in cells)
+
+
+def _plot_curve(file: Path, outcomes: Mapping[str, list[Outcome]]) -> None:
+    from spamfilter.evaluation.plots import draw_lines
+
+    draw_lines(
+        file,
+        {name: [(one.trained_on, one.accuracy, *one.interval) for one in mine] for name, mine in outcomes.items()},
+        "rows trained on",
+        "accuracy, %",
+    )
+
+
+def _plot_rows(file: Path, found: list[Prediction]) -> None:
+    from spamfilter.evaluation.plots import draw_points
+
+    labels = list(found[0].posterior) if found else []
+    draw_points(file, {label: [one.posterior[label] for one in found] for label in labels}, "row", "P(class)")

@@ -1,0 +1,94 @@
+"""A naive Bayes classifier of tables: each column has a distribution, and the logarithms of all are summed."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import numpy as np
+
+from spamfilter.bayes.estimator import NaiveBayes, log_normalised
+from spamfilter.bayes.likelihoods.likelihood import log_priors
+from spamfilter.errors import InputError
+from spamfilter.tables.columns import Options, Part, guessed, part
+from spamfilter.tables.reading import Row, Table
+
+Priors = Literal["map", "empirical", "equal"] | Mapping[str, float]
+"""P(class) of C classes: (N_c + 1) / (N + C), N_c / N, 1 / C, or given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Of one row. class_: None where every class is impossible, so that none can be chosen. joint: class -> ln P(class)
+    + ln P(row | class), up to a constant; -inf for an impossible one. posterior: class -> P(class | row)."""
+
+    class_: str | None
+    joint: Mapping[str, float]
+    posterior: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class TableClassifier:
+    """kinds: column or pattern of columns -> kind, the last that fits; a column without one is guessed."""
+
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    options: Options = field(default_factory=Options)
+    priors: Priors = "map"
+    learnt: dict[str, int] = field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)
+
+    def train(self, table: Table) -> None:
+        """Learn a table, and forget what was learnt before. Raises InputError for one that cannot be learnt."""
+        self.learnt = {label: table.labels.count(label) for label in sorted(set(table.labels))}
+        if len(self.learnt) < 2:
+            raise InputError(f"one class, {''.join(self.learnt)!r}: two at least are needed")
+        if not isinstance(self.priors, str) and set(self.priors) != set(self.learnt):
+            raise InputError(f"--prior names {', '.join(self.priors)}; the classes are {', '.join(self.learnt)}")
+        for pattern in self.kinds:
+            if not any(fnmatchcase(column, pattern) for column in table.columns):
+                raise InputError(f"--column {pattern!r}: no such column; there are {', '.join(table.columns)}")
+        self.parts = [part(column, kind, table, self.options) for column, kind in self._chosen(table).items()]
+        if not self.parts:
+            raise InputError("no column is left to learn from")
+        for each in self.parts:
+            for label in self.learnt:
+                each.model.admit(label)
+            self._prepare(each)
+            found = zip(map(each.of, table.rows), table.labels, strict=True)
+            each.model.learn_many((features, label) for features, label in found if features is not None)
+
+    def predict(self, row: Row) -> Prediction:
+        """The class of a row."""
+        joint = self._log_priors()
+        for each in self.parts:
+            found = each.of(row)
+            if found is None:
+                continue
+            possible = each.model.possible(found) if isinstance(each.model, NaiveBayes) else [True] * len(joint)
+            for (label, value), can_be in zip(each.model.log_likelihood(found).items(), possible, strict=True):
+                joint[str(label)] += value if can_be else -math.inf
+        if max(joint.values()) == -math.inf:
+            return Prediction(None, joint, dict.fromkeys(joint, math.nan))
+        shares = np.exp(log_normalised([[*joint.values()]]))[0].tolist()
+        return Prediction(max(joint, key=joint.__getitem__), joint, dict(zip(joint, shares, strict=True)))
+
+    def _chosen(self, table: Table) -> dict[str, str]:
+        chosen = {}
+        for column in table.columns:
+            named = [kind for pattern, kind in self.kinds.items() if fnmatchcase(column, pattern)]
+            kind = named[-1] if named else guessed(table, column)
+            if kind != "ignore":
+                chosen[column] = kind
+        return chosen
+
+    def _prepare(self, each: Part) -> None:
+        """A fake document of all words for each class, where one is wanted."""
+        if self.options.fake_document and each.every_word:
+            for label in self.learnt:
+                each.model.learn_one(dict.fromkeys(each.every_word, 1), label)
+
+    def _log_priors(self) -> dict[str, float]:
+        if isinstance(self.priors, str):
+            return log_priors(self.learnt, self.priors)
+        return {label: math.log(self.priors[label]) for label in self.learnt}

@@ -1,0 +1,200 @@
+"""What a column holds, and its distribution in each class. KINDS is the table of kinds.
+
+Each kind is a classifier of bayes/ with equal priors, which the classifier of the table adds up; a value that is
+missing leaves its factor out.
+"""
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import quantiles
+from typing import cast
+
+from spamfilter.bayes.estimator import Classifier, Features, NaiveBayes
+from spamfilter.bayes.likelihoods import LIKELIHOODS
+from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
+from spamfilter.bayes.likelihoods.likelihood import Generative
+from spamfilter.bayes.likelihoods.multinomial import Multinomial
+from spamfilter.bayes.likelihoods.poisson import Poisson
+from spamfilter.bayes.moments import GaussianNaiveBayes
+from spamfilter.bayes.tokens import words
+from spamfilter.errors import InputError
+from spamfilter.tables.reading import TERMS, TEXT, Row, Table, Value
+
+OF_TEXT = ("multinomial", "bernoulli", "weighted", "poisson", "binomial", "complement")
+"""Likelihoods of the words of a text."""
+FEW_VALUES = 20
+"""Up to so many different values a column without numbers is a category, if nothing else is said."""
+NO = frozenset(("0", "no", "false", "n", "f"))
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How columns are counted.
+
+    smoothing: of every kind, m. likelihood: of texts and counts. vocabulary: the words that count, None for all;
+    most_frequent, least_count: of all others the most frequent ones, and those that occur so often. fake_document: a
+    document of all words in each class. unbiased: variances are divided by n - 1. bins: of a binned column.
+    """
+
+    smoothing: float = 1.0
+    likelihood: str = "multinomial"
+    vocabulary: frozenset[str] | None = None
+    most_frequent: int | None = None
+    least_count: int = 1
+    fake_document: bool = False
+    unbiased: bool = False
+    bins: int = 10
+
+
+@dataclass(slots=True)
+class Part:
+    """A column at work: its model, and how a cell becomes features. Raises InputError for a cell that is none."""
+
+    column: str
+    kind: str
+    model: Classifier
+    features: Callable[[Value], Features]
+    every_word: set[str] = field(default_factory=set)
+
+    def of(self, row: Row) -> Features | None:
+        """The features of a row; None if the value is missing."""
+        value = row.get(self.column)
+        return None if value is None else self.features(value)
+
+
+def guessed(table: Table, column: str) -> str:
+    """The kind of a column by its values: numbers; categories, if there are few different ones; else texts."""
+    values = [row[column] for row in table.rows if column in row]
+    if column in (TERMS, TEXT):
+        return "count" if column == TERMS else "text"
+    if values and all(_is_number(value) for value in values):
+        return "number"
+    return "category" if len({str(value) for value in values}) <= FEW_VALUES else "text"
+
+
+def part(column: str, kind: str, table: Table, options: Options) -> Part:
+    """A column of a table to train on, as a kind of KINDS."""
+    if kind not in KINDS:
+        raise InputError(f"column {column!r}: {kind!r} is no kind; the kinds are {', '.join(KINDS)}")
+    return KINDS[kind](column, [row[column] for row in table.rows if column in row], options)
+
+
+def _category(column: str, values: Sequence[Value], options: Options) -> Part:
+    """Its values, with Laplace's smoothing over those that were seen."""
+    model = NaiveBayes(Multinomial(options.smoothing, prior="equal"))
+    return Part(column, "category", model, lambda value: {str(value): 1})
+
+
+def _presence(column: str, values: Sequence[Value], options: Options) -> Part:
+    """Whether it is there."""
+    model = NaiveBayes(Bernoulli(options.smoothing, prior="equal"))
+    return Part(column, "presence", model, lambda value: {column: int(str(value).lower() not in NO)})
+
+
+def _number(column: str, values: Sequence[Value], options: Options) -> Part:
+    """A mean and a variance."""
+    model = GaussianNaiveBayes(unbiased=options.unbiased, prior="equal")
+    return Part(column, "number", model, lambda value: {column: _number_of(column, value)})
+
+
+def _poisson(column: str, values: Sequence[Value], options: Options) -> Part:
+    """A count with a rate per row."""
+    model = NaiveBayes(Poisson(options.smoothing, prior="equal", per="message"))
+    return Part(column, "poisson", model, lambda value: {column: _whole(column, value)})
+
+
+def _binned(column: str, values: Sequence[Value], options: Options) -> Part:
+    """A number, by the bin it falls into; bins have equally many of the rows that are trained on."""
+    numbers = [_number_of(column, value) for value in values]
+    edges = sorted(set(quantiles(numbers, n=options.bins))) if len(numbers) > 1 else []
+    return replace(
+        _category(column, values, options),
+        kind="binned",
+        features=lambda value: {f"bin {bisect_right(edges, _number_of(column, value))}": 1},
+    )
+
+
+def _text(column: str, values: Sequence[Value], options: Options) -> Part:
+    """Its words, lower-cased."""
+
+    def counted(value: Value) -> dict[str, int]:
+        return dict(Counter(word.decode() for word in words(str(value).encode())))
+
+    return _of_words(column, "text", counted, values, options)
+
+
+def _count(column: str, values: Sequence[Value], options: Options) -> Part:
+    """Terms with their counts; a column with a number has one term, its name."""
+
+    def counted(value: Value) -> Mapping[str, int]:
+        return {column: _whole(column, value)} if isinstance(value, str) else value
+
+    return _of_words(column, "count", counted, values, options)
+
+
+def _of_words(
+    column: str,
+    kind: str,
+    counted: Callable[[Value], Mapping[str, int]],
+    values: Iterable[Value],
+    options: Options,
+) -> Part:
+    if options.likelihood not in OF_TEXT:
+        raise InputError(f"--likelihood {options.likelihood!r}: texts and counts have {', '.join(OF_TEXT)}")
+    known = _vocabulary(map(counted, values), options)
+    name = "weight" if options.likelihood == "weighted" else "smoothing"
+    m = max(options.smoothing, 1e-12) if name == "weight" else options.smoothing
+    model = NaiveBayes(cast("Generative", LIKELIHOODS[options.likelihood](**{name: m, "prior": "equal"})))
+
+    def features(value: Value) -> Mapping[str, int]:
+        found = counted(value)
+        return found if known is None else {word: times for word, times in found.items() if word in known}
+
+    return Part(column, kind, model, features, set(known or ()))
+
+
+def _vocabulary(texts: Iterable[Mapping[str, int]], options: Options) -> frozenset[str] | None:
+    """The words that count; None for all that come."""
+    limited = options.most_frequent is not None or options.least_count > 1
+    if not limited and not options.fake_document:
+        return options.vocabulary
+    total: Counter[str] = Counter()
+    for text in texts:
+        total.update(text)
+    often = [word for word, times in total.most_common(options.most_frequent) if times >= options.least_count]
+    return frozenset(word for word in often if options.vocabulary is None or word in options.vocabulary)
+
+
+def _is_number(value: Value) -> bool:
+    try:
+        return isinstance(value, str) and math.isfinite(float(value))
+    except ValueError:
+        return False
+
+
+def _number_of(column: str, value: Value) -> float:
+    if not _is_number(value):
+        raise InputError(f"column {column!r}: {value!r} is no number; choose another kind with --column")
+    number = float(str(value))
+    return int(number) if number.is_integer() else number
+
+
+def _whole(column: str, value: Value) -> int:
+    if not str(value).isdecimal():
+        raise InputError(f"column {column!r}: {value!r} is no count; choose another kind with --column")
+    return int(str(value))
+
+
+KINDS: dict[str, Callable[[str, Sequence[Value], Options], Part]] = {
+    "category": _category,
+    "presence": _presence,
+    "count": _count,
+    "text": _text,
+    "number": _number,
+    "poisson": _poisson,
+    "binned": _binned,
+}
+"""Kind -> the column as that kind, made of the values that are trained on."""

@@ -1,0 +1,85 @@
+"""How good a classifier of tables is: cross-validation, learning curves, confusion matrices."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from spamfilter.bayes.confidence_intervals import wilson
+from spamfilter.errors import InputError
+from spamfilter.tables.reading import Row, Table
+
+SIZES = tuple(tenth / 10 for tenth in range(1, 11))
+"""The points of a learning curve, as shares of the rows to train on."""
+Trained = Callable[[Table], Callable[[Row], str | None]]
+"""Learns a table, and returns what predicts the class of a row; None where no class is possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """confusion: (true class, predicted class or None) -> rows; trained_on: rows, of a learning curve."""
+
+    confusion: Mapping[tuple[str, str | None], int]
+    trained_on: int = 0
+
+    @property
+    def rows(self) -> int:
+        return sum(self.confusion.values())
+
+    @property
+    def right(self) -> int:
+        return sum(times for (true, said), times in self.confusion.items() if true == said)
+
+    @property
+    def accuracy(self) -> float:
+        """In per cent."""
+        return 100 * self.right / self.rows
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the accuracy, 95 %, in per cent."""
+        low, high = wilson(self.right, self.rows)
+        return 100 * low, 100 * high
+
+
+def judged(train: Trained, known: Table, new: Table) -> Counter[tuple[str, str | None]]:
+    """The confusion of a classifier that learns one table and judges another."""
+    predict = train(known)
+    return Counter((label, predict(row)) for row, label in zip(new.rows, new.labels, strict=True))
+
+
+def cross_validated(table: Table, train: Trained, folds: int, seed: int) -> Outcome:
+    """Every row judged once, by a classifier that has learnt the other folds. Folds have equal shares of classes."""
+    if folds > len(table.rows):
+        raise InputError(f"--folds {folds}: the table has {len(table.rows)} rows")
+    confusion: Counter[tuple[str, str | None]] = Counter()
+    places = _stratified(table, seed)
+    for fold in range(folds):
+        mine = set(places[fold::folds])
+        rest = table.part(at for at in range(len(table.rows)) if at not in mine)
+        confusion += judged(train, rest, table.part(sorted(mine)))
+    return Outcome(confusion)
+
+
+def learning_curve(table: Table, train: Trained, seed: int) -> Iterator[Outcome]:
+    """Trained on a tenth to all of a random half, judging the other half."""
+    places = _stratified(table, seed)
+    half, rest = places[::2], table.part(places[1::2])
+    for share in SIZES:
+        known = table.part(half[: max(2, round(share * len(half)))])
+        if len(set(known.labels)) > 1:
+            yield Outcome(judged(train, known, rest), len(known.rows))
+
+
+def _stratified(table: Table, seed: int) -> list[int]:
+    """The places of all rows, shuffled, so that any run of them has about the share of each class."""
+    places = list(range(len(table.rows)))
+    random.Random(seed).shuffle(places)
+    number: Counter[str] = Counter()
+    of_class = Counter(table.labels)
+    turn = {}
+    for at in places:
+        label = table.labels[at]
+        number[label] += 1
+        turn[at] = (number[label] - 0.5) / of_class[label]
+    return sorted(places, key=turn.__getitem__)
