@@ -53,7 +53,7 @@ def cross_validated(table: Table, train: Trained, folds: int, seed: int) -> Outc
     if folds > len(table.rows):
         raise InputError(f"--folds {folds}: the table has {len(table.rows)} rows")
     confusion: Counter[tuple[str, str | None]] = Counter()
-    places = _stratified(table, seed)
+    places = _by_class(table, seed)
     for fold in range(folds):
         mine = set(places[fold::folds])
         rest = table.part(at for at in range(len(table.rows)) if at not in mine)
@@ -63,23 +63,17 @@ def cross_validated(table: Table, train: Trained, folds: int, seed: int) -> Outc
 
 def learning_curve(table: Table, train: Trained, seed: int) -> Iterator[Outcome]:
     """Trained on a tenth to all of a random half, judging the other half."""
-    places = _stratified(table, seed)
+    places = _by_class(table, seed)
     half, rest = places[::2], table.part(places[1::2])
+    random.Random(seed).shuffle(half)
     for share in SIZES:
         known = table.part(half[: max(2, round(share * len(half)))])
         if len(set(known.labels)) > 1:
             yield Outcome(judged(train, known, rest), len(known.rows))
 
 
-def _stratified(table: Table, seed: int) -> list[int]:
-    """The places of all rows, shuffled, so that any run of them has about the share of each class."""
+def _by_class(table: Table, seed: int) -> list[int]:
+    """The places of all rows, shuffled within each class: every so many of them have equal shares of the classes."""
     places = list(range(len(table.rows)))
     random.Random(seed).shuffle(places)
-    number: Counter[str] = Counter()
-    of_class = Counter(table.labels)
-    turn = {}
-    for at in places:
-        label = table.labels[at]
-        number[label] += 1
-        turn[at] = (number[label] - 0.5) / of_class[label]
-    return sorted(places, key=turn.__getitem__)
+    return sorted(places, key=table.labels.__getitem__)

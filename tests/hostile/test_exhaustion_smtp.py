@@ -15,6 +15,7 @@ import pytest
 
 from spamfilter.config.sections import Limits
 from spamfilter.relay.limits.budget import CONVERSATIONS, CONVERSATIONS_EACH
+from spamfilter.relay.next_hops.next_hop import Timeouts
 from tests.support.parts import KEYWORDS, Client, Hop, Running, relaying
 
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
@@ -63,6 +64,7 @@ async def place(folder: Path, limits: Limits | None = None, *, normalise: bool =
             folder,
             f"smtp://127.0.0.1:{hop.port}",
             limits=limits,
+            timeouts=Timeouts(),  # as shipped: these tests are about numbers, and a busy machine greets late
             trusted=networks,
             domains=frozenset({"example.test"}),
             normalise=normalise,

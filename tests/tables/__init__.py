@@ -1,0 +1,1 @@
+"""Tables and lines of text, classified."""
