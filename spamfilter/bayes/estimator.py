@@ -187,6 +187,16 @@ class NaiveBayes(Classifier):
     def log_prior(self) -> dict[Hashable, float]:
         return {label: self.likelihood.log_prior(_key(at), self.counts) for at, label in enumerate(self.classes)}
 
+    def knows(self, feature: str) -> bool:
+        """Whether it was learnt in any class."""
+        return any(self.counts.get(feature.encode(), _key(at)) for at in range(len(self.classes)))
+
+    def probability(self, feature: str) -> dict[Hashable, float]:
+        """Class -> P(feature | class), or its rate in the Poisson model."""
+        message = MessageCounts.of(_tokens({feature: 1}), self.counts)
+        each = (self.likelihood.chance(_key(at), message, self.counts) for at in range(len(self.classes)))
+        return {label: float(found[0]) for label, found in zip(self.classes, each, strict=True)}
+
     def possible(self, x: Features) -> list[bool]:
         """Whether each class gives it a probability above 0; without smoothing one word may rule a class out."""
         message = MessageCounts.of(_tokens(x), self.counts)

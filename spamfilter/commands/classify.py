@@ -45,6 +45,7 @@ NAMED_PRIORS = ("map", "empirical", "equal")
 @click.option("--unbiased", is_flag=True, help="Divide variances by n - 1.")
 @click.option("--bins", type=click.IntRange(2, 1000), default=10, show_default=True, help="Bins of a binned column.")
 @click.option("--predict", "new", type=_PATH, help="Print the class of each row of this file.")
+@click.option("--show", "shown", multiple=True, metavar="WORD", help="Print P(WORD in a class); and the priors.")
 @click.option("--itself", is_flag=True, help="Judge what was learnt.")
 @click.option("--folds", type=click.IntRange(2, 100_000), default=10, show_default=True, help="Of cross-validation.")
 @click.option("--learning-curve", "curve", is_flag=True, help="Train on more and more of one half, judge the other.")
@@ -55,6 +56,7 @@ def classify(
     table: Path | None, classes: tuple[str, ...], format_: Format | None, label: str, no_header: bool,
     columns: tuple[str, ...], likelihoods: tuple[str, ...], smoothing: float, prior: str, words: Path | None,
     most_frequent: int | None, least_count: int, fake_document: bool, unbiased: bool, bins: int, new: Path | None,
+    shown: tuple[str, ...],
     itself: bool, folds: int, curve: bool, plot: Path | None, seed: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Classify the rows of a table, or lines of text, by naive Bayes.
@@ -82,8 +84,11 @@ def classify(
         )
         for name in chosen
     }  # fmt: skip
+    if shown:
+        _show(_the_one(makers), known, shown, as_json)
+        return
     if new is not None:
-        _predict(makers, known, read(new, label, format_, not no_header, labelled=False), plot, as_json)
+        _predict(_the_one(makers), known, read(new, label, format_, not no_header, labelled=False), plot, as_json)
         return
     outcomes = {name: list(_outcomes(maker, known, itself, folds, curve, seed)) for name, maker in makers.items()}
     if plot is not None:
@@ -92,10 +97,11 @@ def classify(
         click.echo(json.dumps({name: [_outcome_json(one) for one in mine] for name, mine in outcomes.items()}))
         return
     for name, maker in makers.items():
+        title = name if maker is None or maker.has_words(known) else "naive Bayes"
         if maker is None:
             click.echo("\n".join(_rule_lines(one_rule(known))))
         for outcome in outcomes[name]:
-            click.echo("\n".join(_outcome_lines(name, outcome, curve)))
+            click.echo("\n".join(_outcome_lines(title, outcome, curve)))
 
 
 def _known(table: Path | None, classes: tuple[str, ...], label: str, format_: Format | None, header: bool) -> Table:
@@ -166,12 +172,31 @@ def _outcomes(
         yield cross_validated(known, train, folds, seed)
 
 
-def _predict(
-    makers: Mapping[str, TableClassifier | None], known: Table, new: Table, plot: Path | None, as_json: bool
-) -> None:
-    if len(makers) != 1 or None in makers.values():
-        raise InputError("--predict takes one likelihood")
-    (maker,) = (each for each in makers.values() if each is not None)
+def _the_one(makers: Mapping[str, TableClassifier | None]) -> TableClassifier:
+    maker = next(iter(makers.values()))
+    if len(makers) != 1 or maker is None:
+        raise InputError("--predict and --show take one --likelihood, and not one_rule")
+    return maker
+
+
+def _show(maker: TableClassifier, known: Table, words: tuple[str, ...], as_json: bool) -> None:
+    maker.train(known)
+    priors = maker.priors_used()
+    found = {word: maker.probabilities(word) for word in words}
+    if as_json:
+        click.echo(json.dumps({"learnt": maker.learnt, "priors": priors, "probabilities": found}))
+        return
+    for label, prior in priors.items():
+        click.echo(f"{printable(label, 24)}: {maker.learnt[label]} rows, prior {prior:.3f}")
+    for word, columns in found.items():
+        if not columns:
+            click.echo(f"{printable(word, 32)}: not learnt")
+        for column, chances in columns.items():
+            each = ", ".join(f"{printable(label, 24)} {p:.4f}" for label, p in chances.items())
+            click.echo(f"{printable(word, 32)} in {printable(column, 32)}: {each}")
+
+
+def _predict(maker: TableClassifier, known: Table, new: Table, plot: Path | None, as_json: bool) -> None:
     maker.train(known)
     found = [maker.predict(row) for row in new.rows]
     if plot is not None:
@@ -184,10 +209,15 @@ def _predict(
             click.echo(f"{number}: no classification possible: each class has a value that it never had")
             continue
         each = ", ".join(
-            f"{printable(label, 24)} {p:.4f} (joint {math.exp(one.joint[label]):.4g}, ln {one.joint[label]:.4f})"
-            for label, p in one.posterior.items()
+            f"{printable(label, 24)} {p:.4f} (joint {_joint(one.joint[label])})" for label, p in one.posterior.items()
         )
         click.echo(f"{number}: {printable(one.class_, 24)}; {each}")
+
+
+def _joint(logarithm: float) -> str:
+    """A number, and its logarithm; of a number that is too small only this."""
+    number = math.exp(logarithm)
+    return f"exp({logarithm:.4f})" if not number and logarithm > -math.inf else f"{number:.4g}, ln {logarithm:.4f}"
 
 
 def _prediction_json(one: Prediction) -> dict[str, Any]:

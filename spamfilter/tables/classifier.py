@@ -11,7 +11,7 @@ import numpy as np
 from spamfilter.bayes.estimator import NaiveBayes, log_normalised
 from spamfilter.bayes.likelihoods.likelihood import log_priors
 from spamfilter.errors import InputError
-from spamfilter.tables.columns import Options, Part, guessed, part
+from spamfilter.tables.columns import COUNT, Options, Part, guessed, parts
 from spamfilter.tables.reading import Row, Table
 
 Priors = Literal["map", "empirical", "equal"] | Mapping[str, float]
@@ -48,7 +48,7 @@ class TableClassifier:
         for pattern in self.kinds:
             if not any(fnmatchcase(column, pattern) for column in table.columns):
                 raise InputError(f"--column {pattern!r}: no such column; there are {', '.join(table.columns)}")
-        self.parts = [part(column, kind, table, self.options) for column, kind in self._chosen(table).items()]
+        self.parts = parts(self._chosen(table), table, self.options)
         if not self.parts:
             raise InputError("no column is left to learn from")
         for each in self.parts:
@@ -72,6 +72,24 @@ class TableClassifier:
             return Prediction(None, joint, dict.fromkeys(joint, math.nan))
         shares = np.exp(log_normalised([[*joint.values()]]))[0].tolist()
         return Prediction(max(joint, key=joint.__getitem__), joint, dict(zip(joint, shares, strict=True)))
+
+    def priors_used(self) -> dict[str, float]:
+        """Class -> P(class)."""
+        return {label: math.exp(value) for label, value in self._log_priors().items()}
+
+    def probabilities(self, feature: str) -> dict[str, dict[str, float]]:
+        """Columns -> class -> P(feature | class), for the columns that know the word, value or name."""
+        return {
+            each.columns[0] if len(each.columns) == 1 else "counts": {
+                str(label): p for label, p in each.model.probability(feature).items()
+            }
+            for each in self.parts
+            if isinstance(each.model, NaiveBayes) and each.model.knows(feature)
+        }
+
+    def has_words(self, table: Table) -> bool:
+        """Whether any column of a table is of texts or counts, so that their likelihood matters."""
+        return bool({"text", COUNT} & set(self._chosen(table).values()))
 
     def _chosen(self, table: Table) -> dict[str, str]:
         chosen = {}

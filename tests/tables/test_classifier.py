@@ -122,6 +122,14 @@ def test_unsmoothed_it_says_that_no_class_is_possible(likelihood: str) -> None:
     assert classifier.predict({"x": "a b"}).joint["two"] < -20
 
 
+def test_a_word_that_comes_often_is_unlikely_and_not_impossible() -> None:
+    classifier = TableClassifier({"*": "count"})
+    classifier.train(Table(("x", "y"), [{"x": "900", "y": "1"}, {"x": "1", "y": "900"}], ["one", "two"]))
+    found = classifier.predict({"x": "900"})
+    assert found.class_ == "one"
+    assert -7000 < found.joint["two"] < -5000
+
+
 def test_unsmoothed_an_absent_word_may_rule_a_class_out() -> None:
     classifier = TableClassifier({"x": "text"}, Options(smoothing=0, likelihood="bernoulli"))
     classifier.train(Table(("x",), [{"x": "a b"}, {"x": "b c"}, {"x": "b"}], ["one", "two", "two"]))

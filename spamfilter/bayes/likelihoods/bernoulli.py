@@ -41,6 +41,9 @@ class Bernoulli(OfPresence):
         chance = self._chance(message.of_class(label), label, counts)
         return log(chance) - log(1 - chance)
 
+    def chance(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
+        return np.asarray(self._chance(message.of_class(label), label, counts), np.float64)
+
     def impossible(self, label: str, message: MessageCounts, counts: Counts) -> bool:
         """Also where a word is absent that every message of the class has."""
 

@@ -35,7 +35,7 @@ with the fewest impossible words wins, as in the limit of a smoothing that goes 
 
 
 IMPOSSIBLE_WORD = float(np.log(IMPOSSIBLE)) / 2
-"""Below this is what a word of probability 0 adds to a logarithm, and above it what any other word does."""
+"""Below this is what a word of probability 0 adds to a logarithm, and above it what any other word does, once."""
 
 
 class MessageCounts(NamedTuple):
@@ -204,9 +204,14 @@ class Generative(Likelihood):
         given = self.given(label, message, counts)
         return np.where(message.known, given, 0.0) if self.skips_unknown else given
 
+    def chance(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
+        """P(word | class) of each word of a message, as the formula of the row has it."""
+        return np.exp(self.given(label, message._replace(times=np.ones_like(message.times)), counts))
+
     def impossible(self, label: str, message: MessageCounts, counts: Counts) -> bool:
         """Whether the class gives the message a probability of 0, as can be without smoothing."""
-        return bool((self.heard_given(label, message, counts) < IMPOSSIBLE_WORD).any())
+        each_once = message._replace(times=np.ones_like(message.times))
+        return bool((self.heard_given(label, each_once, counts) < IMPOSSIBLE_WORD).any())
 
     def log_likelihood(self, label: str, message: MessageCounts, counts: Counts) -> float:
         """ln P(message | class), without factors that are the same in every class."""
