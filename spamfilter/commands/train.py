@@ -17,10 +17,22 @@ from spamfilter.reports import rendering
 @click.option("--spam", multiple=True, type=click.Path(path_type=Path), help="Maildir, mbox, .eml or folder of spam.")
 @click.option("--ham", multiple=True, type=click.Path(path_type=Path), help="Maildir, mbox, .eml or folder of ham.")
 @click.option("--index", multiple=True, type=click.Path(path_type=Path), help="File of lines 'spam PATH', 'ham PATH'.")
+@click.option(
+    "--repeats",
+    type=click.Choice(["once", "count"]),
+    default="once",
+    show_default=True,
+    help="Whether equal messages count once, or as often as they come, as short texts do.",
+)
 @as_json_option
 @click.pass_obj
 def train(
-    file: Path | None, spam: tuple[Path, ...], ham: tuple[Path, ...], index: tuple[Path, ...], as_json: bool
+    file: Path | None,
+    spam: tuple[Path, ...],
+    ham: tuple[Path, ...],
+    index: tuple[Path, ...],
+    repeats: str,
+    as_json: bool,
 ) -> None:
     """Learn from sorted mail, in bulk. May be stopped and started again; no message counts twice.
 
@@ -44,7 +56,7 @@ def train(
             with click.progressbar(
                 length=STEPS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
             ) as bar:
-                run(filter, mails, user(), bar.update, outcome, processes_here())
+                run(filter, mails, user(), bar.update, outcome, processes_here(), repeats == "count")
         except KeyboardInterrupt:
             click.echo("\nstopped; what was learnt is kept. Run the same command to continue", err=True)
             raise

@@ -22,7 +22,7 @@ from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import mixed
-from spamfilter.learning.reading_ahead import read_ahead
+from spamfilter.learning.reading_ahead import read_ahead, told_apart
 from spamfilter.learning.training_rounds import ROUNDS as ROUNDS
 from spamfilter.learning.training_rounds import Amounts, Message, later_rounds, no_amounts, note
 from spamfilter.learning.transaction import Reading, Training
@@ -82,17 +82,18 @@ def train(
     progress: Callable[[int], None],
     outcome: Outcome,
     processes: int = 0,
+    repeats: bool = False,
 ) -> None:
     """Learn mails, evenly mixed, adding to `outcome`; `progress` is told of STEPS times the mails.
 
     An interruption leaves what was written learnt, and `outcome` true. filter: one that holds all counts. processes:
-    that read ahead, besides this one. Raises StoreBusy, StoreError.
+    that read ahead, besides this one. repeats: equal mails count as often as they come. Raises StoreBusy, StoreError.
     """
     mails = mixed(mails, lambda item: item[0])
     name = _name(mails)
     unfinished = _unfinished(filter.store)
     with unsearched():
-        run = _Run(filter, mails, by, progress, outcome, name)
+        run = _Run(filter, mails, by, progress, outcome, name, repeats)
         run.first_round(processes)
         decided = unfinished.get(name)
         if decided is None and (run.changed or name in unfinished):
@@ -124,8 +125,10 @@ class _Run:
         progress: Callable[[int], None],
         outcome: Outcome,
         name: str,
+        repeats: bool,
     ) -> None:
         self.changed = False
+        self._repeats = repeats
         self._filter, self._mails, self._by, self._outcome, self._name = filter, mails, by, outcome, name
         self._progress, self._told = progress, 0
         self._numbers: dict[bytes, int] = {}  # digest -> the number of the first mail that has it
@@ -149,7 +152,7 @@ class _Run:
         words, began = 0, time.monotonic()
         mails = [mail for _, mail in self._mails]
         with closing(read_ahead(lambda mail: self._filter.read(parse(mail.read())), mails, processes)) as readings:
-            for number, reading in enumerate(readings):
+            for number, reading in enumerate(told_apart(readings) if self._repeats else readings):
                 label, mail = self._mails[number]
                 if isinstance(reading, InputError):
                     self._outcome.problems.append(str(reading))

@@ -4,6 +4,7 @@ Guarantee: the same label again for the same message changes nothing; the other 
 first one added.
 """
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,6 +24,12 @@ class Reading:
 
     digest: bytes
     tokens: VoiceTokens
+
+    def copy(self, number: int) -> "Reading":
+        """An equal message as one of its own, which is learnt beside it; of number 0 the message itself."""
+        if not number:
+            return self
+        return Reading(hashlib.blake2b(self.digest + b" %d" % number, digest_size=16).digest(), self.tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,19 @@ def straight(mails: Mails) -> object:
     return state.counts, state.learnt, state.calibration
 
 
+def test_equal_texts_count_as_often_as_they_come_where_asked(store: Store) -> None:
+    same = mail("yes", "yes please", "")
+    mails: Mails = [("ham", Mail(str(number), lambda: same)) for number in range(3)]
+    mails += [("spam", Mail("other", lambda: same))]
+    filter = Filter(store, VOICE)
+    for expected in ({"ham": 3, "spam": 1}, {"ham": 0, "spam": 0}):  # the same run again learns nothing
+        outcome = Outcome()
+        train(filter, mails, "ann", lambda count: None, outcome, repeats=True)
+        assert (outcome.learnt, outcome.problems, filter.learnt) == (expected, [], {"ham": 3, "spam": 1})
+    retrain(store, VOICE, [], lambda count: None)
+    assert Filter(store, VOICE).learnt == {"ham": 3, "spam": 1}
+
+
 @pytest.mark.parametrize("at_hand", [True, False])
 def test_all_mails_are_learnt_in_order_and_told_as_progress(
     store: Store, at_hand: bool, monkeypatch: pytest.MonkeyPatch
