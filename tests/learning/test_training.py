@@ -78,7 +78,7 @@ def test_equal_texts_count_as_often_as_they_come_where_asked(store: Store) -> No
         outcome = Outcome()
         train(filter, mails, "ann", lambda count: None, outcome, repeats=True)
         assert (outcome.learnt, outcome.problems, filter.learnt) == (expected, [], {"ham": 3, "spam": 1})
-    retrain(store, VOICE, [], lambda count: None)
+    retrain(store, VOICE, {}, lambda count: None)
     assert Filter(store, VOICE).learnt == {"ham": 3, "spam": 1}
 
 

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Mapping
 
-import numpy as np
-
 from spamfilter.bayes.counts import LABELS, Counts, Label
 from spamfilter.bayes.likelihoods import Likelihood
 from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts
@@ -15,12 +13,7 @@ from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, kno
 def log_joint(model: Generative, tokens: Tokens, counts: Counts) -> dict[Label, float]:
     """Class -> ln P(class) + ln P(message | class), without factors that are the same in every class."""
     message = MessageCounts.of(tokens, counts)
-    found: dict[Label, float] = {}
-    for label in LABELS:
-        each = model.given(label, message, counts)
-        each = np.where(message.known, each, 0.0) if model.skips_unknown else each
-        found[label] = math.fsum([*each, model.rest(label, message, counts), model.log_prior(label, counts)])
-    return found
+    return {label: model.log_likelihood(label, message, counts) + model.log_prior(label, counts) for label in LABELS}
 
 
 def class_probabilities(model: Generative, tokens: Tokens, counts: Counts) -> dict[Label, float]:
