@@ -21,11 +21,11 @@ MISSING = "missing"
 
 @dataclass(frozen=True, slots=True)
 class OneRule:
-    """column: the one that decides. edges: between intervals, of a number; classes: value or interval -> class.
+    """column: the one that decides. edges: between intervals; None of categories. classes: value or interval -> class.
     errors: on what was learnt, of rows. other: the class of a value that was not seen."""
 
     column: str
-    edges: tuple[float, ...]
+    edges: tuple[float, ...] | None
     classes: dict[str, str]
     errors: int
     rows: int
@@ -49,7 +49,7 @@ def one_rule(table: Table) -> OneRule:
         kind = guessed(table, column)
         if kind not in ("category", "number"):
             continue
-        edges = _edges(table, column, small) if kind == "number" else ()
+        edges = _edges(table, column, small) if kind == "number" else None
         seen: dict[str, Counter[str]] = {}
         for row, label in zip(table.rows, table.labels, strict=True):
             seen.setdefault(_bucket(row.get(column), edges), Counter())[label] += 1
@@ -82,10 +82,10 @@ def _edges(table: Table, column: str, small: int) -> tuple[float, ...]:
     return tuple(edge for (edge, class_), then in zip(ends, classes[1:], strict=True) if class_ != then)
 
 
-def _bucket(value: Value | None, edges: tuple[float, ...]) -> str:
+def _bucket(value: Value | None, edges: tuple[float, ...] | None) -> str:
     if value is None:
         return MISSING
-    return str(bisect_right(edges, float(str(value)))) if edges else str(value)
+    return str(value) if edges is None else str(bisect_right(edges, float(str(value))))
 
 
 def _in_order(item: tuple[str, Counter[str]]) -> tuple[bool, int, str]:
@@ -93,9 +93,11 @@ def _in_order(item: tuple[str, Counter[str]]) -> tuple[bool, int, str]:
     return bucket == MISSING, int(bucket) if bucket.isdecimal() else 0, bucket
 
 
-def _named(bucket: str, edges: tuple[float, ...]) -> str:
-    if not edges or bucket == MISSING:
+def _named(bucket: str, edges: tuple[float, ...] | None) -> str:
+    if edges is None or bucket == MISSING:
         return bucket
+    if not edges:
+        return "any number"
     at = int(bucket)
     low, high = (f"{edges[at - 1]:g} to" if at else ""), (f"{edges[at]:g}" if at < len(edges) else "")
     return f"{low} {high}".strip() if at and high else f"below {high}" if high else f"from {edges[-1]:g}"

@@ -184,6 +184,18 @@ def test_one_rule_is_that_of_the_book(weather: Table) -> None:
     assert [rule.predict({"humidity": value}) for value in ("70", "90", "99")] == ["yes", "no", "yes"]
 
 
+@pytest.mark.parametrize(
+    ("labels", "rule"),
+    [
+        # Cut after the third a; the second interval is one of a, too.
+        pytest.param("a a a b a a a", ["x: any number -> a"], id="joined"),
+        pytest.param("a a a b b b b", ["x: below 3.5 -> a", "x: from 3.5 -> b"], id="apart"),
+    ],
+)
+def test_neighbouring_intervals_of_one_class_are_one(labels: str, rule: list[str]) -> None:
+    assert one_rule(of("x", "1 2 3 4 5 6 7", labels)).lines() == rule
+
+
 def test_a_missing_value_is_a_value_of_one_rule() -> None:
     rule = one_rule(of("x", "a a . . b", "yes yes no no yes"))
     assert rule.lines() == ["x: a -> yes", "x: b -> yes", "x: missing -> no"]
