@@ -38,6 +38,15 @@ def _option(name: str, kind: Any, default: str | float, help: str = "", **more: 
     return click.option(name, type=kind, default=default, show_default=True, help=help, **more)
 
 
+def _refuse_table(path: Path) -> None:
+    """Raise InputError for a file that begins with no header field: a table read as one mail would be an odd figure."""
+    if path.is_file():
+        with path.open("rb") as file:
+            first = file.readline(1000)
+        if b":" not in first and first.strip() and not first.startswith((b"From ", b">From ")):
+            raise InputError(f"{path}: begins with no header field, so it is no mail; tables: spamfilter classify")
+
+
 def _percent(context: click.Context, parameter: click.Parameter, value: float) -> float:
     return value / 100
 
@@ -121,6 +130,8 @@ def evaluate(
             judged = of_journal(store)
             past = [outcome(judged, "as judged", resamples)] if judged else []
     else:
+        for path in (*spam, *ham):
+            _refuse_table(path)
         mails = [item for path in index for item in labelled_mail.find_indexed(path)]
         piles = [[mail for path in paths for mail in mailboxes.find(path)] for paths in (spam, ham)]
         examples = of_mails([*mails, *by_arrival(labelled_mail.interleaved(*piles))], voices)

@@ -396,6 +396,11 @@ def test_wrong_usage_is_exit_code_2_with_the_usage_and_one_line_that_says_why(
         ),
         pytest.param(("--spam", "empty", "--ham", "ham"), "empty: no mail in it", id="empty-folder"),
         pytest.param(("--spam", "none", "--ham", "ham"), "none: no such file or folder", id="missing-folder"),
+        pytest.param(
+            ("--spam", "table.csv", "--ham", "ham"),
+            "table.csv: begins with no header field, so it is no mail",
+            id="table",
+        ),
         pytest.param(("--ham", "ham"), "no spam among 2 messages to judge", id="folder-of-one-class"),
         pytest.param(("one-class",), "no spam among 2 messages to judge", id="index-of-one-class"),
         pytest.param(("nothing",), "no ham among 0 messages to judge", id="empty-index"),
@@ -419,6 +424,7 @@ def test_what_a_user_got_wrong_is_one_line_that_names_it(shell: Shell, words: tu
     index(shell, "hshs")
     shell.write("one-class", b"ham ham/00.eml\nham ham/02.eml\n")
     shell.write("nothing", b"\n")
+    shell.write("table.csv", b"outlook,play\nsunny,no\n")
     shell.write("bad", b"spma ham/00.eml\n")
     shell.write("lost", b"ham ham/00.eml\nspam spam/01.eml\nham ham/99.eml\n")
     assert sentence in refused(shell, *words, "--resamples", "0")
