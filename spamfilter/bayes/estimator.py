@@ -6,8 +6,8 @@ a name, and an example is a mapping of features to how often each occurs.
 >>> weather = NaiveBayes(Multinomial(smoothing=0, prior="empirical"))
 >>> for outlook, play in (("sunny", "no"), ("sunny", "yes"), ("overcast", "yes"), ("rainy", "yes")):
 ...     weather.learn_one({outlook: 1}, play)
->>> weather.predict_proba_one({"sunny": 1})["no"]  # 1/1 * 1/4, where yes has 1/3 * 3/4
-0.5000000000000001
+>>> round(weather.predict_proba_one({"sunny": 1})["no"], 9)  # 1/1 * 1/4, where yes has 1/3 * 3/4
+0.5
 """
 
 from abc import ABC, abstractmethod

@@ -3,8 +3,8 @@
 >>> play = GaussianNaiveBayes(unbiased=True, prior="empirical")
 >>> for temperature, label in ((66, "yes"), (70, "yes"), (80, "no"), (85, "no"), (71, "no")):
 ...     play.learn_one({"temperature": temperature}, label)
->>> play.moments("temperature", "no")
-(78.66666666666667, 50.333333333333336)
+>>> [round(moment, 3) for moment in play.moments("temperature", "no")]
+[78.667, 50.333]
 >>> play.predict_one({"temperature": 69})
 'yes'
 """

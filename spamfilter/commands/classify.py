@@ -202,7 +202,8 @@ def _predict(maker: TableClassifier, known: Table, new: Table, plot: Path | None
     if plot is not None:
         _plot_rows(plot, found)
     if as_json:
-        click.echo(json.dumps([_prediction_json(one) for one in found]))
+        for one in found:
+            click.echo(json.dumps(_prediction_json(one)))
         return
     for number, one in enumerate(found, start=1):
         if one.class_ is None:

@@ -22,7 +22,7 @@ def run(*words: str, code: int = 0) -> str:
 def test_predictions_for_programs() -> None:
     today = str(DOCS / "today.csv")
     said = run(WEATHER, "--label", "play", "--smoothing", "0", "--prior", "empirical", "--predict", today, "--json")
-    sunny, _, overcast = json.loads(said)
+    sunny, _, overcast = map(json.loads, said.splitlines())
     assert sunny["class"] == "no"
     assert sunny["posterior"] == pytest.approx({"no": 0.7954, "yes": 0.2046}, abs=5e-5)
     assert sunny["log_joint"] == pytest.approx({"no": -3.8839, "yes": -5.2417}, abs=5e-5)
@@ -37,9 +37,9 @@ def test_outcomes_for_programs() -> None:
 
 def test_impossible_predictions_for_programs() -> None:
     said = run(*MAILS, "--smoothing", "0", "--predict", str(DOCS / "new-mail.txt"), "--json")
-    assert json.loads(said) == [
-        {"class": None, "posterior": {"bad": None, "good": None}, "log_joint": {"bad": None, "good": None}}
-    ]
+    assert json.loads(said) == {
+        "class": None, "posterior": {"bad": None, "good": None}, "log_joint": {"bad": None, "good": None},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("plot", ["curve.svg", "curve.png"])
