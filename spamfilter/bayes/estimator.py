@@ -79,16 +79,18 @@ class Classifier(ABC):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Forget all, then learn a matrix."""
         self.set_params()
-        return self.partial_fit(X, y, sorted(set(np.asarray(y).tolist())))
+        vars(self).pop("n_features_in_", None)
+        labels = self._labels(y)
+        return self.partial_fit(X, labels, np.unique(labels).tolist())
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: Iterable[Hashable] = ()) -> Self:
         """Learn a matrix, shape (examples, features), and the class of each row. classes: all that will come.
 
         Raises ValueError for what is no matrix of the numbers that are learnt, or has other columns than before.
         """
-        rows, labels = self._matrix(X), np.asarray(y)
-        if labels.shape != (len(rows),):
-            raise ValueError(f"y has the shape {labels.shape}, and X has {len(rows)} rows")
+        rows, labels = self._matrix(X), self._labels(y)
+        if len(labels) != len(rows):
+            raise ValueError(f"y has {len(labels)} labels, and X has {len(rows)} rows")
         for label in classes:
             self.admit(label)
         self._learn(rows, labels)
@@ -124,6 +126,17 @@ class Classifier(ABC):
         self.__init__(**{**self.get_params(), **parameters})  # type: ignore[misc]  # every class says what it takes
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks its estimators, so that its pipelines and its cross-validation take this one."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(positive_only=isinstance(self, NaiveBayes)),
+        )
+
     @abstractmethod
     def admit(self, label: Hashable) -> int:
         """The place of a class in `classes`; a new one gets the last."""
@@ -133,15 +146,38 @@ class Classifier(ABC):
             self.learn_one(by_column(row), label)
 
     def _matrix(self, X: ArrayLike) -> NDArray[Any]:
+        """X as an array. Errors have the words by which scikit-learn's own estimators are known."""
+        if hasattr(X, "tocsr"):
+            raise TypeError("a sparse matrix: sparse input is not supported; give X.toarray(), or mappings")
         found = np.asarray(X)
+        if found.dtype == object:
+            found = found.astype(np.float64)
         if found.ndim != 2:
-            raise ValueError(f"X has the shape {found.shape}; wanted is a matrix of examples and features")
+            raise ValueError(f"X has the shape {found.shape}; expected 2D array. Reshape your data: a row an example")
+        if not all(found.shape):
+            what = "feature" if len(found) else "sample"
+            raise ValueError(f"Found array with 0 {what}(s) (shape={found.shape}) while a minimum of 1 is required.")
+        if found.dtype.kind == "c":
+            raise ValueError("Complex data not supported")
         if found.dtype.kind not in "iubf" or not np.isfinite(found).all():
-            raise ValueError("X has what is no number")
+            raise ValueError("X has what is no number: words, NaN or infinity")
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_: int = found.shape[1]
         if found.shape[1] != self.n_features_in_:
-            raise ValueError(f"X has {found.shape[1]} columns, and {self.n_features_in_} were learnt")
+            name = type(self).__name__
+            expected = f"{name} is expecting {self.n_features_in_} features as input"
+            raise ValueError(f"X has {found.shape[1]} features, but {expected}")
+        return found
+
+    def _labels(self, y: ArrayLike) -> NDArray[Any]:
+        """A label for each row."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        found = np.asarray(y)
+        if found.ndim != 1:
+            raise ValueError(f"y has the shape {found.shape}; wanted is one label for each row")
+        if found.dtype.kind == "f" and not (np.isfinite(found).all() and (found == np.floor(found)).all()):
+            raise ValueError("Unknown label type: fractions, NaN and infinity are no classes")
         return found
 
 

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import river.naive_bayes
 from numpy.typing import NDArray
+from sklearn.model_selection import cross_val_score
 from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
 
 import spamfilter.bayes
 from spamfilter.bayes import (
@@ -139,9 +142,9 @@ def test_what_was_not_learnt_cannot_be_forgotten() -> None:
         pytest.param([[0.5, 1]], ["a"], "no whole number from 0 on", id="fraction"),
         pytest.param([[1, math.nan]], ["a"], "no number", id="nan"),
         pytest.param([["x", "y"]], ["a"], "no number", id="words"),
-        pytest.param([1, 2], ["a"], "wanted is a matrix", id="row"),
+        pytest.param([1, 2], ["a"], "expected 2D array", id="row"),
         pytest.param([[1, 2]], ["a", "b"], "X has 1 rows", id="labels"),
-        pytest.param([[1, 2, 3]], ["a"], "X has 3 columns, and 2 were learnt", id="columns"),
+        pytest.param([[1, 2, 3]], ["a"], "X has 3 features, but NaiveBayes is expecting 2 features", id="columns"),
     ],
 )
 def test_a_wrong_matrix_changes_nothing_and_says_what_is_wrong(X: Any, y: Any, said: str) -> None:  # noqa: N803
@@ -178,6 +181,28 @@ def test_parameters_are_read_and_set_as_scikit_learn_does() -> None:
         "decimals": 2, "unbiased": False, "floor": 1.0, "prior": "map",
     }  # fmt: skip
     assert model.classes == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_checks_of_scikit_learn_pass_but_for_those_of_another_design() -> None:
+    """Those of counts are not tried: the checks learn fractions, and counts are whole numbers."""
+    found = check_estimator(GaussianNaiveBayes(), on_fail=None, on_skip=None)
+    failed = {one["check_name"] for one in found if one["status"] == "failed"}
+    assert sum(one["status"] == "passed" for one in found) >= 45
+    assert failed <= {
+        "check_no_attributes_set_in_init",  # it learns one by one from the start, without fit
+        "check_dont_overwrite_parameters",  # which adds to `classes`
+        "check_estimators_unfitted",
+        "check_do_not_raise_errors_in_init_or_set_params",  # a wrong argument is an error at once
+        "check_supervised_y_2d",  # a column of labels is an error, and no warning
+        "check_supervised_y_no_nan",  # of which the words differ
+    }
+
+
+def test_scikit_learn_cross_validates_it_in_a_pipeline() -> None:
+    known, labels, _ = drawn()
+    found = cross_val_score(make_pipeline(NaiveBayes(Multinomial())), known, labels, cv=3)
+    assert found.mean() > 0.8
 
 
 def test_every_public_name_is_there() -> None:

@@ -39,6 +39,7 @@ PURE = {
 IMPURE = {
     "mail.mailboxes": {"mmap", "os", "pathlib"},
     "bayes": {"importlib"},
+    "bayes.estimator": {"sklearn"},
     "bayes.compiled": {"importlib", "os", "pathlib", "sys"},
     "bayes.compiled.self_test": {"array"},
 }
