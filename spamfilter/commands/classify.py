@@ -84,6 +84,8 @@ def classify(
         )
         for name in chosen
     }  # fmt: skip
+    if plot is not None and new is None and not curve:
+        raise InputError("--plot draws --predict or --learning-curve")
     if shown:
         _show(_the_one(makers), known, shown, as_json)
         return
@@ -198,6 +200,11 @@ def _show(maker: TableClassifier, known: Table, words: tuple[str, ...], as_json:
 
 def _predict(maker: TableClassifier, known: Table, new: Table, plot: Path | None, as_json: bool) -> None:
     maker.train(known)
+    learnt = [column for part in maker.parts for column in part.columns]
+    if missing := [column for column in learnt if column not in new.columns]:
+        raise InputError(
+            f"--predict: no column {missing[0]!r}, which was learnt; the columns are {', '.join(new.columns)}"
+        )
     found = [maker.predict(row) for row in new.rows]
     if plot is not None:
         _plot_rows(plot, found)

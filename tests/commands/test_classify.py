@@ -63,6 +63,11 @@ def test_a_learning_curve_is_drawn(tmp_path: Path, plot: str) -> None:
             (*MAILS, "--likelihood", "one_rule", "--show", "the"), "not one_rule", id="show"
         ),
         pytest.param((*MAILS, "--likelihood", "one_rule", "--itself"), "1R needs a column", id="one-rule"),
+        pytest.param((WEATHER, "--label", "play", "--plot", "a.svg"), "--plot draws", id="nothing-to-plot"),
+        pytest.param(
+            (WEATHER, "--label", "play", "--predict", str(DOCS / "great.txt"), "--format", "csv"),
+            "--predict: no column 'outlook', which was learnt; the columns are great", id="other-columns",
+        ),
         pytest.param((*MAILS, "--learning-curve", "--plot", "a.gif"), "a plot ends in .svg or .png", id="plot"),
         pytest.param(("--class", "a=none.txt", "--class", "b=none.txt"), "none.txt: No such file", id="class"),
     ],
