@@ -26,7 +26,7 @@ class Reading:
     tokens: VoiceTokens
 
     def copy(self, number: int) -> "Reading":
-        """An equal message as one of its own, which is learnt beside it; of number 0 the message itself."""
+        """A copy with another digest, which is counted as well. Number 0 is the message itself."""
         if not number:
             return self
         return Reading(hashlib.blake2b(self.digest + b" %d" % number, digest_size=16).digest(), self.tokens)

@@ -1,4 +1,4 @@
-"""Tables and lines of text, classified by the likelihoods of the filter: for whoever has a table and no mailbox.
+"""Naive Bayes on tables and lines of text, by the likelihoods of the filter.
 
 A file is read into a Table; each column has a kind, and each kind a distribution; a classifier sums them. Nothing here
 knows the database of the relay.
