@@ -153,8 +153,7 @@ class Counts:
             move(self.tallies[label], moved)
         self.kept.put(tokens, label, after)
         alone = np.logical_and.reduce([column == 0 for at, column in enumerate(columns) if at != mine])
-        growth = int(np.count_nonzero(alone & (before == 0) & (after > 0)))
-        growth -= int(np.count_nonzero(alone & (before > 0) & (after == 0)))
+        growth = int(np.count_nonzero(alone & (after > 0))) - int(np.count_nonzero(alone & (before > 0)))
         self.vocabulary += growth
         self.messages[label] = total
         self.occurrences[label] = occurrences

@@ -133,7 +133,8 @@ class Classifier(ABC):
         return Tags(
             estimator_type="classifier",
             target_tags=TargetTags(required=True),
-            classifier_tags=ClassifierTags(),
+            # As scikit-learn says of its own models of counts, whose accuracy on blobs of numbers is not asked for.
+            classifier_tags=ClassifierTags(poor_score=isinstance(self, NaiveBayes)),
             input_tags=InputTags(positive_only=isinstance(self, NaiveBayes)),
         )
 
@@ -186,7 +187,7 @@ class NaiveBayes(Classifier):
 
     def __init__(self, likelihood: Generative | None = None) -> None:
         """likelihood: multinomial if none is given. Raises TypeError for one that is not of counts."""
-        if isinstance(likelihood, Gaussian):
+        if likelihood is not None and (isinstance(likelihood, Gaussian) or not isinstance(likelihood, Generative)):
             raise TypeError("a likelihood of counts is wanted; numbers are learnt by GaussianNaiveBayes")
         self.likelihood = Multinomial() if likelihood is None else likelihood
         self.classes = []
@@ -248,7 +249,9 @@ class NaiveBayes(Classifier):
         return self.classes.index(label)
 
     def _learn(self, rows: NDArray[Any], labels: NDArray[Any]) -> None:
-        if (rows < 0).any() or (rows != np.floor(rows)).any():
+        if (rows < 0).any():
+            raise ValueError("Negative values in data passed to X: occurrences are whole numbers from 0 on")
+        if (rows != np.floor(rows)).any():
             raise ValueError("X has what is no whole number from 0 on, as occurrences are")
         counted = rows if isinstance(self.likelihood, OfOccurrences) else rows > 0
         for label in dict.fromkeys(labels.tolist()):
@@ -276,6 +279,6 @@ def _key(at: int) -> str:
 
 def _tokens(x: Features) -> dict[bytes, int]:
     found = {feature.encode(): int(times) for feature, times in x.items() if times}
-    if any(times < 0 or times != int(times) for times in x.values()):
+    if min(found.values(), default=0) < 0 or [*found.values()] != [times for times in x.values() if times]:
         raise ValueError("occurrences are whole numbers from 0 on")
     return found

@@ -40,6 +40,11 @@ MIN_PHRASED = 1_500
 HEADER_PHRASE = b"^"
 GRAM = 5
 """Characters of a gram."""
+READ = frozenset((
+    "subject", "from", "to", "cc", "reply-to", "sender", "organization", "comments", "keywords", "thread-topic",
+    "list-id", "content-description", "content-disposition",
+))  # fmt: skip
+"""Fields of which people read the words, in a list of mail or at its top."""
 
 _WORD_BYTES = b"0123456789abcdefghijklmnopqrstuvwxyz'$_-" + bytes(range(0x80, 0x100))
 _TO_WORDS = bytes(
@@ -124,6 +129,18 @@ def _phrased(message: Message) -> tuple[bytes, bytes]:
 def _runs(text: bytes) -> list[bytes]:
     runs = text.translate(_TO_RUNS).split()
     return [run if len(run) <= MAX_RUN else cut(run, MAX_RUN) for run in runs]
+
+
+def is_read(token: str) -> bool:
+    """Whether people read such words: those of the text but markup, and of the fields that mail programs show.
+
+    >>> [is_read(token) for token in ("money", "subject:money", "received:mail", "^with ESMTP", "<td width=9>")]
+    [True, True, False, False, False]
+    """
+    field, colon, _ = token.partition(":")
+    if colon and field.islower() and field.replace("-", "").isalnum():
+        return field in READ
+    return not (token.startswith(HEADER_PHRASE.decode()) or "<" in token or ">" in token or '="' in token)
 
 
 FEATURES: dict[str, Callable[[Message], Iterable[Token] | Tokens]] = {

@@ -21,6 +21,13 @@ EVIDENCE_SHOWN = 5
 """Tokens in the evidence header and in the journal: as many as fit into a line of a mail client."""
 
 
+TEST_SCORE = Score(100.0, 1.0)
+TEST_EVIDENCE = (Evidence("GTUBE", "", 0.0, 0.0, TEST_SCORE.log_odds),)
+"""Score and evidence of a test mail (`Message.is_test`): spam for certain, whatever is learnt."""
+LONGEST_LISTED = 400
+"""Characters of the rule on a sender in the header: an address has at most 320."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Thresholds on the posterior, and the action for each class.
@@ -51,12 +58,37 @@ class Policy:
     def decide(self, score: Score, learnt: Mapping[Label, int]) -> tuple[Class, Action]:
         """The class of a message, and the action; a rejection that is not allowed becomes a tag."""
         class_ = self.classify(score, learnt)
+        return class_, self.action_on(class_, score, learnt)
+
+    def action_on(self, class_: Class, score: Score, learnt: Mapping[Label, int]) -> Action:
+        """The action on a message of this class."""
         action = self.actions[class_]
         if class_ == "spam" and action == "tag" and self.reject and score.least >= self.reject:
             action = "reject"
         if action == "reject" and not (self.may_reject and min(learnt.values()) >= self.reject_after):
             action = "tag"
-        return class_, action
+        return action
+
+    def rejecting(self, learnt: Mapping[Label, int]) -> str:
+        """A sentence: from which probability spam is rejected with what is learnt, or why none is."""
+        by_class = self.actions["spam"] == "reject"
+        if not self.may_reject:
+            return "rejects nothing, because of mode after-queue"
+        if not (by_class or (self.actions["spam"] == "tag" and self.reject)):
+            return f'rejects no spam, because of on_spam = "{self.actions["spam"]}" and reject = {self.reject:g}'
+        numbers = {label: f"{number:,}" for label, number in learnt.items()}
+        if min(learnt.values()) < self.reject_after:
+            return (
+                f"rejects no spam yet: {numbers['ham']} ham and {numbers['spam']} spam are learnt, of"
+                f" {self.reject_after:,} each that it needs (reject_after)"
+            )
+        threshold = self.spam if by_class else self.reject
+        return f"rejects spam from {threshold:g} on: {numbers['ham']} ham and {numbers['spam']} spam are learnt"
+
+    def blocked(self) -> Action:
+        """The action for mail of a blocked sender: that for spam, however little is learnt."""
+        action = self.actions["spam"]
+        return "tag" if action == "reject" and not self.may_reject else action
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +96,8 @@ class Verdict:
     """The decision about one message, and its reasons.
 
     known: share of its words that have counts; passage: the part of the text that decided, if not the whole. fault:
-    empty, or why the filter could not judge; the class is then unsure.
+    empty, or why the filter could not judge; the class is then unsure. listed: the rule on the sender, as
+    key=value. flagged: whether the mail is flagged as spam; None: by its class.
     """
 
     posterior: float
@@ -80,10 +113,13 @@ class Verdict:
     doubt: float = 0.0
     passage: str = ""
     fault: str = ""
+    listed: str = ""
+    flagged: bool | None = None
 
     def fields(self, id: str, with_evidence: bool = False) -> list[tuple[str, str]]:
         """The header fields for the mail; the id is last, where a stray folded line does no harm."""
-        flag = "Yes" if self.class_ == "spam" else "No"
+        flagged = self.class_ == "spam" if self.flagged is None else self.flagged
+        flag = "Yes" if flagged else "No"
         status = (
             f"{flag}, score={self.posterior:.3f} class={self.class_} threshold={self.threshold:.3f}"
             f" learnt={self.learnt['ham']}/{self.learnt['spam']}"
@@ -96,7 +132,9 @@ class Verdict:
             status += f" scanned={self.scanned}/{self.size}"
         if self.fault:
             status += f" fault={printable(self.fault)}"
-        fields = [("X-Spam-Flag", "YES")] if self.class_ == "spam" else []
+        if self.listed:
+            status += f" {printable(self.listed, LONGEST_LISTED)}"
+        fields = [("X-Spam-Flag", "YES")] if flagged else []
         fields.append(("X-Spam-Status", status))
         if with_evidence and self.evidence:
             shown = "; ".join(f"{printable(item.token)} {item.weight:+.2f}" for item in self.evidence)

@@ -35,6 +35,7 @@ VOICES: dict[str, tuple[str, ...]] = {
 }
 """Voice -> the families of tokens that it sees."""
 
+_SUBJECT = b"subject:"
 _OF_MESSAGE, _OF_LINES = b"M", b"L"
 """The first byte of what `View.packed` gives, and of tokens in lines by `pack`; compressed JSON never begins so."""
 
@@ -207,6 +208,20 @@ class Packed(Mapping[str, Tokens]):
 
     def packed(self) -> bytes:
         return self._packed
+
+
+def message_of(tokens: VoiceTokens | None) -> Message | None:
+    """The message that these are the tokens of, if it is packed with them."""
+    seen = tokens._unpacked() if isinstance(tokens, Packed) else tokens
+    return seen._message if isinstance(seen, View) else None
+
+
+def subject_words(tokens: VoiceTokens) -> str:
+    """The words of the subject, in lower case, each once; '' if no voice has the header's fields."""
+    for some in tokens.values():
+        if words := [token for token in some if token.startswith(_SUBJECT) and b" " not in token]:
+            return b" ".join(word.removeprefix(_SUBJECT) for word in words).decode("utf-8", "replace")
+    return ""
 
 
 def pack(tokens: VoiceTokens) -> bytes:

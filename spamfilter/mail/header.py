@@ -66,8 +66,8 @@ class Room:
 def split_header(block: bytes, room: Room, defects: list[str]) -> tuple[list[Field], list[bytes], bytes]:
     """The header fields of a mail or part, as many as `room` allows; the same as they were written; the body.
 
-    What is neither ASCII nor UTF-8 stays as it is, see `in_utf8`. A line that is no field begins the body, as mail
-    programs show it; fields behind it count all the same.
+    What is neither ASCII nor UTF-8 stays as it is, see `undeclared_to_utf8`. A line that is no field begins the body,
+    as mail programs show it; fields behind it count all the same.
     """
     if block.startswith(b"\n"):
         return [], [], block[1:]
@@ -121,14 +121,6 @@ def head_of(written: list[bytes], part_fields: list[Field], charset: bytes) -> b
     if sum(map(len, lines)) + len(lines) > MAX_HEAD:
         lines = _first_read(lines)
     return cut(undeclared_to_utf8(b"\n".join(lines), charset), MAX_HEAD)
-
-
-def in_utf8(fields: list[Field], charset: bytes) -> tuple[Field, ...]:
-    """Fields with all values in UTF-8. charset: that of the text, for those that are in none that is declared."""
-    return tuple(
-        (name, value if value.isascii() else cut(undeclared_to_utf8(value, charset), MAX_VALUE))
-        for name, value in fields
-    )
 
 
 def _first_read(lines: list[bytes]) -> list[bytes]:

@@ -5,6 +5,7 @@ Greek letters that look like Latin ones become these in words that have Latin le
 """
 
 import re
+from collections.abc import Iterable
 from unicodedata import is_normalized, normalize
 
 # Soft hyphen, joiners, marks of direction, invisible operators, byte order mark.
@@ -19,6 +20,7 @@ _GREEK = (
     "\u03b1\u03bd\u03bf\u03c1\u03c5\u03c7\u03b9"
 )
 _LATIN = str.maketrans(_CYRILLIC + _GREEK, "ABESIJKMHOPCTYXaesijopcyxhdqw" + "ABEZHIKMNOPTYXavopuxi")
+_LOOK_ALIKE = re.compile(f"[{_CYRILLIC}{_GREEK}]")  # alone, it is looked for in a seventh of the time of the next
 _MIXED = re.compile(f"[A-Za-z][{_CYRILLIC}{_GREEK}]|[{_CYRILLIC}{_GREEK}][A-Za-z]")
 _WORD = re.compile(r"\w+")
 _BETWEEN_WORDS = re.compile(r"[\s!-&(-,./:-?@\[-^`{-~]+")
@@ -35,7 +37,7 @@ def plain_letters(text: bytes) -> bytes:
     written = text.decode("utf-8", "replace")
     plain = written if is_normalized("NFKC", written) else normalize("NFKC", written)
     plain = _NOT_SHOWN.sub("", plain)
-    if _MIXED.search(plain):
+    if _LOOK_ALIKE.search(plain) and _MIXED.search(plain):
         plain = _WORD.sub(_as_latin, plain)
     return text if plain == written else plain.encode("utf-8", "replace")
 
@@ -44,13 +46,13 @@ def _as_latin(word: re.Match[str]) -> str:
     return word[0].translate(_LATIN) if _MIXED.search(word[0]) else word[0]
 
 
-def as_written(text: bytes) -> dict[str, str]:
-    r"""Word as it looks -> as it was written first, for the words of a text in which they differ.
+def as_written(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    r"""Word as it looks -> as it was written first, for the words of the fields' values in which they differ.
 
-    >>> as_written("Buy \uff36\u0456agra!".encode()) == {"Viagra": "\uff36\u0456agra"}
+    >>> as_written([(b"subject", "Buy \uff36\u0456agra!".encode())]) == {"Viagra": "\uff36\u0456agra"}
     True
     """
-    words = _BETWEEN_WORDS.split(text.decode("utf-8", "replace"))
+    words = _BETWEEN_WORDS.split(b"\n".join(value for _, value in fields).decode("utf-8", "replace"))
     found: dict[str, str] = {}
     for word in words:
         plain = plain_letters(word.encode()).decode()

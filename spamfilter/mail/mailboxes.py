@@ -12,7 +12,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, NotMail
 
 # The separator as mail programs write it, with a date: a line of text may begin with "From ", too.
 _SEPARATOR = re.compile(
@@ -26,6 +26,10 @@ FIRST = 65_536
 """Bytes in which the end of a file is looked for before it is mapped into memory."""
 
 
+LONGEST_LINE = 65_536
+"""Bytes in which the end of the first line is looked for: as many as are read of a mail."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mail:
     """A mail on disk: `name` says where it is, `read` returns its bytes or raises InputError."""
@@ -34,11 +38,14 @@ class Mail:
     read: Callable[[], bytes]
 
 
-def find(path: Path) -> list[Mail]:
-    """The mails of a file or folder. Raises InputError if there are none."""
+def find(path: Path, left_out: Callable[[Path], bool] = lambda _: False) -> list[Mail]:
+    """The mails of a file or folder. Raises InputError if there are none.
+
+    left_out: whether a file or folder below is passed over.
+    """
     try:
         if path.is_dir():
-            mails = [mail for file in _files(path, set()) for mail in _file(file)]
+            mails = [mail for file in _files(path, left_out, set()) for mail in _file(file)]
         elif path.is_file():
             mails = list(_file(path))
         else:
@@ -50,7 +57,7 @@ def find(path: Path) -> list[Mail]:
     return mails
 
 
-def _files(folder: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
+def _files(folder: Path, left_out: Callable[[Path], bool], seen: set[tuple[int, int]]) -> Iterator[Path]:
     """The files of mail below a folder; in a Maildir those of new, cur and its subfolders.
 
     seen: folders that were visited; links that lead back up would multiply them without end.
@@ -61,9 +68,11 @@ def _files(folder: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
     seen.add(identity)
     maildir = (folder / "cur").is_dir() and (folder / "new").is_dir()
     for path in sorted(folder.iterdir()):
+        if left_out(path):
+            continue
         if path.is_dir():
             if not (maildir and path.name == "tmp"):  # mails there are not yet delivered
-                yield from _files(path, seen)
+                yield from _files(path, left_out, seen)
         elif path.is_file() and not maildir and not path.name.startswith("."):
             yield path
 
@@ -103,6 +112,17 @@ def whole_file(path: str) -> Mail:
     return Mail(path, partial(_slice, path, 0, -1))
 
 
+def checked(name: str, mail: bytes) -> bytes:
+    """The same bytes. Raises NotMail unless they begin with a header field, after the separator of an mbox if any."""
+    start = mail.find(b"\n") + 1 if mail.startswith((b"From ", b">From ")) else 0
+    line = mail[start : start + LONGEST_LINE].partition(b"\n")[0]
+    field, colon, _ = line.partition(b":")
+    letters = field.rstrip().translate(None, b"-_.")
+    if not (colon and letters.isalnum() and letters[:1].isalpha()) or b"\0" in line:
+        raise NotMail(f"{name}: begins with no header field, so it is no mail; tables and texts: spamfilter classify")
+    return mail
+
+
 def _slice(path: str | Path, start: int, stop: int) -> bytes:
     try:
         with open(path, "rb") as file:
@@ -110,6 +130,7 @@ def _slice(path: str | Path, start: int, stop: int) -> bytes:
             mail = file.read(stop - start if stop >= 0 else -1)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
+    checked(str(path), mail)
     if mail.startswith(b"From ") and stop >= 0:
         return _QUOTED_FROM.sub(rb"\1", mail)
     return mail

@@ -6,12 +6,13 @@ statistics and validates nothing: a broken part is read as far as possible.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
-from spamfilter.mail.header import MAX_VALUE, Field, Room, head_of, in_utf8, split_header
-from spamfilter.mail.letters import as_written, plain_letters
+from spamfilter.mail.charsets import undeclared_to_utf8
+from spamfilter.mail.header import MAX_VALUE, Field, Room, head_of, split_header
+from spamfilter.mail.letters import plain_letters
 from spamfilter.mail.text import cut, ends, hidden_apart, lines_at_ends, text_of, without_markup
 
 SCANNED = 65_536
@@ -37,6 +38,8 @@ what is shown."""
 STABLE = 1_500
 LONGEST_CHARACTER = 4
 """Bytes of the words of a long text that stay the same in transit, and of a character of UTF-8."""
+GTUBE = b"XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
+"""The line of a harmless mail that spam filters agree to call spam, so that an installation can be tried."""
 _PARAMETER = re.compile(rb"""(boundary|charset)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))""", re.IGNORECASE)
 
 
@@ -67,15 +70,20 @@ class Message:
     defects: tuple[str, ...]
     disguised: tuple[Field, ...] = ()
 
+    def beginning(self, size: int) -> str:
+        """The first characters of the text as people see it."""
+        return (self.shown or self.text).decode("utf-8", "replace").strip()[:size]
+
+    @property
+    def is_test(self) -> bool:
+        """Whether the text has GTUBE."""
+        return GTUBE in self.text
+
     def field(self, name: bytes) -> str:
         """The first value of this name (lower case) as it was written, or ''."""
         found = next((value for key, value in self.fields if key == name), b"")
         written = (value for key, value in self.disguised if key == name and plain_letters(value) == found)
         return next(written, found).decode("utf-8", "replace")
-
-    def as_written(self) -> dict[str, str]:
-        """Word as it looks -> as it was written, where these differ."""
-        return as_written(b"\n".join(value for _, value in self.disguised))
 
     def digest(self) -> bytes:
         """A hash of 16 bytes that stays the same in transit.
@@ -128,8 +136,8 @@ def parse(data: bytes) -> Message:
     if not walk.boundaries:
         walk.defects.append("many-boundaries")
     return Message(
-        fields=tuple(walk.plain_fields(in_utf8(fields, walk.charset))),
-        part_fields=tuple(walk.plain_fields(in_utf8(walk.fields, walk.charset))),
+        fields=walk.plain_fields(fields),
+        part_fields=walk.plain_fields(walk.fields),
         head=head_of(written, walk.fields, walk.charset),
         text=walk.limited(b"\n".join((*walk.texts, *walk.hidden))),
         shown=walk.limited(b"\n".join(walk.shown)),
@@ -189,9 +197,14 @@ class _Walk:
             self.texts.append(text)
             self.shown.append(shown)
 
-    def plain_fields(self, fields: Iterable[Field]) -> Iterator[Field]:
-        """The fields with their letters as they look, which may take more bytes than before."""
-        return ((name, cut(self.plain(name, value), MAX_VALUE)) for name, value in fields)
+    def plain_fields(self, fields: list[Field]) -> tuple[Field, ...]:
+        """The fields in UTF-8, with their letters as they look, which may take more bytes than before."""
+        return tuple(field if field[1].isascii() else (field[0], self.plain_value(*field)) for field in fields)
+
+    def plain_value(self, name: bytes, value: bytes) -> bytes:
+        """A value in UTF-8, with its letters as they look."""
+        value = cut(undeclared_to_utf8(value, self.charset), MAX_VALUE)
+        return cut(self.plain(name, value), MAX_VALUE)
 
     def plain(self, name: bytes, value: bytes) -> bytes:
         """A value with its letters as they look."""

@@ -1,6 +1,7 @@
 """Verdicts: the table of the policy, and the header fields that tell about them."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -203,3 +204,16 @@ def test_printable_text_is_short_ascii_without_line_breaks(text: str, most: int)
 )
 def test_what_is_not_printable_is_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+@pytest.mark.parametrize("on_spam", ACTIONS)
+@pytest.mark.parametrize("reject", [0, 0.99])
+@pytest.mark.parametrize("may_reject", [True, False])
+@pytest.mark.parametrize("ham", [0, 9, 10])
+def test_what_is_said_of_rejecting_is_what_is_done(on_spam: Action, reject: float, may_reject: bool, ham: int) -> None:
+    actions = {**Policy().actions, "spam": on_spam}
+    policy = Policy(reject=reject, reject_after=10, actions=actions, may_reject=may_reject)
+    learnt: dict[Label, int] = {"ham": ham, "spam": 10}
+    done = [at for at in (0.95, 0.995) if policy.decide(Score(0, at), learnt)[1] == "reject"]
+    said = re.match(r"rejects spam from ([0-9.]+) on", policy.rejecting(learnt))
+    assert done == [at for at in (0.95, 0.995) if said and at >= float(said[1])]

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, NotMail
 from spamfilter.learning.labelled_mail import find_indexed, interleaved
-from spamfilter.mail.mailboxes import Mail, find
+from spamfilter.mail.mailboxes import Mail, checked, find
 from spamfilter.mail.message import parse
+from spamfilter.mail.special_folders import kind_of
 
 LINE = b"From ann@example.org Sun Mar  1 12:00:00 2026\n"
 
@@ -104,9 +105,34 @@ def test_quoted_from_lines_of_a_single_file_are_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"From", b"From ", b"From x", b"\n", b"\xff" * 10])
-def test_a_strange_file_is_one_mail(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_a_header_is_found_and_refused_when_it_is_read(tmp_path: Path, content: bytes) -> None:
     (mail,) = find(write(tmp_path / "x", content))
-    assert mail.read() == content
+    with pytest.raises(NotMail, match="begins with no header field"):
+        mail.read()
+
+
+@pytest.mark.parametrize("first", [b"", b"From ann\n", b">From ann\n", b"From a:b\r\n"])
+@pytest.mark.parametrize("field", [b"Subject: x\n", b"X_odd.one-2 :\r\n", b"received: " + b"x" * 70_000])
+def test_what_begins_with_a_header_field_is_a_mail(first: bytes, field: bytes) -> None:
+    assert checked("x", first + field) == first + field
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("JUNK", "spam or junk"), (".Spam", "spam or junk"), ("Deleted Items", "deleted mail"),
+        ("sent-mail", "sent mail"), (".INBOX.Sent_Items", "sent mail"), ("Papierkorb.mbox", "deleted mail"),
+        ("&BBoEPgRABDcEOAQ9BDA-", "deleted mail"), ("&AMk-l&AOk-ments envoy&AOk-s", "sent mail"),
+        ("Junk-E-Mail", "spam or junk"), (".[Gmail].Entw&APw-rfe", "drafts"), ("Entwu\u0308rfe", "drafts"),
+        ("Courrier indesirable", "spam or junk"), ("Correo electrónico no deseado", "spam or junk"),
+        ("Gel&APY-schte Nachrichten", "deleted mail"), ("Itens Enviados", "sent mail"), ("Черновики", "drafts"),
+        ("Junkyard", None), (".[Gmail].All Mail", None), ("Sentence", None), ("cur", None), ("new", None),
+        ("1.host:2,S", None),
+        ("R&-D", None), ("&", None), ("&x", None), ("&2D0-", None), ("&///-", None), ("", None),
+    ],
+)  # fmt: skip
+def test_folders_of_junk_trash_sent_mail_and_drafts_are_known_by_name(name: str, kind: str | None) -> None:
+    assert kind_of(name) == kind
 
 
 def test_nothing_is_modified(tmp_path: Path) -> None:

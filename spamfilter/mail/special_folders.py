@@ -1,0 +1,72 @@
+"""Folders of a mailbox that hold no ordinary incoming mail, known by their names.
+
+Guarantee: names are compared without regard to case, accents, hyphens and underscores, in a Maildir of Dovecot or
+Courier (`.Junk`, `.INBOX.Junk`, `.[Gmail].Spam`), with folders as directories (`Junk`), and as mbox files (`Junk`,
+`Junk.mbox`). What a server marks by special use (RFC 6154) under another name is not known: Dovecot has that in its
+configuration, and nothing in a Maildir says it.
+"""
+
+import binascii
+import unicodedata
+
+SPECIAL = {
+    "spam or junk": (
+        "spam", "junk", "junk e-mail", "junk email", "junk mail", "bulk", "bulk mail", "spambox", "spam mail",
+        "spamverdacht", "spam verdacht", "unerwünscht", "unerwünschte werbung", "werbung", "courrier indésirable",
+        "indésirable", "indésirables", "pourriel", "pourriels", "correo no deseado", "correo electrónico no deseado",
+        "posta indesiderata", "ongewenste e-mail", "lixo eletrônico", "lixo eletrónico", "skräppost", "søppelpost",
+        "uønsket e-post", "roskaposti", "wiadomości-śmieci", "нежелательная почта", "спам",
+    ),
+    "deleted mail": (
+        "trash", "deleted", "deleted items", "deleted messages", "bin", "papierkorb", "mülleimer", "gelöscht",
+        "gelöschte elemente", "gelöschte objekte", "gelöschte nachrichten", "corbeille", "éléments supprimés",
+        "papelera", "elementos eliminados", "cestino", "posta eliminata", "prullenbak", "verwijderd",
+        "verwijderde items", "lixeira", "itens excluídos", "papperskorgen", "slettet", "roskakori", "kosz", "корзина",
+        "удаленные",
+    ),
+    "sent mail": (
+        "sent", "sent items", "sent messages", "sent mail", "outbox", "gesendet", "gesendete elemente",
+        "gesendete objekte", "gesendete nachrichten", "postausgang", "envoyés", "éléments envoyés", "messages envoyés",
+        "enviados", "elementos enviados", "inviata", "posta inviata", "itens enviados", "verzonden", "verzonden items",
+        "skickat", "sendt", "lähetetyt", "wysłane", "отправленные",
+    ),
+    "drafts": (
+        "drafts", "draft", "entwürfe", "brouillons", "borradores", "bozze", "concepten", "rascunhos", "utkast",
+        "luonnokset", "kopie robocze", "wersje robocze", "черновики",
+    ),
+}  # fmt: skip
+"""What a folder holds -> its names, as mail programs and servers give them in several languages."""
+
+
+def _plain(name: str) -> str:
+    """A name in small letters without accents, hyphens and underscores; macOS writes accents apart from letters."""
+    apart = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(one for one in apart if not unicodedata.combining(one)).replace("_", " ").replace("-", " ")
+
+
+_KINDS = {_plain(name): kind for kind, names in SPECIAL.items() for name in names}
+
+
+def kind_of(name: str) -> str | None:
+    """What a folder or mbox file of this name holds, a key of SPECIAL; None for an ordinary one.
+
+    >>> kind_of(".INBOX.Junk"), kind_of("Gel&APY-scht"), kind_of("Archive")
+    ('spam or junk', 'deleted mail', None)
+    """
+    return _KINDS.get(_plain(_decoded(name)).removesuffix(".mbox").rpartition(".")[2])
+
+
+def _decoded(name: str) -> str:
+    """A name from the modified UTF-7 of IMAP (RFC 3501 section 5.1.3); as it stands if it is not in it."""
+    first, *rest = name.split("&")
+    text = first
+    for piece in rest:
+        coded, dash, plain = piece.partition("-")
+        if not dash:
+            return name
+        try:
+            padded = coded.replace(",", "/") + "=" * (-len(coded) % 4)
+            text += (binascii.a2b_base64(padded, strict_mode=True).decode("utf-16-be") if coded else "&") + plain
+        except ValueError:
+            return name
+    return text
