@@ -11,10 +11,11 @@ import click
 from spamfilter.commands.command import as_json_option
 from spamfilter.errors import InputError
 from spamfilter.system.escaping import printable
+from spamfilter.tables.choosing import best_kinds
 from spamfilter.tables.classifier import Prediction, Priors, TableClassifier
-from spamfilter.tables.columns import KINDS, OF_TEXT, Options
+from spamfilter.tables.columns import BEST, COUNT, KINDS, OF_TEXT, Options, check
 from spamfilter.tables.one_rule import OneRule, one_rule
-from spamfilter.tables.reading import FORMATS, Format, Table, read, read_classes
+from spamfilter.tables.reading import FORMATS, TEXT, Format, Table, read, read_classes
 from spamfilter.tables.trials import Outcome, Trained, cross_validated, judged, learning_curve
 
 _PATH = click.Path(path_type=Path)
@@ -30,13 +31,16 @@ NAMED_PRIORS = ("map", "empirical", "equal")
 @click.option("--no-header", is_flag=True, help="The first line is a row; columns are c1, c2 and so on.")
 @click.option(
     "--column", "columns", multiple=True, metavar="NAME=KIND",
-    help=f"What a column, or each that fits a pattern, holds: {', '.join(KINDS)}, ignore; guessed if not said.",
+    help=f"What a column, or each that fits a pattern, holds: {', '.join(KINDS)}, best (chosen by the data) or ignore;"
+    " guessed if not said.",
 )  # fmt: skip
 @click.option(
     "--likelihood", "likelihoods", multiple=True, type=click.Choice((*OF_TEXT, ONE_RULE)),
     help="Of texts and counts; one_rule: the baseline of a single column. Several are compared.",
 )  # fmt: skip
-@click.option("--smoothing", type=click.FloatRange(0, 1e6), default=1.0, show_default=True, help="0: unsmoothed.")
+@click.option(
+    "--smoothing", "smoothings", multiple=True, metavar="M|KIND=M", help="1 if not said; 0: unsmoothed; or of a kind."
+)
 @click.option("--prior", default="map", show_default=True, help="map, empirical, equal, or yes=0.6,no=0.4.")
 @click.option("--words", type=_PATH, help="A file of the words that count, one a line; no others do.")
 @click.option("--most-frequent", type=click.IntRange(1), help="Only so many words count, the most frequent.")
@@ -47,17 +51,17 @@ NAMED_PRIORS = ("map", "empirical", "equal")
 @click.option("--predict", "new", type=_PATH, help="Print the class of each row of this file.")
 @click.option("--show", "shown", multiple=True, metavar="WORD", help="Print P(WORD in a class); and the priors.")
 @click.option("--itself", is_flag=True, help="Judge what was learnt.")
-@click.option("--folds", type=click.IntRange(2, 100_000), default=10, show_default=True, help="Of cross-validation.")
+@click.option("--folds", type=click.IntRange(2, 100_000), help="Of cross-validation; 10 if not said.")
 @click.option("--learning-curve", "curve", is_flag=True, help="Train on more and more of one half, judge the other.")
 @click.option("--plot", type=_PATH, help="Write the learning curve, or P(class) of each row, as .svg or .png.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of the rows.")
 @as_json_option
 def classify(
     table: Path | None, classes: tuple[str, ...], format_: Format | None, label: str, no_header: bool,
-    columns: tuple[str, ...], likelihoods: tuple[str, ...], smoothing: float, prior: str, words: Path | None,
+    columns: tuple[str, ...], likelihoods: tuple[str, ...], smoothings: tuple[str, ...], prior: str, words: Path | None,
     most_frequent: int | None, least_count: int, fake_document: bool, unbiased: bool, bins: int, new: Path | None,
     shown: tuple[str, ...],
-    itself: bool, folds: int, curve: bool, plot: Path | None, seed: int, as_json: bool,
+    itself: bool, folds: int | None, curve: bool, plot: Path | None, seed: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Classify the rows of a table, or lines of text, by naive Bayes.
 
@@ -70,6 +74,11 @@ def classify(
 
     Example: spamfilter classify weather.csv --label play --predict today.csv
     """
+    _one_task({
+        "--predict": new is not None, "--show": bool(shown), "--itself": itself, "--learning-curve": curve,
+        "--folds": folds is not None,
+    })  # fmt: skip
+    smoothing, of_kind = _smoothings(smoothings)
     known = _known(table, classes, label, format_, not no_header)
     chosen = likelihoods or ("multinomial",)
     makers: dict[str, TableClassifier | None] = {
@@ -78,7 +87,7 @@ def classify(
         else TableClassifier(
             _pairs(columns, "--column"),
             Options(
-                smoothing, name, _words(words), most_frequent, least_count, fake_document, unbiased, bins
+                smoothing, of_kind, name, _words(words), most_frequent, least_count, fake_document, unbiased, bins
             ),
             _priors(prior),
         )
@@ -92,18 +101,81 @@ def classify(
     if new is not None:
         _predict(_the_one(makers), known, read(new, label, format_, not no_header, labelled=False), plot, as_json)
         return
-    outcomes = {name: list(_outcomes(maker, known, itself, folds, curve, seed)) for name, maker in makers.items()}
+    titled = {_title(name, maker, known): maker for name, maker in makers.items()}
+    if len(titled) < len(makers):
+        raise InputError("likelihoods are of texts and counts, and no column is any; give one a kind with --column")
+    outcomes = {name: list(_outcomes(maker, known, itself, folds or 10, curve, seed)) for name, maker in titled.items()}
     if plot is not None:
         _plot_curve(plot, outcomes)
     if as_json:
-        click.echo(json.dumps({name: [_outcome_json(one) for one in mine] for name, mine in outcomes.items()}))
+        found: dict[str, Any] = {name: [one.as_json() for one in mine] for name, mine in outcomes.items()}
+        if ONE_RULE in makers:
+            found["rule"] = one_rule(known).lines()
+        if chosen_kinds := _best_kinds(next(filter(None, makers.values()), None), known):
+            found["best"] = chosen_kinds
+        click.echo(json.dumps(found))
         return
-    for name, maker in makers.items():
-        title = name if maker is None or maker.has_words(known) else "naive Bayes"
+    if guesses := _guesses(next(filter(None, makers.values()), None), known):
+        click.echo(guesses)
+    if best := _best_kinds(next(filter(None, makers.values()), None), known):
+        click.echo(f"best, by all rows: {_by_kind(best)}")
+    for name, maker in titled.items():
         if maker is None:
             click.echo("\n".join(_rule_lines(one_rule(known))))
         for outcome in outcomes[name]:
-            click.echo("\n".join(_outcome_lines(title, outcome, curve)))
+            click.echo("\n".join(outcome.lines(name, curve)))
+
+
+def _one_task(tasks: Mapping[str, bool]) -> None:
+    if len(said := [task for task, chosen in tasks.items() if chosen]) > 1:
+        raise InputError(f"{' and '.join(said)}: choose one")
+
+
+def _smoothings(said: tuple[str, ...]) -> tuple[float, dict[str, float]]:
+    """Of all kinds, and kind -> m."""
+    found: dict[str, float] = {}
+    for each in said:
+        kind, equals, value = each.rpartition("=")
+        if equals and kind not in KINDS:
+            raise InputError(f"--smoothing {each!r}: {kind!r} is no kind; the kinds are {', '.join(KINDS)}")
+        try:
+            found[kind] = float(value)
+        except ValueError:
+            raise InputError(f"--smoothing {each!r}: {value!r} is no number") from None
+        if not 0 <= found[kind] <= 1e6:
+            raise InputError(f"--smoothing {each!r}: wanted is 0 to 1,000,000")
+    return found.pop("", 1.0), found
+
+
+def _title(name: str, maker: TableClassifier | None, known: Table) -> str:
+    """A likelihood; where no column has texts or counts, none was chosen."""
+    return name if maker is None or maker.has_words(known) else "naive_bayes"
+
+
+def _guesses(maker: TableClassifier | None, known: Table) -> str:
+    """The kinds of a table's columns that nobody named."""
+    if maker is None:
+        return ""
+    guesses = {
+        column: kind
+        for column, kind in TableClassifier().chosen(known).items()
+        if kind != COUNT and not maker.names(column) and column != TEXT
+    }
+    return f"guessed: {_by_kind(guesses)}" if guesses else ""
+
+
+def _best_kinds(maker: TableClassifier | None, known: Table) -> dict[str, str]:
+    """The kinds that the data has chosen, where it was to choose."""
+    if maker is None or BEST not in (to_choose := maker.chosen(known)).values():
+        return {}
+    return best_kinds((column for column, kind in to_choose.items() if kind == BEST), known, maker.options)
+
+
+def _by_kind(kinds: Mapping[str, str]) -> str:
+    named: dict[str, list[str]] = {}
+    for column, kind in kinds.items():
+        named.setdefault(kind, []).append(printable(column, 24))
+    return "; ".join(f"{kind} {', '.join(names)}" for kind, names in named.items())
 
 
 def _known(table: Path | None, classes: tuple[str, ...], label: str, format_: Format | None, header: bool) -> Table:
@@ -132,6 +204,8 @@ def _pairs(said: tuple[str, ...], option: str) -> dict[str, str]:
 def _priors(said: str) -> Priors:
     if said in NAMED_PRIORS:
         return cast("Priors", said)
+    if "=" not in said:
+        raise InputError(f"--prior {said!r}: wanted is {', '.join(NAMED_PRIORS)}, or NAME=P,NAME=P")
     found = {}
     for name, value in _pairs(tuple(said.split(",")), "--prior").items():
         try:
@@ -205,21 +279,27 @@ def _predict(maker: TableClassifier, known: Table, new: Table, plot: Path | None
         raise InputError(
             f"--predict: no column {missing[0]!r}, which was learnt; the columns are {', '.join(new.columns)}"
         )
+    if not new.rows:
+        raise InputError("--predict: no row; if the first line is one, say --no-header")
+    check({column: kind for column, kind in maker.used.items() if column in new.columns}, new)
     found = [maker.predict(row) for row in new.rows]
     if plot is not None:
         _plot_rows(plot, found)
     if as_json:
-        for one in found:
-            click.echo(json.dumps(_prediction_json(one)))
+        for number, one in enumerate(found, start=1):
+            click.echo(json.dumps({"row": number, **_prediction_json(one)}))
         return
     for number, one in enumerate(found, start=1):
         if one.class_ is None:
             click.echo(f"{number}: no classification possible: each class has a value that it never had")
             continue
+        unknown = [printable(name, 24) for name in one.unknown[:3]] + ["more"] * (len(one.unknown) > 3)
         each = ", ".join(
             f"{printable(label, 24)} {p:.4f} (joint {_joint(one.joint[label])})" for label, p in one.posterior.items()
         )
-        click.echo(f"{number}: {printable(one.class_, 24)}; {each}")
+        click.echo(
+            f"{number}: {printable(one.class_, 24)}; {each}{'; not learnt: ' * bool(unknown)}{', '.join(unknown)}"
+        )
 
 
 def _joint(logarithm: float) -> str:
@@ -232,35 +312,17 @@ def _prediction_json(one: Prediction) -> dict[str, Any]:
     def finite(values: Mapping[str, float]) -> dict[str, float | None]:
         return {label: value if math.isfinite(value) else None for label, value in values.items()}
 
-    return {"class": one.class_, "posterior": finite(one.posterior), "log_joint": finite(one.joint)}
-
-
-def _outcome_json(one: Outcome) -> dict[str, Any]:
-    low, high = one.interval
     return {
-        "trained_on": one.trained_on, "rows": one.rows, "right": one.right, "accuracy": one.accuracy,
-        "interval": [low, high],
-        "confusion": [{"true": true, "said": said, "rows": rows} for (true, said), rows in one.confusion.items()],
-    }  # fmt: skip
+        "class": one.class_,
+        "posterior": finite(one.posterior),
+        "log_joint": finite(one.joint),
+        "unknown": one.unknown,
+    }
 
 
 def _rule_lines(rule: OneRule) -> Iterator[str]:
-    yield f"1R, {rule.errors} of {rule.rows} rows wrong:"
+    yield f"1R of all rows, {rule.errors} of {rule.rows} wrong:"
     yield from (f"  {printable(line, 100)}" for line in rule.lines())
-
-
-def _outcome_lines(name: str, one: Outcome, curve: bool) -> Iterator[str]:
-    low, high = one.interval
-    trained = f", trained on {one.trained_on}" if curve else ""
-    yield f"{name}{trained}: {one.right} of {one.rows} right, {one.accuracy:.1f} % ({low:.1f} to {high:.1f})"
-    if curve:
-        return
-    said = sorted({str(label) for _, label in one.confusion if label is not None})
-    none = any(label is None for _, label in one.confusion)
-    yield "  true \\ said".ljust(26) + "".join(f"{printable(label, 12):>13}" for label in [*said, *["none"] * none])
-    for true in sorted({label for label, _ in one.confusion}):
-        cells = [one.confusion.get((true, label), 0) for label in [*said, *[None] * none]]
-        yield f"  {printable(true, 24):<24}" + "".join(f"{cell:>13}" for cell in cells)
 
 
 def _plot_curve(file: Path, outcomes: Mapping[str, list[Outcome]]) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 from spamfilter.bayes.estimator import NaiveBayes, log_normalised
 from spamfilter.bayes.likelihoods.likelihood import log_priors
 from spamfilter.errors import InputError
-from spamfilter.tables.columns import COUNT, Options, Part, guessed, parts
+from spamfilter.tables.choosing import best_kinds
+from spamfilter.tables.columns import BEST, COUNT, IGNORE, Options, Part, check, guessed, parts
 from spamfilter.tables.reading import Row, Table
 
 Priors = Literal["map", "empirical", "equal"] | Mapping[str, float]
@@ -21,20 +22,24 @@ Priors = Literal["map", "empirical", "equal"] | Mapping[str, float]
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """Of one row. class_: None where every class is impossible, so that none can be chosen. joint: class -> ln P(class)
-    + ln P(row | class), up to a constant; -inf for an impossible one. posterior: class -> P(class | row)."""
+    + ln P(row | class), up to a constant; -inf for an impossible one. posterior: class -> P(class | row). unknown:
+    values and words that were not learnt, and say nothing."""
 
     class_: str | None
     joint: Mapping[str, float]
     posterior: Mapping[str, float]
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class TableClassifier:
-    """kinds: column or pattern of columns -> kind, the last that fits; a column without one is guessed."""
+    """kinds: column or pattern of columns -> kind, the last that fits; a column without one is guessed. used: column ->
+    kind, once it is trained."""
 
     kinds: Mapping[str, str] = field(default_factory=dict)
     options: Options = field(default_factory=Options)
     priors: Priors = "map"
+    used: dict[str, str] = field(default_factory=dict)
     learnt: dict[str, int] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
 
@@ -48,7 +53,11 @@ class TableClassifier:
         for pattern in self.kinds:
             if not any(fnmatchcase(column, pattern) for column in table.columns):
                 raise InputError(f"--column {pattern!r}: no such column; there are {', '.join(table.columns)}")
-        self.parts = parts(self._chosen(table), table, self.options)
+        kinds = self.chosen(table)
+        to_choose = [column for column, kind in kinds.items() if kind == BEST]
+        self.used = kinds | best_kinds(to_choose, table, self.options)
+        check(self.used, table)
+        self.parts = parts(self.used, table, self.options)
         if not self.parts:
             raise InputError("no column is left to learn from")
         for each in self.parts:
@@ -60,18 +69,23 @@ class TableClassifier:
 
     def predict(self, row: Row) -> Prediction:
         """The class of a row."""
-        joint = self._log_priors()
+        joint, unknown = self._log_priors(), list[str]()
         for each in self.parts:
             found = each.of(row)
             if found is None:
                 continue
-            possible = each.model.possible(found) if isinstance(each.model, NaiveBayes) else [True] * len(joint)
+            possible = [True] * len(joint)
+            if isinstance(each.model, NaiveBayes):
+                possible = each.model.possible(found)
+                unknown += [name for name in found if not each.model.knows(name)]
             for (label, value), can_be in zip(each.model.log_likelihood(found).items(), possible, strict=True):
                 joint[str(label)] += value if can_be else -math.inf
         if max(joint.values()) == -math.inf:
-            return Prediction(None, joint, dict.fromkeys(joint, math.nan))
+            return Prediction(None, joint, dict.fromkeys(joint, math.nan), tuple(unknown))
         shares = np.exp(log_normalised([[*joint.values()]]))[0].tolist()
-        return Prediction(max(joint, key=joint.__getitem__), joint, dict(zip(joint, shares, strict=True)))
+        return Prediction(
+            max(joint, key=joint.__getitem__), joint, dict(zip(joint, shares, strict=True)), tuple(unknown)
+        )
 
     def priors_used(self) -> dict[str, float]:
         """Class -> P(class)."""
@@ -89,16 +103,17 @@ class TableClassifier:
 
     def has_words(self, table: Table) -> bool:
         """Whether any column of a table is of texts or counts, so that their likelihood matters."""
-        return bool({"text", COUNT} & set(self._chosen(table).values()))
+        return bool({"text", COUNT} & set(self.chosen(table).values()))
 
-    def _chosen(self, table: Table) -> dict[str, str]:
-        chosen = {}
-        for column in table.columns:
-            named = [kind for pattern, kind in self.kinds.items() if fnmatchcase(column, pattern)]
-            kind = named[-1] if named else guessed(table, column)
-            if kind != "ignore":
-                chosen[column] = kind
-        return chosen
+    def chosen(self, table: Table) -> dict[str, str]:
+        """Column -> kind, as it was said or is guessed, without those to ignore."""
+        kinds = {column: self.names(column) or guessed(table, column) for column in table.columns}
+        return {column: kind for column, kind in kinds.items() if kind != IGNORE}
+
+    def names(self, column: str) -> str | None:
+        """The kind that was said for a column."""
+        named = [kind for pattern, kind in self.kinds.items() if fnmatchcase(column, pattern)]
+        return named[-1] if named else None
 
     def _prepare(self, each: Part) -> None:
         """A fake document of all words for each class, where one is wanted."""

@@ -8,7 +8,7 @@ import math
 from bisect import bisect_right
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import quantiles
 from typing import Any, cast
 
@@ -25,7 +25,8 @@ from spamfilter.tables.reading import TERMS, TEXT, Row, Table, Value
 
 OF_TEXT = ("multinomial", "bernoulli", "weighted", "poisson", "binomial", "complement")
 """Likelihoods of the words of a text."""
-COUNT = "count"
+COUNT, BEST, IGNORE = "count", "best", "ignore"
+"""A kind of columns that are counted together; what may be said instead of a kind: see `choosing`, and left out."""
 EQUAL: dict[str, Any] = {"prior": "equal"}
 """The prior of each model: the classifier of the table has one of its own."""
 FEW_VALUES = 20
@@ -37,12 +38,14 @@ NO = frozenset(("0", "no", "false", "n", "f"))
 class Options:
     """How columns are counted.
 
-    smoothing: of every kind, m. likelihood: of texts and counts. vocabulary: the words that count, None for all;
-    most_frequent, least_count: of all others the most frequent ones, and those that occur so often. fake_document: a
-    document of all words in each class. unbiased: variances are divided by n - 1. bins: of a binned column.
+    smoothing: m, of every kind that is not in smoothings, kind -> m. likelihood: of texts and counts. vocabulary: the
+    words that count, None for all; most_frequent, least_count: of all others the most frequent ones, and those that
+    occur so often. fake_document: a document of all words in each class. unbiased: variances are divided by n - 1.
+    bins: of a binned column.
     """
 
     smoothing: float = 1.0
+    smoothings: Mapping[str, float] = field(default_factory=dict)
     likelihood: str = "multinomial"
     vocabulary: frozenset[str] | None = None
     most_frequent: int | None = None
@@ -50,6 +53,10 @@ class Options:
     fake_document: bool = False
     unbiased: bool = False
     bins: int = 10
+
+    def m(self, kind: str) -> float:
+        """The smoothing of a kind."""
+        return self.smoothings.get(kind, self.smoothing)
 
 
 @dataclass(slots=True)
@@ -86,37 +93,54 @@ def parts(kinds: Mapping[str, str], table: Table, options: Options) -> list[Part
     """The columns of a table to train on, each as its kind; those of counts are one bag of words."""
     for column, kind in kinds.items():
         if kind not in KINDS:
-            raise InputError(f"column {column!r}: {kind!r} is no kind; the kinds are {', '.join(KINDS)}")
+            raise InputError(
+                f"column {column!r}: {kind!r} is no kind; the kinds are {', '.join((*KINDS, BEST, IGNORE))}"
+            )
     together = tuple(column for column, kind in kinds.items() if kind == COUNT)
-    groups = [(kind, (column,)) for column, kind in kinds.items() if kind != COUNT]
-    return [KINDS[kind](columns, table, options) for kind, columns in [*groups, *[(COUNT, together)] * bool(together)]]
+    groups: list[tuple[str, tuple[str, ...]]] = [(kind, (column,)) for column, kind in kinds.items() if kind != COUNT]
+    if len(together) == 1 and together != (TERMS,) and options.likelihood != "bernoulli":
+        raise InputError(f"column {together[0]!r}: a single column of counts is no bag of words; choose poisson for it")
+    groups += [(COUNT, together)] * bool(together)
+    return [KINDS[kind](kind, columns, table, options) for kind, columns in groups]
 
 
-def _category(columns: tuple[str, ...], table: Table, options: Options) -> Part:
+def check(kinds: Mapping[str, str], table: Table) -> None:
+    """Raises InputError with its file and line for the first cell that is none of its column's kind."""
+    cells = {column: _CELLS[kind] for column, kind in kinds.items() if kind in _CELLS}
+    for at, row in enumerate(table.rows):
+        for column, cell in cells.items():
+            if isinstance(value := row.get(column), str):
+                try:
+                    cell(column, value)
+                except InputError as error:
+                    raise InputError(f"{table.place(at)}: {error}") from None
+
+
+def _category(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:
     """Its values, with Laplace's smoothing over those that were seen."""
-    model = NaiveBayes(Multinomial(options.smoothing, prior="equal"))
+    model = NaiveBayes(Multinomial(options.m(kind), prior="equal"))
     return Part(columns, model, lambda column, value: {str(value): 1})
 
 
-def _presence(columns: tuple[str, ...], table: Table, options: Options) -> Part:
+def _presence(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:
     """Whether it is there."""
-    model = NaiveBayes(Bernoulli(options.smoothing, prior="equal"))
+    model = NaiveBayes(Bernoulli(options.m(kind), prior="equal"))
     return Part(columns, model, lambda column, value: {column: int(str(value).lower() not in NO)})
 
 
-def _number(columns: tuple[str, ...], table: Table, options: Options) -> Part:
+def _number(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:
     """A mean and a variance."""
     model = GaussianNaiveBayes(unbiased=options.unbiased, prior="equal")
     return Part(columns, model, lambda column, value: {column: _number_of(column, value)})
 
 
-def _poisson(columns: tuple[str, ...], table: Table, options: Options) -> Part:
+def _poisson(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:
     """A count with a rate per row."""
-    model = NaiveBayes(Poisson(options.smoothing, prior="equal", per="message"))
+    model = NaiveBayes(Poisson(options.m(kind), prior="equal", per="message"))
     return Part(columns, model, lambda column, value: {column: _whole(column, value)})
 
 
-def _binned(columns: tuple[str, ...], table: Table, options: Options) -> Part:
+def _binned(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:
     """A number, by the bin it falls into; bins have equally many of the rows that are trained on."""
     numbers = [_number_of(column, row[column]) for column in columns for row in table.rows if column in row]
     edges = sorted(set(quantiles(numbers, n=options.bins))) if len(numbers) > 1 else []
@@ -124,29 +148,29 @@ def _binned(columns: tuple[str, ...], table: Table, options: Options) -> Part:
     def bin_of(column: str, value: Value) -> Features:
         return {f"bin {bisect_right(edges, _number_of(column, value))}": 1}
 
-    return replace(_category(columns, table, options), features=bin_of)
+    return replace(_category(kind, columns, table, options), features=bin_of)
 
 
-def _text(columns: tuple[str, ...], table: Table, options: Options) -> Part:
+def _text(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:
     """Its words, lower-cased."""
 
     def counted(column: str, value: Value) -> Features:
         return Counter(word.decode() for word in words(str(value).encode()))
 
-    return _of_words(columns, counted, table, options)
+    return _of_words(kind, columns, counted, table, options)
 
 
-def _count(columns: tuple[str, ...], table: Table, options: Options) -> Part:
+def _count(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:
     """Terms with their counts; a column with a number has one term, its name."""
 
     def counted(column: str, value: Value) -> Features:
         return {column: _whole(column, value)} if isinstance(value, str) else value
 
-    return _of_words(columns, counted, table, options)
+    return _of_words(kind, columns, counted, table, options)
 
 
 def _of_words(
-    columns: tuple[str, ...], counted: Callable[[str, Value], Features], table: Table, options: Options
+    kind: str, columns: tuple[str, ...], counted: Callable[[str, Value], Features], table: Table, options: Options
 ) -> Part:
     if options.likelihood not in OF_TEXT:
         raise InputError(f"--likelihood {options.likelihood!r}: texts and counts have {', '.join(OF_TEXT)}")
@@ -154,7 +178,7 @@ def _of_words(
     known = _vocabulary(texts, options)
     # The weight of an assumption may not be 0: as good as none then.
     weighted = options.likelihood == "weighted"
-    parameters: dict[str, Any] = {"weight" if weighted else "smoothing": max(options.smoothing, 1e-12 * weighted)}
+    parameters: dict[str, Any] = {"weight" if weighted else "smoothing": max(options.m(kind), 1e-12 * weighted)}
     model = NaiveBayes(cast("Generative", LIKELIHOODS[options.likelihood](**parameters, **EQUAL)))
 
     def features(column: str, value: Value) -> Features:
@@ -196,7 +220,9 @@ def _whole(column: str, value: Value) -> int:
     return int(str(value))
 
 
-KINDS: dict[str, Callable[[tuple[str, ...], Table, Options], Part]] = {
+_CELLS = {COUNT: _whole, "number": _number_of, "poisson": _whole, "binned": _number_of}
+"""Kind -> what reads a cell of a column."""
+KINDS: dict[str, Callable[[str, tuple[str, ...], Table, Options], Part]] = {
     "category": _category,
     "presence": _presence,
     COUNT: _count,

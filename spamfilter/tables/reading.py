@@ -27,16 +27,27 @@ MAX_CELL = 2**24
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of some columns. labels: of each row; empty strings where the file has no label column."""
+    """Rows of some columns. labels: of each row; empty strings where the file has no label column. places: file and
+    line of each row, for errors."""
 
     columns: tuple[str, ...]
     rows: Sequence[Row]
     labels: Sequence[str]
+    places: Sequence[str] = ()
 
     def part(self, places: Iterable[int]) -> "Table":
         """The rows at these places."""
         chosen = list(places)
-        return Table(self.columns, [self.rows[at] for at in chosen], [self.labels[at] for at in chosen])
+        return Table(
+            self.columns,
+            [self.rows[at] for at in chosen],
+            [self.labels[at] for at in chosen],
+            [*map(self.place, chosen)],
+        )
+
+    def place(self, at: int) -> str:
+        """Where a row stands."""
+        return self.places[at] if self.places else f"row {at + 1}"
 
 
 def read(file: Path, label: str, format: Format | None = None, header: bool = True, labelled: bool = True) -> Table:
@@ -45,7 +56,7 @@ def read(file: Path, label: str, format: Format | None = None, header: bool = Tr
     format = format or _by_ending(file)
     if format in ("label-text", "text-label"):
         return _lines(file, format == "label-text", labelled)
-    rows = _cells(file, "\t" if format == "tsv" else ",")
+    rows = _cells(file, format)
     first = next(rows, None)
     if first is None:
         raise InputError(f"{file}: an empty file")
@@ -53,15 +64,19 @@ def read(file: Path, label: str, format: Format | None = None, header: bool = Tr
     if len(set(names)) != len(names):
         raise InputError(f"{file}: line 1 names a column twice; if it is no header, say --no-header")
     if label not in names and labelled:
-        raise InputError(f"{file}: no column {label!r}; its columns: {', '.join(names)}; name one with --label")
+        raise InputError(
+            f"{file}: no column {label!r}; its columns: {', '.join(names)}; "
+            "name one with --label, or say --no-header if line 1 is a row"
+        )
     found = _records(file, names, rows if header else _chained(first, rows))
     if format == "counts":
         return _of_counts(file, names, label, found, labelled)
-    rows_, labels = [], []
+    rows_, labels, places = [], [], []
     for line, record in found:
+        places.append(f"{file}: line {line}")
         labels.append(_label(file, line, record.pop(label, ""), labelled))
         rows_.append(record)
-    return Table(tuple(name for name in names if name != label), rows_, labels)
+    return Table(tuple(name for name in names if name != label), rows_, labels, places)
 
 
 def read_classes(files: Mapping[str, Path]) -> Table:
@@ -95,9 +110,13 @@ def _decoded(file: Path) -> str:
         return raw.decode("latin-1")
 
 
-def _cells(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _cells(file: Path, format: Format) -> Iterator[tuple[int, list[str]]]:
+    """Line and cells of each row. Spreadsheets of some languages separate those of a CSV file by semicolons."""
     csv.field_size_limit(MAX_CELL)
-    reader = csv.reader(_decoded(file).splitlines(keepends=True), delimiter=delimiter, strict=True)
+    lines = _decoded(file).splitlines(keepends=True)
+    semicolons = bool(lines) and "," not in lines[0] and ";" in lines[0]
+    delimiter = "\t" if format == "tsv" else ";" if semicolons else ","
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         yield from ((reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells)
     except csv.Error as error:

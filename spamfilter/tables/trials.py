@@ -4,9 +4,11 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from spamfilter.bayes.confidence_intervals import wilson
 from spamfilter.errors import InputError
+from spamfilter.system.escaping import printable
 from spamfilter.tables.reading import Row, Table
 
 SIZES = tuple(tenth / 10 for tenth in range(1, 11))
@@ -40,6 +42,28 @@ class Outcome:
         """Of the accuracy, 95 %, in per cent."""
         low, high = wilson(self.right, self.rows)
         return 100 * low, 100 * high
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "trained_on": self.trained_on, "rows": self.rows, "right": self.right, "accuracy": self.accuracy,
+            "interval": [*self.interval],
+            "confusion": [{"true": true, "said": said, "rows": rows} for (true, said), rows in self.confusion.items()],
+        }  # fmt: skip
+
+    def lines(self, name: str, curve: bool) -> Iterator[str]:
+        """For people. curve: it is a point of a learning curve, without its confusion."""
+        low, high = self.interval
+        trained = f", trained on {self.trained_on}" if curve else ""
+        yield f"{name}{trained}: {self.right} of {self.rows} right, {self.accuracy:.1f} % ({low:.1f} to {high:.1f})"
+        if curve:
+            return
+        said = sorted({str(label) for pair in self.confusion for label in pair if label is not None})
+        none = any(label is None for _, label in self.confusion)
+        yield "  true \\ said".ljust(26) + "".join(f"{printable(label, 12):>13}" for label in [*said, *["none"] * none])
+        for true in sorted({label for label, _ in self.confusion}):
+            cells = [self.confusion.get((true, label), 0) for label in [*said, *[None] * none]]
+            yield f"  {printable(true, 24):<24}" + "".join(f"{cell:>13}" for cell in cells)
 
 
 def judged(train: Trained, known: Table, new: Table) -> Counter[tuple[str, str | None]]:

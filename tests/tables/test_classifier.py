@@ -168,7 +168,7 @@ def test_the_vocabulary_can_be_limited(options: Options, known: set[str]) -> Non
 
 
 def test_a_fake_document_has_all_words_in_each_class() -> None:
-    classifier = TableClassifier({"x": "text"}, Options(0, "bernoulli", fake_document=True), "equal")
+    classifier = TableClassifier({"x": "text"}, Options(0, likelihood="bernoulli", fake_document=True), "equal")
     classifier.train(TEXTS)
     joint = classifier.predict({"x": "a b c d"}).joint
     assert math.exp(joint["one"]) == pytest.approx(1 / 2 * (2 / 2) * (2 / 2) * (1 / 2) * (1 / 2))

@@ -1,0 +1,71 @@
+"""The kind of a column chosen by the data: the one by which the column alone tells the class of held-out rows best.
+
+A density and a probability cannot be compared, but what follows from them can: ln P(class | value), summed over rows
+that the distribution was not learnt from.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from spamfilter.bayes.estimator import log_normalised
+from spamfilter.bayes.likelihoods.likelihood import log_priors
+from spamfilter.errors import InputError
+from spamfilter.tables.columns import FEW_VALUES, KINDS, Options, check
+from spamfilter.tables.reading import Table, Value
+
+CANDIDATES = ("number", "poisson", "binned", "presence", "category")
+"""Kinds of one column, in the order in which the first of several that are as good is taken."""
+MOST_ROWS = 1_000
+"""Rows that are looked at, half of them learnt: of more, kinds that are nearly as good change places."""
+
+
+def best_kinds(columns: Iterable[str], table: Table, options: Options, seed: int = 1) -> dict[str, str]:
+    """Column -> its kind, by these rows alone. Raises InputError for a column without a value."""
+    sample = table.part(np.random.default_rng(seed).permutation(len(table.rows))[:MOST_ROWS].tolist())
+    halves = [sample.part(range(first, len(sample.rows), 2)) for first in (0, 1)]
+    return {column: _best(column, table, halves, options) for column in columns}
+
+
+def _best(column: str, table: Table, halves: list[Table], options: Options) -> str:
+    if not any(column in row for row in table.rows):
+        raise InputError(f"column {column!r}: no value; say what it is with --column, or ignore")
+    fitting = [kind for kind in CANDIDATES if _fits(column, kind, table)]
+    one, other = halves
+    said = {
+        kind: _told(column, kind, one, other, options) + _told(column, kind, other, one, options) for kind in fitting
+    }
+    return max(fitting, key=said.__getitem__)
+
+
+def _fits(column: str, kind: str, table: Table) -> bool:
+    if kind == "category":
+        return len({str(row[column]) for row in table.rows if column in row}) <= FEW_VALUES
+    try:
+        check({column: kind}, table)
+    except InputError:
+        return False
+    return True
+
+
+def _told(column: str, kind: str, learnt: Table, judged: Table, options: Options) -> float:
+    """The sum of ln P(class | value) over these rows, by what others have taught."""
+    classes = {label: learnt.labels.count(label) for label in sorted({*learnt.labels, *judged.labels})}
+    part = KINDS[kind](kind, (column,), learnt, options)
+    for label in classes:
+        part.model.admit(label)
+    rows = zip(map(part.of, learnt.rows), learnt.labels, strict=True)
+    part.model.learn_many((features, label) for features, label in rows if features is not None)
+    prior = log_priors(classes, "map")
+    known: dict[Value, Mapping[str, float]] = {}
+    total = 0.0
+    for row, label in zip(judged.rows, judged.labels, strict=True):
+        if column in row:
+            value = str(row[column])
+            if value not in known:
+                features = part.features(column, value)
+                joint = {name: prior[str(name)] + part_ for name, part_ in part.model.log_likelihood(features).items()}
+                shares = log_normalised([[*joint.values()]])[0].tolist()
+                known[value] = dict(zip(map(str, joint), shares, strict=True))
+            total += max(known[value][label], float(np.log(np.finfo(float).tiny)))
+    return total
