@@ -1,9 +1,9 @@
 """How many words have each count, for likelihoods that speak of absent words."""
 
-import json
-
 import sqlalchemy as sa
 from alembic import op
+
+from spamfilter.stores.schema import INTEGER, TEXT
 
 revision = "0002"
 down_revision = "0001"
@@ -17,16 +17,16 @@ SPAM = """INSERT INTO tallies (voice, class, count, words)
 def upgrade() -> None:
     op.create_table(
         "tallies",
-        sa.Column("voice", sa.Text, primary_key=True),
-        sa.Column("class", sa.Text, primary_key=True),
-        sa.Column("count", sa.Integer, primary_key=True),
-        sa.Column("words", sa.Integer, nullable=False),
+        sa.Column("voice", TEXT, primary_key=True),
+        sa.Column("class", TEXT, primary_key=True),
+        sa.Column("count", INTEGER, primary_key=True),
+        sa.Column("words", INTEGER, nullable=False),
         sa.CheckConstraint("count > 0 AND words >= 0", name="tallies_not_negative"),
     )
     # Those who come back from this revision have learnt meanwhile.
     bind = op.get_bind()
-    rules = bind.scalar(sa.text("SELECT value FROM settings WHERE name = 'rules'"))
-    for voice, likelihood in json.loads(rules)["voices"].items() if rules else ():
+    rules = bind.scalar(sa.text("SELECT value FROM settings WHERE name = 'rules'").columns(value=sa.JSON))
+    for voice, likelihood in rules["voices"].items() if rules else ():
         if likelihood in ("bernoulli", "binomial", "complement"):
             for counting in (HAM, SPAM):
                 bind.execute(sa.text(counting), {"voice": voice})

@@ -7,7 +7,10 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    op.create_index("journal_message_id", "journal", ["message_id", "id"])
+    if op.get_bind().dialect.name == "postgresql":  # its indexes hold no text of any length, but hashes
+        op.create_index("journal_message_id", "journal", ["message_id"], postgresql_using="hash")
+    else:
+        op.create_index("journal_message_id", "journal", ["message_id", "id"])
 
 
 def downgrade() -> None:

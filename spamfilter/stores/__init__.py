@@ -1,26 +1,36 @@
 """STORES: where counts, ledger and journal are kept; the only room that knows SQL.
 
 Guarantee: the counts are the sum of the ledger; a learning is one transaction; a repeat changes nothing.
-Imports: errors, system, mail and bayes. Start with store and journal, the contract; schema has the tables, and sql/ the
-implementation for SQLite.
+Imports: errors, system, mail and bayes. Start with the contract: store, journal, quarantine_events and sender_lists;
+schema has the tables, and sql/ the implementation for SQLite and PostgreSQL.
 """
 
 from collections.abc import Callable
 
 from spamfilter.errors import StoreError
-from spamfilter.stores.journal import JournalEntry, Labelled, Wanted
+from spamfilter.stores.journal import JOURNAL_CLASSES, UNJUDGED, JournalClass, JournalEntry, Labelled, PutOff, Wanted
+from spamfilter.stores.quarantine_events import QuarantineEvent
 from spamfilter.stores.schema import HEAD
+from spamfilter.stores.sender_lists import FormerRule, Rule
 from spamfilter.stores.sql import SqlStore
+from spamfilter.stores.sql.connection import POSTGRESQL
 from spamfilter.stores.store import Entry, Holders, Learning, Relearnt, Store, Trainings
 
 __all__ = [
+    "JOURNAL_CLASSES",
     "STORES",
+    "UNJUDGED",
     "Entry",
+    "FormerRule",
     "Holders",
+    "JournalClass",
     "JournalEntry",
     "Labelled",
     "Learning",
+    "PutOff",
+    "QuarantineEvent",
     "Relearnt",
+    "Rule",
     "Store",
     "Trainings",
     "Wanted",
@@ -28,7 +38,7 @@ __all__ = [
 ]
 
 
-def _sqlite(url: str, migrate: bool) -> Store:
+def _sql(url: str, migrate: bool) -> Store:
     store = SqlStore(url)
     try:
         _bring_to_head(store, url, migrate)
@@ -52,7 +62,7 @@ def _bring_to_head(store: SqlStore, url: str, migrate: bool) -> None:
         run(url)
 
 
-STORES: dict[str, Callable[[str, bool], Store]] = {"sqlite": _sqlite}
+STORES: dict[str, Callable[[str, bool], Store]] = {"sqlite": _sql, POSTGRESQL: _sql}
 
 
 def open_store(url: str, migrate: bool = False) -> Store:
@@ -62,5 +72,5 @@ def open_store(url: str, migrate: bool = False) -> Store:
     """
     scheme = url.partition(":")[0]
     if scheme not in STORES:
-        raise StoreError(f"{url}: unknown kind of store {scheme!r}; known: {', '.join(STORES)}")
+        raise StoreError(f"unknown kind of store {scheme!r}; known: {', '.join(STORES)}")
     return STORES[scheme](url, migrate)

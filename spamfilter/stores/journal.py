@@ -4,20 +4,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from ipaddress import ip_address
+from typing import Final, Literal
 
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.verdict import Action, Class
+from spamfilter.bayes.verdict import CLASSES, Action, Class
 from spamfilter.bayes.voices import VoiceTokens
+
+UNJUDGED: Final = "unjudged"
+"""The class of an entry whose mail never came to its text: refused or deferred at MAIL, at RCPT or before its end."""
+JournalClass = Class | Literal["unjudged"]
+JOURNAL_CLASSES: tuple[JournalClass, ...] = (*CLASSES, UNJUDGED)
 
 NAMED = 5
 """Most journal entries found by one Message-ID: a mail is judged again at each delivery attempt and for each list."""
+MANY = 100_000
+"""Most entries of a period that were put off: an outage of hours on a busy relay."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One message that the relay judged.
+    """One message that the relay judged, or did not come to judge.
 
-    judge_us, total_us: microseconds of judging, and from the end of the mail to the reply. tokens: None where a method
+    Of an unjudged one client, sender, recipients and reply are known: all recipients, or if others were accepted, those
+    that were not. Its action is "defer" or "reject", by the reply, and its digest is empty.
+    judge_us, total_us: microseconds of judging, and from the end of the mail to the reply. listed: the rule on its
+    sender, '' if there was none. tokens: None where a method
     says "without tokens", and once they have expired.
     """
 
@@ -32,11 +44,12 @@ class JournalEntry:
     client: str
     log_odds: float
     score: float
-    class_: Class
+    class_: JournalClass
     action: Action
     reply: str
     judge_us: int
     total_us: int
+    listed: str
     evidence: Sequence[tuple[str, float]]
     tokens: VoiceTokens | None
 
@@ -45,17 +58,48 @@ class JournalEntry:
 class Wanted:
     """A search of the journal: an entry must meet all conditions; an empty one is met by every entry.
 
-    sender: a part of the address. subject: words or parts of words, each of which must occur. Case does not matter for
-    letters of ASCII. least, most: bounds of the score. unsure_first: unsure entries come before all others.
+    sender, recipient: a part of an address as in <anna@example.org>; so <anna@example.org> is exactly this address,
+    @example.org> a domain, <> no sender. subject: words or parts of words, each of which must occur. client: an IP
+    address, or a part of one. message_id: the whole, with or without <>. reply: its code or the begin of that, as 451
+    or 4, or a part of its text. since, until: moments, the second not included. hour: of the day, in UTC. Case does not
+    matter for letters of ASCII, except in message_id. least, most: bounds of the score. marked: what people, and not
+    bulk training or a rule, have marked the message as. unsure_first: unsure entries come before all others.
     """
 
-    class_: Class | None = None
+    class_: JournalClass | None = None
     action: Action | None = None
     sender: str = ""
+    recipient: str = ""
     subject: str = ""
+    client: str = ""
+    message_id: str = ""
+    reply: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    hour: int | None = None
     least: float = 0.0
     most: float = 1.0
+    marked: Label | None = None
     unsure_first: bool = False
+
+    @property
+    def client_address(self) -> str:
+        """The client as the journal spells it, '' if it is only a part of an address."""
+        try:
+            return str(ip_address(self.client))
+        except ValueError:
+            return ""
+
+    @property
+    def message_ids(self) -> tuple[str, str]:
+        """The Message-ID without and with <>."""
+        bare = self.message_id.removeprefix("<").removesuffix(">")
+        return bare, f"<{bare}>"
+
+    @property
+    def reply_code(self) -> str:
+        """The reply if it is a code or the begin of one, else ''."""
+        return self.reply if len(self.reply) <= 3 and self.reply.isdecimal() else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +107,17 @@ class Labelled:
     """A journal entry whose message was labelled later: when and how it was judged, and its label."""
 
     at: datetime
-    class_: Class
+    class_: JournalClass
     score: float
     label: Label
+
+
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """A message that its client keeps, and will send again: when, and what the client heard."""
+
+    at: datetime
+    reply: str
 
 
 class Journal(ABC):
@@ -85,15 +137,27 @@ class Journal(ABC):
 
     @abstractmethod
     def unlearnt(self, since: datetime, until: datetime) -> list[JournalEntry]:
-        """Entries of a period whose message is not learnt, oldest first, without tokens."""
+        """Entries of a period whose message was judged and is not learnt, oldest first, without tokens."""
 
     @abstractmethod
-    def search(self, wanted: Wanted, limit: int, before: str = "") -> list[JournalEntry]:
-        """The first `limit` entries found, latest first, without tokens; before: go on after the entry with this id."""
+    def search(self, wanted: Wanted, limit: int, before: str = "", after: str = "") -> list[JournalEntry]:
+        """`limit` of the entries found, latest first, without tokens.
+
+        before: the first that follow the entry with this id in the list; after: the last that precede it; neither: the
+        first of all. The entry of the id need not be there any more.
+        """
+
+    @abstractmethod
+    def number_found(self, wanted: Wanted) -> int:
+        """How many entries a search finds in all."""
 
     @abstractmethod
     def journal_days(self, first: date, last: date) -> dict[date, int]:
         """Day, in UTC -> number of its entries; days without entries are left out."""
+
+    @abstractmethod
+    def put_off(self, since: datetime, until: datetime) -> list[PutOff]:
+        """Entries of a period whose client heard a 4xx that no verdict asked for, oldest first; at most MANY."""
 
     @abstractmethod
     def labelled(self, since: datetime, until: datetime, without: Collection[str]) -> list[Labelled]:

@@ -1,6 +1,6 @@
-"""The tables, as SQLAlchemy Core metadata, and their column types for times and tokens.
+"""The tables, as SQLAlchemy Core metadata, and their column types for numbers, texts, times and tokens.
 
-Invariant: this metadata equals what the migrations make; a test compares them.
+Invariant: this metadata equals what the migrations make; a test compares them, on each kind of database.
 """
 
 from datetime import UTC, datetime
@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     CheckConstraint,
     Column,
     Date,
@@ -22,13 +23,42 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    UniqueConstraint,
     text,
 )
 
 from spamfilter.bayes.voices import Packed, VoiceTokens, pack, pack_seen
 
-HEAD = "0004"
+HEAD = "0009"
 """The newest revision under migrations/; here too, so that a command can check it without loading Alembic."""
+
+
+ESCAPE, NUL, ESCAPED = "\x1a", "\x1a0", "\x1a1"
+
+
+class AnyText(TypeDecorator[str]):
+    """Text of a PostgreSQL that may hold NUL, which PostgreSQL's own cannot; compared by its bytes, as in SQLite."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self) -> None:
+        super().__init__(collation="C")
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None or (ESCAPE not in value and "\0" not in value):
+            return value
+        return value.replace(ESCAPE, ESCAPED).replace("\0", NUL)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None or ESCAPE not in value:
+            return value
+        return value.replace(NUL, "\0").replace(ESCAPED, ESCAPE)
+
+
+TEXT = Text().with_variant(AnyText(), "postgresql")
+INTEGER = Integer().with_variant(BigInteger(), "postgresql")
+"""64 bits, as SQLite's."""
 
 
 class Utc(TypeDecorator[datetime]):
@@ -71,6 +101,8 @@ class PackedView(PackedTokens):
 
 
 metadata = MetaData()
+_UNDOING = text("undoes IS NOT NULL")
+_DEFERRED = text("reply >= '4' AND reply < '5'")
 
 
 def _table(name: str, *columns: Any, **options: Any) -> Table:
@@ -79,87 +111,135 @@ def _table(name: str, *columns: Any, **options: Any) -> Table:
 
 words = _table(
     "words",
-    Column("voice", Text, primary_key=True),
-    Column("word", Text, primary_key=True),
-    Column("ham", Integer, nullable=False),
-    Column("spam", Integer, nullable=False),
-    Column("touched", Integer, nullable=False),
+    Column("voice", TEXT, primary_key=True),
+    Column("word", TEXT, primary_key=True),
+    Column("ham", INTEGER, nullable=False),
+    Column("spam", INTEGER, nullable=False),
+    Column("touched", INTEGER, nullable=False),
     CheckConstraint("ham >= 0 AND spam >= 0", name="words_not_negative"),
     sqlite_with_rowid=False,
 )
 classes = _table(
     "classes",
-    Column("voice", Text, primary_key=True),
-    Column("class", Text, primary_key=True),
-    Column("messages", Integer, nullable=False),
-    Column("words", Integer, nullable=False),
+    Column("voice", TEXT, primary_key=True),
+    Column("class", TEXT, primary_key=True),
+    Column("messages", INTEGER, nullable=False),
+    Column("words", INTEGER, nullable=False),
     CheckConstraint("messages >= 0 AND words >= 0", name="classes_not_negative"),
 )
 vocabularies = _table(
     "vocabularies",
-    Column("voice", Text, primary_key=True),
-    Column("words", Integer, nullable=False),
+    Column("voice", TEXT, primary_key=True),
+    Column("words", INTEGER, nullable=False),
 )
 tallies = _table(
     "tallies",
-    Column("voice", Text, primary_key=True),
-    Column("class", Text, primary_key=True),
-    Column("count", Integer, primary_key=True),
-    Column("words", Integer, nullable=False),
+    Column("voice", TEXT, primary_key=True),
+    Column("class", TEXT, primary_key=True),
+    Column("count", INTEGER, primary_key=True),
+    Column("words", INTEGER, nullable=False),
     CheckConstraint("count > 0 AND words >= 0", name="tallies_not_negative"),
 )
 ledger = _table(
     "ledger",
-    Column("id", Integer, primary_key=True),
+    Column("id", INTEGER, primary_key=True),
     Column("at", Utc, nullable=False),
     Column("digest", LargeBinary(16), nullable=False),
-    Column("label", Text, nullable=False),
+    Column("label", TEXT, nullable=False),
     Column("added", JSON, nullable=False),
     Column("calibrated", JSON, nullable=False),
     Column("tokens", PackedTokens),
-    Column("source", Text, nullable=False),
-    Column("by", Text, nullable=False),
-    Column("undoes", Integer, ForeignKey("ledger.id")),
+    Column("source", TEXT, nullable=False),
+    Column("by", TEXT, nullable=False),
+    Column("undoes", INTEGER, ForeignKey("ledger.id")),
     Index("ledger_digest", "digest"),
     # Partial, or SQLite would use the index for "undoes IS NULL", which nearly all entries are.
-    Index("ledger_undoes", "undoes", unique=True, sqlite_where=text("undoes IS NOT NULL")),
+    Index("ledger_undoes", "undoes", unique=True, sqlite_where=_UNDOING, postgresql_where=_UNDOING),
     # With all columns that a report counts, so that it reads no row, where the tokens are.
     Index("ledger_at", "at", "source", "by", "label", "digest", "undoes"),
     sqlite_autoincrement=True,
 )
 journal = _table(
     "journal",
-    Column("id", Text, primary_key=True),
+    Column("id", TEXT, primary_key=True),
     Column("at", Utc, nullable=False),
     Column("digest", LargeBinary(16), nullable=False),
-    Column("message_id", Text, nullable=False),
-    Column("sender", Text, nullable=False),
+    Column("message_id", TEXT, nullable=False),
+    Column("sender", TEXT, nullable=False),
     Column("recipients", JSON, nullable=False),
-    Column("subject", Text, nullable=False),
-    Column("size", Integer, nullable=False),
-    Column("client", Text, nullable=False),
+    Column("subject", TEXT, nullable=False),
+    Column("size", INTEGER, nullable=False),
+    Column("client", TEXT, nullable=False),
     Column("log_odds", Float, nullable=False),
     Column("score", Float, nullable=False),
-    Column("class", Text, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("reply", Text, nullable=False),
-    Column("judge_us", Integer, nullable=False),
-    Column("total_us", Integer, nullable=False),
+    Column("class", TEXT, nullable=False),
+    Column("action", TEXT, nullable=False),
+    Column("reply", TEXT, nullable=False),
+    Column("judge_us", INTEGER, nullable=False),
+    Column("total_us", INTEGER, nullable=False),
     Column("evidence", JSON, nullable=False),
     Column("tokens", PackedView),
+    Column("listed", TEXT, nullable=False, server_default=text("''")),
     Index("journal_at", "at"),
     Index("journal_class", "class", "at"),
     Index("journal_digest", "digest"),
     # With the id, or the latest entries of a Message-ID that a sender repeats would be sorted out of all of them.
-    Index("journal_message_id", "message_id", "id"),
+    Index("journal_message_id", "message_id", "id").ddl_if(dialect="sqlite"),
+    # An index of PostgreSQL holds no text that is longer than 2,700 bytes, but the hash of any.
+    Index("journal_message_id", "message_id", postgresql_using="hash").ddl_if(dialect="postgresql"),
+    # Few entries, which an outage of the next hop is found by.
+    Index("journal_put_off", "at", "reply", sqlite_where=_DEFERRED).ddl_if(dialect="sqlite"),
+    Index("journal_put_off", "at", postgresql_where=_DEFERRED).ddl_if(dialect="postgresql"),
+    # What a search looks at, in the order of its list, so that it reads no row, where evidence and tokens are. Not on
+    # PostgreSQL, for the length of the texts; it keeps long evidence and tokens outside of the row.
+    Index(
+        "journal_search", "id", "at", "class", "action", "score", "client", "sender", "subject", "reply", "recipients"
+    ).ddl_if(dialect="sqlite"),
+)
+rules = _table(
+    "rules",
+    Column("kind", TEXT, nullable=False),
+    Column("what", TEXT, nullable=False),
+    Column("whom", TEXT, nullable=False),
+    Column("expires", Utc),
+    Column("by", TEXT, nullable=False),
+    Column("at", Utc, nullable=False),
+    Column("note", TEXT, nullable=False),
+    Column("id", INTEGER, primary_key=True),
+    UniqueConstraint("what", "whom", name="rules_what_whom"),
+    sqlite_autoincrement=True,
+)
+former_rules = _table(
+    "former_rules",
+    Column("kind", TEXT, nullable=False),
+    Column("what", TEXT, nullable=False),
+    Column("whom", TEXT, nullable=False),
+    Column("expires", Utc),
+    Column("by", TEXT, nullable=False),
+    Column("at", Utc, nullable=False),
+    Column("note", TEXT, nullable=False),
+    Column("id", INTEGER, primary_key=True),
+    Column("ended", Utc, nullable=False),
+    Column("ended_by", TEXT, nullable=False),
+    Column("ending", TEXT, nullable=False),
 )
 summaries = _table(
     "summaries",
     Column("day", Date, primary_key=True),
     Column("body", JSON, nullable=False),
 )
+quarantine_events = _table(
+    "quarantine_events",
+    Column("id", INTEGER, primary_key=True),
+    Column("mail", TEXT, nullable=False),
+    Column("at", Utc, nullable=False),
+    Column("outcome", TEXT, nullable=False),
+    Column("recipients", JSON, nullable=False),
+    Column("by", TEXT, nullable=False),
+    Index("quarantine_events_mail", "mail"),
+)
 settings = _table(
     "settings",
-    Column("name", Text, primary_key=True),
+    Column("name", TEXT, primary_key=True),
     Column("value", JSON, nullable=False),
 )

@@ -18,6 +18,8 @@ from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.stores.journal import Journal
+from spamfilter.stores.quarantine_events import QuarantineEvents
+from spamfilter.stores.sender_lists import SenderLists
 
 ENTRIES = 1000
 """Most ledger entries read at a time: some megabytes of tokens, and milliseconds of a relay's time."""
@@ -138,8 +140,8 @@ class Learning(Ledger):
         """As `Store.put_setting`, within this transaction."""
 
 
-class Store(Ledger, Journal):
-    """All that is kept: counts, ledger, journal, daily summaries and settings.
+class Store(Ledger, Journal, QuarantineEvents, SenderLists):
+    """All that is kept: counts, ledger, journal, events of the quarantine, lists, daily summaries and settings.
 
     generation: grows when another store was put in the place of this one (a restored backup, for instance) and when
     the counts were rebuilt; counts in memory must then be loaded again. Both `learning` and `entries_after` look.

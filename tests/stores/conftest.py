@@ -1,17 +1,16 @@
 """A store of each kind."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from spamfilter.stores import Store
-from tests.stores.made import URLS
-from tests.support.memory_store import KINDS, open_store
+from tests.support.memory_store import KINDS, open_store, url_of
 
 
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    store = open_store(URLS[request.param](tmp_path))
-    yield store
-    store.close()
+    with url_of(request.param, tmp_path) as url, closing(open_store(url)) as store:
+        yield store

@@ -1,17 +1,11 @@
-"""Ledger entries as a filter writes them, and the URL of each kind of store."""
+"""Ledger entries as a filter writes them, for tests of stores."""
 
-from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 
 from spamfilter.bayes.counts import Growth, Label
 from spamfilter.stores import Entry, Learning, Store
 from tests.support.made import NOON
 
-URLS: dict[str, Callable[[Path], str]] = {
-    "memory": lambda folder: "memory:",
-    "sqlite": lambda folder: f"sqlite:///{folder}/store.db",
-}
 STEP = (5, -3, 2, 1)
 GREEN = "grün".encode()
 

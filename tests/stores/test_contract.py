@@ -12,13 +12,13 @@ from spamfilter.errors import CountError, StoreError
 from spamfilter.stores import STORES, Entry, Store, open_store
 from spamfilter.stores.sql import queries
 from spamfilter.stores.store import ENTRIES
-from tests.stores.made import GREEN, STEP, URLS, entry, learn, write
+from tests.stores.made import GREEN, STEP, entry, learn, write
 from tests.support.made import NOON, journal_entry, spelled
 from tests.support.memory_store import KINDS
 
 
 def test_every_row_of_the_table_is_held_to_this_contract() -> None:
-    assert {*URLS} == {*KINDS} == {"memory", *STORES}
+    assert {*KINDS} == {"memory", *STORES}
 
 
 def counted(*learnt: Entry) -> Counts:

@@ -1,6 +1,7 @@
 """The contract of the journal, tested on every store."""
 
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -176,12 +177,90 @@ SOME = {
 )
 def test_what_is_wanted_is_found_page_by_page(store: Store, wanted: Wanted, ids: str) -> None:
     store.write_journal([journal_entry(id=id, **facts) for id, facts in SOME.items()])
+    assert_found(store, wanted, ids)
+
+
+def assert_found(store: Store, wanted: Wanted, ids: str) -> None:
+    """That these entries are found: all at once, as a number, and page by page, down and up again."""
     assert "".join(entry.id for entry in store.search(wanted, 9)) == ids
     assert all(entry.tokens is None for entry in store.search(wanted, 9))
+    assert store.number_found(wanted) == len(ids)
     pages = ""
     while found := store.search(wanted, 2, pages[-1:]):
         pages += "".join(entry.id for entry in found)
     assert pages == ids
+    while found := store.search(wanted, 2, after=pages[:1]) if pages else []:
+        assert len(found) == min(2, ids.index(pages[0]))
+        pages = "".join(entry.id for entry in found)
+        assert pages in ids
+    assert pages[:1] == ids[:1]
+
+
+MAILS: dict[str, dict[str, object]] = {
+    "1": {"recipients": ["anna@example.org"], "client": "192.0.2.1", "message_id": "<a@x>", "at": NOON},
+    "2": {"recipients": ["Joanna@Example.ORG", "bob@example.net"], "client": "192.0.2.10", "reply": "451 4.7.1 later"},
+    "3": {"recipients": ["grün@example.com"], "client": "2001:db8::1", "at": NOON + timedelta(hours=1)},
+    "4": {"recipients": [], "client": "", "message_id": "", "sender": "", "at": NOON + timedelta(days=1)},
+    "5": {
+        "recipients": ['"a, b"@[192.0.2.9]', "back\\slash@x"],
+        "reply": "550 5.7.1 100% spam_451",
+        "message_id": "b@x",
+        "at": NOON - timedelta(microseconds=1),
+    },
+    "6": {"recipients": ["anna@example.org.example"], "client": "2001:db8::12", "reply": "", "message_id": "<B@x>"},
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ids"),
+    [
+        pytest.param(Wanted(recipient="ANNA@example.org"), "621", id="recipient-in-either-case"),
+        pytest.param(Wanted(recipient="<anna@example.org>"), "1", id="recipient-exactly"),
+        pytest.param(Wanted(recipient="<joanna@EXAMPLE.org>"), "2", id="recipient-exactly-in-either-case"),
+        pytest.param(Wanted(recipient="@example.org>"), "21", id="domain-of-recipient"),
+        pytest.param(Wanted(recipient="bob@"), "2", id="second-recipient"),
+        pytest.param(Wanted(recipient="grün"), "3", id="recipient-not-ascii"),
+        pytest.param(Wanted(recipient="u00fc"), "", id="recipient-not-as-json-has-it"),
+        pytest.param(Wanted(recipient=", "), "5", id="comma-in-a-recipient"),
+        pytest.param(Wanted(recipient="["), "5", id="bracket-in-a-recipient"),
+        pytest.param(Wanted(recipient='"'), "5", id="quote-in-a-recipient"),
+        pytest.param(Wanted(recipient="\\"), "5", id="backslash-in-a-recipient"),
+        pytest.param(Wanted(recipient="%"), "", id="recipient-is-no-pattern"),
+        pytest.param(Wanted(recipient="org> <"), "", id="recipients-are-apart"),
+        pytest.param(Wanted(recipient="x", sender="a@example.org"), "65321", id="recipient-and-sender"),
+        pytest.param(Wanted(sender="<>"), "4", id="no-sender"),
+        pytest.param(Wanted(client="192.0.2.1"), "51", id="client-exactly"),
+        pytest.param(Wanted(client="192.0.2."), "521", id="part-of-client"),
+        pytest.param(Wanted(client="2001:0DB8:0::1"), "3", id="ipv6-in-another-spelling"),
+        pytest.param(Wanted(client="2001:DB8:"), "63", id="part-of-ipv6"),
+        pytest.param(Wanted(message_id="<a@x>"), "1", id="message-id"),
+        pytest.param(Wanted(message_id="a@x"), "1", id="message-id-bare"),
+        pytest.param(Wanted(message_id="<b@x>"), "5", id="message-id-that-came-bare"),
+        pytest.param(Wanted(message_id="a@"), "", id="message-id-is-whole"),
+        pytest.param(Wanted(reply="451"), "2", id="code"),
+        pytest.param(Wanted(reply="5"), "5", id="begin-of-code"),
+        pytest.param(Wanted(reply="spam_451"), "5", id="text-of-reply"),
+        pytest.param(Wanted(reply="4.7.1 LATER"), "2", id="text-in-either-case"),
+        pytest.param(Wanted(reply="0%"), "5", id="reply-is-no-pattern"),
+        pytest.param(Wanted(since=NOON + timedelta(hours=1)), "43", id="since"),
+        pytest.param(Wanted(until=NOON), "5", id="until"),
+        pytest.param(Wanted(since=NOON, until=NOON + timedelta(hours=2), reply="250"), "31", id="period"),
+        pytest.param(Wanted(hour=12), "6421", id="hour"),
+        pytest.param(Wanted(hour=11, class_="ham"), "5", id="hour-and-class"),
+        pytest.param(Wanted(hour=0), "", id="midnight"),
+    ],
+)
+def test_a_mail_is_found_by_each_of_its_facts(store: Store, wanted: Wanted, ids: str) -> None:
+    made = {id: {"sender": "a@example.org", "client": "192.0.2.1", **facts} for id, facts in MAILS.items()}
+    store.write_journal([journal_entry(id=id, **facts) for id, facts in made.items()])
+    assert_found(store, wanted, ids)
+
+
+def test_times_of_a_search_may_have_any_time_zone(store: Store) -> None:
+    store.write_journal([journal_entry(id="1", at=NOON)])
+    vienna = NOON.astimezone(timezone(timedelta(hours=1)))
+    assert store.number_found(Wanted(since=vienna, until=vienna + timedelta(seconds=1))) == 1
+    assert store.number_found(Wanted(until=vienna)) == 0
 
 
 def test_a_search_goes_on_after_an_entry_that_has_expired(store: Store) -> None:
@@ -197,6 +276,14 @@ def test_the_journal_says_which_mails_it_may_know(store: Store) -> None:
     assert found == {b"a" * 16, "<one@example.org>"}
     assert store.in_journal([b"b" * 16], []) == {b"b" * 16}
     assert store.in_journal([], []) == set()
+
+
+def test_mail_is_found_by_what_people_have_marked_it_as(store: Store) -> None:
+    store.write_journal([journal_entry(id=str(number), digest=entry(number).digest) for number in range(1, 6)])
+    _, undone, *_ = learn(store, entry(1, "ham"), entry(2, "spam"), entry(3, "spam"), replace(entry(5), source="train"))
+    learn(store, entry(2, undoes=undone.id))
+    assert_found(store, Wanted(marked="ham"), "1")
+    assert_found(store, Wanted(marked="spam"), "3")
 
 
 def test_entries_of_messages_that_are_not_learnt_are_those_of_the_period_oldest_first(store: Store) -> None:

@@ -12,7 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, MetaData
 
 from spamfilter.errors import StoreError
 from spamfilter.learning.filter import Filter
@@ -36,7 +36,7 @@ def writing(url: str) -> Iterator[Connection]:
     store = SqlStore(url)
     try:
         with store.engine.connect() as connection:
-            connection = connection.execution_options(begin="BEGIN IMMEDIATE")
+            connection = connection.execution_options(writing=True)
             with connection.begin():
                 yield connection
     finally:
@@ -90,23 +90,16 @@ def indexed(url: str) -> dict[str, list[str]]:
 
 def test_the_index_of_message_ids_comes_and_goes_and_the_data_stay(url: str) -> None:
     def held() -> object:
-        store = SqlStore(url)
-        try:
-            return (
-                store.load(["fields"]),
-                store.entries_after(0),
-                store.find_journal("01"),
-                store.journal_named("<a@x>"),
-            )
-        finally:
-            store.close()
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+            return [connection.execute(f"SELECT * FROM {table}").fetchall() for table in ("words", "ledger", "journal")]
 
+    migration.migrate(url)
+    store = SqlStore(url)
+    store.write_journal([journal_entry(id=f"{number:02}", message_id="<a@x>") for number in range(9)])
+    Filter(store, VOICE).learn(reading("a", "cheap", "pills"), "spam", "cli")
+    store.close()
     migration.migrate(url, "0002")
     assert "journal_message_id" not in indexed(url)
-    old = SqlStore(url)
-    old.write_journal([journal_entry(id=f"{number:02}", message_id="<a@x>") for number in range(9)])
-    Filter(old, VOICE).learn(reading("a", "cheap", "pills"), "spam", "cli")
-    old.close()
     before = held()
     for _ in range(2):
         assert migration.migrate(url, "0003") == ("0002", "0003")
@@ -121,7 +114,18 @@ def test_the_newest_tables_equal_the_metadata(url: str) -> None:
     migration.migrate(url)
     with writing(url) as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        assert compare_metadata(context, metadata) == []
+        assert compare_metadata(context, of_sqlite()) == []
+
+
+def of_sqlite() -> MetaData:
+    """The metadata without the indexes of other databases, which Alembic cannot tell apart by their name."""
+    made = MetaData()
+    for table in metadata.sorted_tables:
+        copied = table.to_metadata(made)
+        others = [index for index in table.indexes if index._ddl_if and index._ddl_if.dialect != "sqlite"]
+        spelled = {(index.name, *index.columns.keys()) for index in others}
+        copied.indexes = {index for index in copied.indexes if (index.name, *index.columns.keys()) not in spelled}
+    return made
 
 
 def test_the_checks_of_the_tables_equal_those_of_the_metadata(url: str, tmp_path: Path) -> None:
@@ -131,7 +135,8 @@ def test_the_checks_of_the_tables_equal_those_of_the_metadata(url: str, tmp_path
         metadata.create_all(connection)
 
     def plain(url: str) -> list[tuple[str, set[str]]]:
-        return [(name, {part.strip(" ,()") for part in sql.split("\n")}) for name, sql in schema(url)]
+        words = [(name, " ".join(sql.split())) for name, sql in schema(url)]
+        return [(name, {part.strip(" ,()") for part in sql.split(", ")}) for name, sql in words]
 
     assert plain(url) == plain(other)
 
@@ -144,7 +149,9 @@ def test_a_new_database_has_the_tables_that_the_migrations_make(url: str, tmp_pa
     for path in (made, tmp_path / "store.db"):
         with closing(sqlite3.connect(path)) as connection:
             tables = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name")
-            found.append((tables.fetchall(), connection.execute("SELECT * FROM alembic_version").fetchall()))
+            # SQLite writes a column that a migration adds into the line of the one before it.
+            same = [(*row[:3], str(row[3]).split()) for row in tables]
+            found.append((same, connection.execute("SELECT * FROM alembic_version").fetchall()))
     assert found[0] == found[1]
     assert found[0][1] == [(HEAD,)]
 

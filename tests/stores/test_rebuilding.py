@@ -1,8 +1,6 @@
 """All counts replaced in one transaction of learning, on every store, and noticed by other processes."""
 
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -16,31 +14,13 @@ from spamfilter.learning.transaction import Reading
 from spamfilter.stores import Entry, Learning, Relearnt, Store
 from spamfilter.stores.sql import ledger_writing as sql_learning
 from tests.support.made import NOON
-from tests.support.memory_store import KINDS, open_store
+from tests.support.memory_store import KINDS, stored
 
 Opened = Callable[[], Store]
 GREEN = "grün".encode()
 STEP = (5, -3, 2, 1)
 NONE = (0, 0, 0, 0)
 NAMES = ("fields", "body", "old")
-
-
-@contextmanager
-def stored(kind: str) -> Iterator[Opened]:
-    """A function that opens the same store again, as another process would."""
-    with tempfile.TemporaryDirectory() as folder:
-        opened: list[Store] = []
-
-        def again() -> Store:
-            if kind == "sqlite" or not opened:
-                opened.append(open_store("memory:" if kind == "memory" else f"sqlite:///{folder}/store.db"))
-            return opened[-1]
-
-        try:
-            yield again
-        finally:
-            for store in opened:
-                store.close()
 
 
 @pytest.fixture(params=KINDS)

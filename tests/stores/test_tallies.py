@@ -16,9 +16,8 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.retraining import retrain
 from spamfilter.learning.transaction import Reading
 from tests.stores.made import GREEN
-from tests.stores.test_rebuilding import stored
 from tests.support.made import VOICE, reading, some
-from tests.support.memory_store import KINDS
+from tests.support.memory_store import KINDS, stored
 
 ABSENT: Voices = (Voice("fields", Bernoulli()), Voice("body", Soft()))
 MESSAGES = [

@@ -52,6 +52,7 @@ _ENTRY = JournalEntry(
     reply="250 2.0.0 Ok",
     judge_us=500,
     total_us=2000,
+    listed="",
     evidence=[("subject:hello", -0.5)],
     tokens={"fields": {b"subject:hello": 1, "grün".encode(): 2}},
 )

@@ -16,14 +16,18 @@ from typing import Any
 from spamfilter import stores
 from spamfilter.bayes.calibration import Calibration, is_surprise
 from spamfilter.bayes.counts import LABELS, Counts, Growth, HashedTable, Label
+from spamfilter.bayes.labels import NOBODYS
 from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import pack_seen
 from spamfilter.errors import StoreError
-from spamfilter.stores.journal import NAMED, JournalEntry, Labelled, Wanted
+from spamfilter.stores.journal import NAMED, UNJUDGED, JournalEntry, Labelled, PutOff, Wanted
+from spamfilter.stores.quarantine_events import QuarantineEvent
 from spamfilter.stores.store import ENTRIES, Entry, Holders, Learning, Relearnt, Store, Trainings
+from tests.support.memory_sender_lists import MemorySenderLists
 
-KINDS = ("memory", "sqlite")
+POSTGRESQL = "postgresql+psycopg"
+KINDS = ("memory", "sqlite", POSTGRESQL)
 """Kinds of stores that tests run on: the one in memory, and those of STORES."""
 
 
@@ -33,31 +37,44 @@ def open_store(url: str) -> Store:
 
 
 @contextmanager
+def url_of(kind: str, folder: Path) -> Iterator[str]:
+    """The URL of a new store of this kind. folder: for its file."""
+    if kind == POSTGRESQL:
+        from tests.support import postgresql  # the fuzzer uses the store in memory without any server
+
+        with postgresql.server().emptied() as url:
+            yield url
+    else:
+        yield "memory:" if kind == "memory" else f"sqlite:///{folder}/store.db"
+
+
+@contextmanager
 def stored(kind: str, folder: Path | None = None) -> Iterator[Callable[[], Store]]:
     """A function that opens the same store each time, as several processes would. folder: for its file."""
     with ExitStack() as stack:
-        place = folder or stack.enter_context(TemporaryDirectory())
+        url = stack.enter_context(url_of(kind, folder or Path(stack.enter_context(TemporaryDirectory()))))
         opened: list[Store] = []
 
         def again() -> Store:
-            if kind == "sqlite" or not opened:
-                url = "memory:" if kind == "memory" else f"sqlite:///{place}/store.db"
+            if kind != "memory" or not opened:
                 opened.append(stack.enter_context(closing(open_store(url))))
             return opened[-1]
 
         yield again
 
 
-class MemoryStore(Store):
+class MemoryStore(MemorySenderLists, Store):
     """Lists and dicts."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._counts: dict[str, Counts] = {}
         self._ledger: list[Entry] = []
         self._active: dict[bytes, Entry] = {}
         self._calibration = Calibration()
         self._journal: dict[str, JournalEntry] = {}
         self._settings: dict[str, object] = {}
+        self._quarantine: list[QuarantineEvent] = []
         self._summaries: dict[date, Mapping[str, Any]] = {}
 
     @contextmanager
@@ -177,19 +194,31 @@ class MemoryStore(Store):
         return [replace(entry, tokens=None) for entry in entries if since <= entry.at < until]
 
     def unlearnt(self, since: datetime, until: datetime) -> list[JournalEntry]:
-        return [entry for entry in self.journal(since, until) if entry.digest not in self._active]
+        judged = (entry for entry in self.journal(since, until) if entry.class_ != UNJUDGED)
+        return [entry for entry in judged if entry.digest not in self._active]
 
-    def search(self, wanted: Wanted, limit: int, before: str = "") -> list[JournalEntry]:
+    def put_off(self, since: datetime, until: datetime) -> list[PutOff]:
+        deferred = (entry for entry in self.journal(since, until) if entry.reply.startswith("4"))
+        return [PutOff(one.at, one.reply) for one in deferred if one.class_ == UNJUDGED or one.action != "defer"]
+
+    def search(self, wanted: Wanted, limit: int, before: str = "", after: str = "") -> list[JournalEntry]:
         def place(entry: JournalEntry) -> tuple[bool, str]:
             return wanted.unsure_first and entry.class_ == "unsure", entry.id
 
-        matching = [entry for entry in self._journal.values() if _is_wanted(entry, wanted)]
-        found = sorted(matching, key=place, reverse=True)
-        last = self._journal.get(before)
-        if before:
-            bound = place(last) if last else (False, before)
-            found = [entry for entry in found if place(entry) < bound]
-        return [replace(entry, tokens=None) for entry in found[:limit]]
+        found = sorted((one for one in self._journal.values() if self._is_wanted(one, wanted)), key=place, reverse=True)
+        if before or after:
+            at = self._journal.get(before or after)
+            bound = place(at) if at else (False, before or after)
+            found = [one for one in found if (place(one) < bound if before else place(one) > bound)]
+        return [replace(entry, tokens=None) for entry in (found[-limit:] if after else found[:limit])]
+
+    def _is_wanted(self, entry: JournalEntry, wanted: Wanted) -> bool:
+        learnt = self._active.get(entry.digest)
+        marked = learnt is not None and learnt.source not in NOBODYS and learnt.label == wanted.marked
+        return (marked or wanted.marked is None) and _is_wanted(entry, wanted)
+
+    def number_found(self, wanted: Wanted) -> int:
+        return sum(self._is_wanted(entry, wanted) for entry in self._journal.values())
 
     def journal_days(self, first: date, last: date) -> dict[date, int]:
         days = (entry.at.date() for entry in self._journal.values())
@@ -244,6 +273,24 @@ class MemoryStore(Store):
             self._journal[entry.id] = replace(entry, tokens=None)
         return len(old), len(gone)
 
+    def note_quarantine(self, events: Sequence[QuarantineEvent]) -> None:
+        self._quarantine += events
+
+    def quarantine_events(self, mails: Collection[str]) -> dict[str, list[QuarantineEvent]]:
+        found: dict[str, list[QuarantineEvent]] = {}
+        for event in self._quarantine:
+            if event.mail in mails:
+                found.setdefault(event.mail, []).append(event)
+        return found
+
+    def all_quarantine_events(self) -> list[QuarantineEvent]:
+        return [*self._quarantine]
+
+    def expire_quarantine_events(self, before: datetime) -> int:
+        old = [event for event in self._quarantine if event.at < before]
+        self._quarantine = [event for event in self._quarantine if event.at >= before]
+        return len(old)
+
     def get_setting(self, name: str) -> object:
         return self._settings.get(name)
 
@@ -268,11 +315,21 @@ class MemoryStore(Store):
 
 
 def _is_wanted(entry: JournalEntry, wanted: Wanted) -> bool:
+    def has(text: str, part: str) -> bool:
+        return part.encode().lower() in text.encode().lower()  # of bytes: letters of ASCII alone
+
     return (
         entry.class_ == (wanted.class_ or entry.class_)
         and entry.action == (wanted.action or entry.action)
-        and wanted.sender.encode().lower() in entry.sender.encode().lower()  # of bytes: ASCII alone
-        and all(word.encode().lower() in entry.subject.encode().lower() for word in wanted.subject.split())
+        and has(f"<{entry.sender}>", wanted.sender)
+        and (not wanted.recipient or any(has(f"<{one}>", wanted.recipient) for one in entry.recipients))
+        and all(has(entry.subject, word) for word in wanted.subject.split())
+        and (entry.client == wanted.client_address if wanted.client_address else has(entry.client, wanted.client))
+        and (not wanted.message_id or entry.message_id in wanted.message_ids)
+        and (entry.reply.startswith(wanted.reply_code) if wanted.reply_code else has(entry.reply, wanted.reply))
+        and (wanted.since is None or entry.at >= wanted.since)
+        and (wanted.until is None or entry.at < wanted.until)
+        and (wanted.hour is None or entry.at.hour == wanted.hour)
         and wanted.least <= entry.score <= wanted.most
     )
 

@@ -14,6 +14,9 @@ from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.stores import Store, open_store
 
+TALKATIVE = ("train", "mark-spam", "mark-ham", "forget")
+"""Commands that name on standard error the database into which they learn."""
+
 
 @dataclass(frozen=True)
 class Shell:
@@ -31,7 +34,7 @@ class Shell:
     def done(self, *words: object, stdin: bytes = b"") -> str:
         """Runs a command that must succeed; returns its output."""
         result = self.run(*words, stdin=stdin)
-        assert (result.exit_code, result.stderr) == (0, result.stderr if words[0] == "train" else "")
+        assert (result.exit_code, result.stderr) == (0, result.stderr if words[0] in TALKATIVE else "")
         return result.stdout
 
     def fails(self, *words: object, stdin: bytes = b"", code: int = 2) -> str:

@@ -81,6 +81,11 @@ def script_as(user: int, script: str, *words: str) -> "subprocess.CompletedProce
     return _run(_BECOME.format(user=user) + script, *words)
 
 
+def program_as(user: int) -> str:
+    """A program that is `spamfilter` as this user, for a root who starts it elsewhere."""
+    return _WHOLE + _BECOME.format(user=user) + _COMMAND
+
+
 def command_as(
     user: int, environment: Mapping[str, str], *words: str, input: bytes = b"", whole: bool = False
 ) -> "subprocess.CompletedProcess[bytes]":

@@ -1,8 +1,9 @@
-"""The store in a SQL database: SQLite through SQLAlchemy Core.
+"""The store in a SQL database: SQLite or PostgreSQL through SQLAlchemy Core.
 
-Guarantee: one learning is one transaction, begun with the write lock held. Commits reach the disk (synchronous=FULL).
-Start with database, one SQLite file and its transactions; journal and reporting stand on it. ledger_writing has a
-transaction of learning, and queries what it and the store both ask.
+Guarantee: one learning is one transaction, begun with the write lock held. Commits reach the disk.
+Start with database, its transactions; connection and postgresql connect to it, dialects has what
+they spell differently. journal, searching, reporting, quarantine_events and sender_lists stand on it.
+ledger_writing has a transaction of learning, and queries what it and the store both ask.
 """
 
 import json
@@ -10,7 +11,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from sqlalchemy import Connection, LargeBinary, Text, case, cast, delete, exists, func, or_, select, type_coerce
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    LargeBinary,
+    Text,
+    case,
+    cast,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    type_coerce,
+)
 
 from spamfilter.bayes.calibration import ERROR_ENERGY, SURPRISING
 from spamfilter.bayes.model import State
@@ -18,8 +32,10 @@ from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import unpack_with
 from spamfilter.stores import schema
 from spamfilter.stores.schema import ledger
+from spamfilter.stores.sql.dialects import has_text, keep_last_id
 from spamfilter.stores.sql.journal import SqlJournal
 from spamfilter.stores.sql.ledger_writing import SqlLearning
+from spamfilter.stores.sql.quarantine_events import SqlQuarantineEvents
 from spamfilter.stores.sql.queries import (
     FACTS,
     LOOK_UP,
@@ -38,12 +54,14 @@ from spamfilter.stores.sql.queries import (
     whole_state,
 )
 from spamfilter.stores.sql.reporting import SqlReporting
+from spamfilter.stores.sql.searching import SqlSearch
+from spamfilter.stores.sql.sender_lists import SqlSenderLists
 from spamfilter.stores.store import Entry, Holders, Learning, Store
 
 __all__ = ["SqlStore"]
 
 
-class SqlStore(SqlJournal, SqlReporting, Store):
+class SqlStore(SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSenderLists, Store):
     """One database. Its schema must be at `schema.HEAD`; `stores.migration` brings it there."""
 
     _rebuilt: int | None = None
@@ -142,7 +160,7 @@ class SqlStore(SqlJournal, SqlReporting, Store):
             return int(connection.execute(select(func.count()).select_from(ledger).where(*learnings)).scalar_one())
 
     def surprises_by(self, by: str, since: datetime, most: int) -> list[Entry]:
-        surprising = ledger.c.calibrated[ERROR_ENERGY].as_integer() >= SURPRISING
+        surprising = cast(ledger.c.calibrated[ERROR_ENERGY].as_string(), BigInteger) >= SURPRISING
         mine = ledger.c.by == by, ledger.c.at >= since, ledger.c.label == "spam"
         query = only_active(select(ledger)).where(*mine, surprising).order_by(ledger.c.at).limit(most)
         with self.reading() as connection:
@@ -150,8 +168,10 @@ class SqlStore(SqlJournal, SqlReporting, Store):
 
     def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
         mail = schema.journal.c
-        received = func.instr(func.lower(cast(mail.recipients, Text)), json.dumps(recipient.lower())) > 0
-        sent = or_(mail.sender.iendswith(f"@{domain}", autoescape=True), func.lower(mail.sender) == domain)
+        received = has_text(cast(mail.recipients, Text), json.dumps(recipient.lower()))
+        sent = or_(
+            func.lower(mail.sender).endswith(f"@{domain.lower()}", autoescape=True), func.lower(mail.sender) == domain
+        )
         numbers = (func.count(case((found, ledger.c.digest)).distinct()) for found in (received, sent))
         query = select(*numbers).select_from(ledger).join(schema.journal, mail.digest == ledger.c.digest)
         query = query.where(ledger.c.by == by, ledger.c.at >= since, ledger.c.undoes.is_(None))
@@ -169,6 +189,7 @@ class SqlStore(SqlJournal, SqlReporting, Store):
         own = select(ledger.c.undoes).join(undone, ledger.c.undoes == undone.c.id).where(undone.c.source == source)
         with self.writing() as connection:
             pairs = list(connection.scalars(own.where(ledger.c.source == source, ledger.c.at < before)))
+            keep_last_id(connection)
             for start in range(0, len(pairs), LOOK_UP):
                 some = pairs[start : start + LOOK_UP]
                 connection.execute(delete(ledger).where(ledger.c.undoes.in_(some)))

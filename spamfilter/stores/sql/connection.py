@@ -1,15 +1,15 @@
-"""Connections to SQLite, and its errors as ours.
+"""Connections to SQLite, and the errors of any store as ours.
 
 Guarantee: a transaction begins where the caller begins it, a commit reaches the disk, and a new file has mode 0600.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError
@@ -21,9 +21,22 @@ DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """Primary result codes, the lowest eight bits of an error code: https://www.sqlite.org/rescode.html."""
 
 
-def connect(url: str) -> Engine:
-    """An engine for this URL, whose file is made if it is missing. The execution option `begin` replaces BEGIN."""
-    path = file_of(url)
+POSTGRESQL = "postgresql+psycopg"
+
+
+def connect(url: str, replaced: Callable[[], None]) -> Engine:
+    """An engine for this URL; a missing file of SQLite is made.
+
+    A transaction with the execution option `writing` begins with the write lock held. replaced: called when PostgreSQL
+    has another database than before.
+    """
+    where = place_of(url)
+    if (path := file_of(url)) is None:
+        try:
+            from spamfilter.stores.sql import postgresql
+        except ImportError as error:
+            raise StoreError(f"{POSTGRESQL}: psycopg is not installed: pip install 'spamfilter[postgresql]'") from error
+        return postgresql.connect(make_url(url), where, BUSY_SECONDS, replaced)
     folder = path.parent
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder; create it, or set [store] url")
@@ -43,7 +56,7 @@ def connect(url: str) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN")
 
     return engine
 
@@ -59,12 +72,41 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
 
 
-def file_of(url: str) -> Path:
-    """The file that a URL of SQLite names. Raises StoreError."""
+def file_of(url: str) -> Path | None:
+    """The file that a URL of SQLite names, None for PostgreSQL. Raises StoreError."""
+    if url.startswith(f"{POSTGRESQL}:"):
+        return None
     path = url.removeprefix("sqlite:///")
     if not url.startswith("sqlite:///") or path in ("", ":memory:") or "?" in path:
         raise StoreError(f"{url}: name a file, as in sqlite:////var/lib/spamfilter/spamfilter.db")
     return Path(path).absolute()
+
+
+def place_of(url: str) -> str:
+    """The name of a store in messages to people, without a password. Raises StoreError."""
+    if (path := file_of(url)) is not None:
+        return str(path)
+    try:
+        parts = make_url(url)
+    except (ArgumentError, ValueError):
+        raise StoreError("[store] url: not a URL; docs/postgresql.md has examples") from None
+    return f"postgresql://{parts.host or 'local'}{f':{parts.port}' if parts.port else ''}/{parts.database or ''}"
+
+
+def has_password(url: str) -> bool:
+    """Whether the URL has a password, which then may get into logs and lists of processes. Raises StoreError."""
+    place_of(url)
+    return file_of(url) is None and (make_url(url).password is not None or "password" in make_url(url).query)
+
+
+def host_of(url: str) -> str:
+    """The host of PostgreSQL's server; '' for a socket on this machine, and for SQLite."""
+    if file_of(url) is not None:
+        return ""
+    parts = make_url(url)
+    host = parts.host or parts.query.get("hostaddr") or parts.query.get("host") or ""
+    host = host if isinstance(host, str) else host[0]
+    return "" if host.startswith(("/", "@")) else host
 
 
 @contextmanager
@@ -90,6 +132,10 @@ def file_errors(where: str) -> Iterator[None]:
 
 def _meant(where: str, error: BaseException | None) -> StoreError:
     """What an exception of the driver means."""
+    if not isinstance(error, sqlite3.Error):
+        from spamfilter.stores.sql.postgresql import meant
+
+        return meant(where, error)  # type: ignore[arg-type]  # SQLAlchemy's errors have the driver's
     reason, code = str(error), getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_CONSTRAINT_CHECK:  # the tables' only checks are that no count is below zero
         return CountError(f"{where}: {reason}: the counts do not hold what was to be taken away")

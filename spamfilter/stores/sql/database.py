@@ -1,7 +1,7 @@
-"""One SQLite database: its transactions, the version of its tables, its checks and its copies.
+"""One database: its transactions, the version of its tables, its checks and its copies.
 
 Guarantee: a writer holds the write lock from its first read, so that what it reads is what it changes. Readers never
-wait (WAL); a writer waits at most BUSY_SECONDS and then raises StoreBusy.
+wait; a writer waits at most BUSY_SECONDS and then raises StoreBusy.
 """
 
 import os
@@ -11,11 +11,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, insert
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, insert, inspect
 
 from spamfilter.errors import StoreError
 from spamfilter.stores.schema import HEAD, metadata
-from spamfilter.stores.sql.connection import connect, file_errors, file_of, store_errors
+from spamfilter.stores.sql.connection import connect, file_errors, file_of, place_of, store_errors
 from spamfilter.system.file_access import make_file
 
 _versions = Table(
@@ -28,21 +28,27 @@ _versions = Table(
 
 
 class Database:
-    """One file. generation: grows when another file was put in its place."""
+    """One file of SQLite, or one database of PostgreSQL. generation: grows when another one was put in its place."""
 
     generation: int = 0
 
     def __init__(self, url: str) -> None:
-        self.engine = connect(url)
+        self._where = place_of(url)
+        self.engine = connect(url, self._replaced)
         self._path = file_of(url)
         self._file = self._identity()
 
     @property
     def where(self) -> str:
-        return str(self._path)
+        return self._where
 
-    def _identity(self) -> tuple[int, int]:
-        """Device and inode of the file. Raises StoreError if the file is gone."""
+    def _replaced(self) -> None:
+        self.generation += 1
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Device and inode of the file, None for PostgreSQL. Raises StoreError if the file is gone."""
+        if self._path is None:
+            return None
         try:
             found = self._path.stat()
         except OSError as error:
@@ -56,7 +62,7 @@ class Database:
         if identity != self._file:
             self.engine.dispose()
             self._file = identity
-            self.generation += 1
+            self._replaced()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -68,7 +74,7 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         self._check()
         with store_errors(self.where), self.engine.connect() as connection:
-            connection = connection.execution_options(begin="BEGIN IMMEDIATE")
+            connection = connection.execution_options(writing=True)
             with connection.begin():
                 yield connection
 
@@ -76,8 +82,10 @@ class Database:
         """The revision of the schema; None for a database without tables. Raises StoreError for other tables."""
         with self.reading() as connection:
             if not self.engine.dialect.has_table(connection, "alembic_version"):
-                if found := connection.exec_driver_sql("SELECT name FROM sqlite_master LIMIT 1").scalar():
-                    raise StoreError(f"{self.where}: is not a database of spamfilter: it has {found}; see [store] url")
+                if names := inspect(connection).get_table_names():
+                    raise StoreError(
+                        f"{self.where}: is not a database of spamfilter: it has {names[0]}; see [store] url"
+                    )
                 return None
             found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
             return str(found) if found else None
@@ -85,7 +93,7 @@ class Database:
     def create(self) -> bool:
         """Make the tables of an empty database, in a tenth of the migrations' time; False if it is not empty."""
         with self.writing() as connection:
-            if connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
+            if inspect(connection).get_table_names():
                 return False
             metadata.create_all(connection, checkfirst=False)
             _versions.create(connection, checkfirst=False)
@@ -99,11 +107,15 @@ class Database:
         return self._damage("PRAGMA quick_check(10)")
 
     def _damage(self, question: str) -> list[str]:
+        if self._path is None:
+            return []  # PostgreSQL looks at each page that it reads, and says so
         with self.reading() as connection:
             found = [str(row[0]) for row in connection.exec_driver_sql(question)]
         return [f"{self.where}: {line}" for line in found if line != "ok"]
 
     def backup(self, target: Path) -> None:
+        if self._path is None:
+            raise StoreError(f"{self.where}: make backups of PostgreSQL by pg_dump; see docs/postgresql.md")
         if target.exists():
             raise StoreError(f"{target}: exists already; name a new file")
         # Made in a private folder: in one like /tmp others could put a link under a name that they foresee.
@@ -125,7 +137,11 @@ class Database:
             partial.rename(target)
 
     def size(self) -> int:
-        files = (self._path.with_name(self._path.name + suffix) for suffix in ("", "-wal", "-shm"))
+        if self._path is None:
+            with self.reading() as connection:
+                return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
+        path = self._path
+        files = (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm"))
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The journal in SQL: writing, finding, searching and expiring its entries."""
+"""The journal in SQL: writing, finding and expiring its entries. Searches are in searching."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import fields
@@ -6,10 +6,10 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, Delete, Select, Update, delete, func, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import Delete, Update, delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
 
-from spamfilter.stores.journal import NAMED, JournalEntry, Wanted
+from spamfilter.stores.journal import NAMED, JournalEntry
 from spamfilter.stores.schema import journal
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.queries import convert, execute_many
@@ -17,7 +17,7 @@ from spamfilter.stores.sql.queries import convert, execute_many
 EXPIRE = 1000
 """Rows emptied or deleted in one transaction: a tenth of a second of write lock."""
 
-COLUMNS = tuple(journal.columns)
+COLUMNS = tuple(journal.c[field.name.rstrip("_")] for field in fields(JournalEntry))
 """In the order of the fields of JournalEntry."""
 SUMMARY = [column for column in COLUMNS if column.name != "tokens"]
 
@@ -34,7 +34,7 @@ def journal_entry_of(row: Any) -> JournalEntry:
 
 
 class SqlJournal(Database):
-    """The methods of `stores.journal.Journal` but for those of reporting."""
+    """The methods of `stores.journal.Journal` but for those of searching and reporting."""
 
     def write_journal(self, entries: Sequence[JournalEntry]) -> None:
         if not entries:
@@ -42,30 +42,17 @@ class SqlJournal(Database):
         rows = [[*_values(entry)] for entry in entries]
         convert(self.engine.dialect, COLUMNS, rows)  # before the lock is taken, as it takes the longest
         with self.writing() as connection:
-            execute_many(connection, _ADD, tuple(journal.columns.keys()), [*map(tuple, rows)])
+            execute_many(connection, _ADD, tuple(column.name for column in COLUMNS), [*map(tuple, rows)])
 
     def find_journal(self, id: str) -> JournalEntry | None:
         with self.reading() as connection:
-            row = connection.execute(select(journal).where(journal.c.id == id)).one_or_none()
+            row = connection.execute(select(*COLUMNS).where(journal.c.id == id)).one_or_none()
             return None if row is None else journal_entry_of(row)
 
     def journal(self, since: datetime, until: datetime) -> list[JournalEntry]:
         query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until).order_by(journal.c.id)
         with self.reading() as connection:
             return [journal_entry_of(row) for row in connection.execute(query)]
-
-    def search(self, wanted: Wanted, limit: int, before: str = "") -> list[JournalEntry]:
-        query = _matching(wanted).order_by(journal.c.id.desc())
-        unsure = journal.c["class"] == "unsure"
-        with self.reading() as connection:
-            if not wanted.unsure_first:
-                return _page(connection, query, limit, before)
-            # Two searches that each follow an index, instead of one that sorts all entries.
-            found = []
-            if not before or connection.scalar(select(unsure).where(journal.c.id == before)):
-                found = _page(connection, query.where(unsure), limit, before)
-                before = ""
-            return found + _page(connection, query.where(~unsure), limit - len(found), before)
 
     def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:
         latest = select(func.max(journal.c.id)).where(journal.c.digest.in_(digests)).group_by(journal.c.digest)
@@ -84,7 +71,7 @@ class SqlJournal(Database):
     def journal_named(self, message_id: str) -> list[JournalEntry]:
         if not message_id:
             return []
-        query = select(journal).where(journal.c.message_id == message_id).order_by(journal.c.id.desc()).limit(NAMED)
+        query = select(*COLUMNS).where(journal.c.message_id == message_id).order_by(journal.c.id.desc()).limit(NAMED)
         with self.reading() as connection:
             return [journal_entry_of(row) for row in connection.execute(query)]
 
@@ -114,27 +101,3 @@ class SqlJournal(Database):
             with self.writing() as connection:
                 changed += connection.execute(change.where(journal.c.id.in_(ids[start : start + EXPIRE]))).rowcount
         return changed
-
-
-def _page(connection: Connection, query: Select[Any], limit: int, before: str) -> list[JournalEntry]:
-    if before:
-        query = query.where(journal.c.id < before)
-    return [journal_entry_of(row) for row in connection.execute(query.limit(limit))]
-
-
-def _matching(wanted: Wanted) -> Select[Any]:
-    """The query of a search. What a user has typed is a value in it and never a pattern."""
-    query = select(*SUMMARY)
-    if wanted.class_:
-        query = query.where(journal.c["class"] == wanted.class_)
-    if wanted.action:
-        query = query.where(journal.c.action == wanted.action)
-    if wanted.sender:
-        query = query.where(journal.c.sender.icontains(wanted.sender, autoescape=True))
-    for word in wanted.subject.split():
-        query = query.where(journal.c.subject.icontains(word, autoescape=True))
-    if wanted.least > 0:
-        query = query.where(journal.c.score >= wanted.least)
-    if wanted.most < 1:
-        query = query.where(journal.c.score <= wanted.most)
-    return query

@@ -18,7 +18,7 @@ from sqlalchemy import (
     literal_column,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.bayes.calibration import Calibration
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Label, move
@@ -26,6 +26,7 @@ from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import CountError
 from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
+from spamfilter.stores.sql.dialects import last_id
 from spamfilter.stores.sql.queries import (
     REBUILT,
     active,
@@ -35,11 +36,11 @@ from spamfilter.stores.sql.queries import (
     entry_row,
     execute_many,
     history,
-    last_id,
     learnt,
     part_state,
     put_setting_row,
     setting,
+    spelt,
 )
 from spamfilter.stores.store import Entry, Learning, Relearnt
 
@@ -200,6 +201,7 @@ class SqlLearning(Learning):
     def _take_away(self, less: list[Row]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
         names = ("new_voice", "new_word", "new_ham", "new_spam", "new_touched")
+        less = [*map(tuple, spelt(self._connection.dialect, less))]
         if self._many(_TAKE_WORDS, names, less) != len(less):
             raise CountError("the words table lacks words of the learning that is to be taken back")
         self._many(_DROP_WORDS, names[:2], [row[:2] for row in less])

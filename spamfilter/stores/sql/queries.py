@@ -7,8 +7,20 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Column, Connection, Dialect, Executable, Select, Text, bindparam, exists, func, insert, select
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import (
+    Column,
+    Connection,
+    Dialect,
+    Executable,
+    Select,
+    bindparam,
+    exists,
+    func,
+    insert,
+    select,
+    type_coerce,
+)
+from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.bayes.calibration import Calibration
 from spamfilter.bayes.counts import LABELS, Counts, HashedTable, Label, Tallies
@@ -18,6 +30,7 @@ from spamfilter.bayes.voices import VoiceTokens, pack
 from spamfilter.errors import StoreError
 from spamfilter.stores import schema
 from spamfilter.stores.schema import classes, ledger, settings, tallies, vocabularies, words
+from spamfilter.stores.sql.dialects import numbers_listed
 from spamfilter.stores.store import ENTRIES, Entry
 
 LOOK_UP = 500
@@ -130,15 +143,6 @@ def entries_after(connection: Connection, last: int) -> list[Entry]:
     return [entry_of(row, row.tokens) for row in connection.execute(query)]
 
 
-def last_id(connection: Connection) -> int:
-    """The largest id that an entry of the ledger has or once had; 0 if there was none."""
-    found = connection.exec_driver_sql(
-        "SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'ledger'), 0),"
-        " coalesce((SELECT max(id) FROM ledger), 0))"
-    )
-    return int(found.scalar_one())
-
-
 _facts = attrgetter(*(column.name for column in FACTS))
 _LIKE = select(undone.c.tokens).where(undone.c.id == bindparam("like")).scalar_subquery()
 _APPEND = insert(ledger).values(tokens=func.coalesce(bindparam("own_tokens"), _LIKE, type_=ledger.c.tokens.type))
@@ -171,14 +175,21 @@ _ADD_WORDS = _words.on_conflict_do_update(
 @cache
 def _add_words(dialect: Dialect, rows: int) -> str:
     """_ADD_WORDS for several rows at once."""
-    sql, order = _compiled(_ADD_WORDS, dialect, tuple(words.columns.keys()))
-    values = f"({', '.join('?' * len(order))})"
-    begin, _, end = sql.partition(f"VALUES {values}")
-    return f"{begin}VALUES {', '.join([values] * rows)}{end}"
+    sql, _ = _compiled(_ADD_WORDS, dialect, tuple(words.columns.keys()))
+    begin, end = sql.index(" VALUES ") + len(" VALUES "), sql.index(" ON CONFLICT ")
+    return f"{sql[:begin]}{', '.join([sql[begin:end]] * rows)}{sql[end:]}"
+
+
+def spelt(dialect: Dialect, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+    """Rows that begin with a voice and a word, with the word as this database can hold it."""
+    for at, converter in _converters(dialect, (words.c.voice, words.c.word)):
+        rows = [(*row[:at], converter(row[at]), *row[at + 1 :]) for row in rows]
+    return rows
 
 
 def add_words(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
     """Add to the counts of words: rows with the values of all columns."""
+    rows = spelt(connection.dialect, rows)
     groups = [rows[at : at + TOGETHER] for at in range(0, len(rows), TOGETHER)]
     for some in filter(None, (groups[:-1], groups[-1:])):
         values: Any = [tuple(chain.from_iterable(group)) for group in some]
@@ -208,8 +219,8 @@ def load_words(connection: Connection, voice: str, vocabulary: int) -> HashedTab
     """
     kept = HashedTable(vocabulary)
     after: str | None = ""
-    counted = [func.json_group_array(column, type_=Text) for column in (words.c.ham, words.c.spam)]
-    joined = select(func.aggregate_strings(words.c.word, "\n"), *counted)
+    counted = [numbers_listed(column) for column in (words.c.ham, words.c.spam)]
+    joined = select(type_coerce(func.aggregate_strings(words.c.word, "\n"), words.c.word.type), *counted)
     while after is not None:
         here = [words.c.voice == voice, words.c.word >= after]
         after = None
@@ -217,11 +228,11 @@ def load_words(connection: Connection, voice: str, vocabulary: int) -> HashedTab
             ends = select(words.c.word).where(*here).order_by(words.c.word).offset(LOADED).limit(1)
             if (after := connection.scalar(ends)) is not None:
                 here.append(words.c.word < after)
-        spelt, *counts = connection.execute(joined.where(*here)).one()
-        if spelt is not None:
+        listed, *counts = connection.execute(joined.where(*here)).one()
+        if listed is not None:
             try:
-                ham, spam = (np.fromstring(listed.strip("[]"), np.int64, sep=",") for listed in counts)
-                kept.fill(spelt.encode(), ham, spam)
+                ham, spam = (np.fromstring(numbers.strip("[]"), np.int64, sep=",") for numbers in counts)
+                kept.fill(listed.encode(), ham, spam)
             except ValueError as error:
                 raise StoreError(f"the words of voice {voice} are damaged: {error}") from error
     return kept

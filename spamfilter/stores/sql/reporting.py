@@ -4,12 +4,13 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from sqlalchemy import Select, bindparam, exists, func, literal_column, select
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import Select, bindparam, exists, func, select, text
+from sqlalchemy.dialects.postgresql import insert as upsert
 
-from spamfilter.stores.journal import JournalEntry, Labelled
+from spamfilter.stores.journal import MANY, UNJUDGED, JournalEntry, Labelled, PutOff
 from spamfilter.stores.schema import journal, ledger, summaries
 from spamfilter.stores.sql.database import Database
+from spamfilter.stores.sql.dialects import unindexed
 from spamfilter.stores.sql.journal import SUMMARY, journal_entry_of
 from spamfilter.stores.sql.queries import entry_of, only_active
 from spamfilter.stores.store import Entry, Trainings
@@ -56,21 +57,30 @@ class SqlReporting(Database):
                 begin += DAY
         return found
 
+    def put_off(self, since: datetime, until: datetime) -> list[PutOff]:
+        unasked = (journal.c["class"] == UNJUDGED) | (journal.c.action != "defer")
+        deferred = text("reply >= '4' AND reply < '5'")  # word for word as in the index
+        query = select(journal.c.at, journal.c.reply).where(journal.c.at >= since, journal.c.at < until, deferred)
+        with self.reading() as connection:
+            return [PutOff(*row) for row in connection.execute(query.where(unasked).order_by(journal.c.at).limit(MANY))]
+
     def labelled(self, since: datetime, until: datetime, without: Collection[str]) -> list[Labelled]:
         by_people = ledger.c.source.not_in(without)
         in_period = journal.c.at >= since, journal.c.at < until
         with self.reading() as connection:
             marks = connection.execute(select(func.count()).where(by_people)).scalar_one()
             entries = connection.execute(select(func.count()).where(*in_period)).scalar_one()
-            # With the sign SQLite cannot use the index of times, and looks up the journal entries of each learning.
+            # So SQLite cannot use the index of times, and looks up the journal entries of each learning.
             few = LOOKUP_COST * marks < entries
-            at = literal_column("+journal.at", journal.c.at.type) if few else journal.c.at
+            at = unindexed(journal.c.at) if few else journal.c.at
             query = only_active(select(journal.c.at, journal.c["class"], journal.c.score, ledger.c.label))
             query = query.join(ledger, ledger.c.digest == journal.c.digest).where(by_people, at >= since, at < until)
             return [Labelled(*row) for row in connection.execute(query)]
 
     def unlearnt(self, since: datetime, until: datetime) -> list[JournalEntry]:
-        query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until, ~_IS_LEARNT).order_by(journal.c.id)
+        judged = journal.c["class"] != UNJUDGED
+        query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until, judged, ~_IS_LEARNT)
+        query = query.order_by(journal.c.id)
         with self.reading() as connection:
             return [journal_entry_of(row) for row in connection.execute(query)]
 

@@ -1,0 +1,86 @@
+"""What SQLite and PostgreSQL spell differently, as parts of a query that each of them gets in its own words."""
+
+from string import ascii_lowercase, ascii_uppercase
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Text, func
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import GenericFunction
+
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+class numbers_listed(GenericFunction[str]):  # noqa: N801 - named as in SQL
+    """All values of a column of numbers, joined as a JSON array."""
+
+    type = Text()
+    inherit_cache = True
+
+
+class json_elements(GenericFunction[Any]):  # noqa: N801
+    """The texts of a JSON array, as a table with the column "value"."""
+
+    inherit_cache = True
+
+
+class unindexed(GenericFunction[Any]):  # noqa: N801
+    """A column for which SQLite uses no index. PostgreSQL knows by its statistics when an index is worse than none."""
+
+    inherit_cache = True
+
+    def __init__(self, column: ColumnElement[Any]) -> None:
+        super().__init__(column, type_=column.type)
+
+
+@compiles(numbers_listed, "sqlite")
+def _(element: Any, compiler: Any, **options: Any) -> str:
+    return f"json_group_array({compiler.process(element.clauses, **options)})"
+
+
+@compiles(numbers_listed, "postgresql")
+def _(element: Any, compiler: Any, **options: Any) -> str:
+    return f"json_agg({compiler.process(element.clauses, **options)})::text"
+
+
+@compiles(json_elements, "sqlite")
+def _(element: Any, compiler: Any, **options: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **options)})"
+
+
+@compiles(json_elements, "postgresql")
+def _(element: Any, compiler: Any, **options: Any) -> str:
+    return f"json_array_elements_text({compiler.process(element.clauses, **options)})"
+
+
+@compiles(unindexed, "sqlite")
+def _(element: Any, compiler: Any, **options: Any) -> str:
+    return f"+{compiler.process(element.clauses, **options)}"
+
+
+@compiles(unindexed, "postgresql")
+def _(element: Any, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(element.clauses, **options))
+
+
+def has_text(column: ColumnElement[Any], part: str) -> ColumnElement[bool]:
+    """Whether a text has this part; case does not matter for letters of ASCII, whatever the database's locale is."""
+    return func.lower(column).contains(part.translate(_LOWER), autoescape=True)
+
+
+LAST_ID = {
+    "sqlite": "SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'ledger'), 0),"
+    " coalesce((SELECT max(id) FROM ledger), 0))",
+    "postgresql": "SELECT greatest((SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM ledger_id_seq),"
+    " coalesce((SELECT max(id) FROM ledger), 0))",
+}
+
+
+def last_id(connection: Connection) -> int:
+    """The largest id that an entry of the ledger has or once had; 0 if there was none."""
+    return int(connection.exec_driver_sql(LAST_ID[connection.dialect.name]).scalar_one())
+
+
+def keep_last_id(connection: Connection) -> None:
+    """Before ledger entries are deleted: no later entry may get the id of one of them. SQLite does it by itself."""
+    if connection.dialect.name == "postgresql" and (last := last_id(connection)):
+        connection.exec_driver_sql(f"SELECT setval('ledger_id_seq', {last})")

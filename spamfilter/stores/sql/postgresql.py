@@ -1,0 +1,124 @@
+"""Connections to PostgreSQL by psycopg 3, and its errors as ours.
+
+Guarantee: writers wait for each other, as in SQLite, by a lock that they hold to the end of their transaction, so no
+two of them can deadlock; it works behind pgbouncer in transaction mode, too. A reader sees one moment of the database.
+A server that does not answer is given up. No text of an error has a password.
+"""
+
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+import psycopg
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import QueuePool
+
+from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError
+
+CONNECT_SECONDS = 10
+ANSWER_SECONDS = 30.0
+"""A server that says nothing for so long within one statement is gone or stopped: half of the supervisor's patience
+with a process that hangs. Migrations and rebuilds of a large database send many statements and may take longer."""
+LOCK = 0x7370616D
+"""The number of the writers' lock, an advisory lock of this database."""
+READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+WRITE = "BEGIN; SET LOCAL lock_timeout = {}; SELECT pg_advisory_xact_lock({})"
+IDENTITY = """SELECT current_setting('server_encoding'), oid, (SELECT system_identifier FROM pg_control_system()),
+    (SELECT timeline_id FROM pg_control_checkpoint()) FROM pg_database WHERE datname = current_database()"""
+
+CONFLICTS = ("40001", "40P01", "55P03", "57014")
+"""Another transaction was in the way: serialization_failure, deadlock_detected, lock_not_available, query_canceled."""
+AWAY = ("08", "57P", "53300")
+"""The connection is lost, the server is shutting down or starting, or has too many connections."""
+DAMAGED = ("XX001", "XX002")
+WRONG = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
+"""What a failed connection says if trying again does not help."""
+
+
+class _Patient(psycopg.Connection[Any]):
+    """A connection that waits for each answer only so long."""
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
+        return super().wait(self._limited(gen), *args, **options)
+
+    def _limited(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        end = time.monotonic() + ANSWER_SECONDS
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() > end:
+                    self.pgconn.finish()  # what it says later must not be taken for the next answer
+                    raise psycopg.OperationalError("the server does not answer")
+                wanted = gen.send(ready)
+        except StopIteration as end_of_it:
+            return end_of_it.value
+
+
+def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], None]) -> Engine:
+    """An engine for this URL. where: its name in messages.
+
+    replaced: called when the database is another one than at the connection before, as after a fail-over or when a
+    backup was put in its place.
+    """
+    try:
+        engine = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_pre_ping=True,
+            paramstyle="format",
+            use_native_hstore=False,
+            # The server of a name prepared earlier may be another one behind pgbouncer.
+            connect_args={"connect_timeout": CONNECT_SECONDS, "application_name": "spamfilter"}
+            | dict(url.query)
+            | {"client_encoding": "utf8", "prepare_threshold": None},
+        )
+    except (ArgumentError, TypeError) as error:
+        raise StoreError(f"{where}: {error}") from error
+    known: list[object] = []
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(dialect: object, record: object, args: Any, options: Any) -> Any:
+        return _Patient.connect(*args, **options)
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: psycopg.Connection[Any], record: object) -> None:
+        connection.autocommit = True  # the driver must not begin transactions itself
+        encoding, *identity = connection.execute(IDENTITY).fetchone() or ("",)
+        if encoding != "UTF8":
+            connection.close()
+            raise StoreError(f"{where}: has the encoding {encoding}; create it with ENCODING 'UTF8'")
+        if known not in ([], identity):
+            replaced()
+        known[:] = identity
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        writing = connection.get_execution_options().get("writing")
+        milliseconds = round(busy_seconds * 1000)
+        connection.exec_driver_sql(WRITE.format(milliseconds, LOCK) if writing else READ)
+
+    return engine
+
+
+def meant(where: str, error: psycopg.Error) -> StoreError:
+    """What an exception of the driver means."""
+    code = error.sqlstate or ""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    reason = lines[0].removeprefix("connection failed: ")
+    if code == "23514":  # the tables' only checks are that no count is below zero
+        return CountError(f"{where}: {reason}: the counts do not hold what was to be taken away")
+    if code in DAMAGED:
+        return StoreDamaged(f"{where}: {reason}; keep the data folder, and restore a backup")
+    if code in CONFLICTS:
+        return StoreBusy(f"{where}: another process holds the database; try again")
+    if code == "42501":
+        return StoreError(f"{where}: {reason}; the user of [store] url must own the tables")
+    if code == "25006":
+        return StoreError(f"{where}: the server is read-only, a standby for instance; name the primary in [store] url")
+    if isinstance(error, psycopg.OperationalError) and (not code or code.startswith(AWAY)):
+        if found := next((line for line in lines if any(wrong in line for wrong in WRONG)), ""):
+            return StoreError(f"{where}: {found.partition('FATAL: ')[2].strip() or found}; see [store] url")
+        return StoreBusy(f"{where}: cannot be reached: {reason}; try again")
+    return StoreError(f"{where}: {reason}")

@@ -1,0 +1,47 @@
+"""The history of the quarantine in SQL."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from sqlalchemy import delete, insert, select
+
+from spamfilter.stores.quarantine_events import QuarantineEvent
+from spamfilter.stores.schema import quarantine_events
+from spamfilter.stores.sql.database import Database
+from spamfilter.stores.sql.queries import LOOK_UP
+
+FACTS = [column for column in quarantine_events.columns if column.name != "id"]
+"""In the order of the fields of QuarantineEvent."""
+
+
+class SqlQuarantineEvents(Database):
+    """The methods of `stores.quarantine_events.QuarantineEvents`."""
+
+    def note_quarantine(self, events: Sequence[QuarantineEvent]) -> None:
+        if not events:
+            return
+        rows = [
+            {"mail": one.mail, "at": one.at, "outcome": one.outcome, "recipients": [*one.recipients], "by": one.by}
+            for one in events
+        ]
+        with self.writing() as connection:
+            connection.execute(insert(quarantine_events), rows)
+
+    def quarantine_events(self, mails: Collection[str]) -> dict[str, list[QuarantineEvent]]:
+        names, table = [*mails], quarantine_events.c
+        found: dict[str, list[QuarantineEvent]] = {}
+        with self.reading() as connection:
+            for start in range(0, len(names), LOOK_UP):
+                some = table.mail.in_(names[start : start + LOOK_UP])
+                for row in connection.execute(select(*FACTS).where(some).order_by(table.id)):
+                    found.setdefault(row.mail, []).append(QuarantineEvent(*row))
+        return found
+
+    def all_quarantine_events(self) -> list[QuarantineEvent]:
+        with self.reading() as connection:
+            rows = connection.execute(select(*FACTS).order_by(quarantine_events.c.id))
+            return [QuarantineEvent(*row) for row in rows]
+
+    def expire_quarantine_events(self, before: datetime) -> int:
+        with self.writing() as connection:
+            return connection.execute(delete(quarantine_events).where(quarantine_events.c.at < before)).rowcount

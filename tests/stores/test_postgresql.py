@@ -1,0 +1,410 @@
+"""The SQL store on PostgreSQL: what the contract, which it is held to as well, cannot say of every store."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect
+from sqlalchemy.schema import Index
+
+from spamfilter.errors import CountError, StoreBusy, StoreError
+from spamfilter.learning.filter import Filter
+from spamfilter.stores import Wanted, migration, open_store
+from spamfilter.stores.schema import HEAD, metadata
+from spamfilter.stores.sql import SqlStore
+from spamfilter.stores.sql import connection as sql_connection
+from spamfilter.stores.sql.database import Database
+from tests.integration.servers import wait_until
+from tests.stores.made import entry, learn
+from tests.stores.test_migrations import REVISIONS, SCRIPTS
+from tests.support.made import NOON, VOICE, journal_entry, reading
+from tests.support.postgresql import KIND, name_in, server
+from tests.support.real import require
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with server().database() as url:
+        yield url
+
+
+@pytest.fixture
+def empty() -> Iterator[str]:
+    with server().database(empty=True) as url:
+        yield url
+
+
+@contextmanager
+def opened(url: str) -> Iterator[SqlStore]:
+    with closing(open_store(url)) as store:
+        assert isinstance(store, SqlStore)
+        yield store
+
+
+@contextmanager
+def locked(url: str) -> Iterator[None]:
+    """Another process holds the writers' lock."""
+    with closing(Database(url)) as other, other.writing():
+        yield
+
+
+def columns(url: str) -> list[tuple[object, ...]]:
+    """The tables, columns, checks and indexes of a database, without Alembic's own."""
+    there = "schemaname = 'public' AND tablename <> 'alembic_version'"
+    return [
+        *server().execute(
+            "SELECT table_name, column_name, data_type, is_nullable, column_default, collation_name"
+            " FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version'"
+            " ORDER BY 1, 2",
+            name_in(url),
+        ),
+        *server().execute(f"SELECT indexname, indexdef FROM pg_indexes WHERE {there} ORDER BY 1", name_in(url)),
+        *server().execute(
+            "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = 'public'::regnamespace"
+            " AND conrelid <> coalesce(to_regclass('alembic_version'), 0) ORDER BY 1",
+            name_in(url),
+        ),
+    ]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_migration_goes_up_down_and_up_to_the_same_tables(empty: str, revision: str) -> None:
+    migration.migrate(empty, revision)
+    first = columns(empty)
+    assert first
+    before = SCRIPTS.get_revision(revision).down_revision
+    assert migration.migrate(empty, str(before or "base")) == (revision, before)
+    assert (columns(empty) == []) is (before is None)
+    assert migration.migrate(empty, revision) == (before, revision)
+    assert columns(empty) == first
+
+
+def test_the_migrations_make_the_tables_of_a_new_database_and_those_of_the_metadata(url: str, empty: str) -> None:
+    migration.migrate(empty)
+    assert columns(empty) == columns(url)
+
+    def ours(thing: object, *_: object) -> bool:
+        """Alembic does not know which indexes are for one kind of database."""
+        return not isinstance(thing, Index) or thing.name in names
+
+    with opened(empty) as store, store.reading() as connection:
+        names = {index["name"] for table in metadata.tables for index in inspect(connection).get_indexes(table)}
+        assert names >= {"journal_at", "journal_message_id", "ledger_undoes"}
+        names -= {"journal_message_id", "journal_put_off"}
+        options = {"compare_type": True, "compare_server_default": True, "include_object": ours}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, metadata) == []
+
+
+def test_what_was_learnt_survives_the_way_back_and_forth(url: str) -> None:
+    with opened(url) as store:
+        Filter(store, VOICE).learn(reading("a", "cheap", "pills"), "spam", "cli")
+        before = store.load(["fields"]), store.entries_after(0)
+    migration.migrate(url, "0001")
+    with pytest.raises(StoreError, match="schema 0001 is old; run `spamfilter migrate`"):
+        open_store(url)
+    assert migration.migrate(url) == ("0001", HEAD)
+    with opened(url) as store:
+        assert (store.load(["fields"]), store.entries_after(0)) == before
+
+
+def test_tables_of_another_program_are_refused_and_left_alone(empty: str) -> None:
+    server().execute("CREATE TABLE bills (amount int)", name_in(empty))
+    with pytest.raises(StoreError, match="is not a database of spamfilter: it has bills"):
+        open_store(empty)
+    assert {row[0] for row in columns(empty)} == {"bills"}
+
+
+def test_stores_opened_at_the_same_time_make_the_tables_once(empty: str) -> None:
+    failures: list[BaseException] = []
+
+    def open_it() -> None:
+        try:
+            with opened(empty) as store:
+                assert store.revision() == HEAD
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=open_it) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        pytest.param("//u:hush@127.0.0.1:1/d", r"postgresql://127.0.0.1:1/d: cannot be reached: .*refused", id="down"),
+        pytest.param(
+            "//spamfilter:hush@/none?host={folder}", r'database "none" does not exist; see \[store\] url', id="missing"
+        ),
+        pytest.param("//nobody:hush@/made?host={folder}", r'role "nobody" does not exist; see', id="role"),
+        pytest.param("//u:hush@host:port/d", "not a URL", id="no-number"),
+        pytest.param("//u:hush@127.0.0.1:1/d?colour=red", "colour", id="option"),
+    ],
+)
+def test_a_url_that_leads_nowhere_is_one_sentence_without_the_password(wrong: str, sentence: str) -> None:
+    with pytest.raises(StoreError, match=sentence) as raised:
+        open_store(f"{KIND}:{wrong.format(folder=server().folder)}")
+    assert "hush" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def _open_often(url: str) -> None:
+    """The server reads its rules a moment after it was told to."""
+    for _ in range(100):
+        open_store(url).close()
+
+
+def test_a_wrong_password_is_one_sentence(url: str) -> None:
+    rules = server().data / "pg_hba.conf"
+    before = rules.read_text()
+    server().execute("CREATE ROLE guarded LOGIN PASSWORD 'right'")
+    try:
+        rules.write_text("local all guarded scram-sha-256\n" + before)
+        server().execute("SELECT pg_reload_conf()")
+        guarded = url.replace("spamfilter@", "guarded:hush@")
+        with pytest.raises(StoreError, match='password authentication failed for user "guarded"; see') as raised:
+            _open_often(guarded)
+        assert "hush" not in str(raised.value)
+    finally:
+        rules.write_text(before)
+        server().execute("SELECT pg_reload_conf()")
+        server().execute("DROP ROLE guarded")
+
+
+def test_without_psycopg_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "spamfilter.stores.sql.postgresql", None)
+    monkeypatch.delattr("spamfilter.stores.sql.postgresql", raising=False)
+    with pytest.raises(StoreError, match=r"psycopg is not installed: pip install 'spamfilter\[postgresql\]'"):
+        open_store(f"{KIND}://u@127.0.0.1:1/d")
+
+
+def test_another_encoding_than_utf_8_is_refused() -> None:
+    server().execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0 OWNER spamfilter")
+    try:
+        with pytest.raises(StoreError, match="has the encoding LATIN1; create it with ENCODING 'UTF8'"):
+            open_store(server().url("latin"))
+    finally:
+        server().execute("DROP DATABASE latin WITH (FORCE)")
+
+
+def test_a_user_who_may_not_write_is_told_so(url: str) -> None:
+    server().execute("CREATE ROLE looker LOGIN")
+    try:
+        server().execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO looker", name_in(url))
+        with opened(url.replace("spamfilter@", "looker@")) as store:
+            assert store.load(["fields"]).last == 0
+            with pytest.raises(StoreError, match="permission denied for table settings; the user of"):
+                store.put_setting("a", 1)
+        server().execute("DROP OWNED BY looker", name_in(url))
+    finally:
+        server().execute("DROP ROLE looker")
+
+
+def test_a_writer_that_waits_too_long_hears_that_the_store_is_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_connection, "BUSY_SECONDS", 0.05)
+    with opened(url) as store:
+        filter = Filter(store, VOICE)
+        filter.learn(reading("a", "cheap"), "spam", "cli")
+        before = store.load(["fields"])
+        with locked(url):
+            for write in (
+                lambda: filter.learn(reading("new", "x"), "spam", "cli"),
+                lambda: store.write_journal([journal_entry()]),
+                lambda: store.put_setting("a", 1),
+                lambda: migration.migrate(url, "0007"),
+            ):
+                with pytest.raises(StoreBusy, match="another process holds the database; try again"):
+                    write()
+            assert store.load(["fields"]) == before
+        filter.learn(reading("new", "x"), "spam", "cli")
+        assert filter.verify() == []
+
+
+def test_many_writers_lose_nothing_and_a_follower_sees_each_entry_once_in_order(url: str) -> None:
+    writers, each = 6, 12
+    failures: list[BaseException] = []
+
+    def write(name: str) -> None:
+        try:
+            with opened(url) as store:
+                filter = Filter(store, VOICE, whole=False)
+                for number in range(each):
+                    message = reading(f"{name}{number}", "shared", *(f"w{(number * 7 + n) % 40}" for n in range(20)))
+                    filter.learn(message, "spam", "cli")
+                    if number % 3 == 0:
+                        filter.forget(message, "cli")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "abcdef"[:writers]]
+    with opened(url) as store:
+        seen: list[int] = []
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            seen += [one.id for one in store.entries_after(seen[-1] if seen else 0)]
+        seen += [one.id for one in store.entries_after(seen[-1])]
+        assert failures == []
+        assert seen == [*range(1, writers * each * 4 // 3 + 1)]
+        assert store.load([]).learnt == {"ham": 0, "spam": writers * each * 2 // 3}
+        assert Filter(store, VOICE).verify() == []
+
+
+def test_readers_see_one_moment(url: str) -> None:
+    with opened(url) as store, opened(url) as other:
+        with store.reading() as connection:
+            count = "SELECT count(*) FROM ledger"
+            assert connection.exec_driver_sql(count).scalar() == 0
+            learn(other, entry(1))
+            assert connection.exec_driver_sql(count).scalar() == 0
+        assert len(store.entries_after(0)) == 1
+
+
+def test_a_connection_that_was_lost_is_made_anew(url: str) -> None:
+    with opened(url) as store:
+        learn(store, entry(1))
+        server().execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name_in(url)}'")
+        assert len(store.entries_after(0)) == 1
+        assert store.generation == 0
+
+
+def _break_off(store: SqlStore, url: str) -> None:
+    with store.learning() as learning:
+        learning.append(entry(2))
+        assert learning.active(entry(2).digest) is not None
+        server().execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name_in(url)}'")
+        learning.state({"fields": {b"a": 1}})
+
+
+def test_a_connection_lost_in_a_learning_leaves_nothing_of_it(url: str) -> None:
+    with opened(url) as store:
+        learn(store, entry(1))
+        with pytest.raises(StoreBusy, match="cannot be reached"):
+            _break_off(store, url)
+        assert len(store.entries_after(0)) == 1
+        learn(store, entry(3))
+        assert [one.digest for one in store.entries_after(0)] == [entry(1).digest, entry(3).digest]
+
+
+def test_a_database_that_takes_the_place_of_another_is_noticed(url: str) -> None:
+    with opened(url) as store:
+        learn(store, entry(1))
+        store.engine.dispose()
+        server().execute(f"DROP DATABASE {name_in(url)} WITH (FORCE)")
+        server().execute(f"CREATE DATABASE {name_in(url)} OWNER spamfilter TEMPLATE made")
+        assert store.entries_after(0) == []
+        assert store.generation == 1
+
+
+def test_an_id_of_the_ledger_is_never_used_again(url: str) -> None:
+    with opened(url) as store:
+        learn(store, entry(1))
+        (two,) = learn(store, entry(2))
+        (undoing,) = learn(store, entry(2, undoes=two.id))
+        assert store.sweep("cli", NOON + timedelta(days=1)) == 2
+        (three,) = learn(store, entry(3))
+        assert three.id == undoing.id + 1
+
+
+def test_a_count_below_zero_is_refused_by_the_tables(url: str) -> None:
+    with opened(url) as store:
+        learn(store, entry(1))
+        with pytest.raises(CountError), store.writing() as connection:
+            connection.exec_driver_sql("UPDATE words SET spam = -1")
+
+
+def test_counts_may_be_larger_than_32_bits(url: str) -> None:
+    with opened(url) as store:
+        learn(store, entry(1))
+        server().execute("UPDATE words SET spam = 1099511627776", name_in(url))
+        assert store.state({"fields": [b"a"]}).counts["fields"].words["spam"][b"a"] == 2**40
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\x1a", "\x1a0", "\x1a1\0", "<" + "long" * 20_000 + "@x>"], ids=range(5))
+def test_the_journal_keeps_any_text(url: str, text: str) -> None:
+    written = journal_entry(id="01", message_id=text, sender=text, subject=text, reply=f"451 {text}")
+    with opened(url) as store:
+        store.write_journal([written])
+        assert store.find_journal("01") == written
+        assert [one.id for one in store.journal_named(text)] == ["01"]
+
+
+def test_case_of_other_letters_matters_whatever_the_locale_is(url: str) -> None:
+    with opened(url) as store:
+        store.write_journal([journal_entry(id="01", subject="GRÜN Wald")])
+        assert [store.number_found(Wanted(subject=word)) for word in ("grÜn", "wALD", "grün")] == [1, 1, 0]
+
+
+def test_a_backup_says_which_command_makes_it(url: str, tmp_path: Path) -> None:
+    with opened(url) as store, pytest.raises(StoreError, match=r"by pg_dump; see docs/postgresql\.md"):
+        store.backup(tmp_path / "copy")
+
+
+def test_it_works_without_a_superuser(url: str) -> None:
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        assert connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone() == (False,)
+
+
+POOLER = """
+[databases]
+* = host={folder} user=spamfilter
+[pgbouncer]
+listen_port = 6432
+listen_addr =
+unix_socket_dir = {own}
+auth_type = any
+pool_mode = transaction
+default_pool_size = 2
+"""
+
+
+def test_it_works_behind_pgbouncer_in_transaction_mode(url: str) -> None:
+    program, setpriv = require("pgbouncer", "pgbouncer"), require("setpriv", "util-linux")
+    own = server().folder / "pgbouncer"
+    own.mkdir()
+    own.chmod(0o777)
+    (own / "pgbouncer.ini").write_text(POOLER.format(folder=server().folder, own=own))
+    become = ["--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    pooler = subprocess.Popen(
+        [setpriv, *become, "--pdeathsig", "KILL", program, "-q", str(own / "pgbouncer.ini")], stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_until((own / ".s.PGSQL.6432").exists, "pgbouncer")
+        pooled = f"{url.partition('?')[0]}?host={own}&port=6432"
+        failures: list[BaseException] = []
+
+        def write(name: str) -> None:
+            try:
+                with opened(pooled) as store:
+                    for number in range(10):
+                        words = (f"w{(number * 7 + n) % 40}" for n in range(200))
+                        Filter(store, VOICE, whole=False).learn(reading(f"{name}{number}", *words), "spam", "cli")
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        with opened(pooled) as store:
+            assert [one.id for one in store.entries_after(0)] == [*range(1, 41)]
+            assert Filter(store, VOICE).verify() == []
+            assert store.generation == 0
+    finally:
+        pooler.kill()
+        pooler.wait()
