@@ -16,7 +16,12 @@ _LOCAL = re.compile(r"[A-Za-z0-9!#$&'*/=?^_`{|}~.+-]{1,64}")
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,59}")
 _TAKEN = frozenset(("authorization", "content-length", "content-type", "cookie", "host", "origin", "transfer-encoding"))
 """Fields of HTTP that browsers send themselves."""
+_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,260}/?")
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+
+
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+"""Hosts of an address to listen on that mean all addresses of the host."""
 
 
 def split_address(text: str) -> tuple[str, int]:
@@ -100,10 +105,21 @@ def domain(text: str) -> str:
 
 
 def mailbox(text: str) -> str:
-    local, at, host = text.rpartition("@")
-    if not (at and _LOCAL.fullmatch(local) and _HOST.fullmatch(host)):
+    if not is_mailbox(text):
         raise ValueError("not an address, as in spam@example.org")
     return text.lower()
+
+
+def is_mailbox(text: str) -> bool:
+    """Whether this is an address of letters, digits and common signs, which no program reads in another way."""
+    local, at, host = text.rpartition("@")
+    return bool(at and _LOCAL.fullmatch(local) and _HOST.fullmatch(host))
+
+
+def page_url(text: str) -> str:
+    if not _URL.fullmatch(text):
+        raise ValueError("not the address of a web page, as in https://mail.example.org")
+    return text
 
 
 def absolute(text: str) -> str:
@@ -116,3 +132,26 @@ def header_name(text: str) -> str:
     if not _HEADER.fullmatch(text) or text.lower() in _TAKEN:
         raise ValueError("not a header field of a proxy's own, as in X-Remote-User")
     return text
+
+
+def host_and_port(text: str) -> tuple[str, int] | None:
+    """As `split_address`; None for what is no such address, as a socket in the file system."""
+    try:
+        return split_address(text)
+    except ValueError:
+        return None
+
+
+def is_everywhere(text: str) -> bool:
+    """Whether this address to listen on is every address of the host."""
+    found = host_and_port(text)
+    return found is not None and found[0] in EVERYWHERE
+
+
+def leads_to(target: tuple[str, int] | None, listening: tuple[str, int] | None) -> bool:
+    """Whether a connection to `target` reaches who listens there, as far as the addresses themselves say."""
+    if target is None or listening is None or target[1] != listening[1]:
+        return False
+    here = target[0] == "localhost" or target[0].startswith("127.") or target[0] == "::1"
+    same = target[0] == listening[0] or (target[0] == "localhost" and listening[0] in ("127.0.0.1", "::1"))
+    return same or (here and listening[0] in (*EVERYWHERE, "localhost"))

@@ -12,9 +12,12 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from spamfilter.bayes.verdict import Action
-from spamfilter.config import addresses
+from spamfilter.config import addresses, sender_rules
 from spamfilter.config.addresses import Network
-from spamfilter.stores import STORES
+from spamfilter.config.translation import known_language
+from spamfilter.errors import StoreError
+from spamfilter.stores import STORES, Rule
+from spamfilter.stores.sql.connection import has_password
 
 COMMANDS_BESIDE = 10
 """Commands of a message besides RCPT: EHLO twice, STARTTLS, XFORWARD, MAIL, DATA, and some RSET or NOOP."""
@@ -39,6 +42,11 @@ def _store_url(text: str) -> str:
         raise ValueError(f"not a store; known kinds: {', '.join(STORES)}")
     if text.startswith("sqlite") and not re.fullmatch(r"sqlite:////[^?]+", text):
         raise ValueError("name an absolute path, as in sqlite:////var/lib/spamfilter/spamfilter.db")
+    try:
+        if has_password(text):
+            raise ValueError("no password belongs here: write it into a file, and add ?passfile=FILE")
+    except StoreError as error:
+        raise ValueError(str(error).removeprefix("[store] url: ")) from None
     return text
 
 
@@ -50,6 +58,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Days = Annotated[float, Field(gt=0, le=36_500)]
 Count = Annotated[int, Field(ge=1)]
+SenderRule = Annotated[str, AfterValidator(sender_rules.checked)]
 Login = Annotated[str, Field(min_length=1), AfterValidator(addresses.one_line)]
 
 
@@ -75,6 +84,21 @@ class Relay(Section):
     def own_domains(self) -> frozenset[str]:
         """`domains` in lower case."""
         return frozenset(domain.lower() for domain in self.domains)
+
+    def dangers(self) -> list[str]:
+        """A sentence for each value that lets mail loop, loses all mail from outside, or relays for everybody."""
+        found = []
+        hop = addresses.host_and_port(self.next_hop.removeprefix("smtp://"))
+        if any(addresses.leads_to(hop, addresses.host_and_port(text)) for text in (*self.listen, *self.submission)):
+            found.append(f"relay.next_hop = {self.next_hop!r} is where the relay itself listens: mail would loop")
+        if everybody := [text for text in self.trusted if ipaddress.ip_network(text).prefixlen == 0]:
+            found.append(f"relay.trusted has {everybody[0]!r}, every client: an open relay, which sends anybody's spam")
+        elif not self.domains and (every := [text for text in self.listen if addresses.is_everywhere(text)]):
+            found.append(
+                f"relay.listen = {every[0]!r} takes clients from everywhere, but relay.domains is empty: all mail of"
+                " clients outside relay.trusted is rejected; name your domains"
+            )
+        return found
 
     @model_validator(mode="after")
     def _pairs(self) -> Self:
@@ -109,6 +133,18 @@ class Verdict(Section):
                 " spam <= reject (reject = 0 never refuses)"
             )
         return self
+
+
+class Lists(Section):
+    allow: list[SenderRule] = []
+    block: list[SenderRule] = []
+    results_from: list[Annotated[str, AfterValidator(sender_rules.authentication_name)]] = []
+
+    def rules(self) -> list[Rule]:
+        return [
+            *(sender_rules.rule("allow", text) for text in self.allow),
+            *(sender_rules.rule("block", text) for text in self.block),
+        ]
 
 
 class Store(Section):
@@ -187,12 +223,29 @@ class Report(Section):
     mail_from: Annotated[str, empty_or(addresses.mailbox)] = ""
 
 
+class Digest(Section):
+    hours: list[Annotated[int, Field(ge=0, le=23)]] = []
+    url: Annotated[str, empty_or(addresses.page_url)] = ""
+    domains: list[Annotated[str, AfterValidator(addresses.domain)]] = []
+    language: Annotated[str, AfterValidator(known_language)] = "en"
+    entries: Annotated[int, Field(ge=1, le=1000)] = 50
+    link_days: Days = 7.0
+    mail_from: Annotated[str, empty_or(addresses.mailbox)] = ""
+
+    @model_validator(mode="after")
+    def _links_lead_somewhere(self) -> Self:
+        if self.hours and not self.url:
+            raise ValueError(f"hours = {self.hours} needs url = where users reach the web page")
+        return self
+
+
 class Web(Section):
     listen: Annotated[str, empty_or(addresses.address)] = ""
     accounts: PathText = ""
     proxy_header: Annotated[str, empty_or(addresses.header_name)] = ""
     proxy_addresses: list[NetworkText] = []
     session_hours: Annotated[float, Field(gt=0, le=720)] = 12.0
+    excerpt: Annotated[int, Field(ge=0, le=2_000)] = 400
 
     def proxies(self) -> tuple[Network, ...]:
         return tuple(ipaddress.ip_network(text) for text in self.proxy_addresses)

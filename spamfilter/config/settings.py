@@ -24,12 +24,15 @@ from spamfilter.system.file_access import ANYBODY, by_mode
 from spamfilter.system.paths import QUOTES, config_file, socket_path, state_directory, toml_value, values_of
 
 PREFIX = "SPAMFILTER_"
+OTHERS = frozenset(("CONFIG", "PLAIN", "CORPORA", "EXIM", "FAULTS", "SHOTS", "TEST_WORKERS"))
+"""What else SPAMFILTER_ begins in the environment: the file, plain Python, and what tests and benchmarks ask for."""
 LIVE: dict[str, frozenset[str]] = {
     "relay": frozenset(("trusted", "domains", "bare_newlines")),
     "verdict": frozenset((
         "spam", "unsure", "reject", "reject_after", "on_ham", "on_unsure", "on_spam", "subject_prefix",
         "evidence_header", "quarantine_days",
     )),
+    "lists": frozenset(("allow", "block", "results_from")),
     "feedback": frozenset((
         "users", "proxies", "marks_a_day", "spam_addresses", "ham_addresses", "answer", "automatic", "traps",
     )),
@@ -48,12 +51,14 @@ class Settings(sections.Section):
 
     relay: sections.Relay = sections.Relay()
     verdict: sections.Verdict = sections.Verdict()
+    lists: sections.Lists = sections.Lists()
     learn: Learn = Learn()
     store: sections.Store = sections.Store()
     feedback: sections.Feedback = sections.Feedback()
     limits: sections.Limits = sections.Limits()
     metrics: sections.Metrics = sections.Metrics()
     report: sections.Report = sections.Report()
+    digest: sections.Digest = sections.Digest()
     web: sections.Web = sections.Web()
     log: sections.Log = sections.Log()
 
@@ -123,8 +128,7 @@ class Settings(sections.Section):
                 'feedback.automatic has "answered", but relay.submission names no socket, as in'
                 ' "unix:/run/spamfilter/submission.sock": no answer will teach'
             )
-        if self.relay.next_hop.removeprefix("smtp://") in (*self.relay.listen, *self.relay.submission):
-            found.append(f"relay.next_hop = {self.relay.next_hop!r} is where the relay itself listens: mail would loop")
+        found += self.relay.dangers()
         if self.relay.tls_key and by_mode(ANYBODY, Path(self.relay.tls_key), os.R_OK):
             found.append(f"relay.tls_key = {self.relay.tls_key!r} can be read by every user of this host; chmod go= it")
         if self.web.accounts and by_mode(ANYBODY, Path(self.web.accounts), os.R_OK):
@@ -152,8 +156,14 @@ def _loaded(named: Path | None, environ: Mapping[str, str]) -> Settings:
     values: dict[str, Any] = values_of(file)
     origins: dict[tuple[str, ...], str] = {}
     for name, text in sorted(environ.items()):
-        if name.startswith(PREFIX) and "__" in name:
-            path = tuple(name.removeprefix(PREFIX).lower().split("__"))
+        key = name.removeprefix(PREFIX)
+        if name != key and key not in OTHERS:
+            path = tuple(key.lower().split("__"))
+            if len(path) == 1:
+                raise ConfigError(
+                    f"{printable(name)}: no key of the configuration; write section and key with two underscores"
+                    " between them, as in SPAMFILTER_VERDICT__SPAM=0.95, or unset it"
+                )
             _put(values, path, text, name)
             origins[path] = name
     try:

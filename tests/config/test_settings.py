@@ -226,6 +226,12 @@ def test_other_variables_are_left_alone() -> None:
     assert load(None, environ) == Settings()
 
 
+@pytest.mark.parametrize("name", ["SPAMFILTER_VERDICT_SPAM", "SPAMFILTER_SPAM", "SPAMFILTER_", "SPAMFILTER_Corpora"])
+def test_a_variable_that_is_no_key_is_named(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}: no key of the configuration; write section and key with two"):
+        load(None, {name: "0.95"})
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -317,6 +323,25 @@ def test_the_policy_is_what_the_verdict_section_says(tmp_path: Path) -> None:
         pytest.param('[feedback]\nautomatic = ["trap"]\ntraps = ["a@x.example"]', [], id="a-trap"),
         pytest.param("[limits]\nfinal_seconds = 96", ["limits.final_seconds above 95"], id="too-patient"),
         pytest.param('[relay]\nnext_hop = "smtp://127.0.0.1:10025"', ["mail would loop"], id="its-own-next-hop"),
+        pytest.param(
+            '[relay]\nlisten = ["0.0.0.0:25"]\nnext_hop = "smtp://localhost:25"\ndomains = ["x.example"]',
+            ["mail would loop"],
+            id="its-own-next-hop-by-another-name",
+        ),
+        pytest.param(
+            '[relay]\nlisten = ["0.0.0.0:25"]\nnext_hop = "smtp://127.0.0.1:26"\ndomains = ["x.example"]',
+            [],
+            id="another-port",
+        ),
+        pytest.param(
+            '[relay]\nlisten = ["127.0.0.1:10025"]\nnext_hop = "smtp://mail.example:10025"', [], id="another-host"
+        ),
+        pytest.param('[relay]\nlisten = ["[::]:25"]', ["relay.domains is empty: all mail of clients"], id="no-domains"),
+        pytest.param(
+            '[relay]\ntrusted = ["10.0.0.0/8", "0.0.0.0/0"]',
+            ["trusted has '0.0.0.0/0', every client: an open relay"],
+            id="everybody-trusted",
+        ),
     ],
 )
 def test_what_is_allowed_but_will_surprise_is_warned_of(tmp_path: Path, text: str, sentences: list[str]) -> None:
