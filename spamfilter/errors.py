@@ -21,6 +21,10 @@ class InputError(SpamfilterError):
     """A file, an id or a message given to a command cannot be used."""
 
 
+class NotMail(InputError):
+    """A file or an input is something else than a mail."""
+
+
 class Refused(SpamfilterError):
     """A request that its user has no right to, or too many of them; nothing was changed."""
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from spamfilter.errors import NextHopError
@@ -18,6 +19,7 @@ from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.judging import Judgement
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
+from spamfilter.relay.sender_lists.decision import Origin, decided, use_of
 from spamfilter.stores import JournalEntry
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id
@@ -45,6 +47,8 @@ async def hand_over(
     judgement = relay.judge.judge(mail, id)
     if transaction.authenticated:
         judgement = judgement.passed()  # mail of authenticated senders always passes
+    elif relay.lists:
+        judgement = _listed(relay, transaction, mail, judgement, id)
     judged = time.perf_counter()
     try:
         reply = await _act(relay, conversation, transaction, mail, judgement, id, gone)
@@ -72,6 +76,24 @@ async def hand_over(
     return reply
 
 
+def _listed(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judgement, id: str) -> Judgement:
+    """The judgement after the rules on its sender; a fault leaves it as it is."""
+    try:
+        origin = Origin(
+            mail,
+            mailbox_of(transaction.sender.decode("utf-8", "replace")),
+            transaction.client,
+            relay.lists.results_from if relay.trusts(transaction.peer) else (),
+        )
+        recipients = [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients]
+        uses = relay.lists.uses(origin, recipients, datetime.now(UTC))
+        return replace(judgement, verdict=decided(judgement.verdict, relay.judge.policy, uses))
+    except Exception:
+        log.exception("%s: the lists of senders cannot be applied", id)
+        relay.metrics.count("faults", "judge")
+        return judgement
+
+
 async def _act(
     relay: Relay,
     conversation: Conversation,
@@ -84,6 +106,8 @@ async def _act(
     verdict, policy = judgement.verdict, relay.judge.policy
     if verdict.action == "reject":
         await conversation.forget()
+        if verdict.listed.startswith("blocked=") and verdict.class_ != "spam":
+            return Reply.of(f"550 5.7.1 Sender blocked; if that is wrong, tell the postmaster this id: {id}")
         return Reply.of(f"550 5.7.1 Refused as spam; if it is not, tell the postmaster this id: {id}")
     if verdict.action == "defer":
         await conversation.forget()
@@ -156,6 +180,7 @@ def record(
                 "class": verdict.class_,
                 "score": verdict.posterior,
                 "action": verdict.action,
+                "listed": verdict.listed.replace(" ", ",") or "-",
                 "judge_us": judge_us,
                 "total_us": total_us,
                 "defects": ",".join(message.defects) if message else "-",
@@ -181,12 +206,16 @@ def record(
             reply=text,
             judge_us=judge_us,
             total_us=total_us,
+            listed=verdict.listed,
             evidence=[(item.token, item.weight) for item in verdict.evidence],
             tokens=judgement.reading.tokens if judgement.reading else None,
         )
     )
     metrics = relay.metrics
     metrics.count("messages", verdict.class_, verdict.action)
+    if verdict.listed:
+        metrics.count("rules_met", use_of(verdict.listed))
+    metrics.count("final_replies", f"{reply.code // 100}xx")
     metrics.count("message_bytes", by=len(mail))
     metrics.observe("score", verdict.posterior)
     for stage, seconds in judgement.stages.items():

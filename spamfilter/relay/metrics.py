@@ -65,11 +65,23 @@ class Metric:
 
 METRICS: dict[str, Metric] = {
     "messages": Metric(
-        "counter", "Messages judged, as many as entries of the journal.", {"class": CLASSES, "action": ACTIONS}
+        "counter",
+        "Messages judged, as many as entries of the journal with a verdict.",
+        {"class": CLASSES, "action": ACTIONS},
+    ),
+    "rules_met": Metric(
+        "counter",
+        "Messages with a rule on their sender, by the lists of senders.",
+        {"rule": ("blocked", "allowed", "unproved")},
     ),
     "message_bytes": Metric("counter", "Bytes of the messages judged."),
     "sessions": Metric("counter", "Connections of SMTP clients that were greeted."),
     "replies": Metric("counter", "SMTP replies to clients.", {"code": ("2xx", "3xx", "4xx", "5xx")}),
+    "final_replies": Metric(
+        "counter",
+        "What clients heard of each message in the end, also of those that never came to their text.",
+        {"code": ("2xx", "4xx", "5xx")},
+    ),
     "limits_hit": Metric("counter", "Times that a limit of the configuration was hit.", {"limit": LIMITS}),
     "next_hop_failures": Metric(
         "counter",

@@ -22,17 +22,20 @@ from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
 from spamfilter.relay.next_hops import Maildir, NextHop
+from spamfilter.relay.sender_lists.decision import Lists
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Relay:
-    """The parts of a running relay. trusted, domains, feedback, limits and normalise may change while it runs.
+    """The parts of a running relay. trusted, domains, feedback, limits, lists and normalise may change while it
+    runs.
 
     trusted: networks whose clients may send mail to any address, and may name other clients by XFORWARD.
     proxy_protocol: whether clients in these networks begin with a PROXY header, which names another client.
     domains: the domains that all other clients may send mail to, in lower case.
+    lists: allowed and blocked senders.
     handovers: tasks that deliver messages; they go on when the client's connection ends.
     canaries: addresses of probes, in lower case; a mail to one of them is judged and journalled, but not delivered.
     memory, conversations: the budgets for all mails in flight, and for conversations with the next hop.
@@ -51,6 +54,7 @@ class Relay:
     mark_queue: MarkQueue
     feedback: Feedback
     automatic: Automatic
+    lists: Lists = field(default_factory=Lists)
     tls: ssl.SSLContext | None = None
     normalise: bool = False
     proxy_protocol: bool = False

@@ -27,6 +27,9 @@ GRACE_SECONDS = 600.0
 STEP = timedelta(hours=6)
 """With a clock that is a year ahead, mail of today that is kept for 30 days stays for five, in which `doctor` warns. A
 relay that runs for 30 hours a week still keeps up with the calendar."""
+HISTORY_KEPT = timedelta(days=30)
+"""Time for which events of the quarantine are kept after journal and mail: what a digest has announced must be known
+while the mail is there, and a large quarantine expires by parts."""
 LEAP = timedelta(days=1)
 """Difference between the clock and the latest time seen that is said."""
 CANARY_KEPT = timedelta(days=1)
@@ -66,7 +69,7 @@ class Expiry:
 
     def __init__(self, store: Store, quarantine: Path, settings: Callable[[], Settings]) -> None:
         self._store = store
-        self._quarantine = Quarantine(quarantine)
+        self._quarantine = Quarantine(quarantine, store)
         self._settings = settings
         self._noted: frozenset[str] | None = None
         self._warned_ahead: bool | None = None
@@ -113,6 +116,8 @@ class Expiry:
             now - timedelta(days=feedback.window_days), entries_before, feedback.window_megabytes * 10**6
         )
         self._store.sweep(CANARY, now - CANARY_KEPT)
+        longest = max(report.journal_days, self._settings().verdict.quarantine_days)
+        self._store.expire_quarantine_events(now - timedelta(days=longest) - HISTORY_KEPT)
 
 
 def leap(clock: datetime, seen: datetime) -> tuple[str, str] | None:

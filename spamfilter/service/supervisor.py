@@ -6,9 +6,8 @@ knows. It opens the sockets and loads the counts, which its children share in me
 watches them. It has no threads and no event loop, so it may fork at any time.
 
 Guarantee: a process that exits unasked is restarted, each at most once every RESTART_SECONDS; one that hangs is ended
-first, see heartbeat. Workers stop when the
-supervisor tells them or exits for any reason. The keeper stops after the last worker, so that all of their journal is
-written.
+first, see heartbeat. Workers stop when the supervisor tells them or exits for any reason. The keeper stops after the
+last worker, so that all of their journal is written.
 """
 
 import logging

@@ -10,6 +10,7 @@ from pathlib import Path
 from spamfilter.config.addresses import socket_of, split_address
 from spamfilter.config.settings import Settings
 from spamfilter.service.listening import descriptors
+from spamfilter.stores.sql.connection import host_of
 from spamfilter.system.paths import SYSTEM_RUN, SYSTEM_STATE
 
 HOMES = (Path("/home"), Path("/root"), Path("/run/user"))
@@ -58,13 +59,20 @@ def _addresses(settings: Settings) -> list[str]:
             raise ValueError("[metrics] listen is for other hosts")
         found |= set(relay.trusted)  # all others may send nothing anyway
     if relay.next_hop.startswith("smtp:"):
-        host = split_address(relay.next_hop.removeprefix("smtp://"))[0]
-        if not _is_loopback(host):
-            try:
-                found.add(str(ipaddress.ip_address(host)))
-            except ValueError:
-                raise ValueError(f"the addresses of {host} may change; next_hop may name one") from None
+        found |= _address(split_address(relay.next_hop.removeprefix("smtp://"))[0], "next_hop")
+    if host := host_of(settings.store_url()):
+        found |= _address(host, "[store] url")
     return sorted(found)
+
+
+def _address(host: str, key: str) -> set[str]:
+    """The address that a host has, none if that is this machine. Raises ValueError for a name."""
+    if _is_loopback(host):
+        return set()
+    try:
+        return {str(ipaddress.ip_address(host))}
+    except ValueError:
+        raise ValueError(f"the addresses of {host} may change; {key} may name one") from None
 
 
 def _is_loopback(host: str) -> bool:

@@ -12,6 +12,7 @@ import socket
 import ssl
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from spamfilter.bayes.labels import LABELS
 from spamfilter.config.settings import Settings, load
-from spamfilter.errors import ConfigError
+from spamfilter.errors import ConfigError, SpamfilterError
 from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
@@ -31,6 +32,7 @@ from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.limit_log import PERIOD, LimitLog
 from spamfilter.relay.metrics import Metrics, Snapshot, merged
 from spamfilter.relay.next_hops import Maildir, next_hop_of
+from spamfilter.reports.outages import NOTE_EVERY
 from spamfilter.service.background import Background
 from spamfilter.service.control_socket.client import Answer
 from spamfilter.service.control_socket.server import FeedbackSocket
@@ -38,10 +40,12 @@ from spamfilter.service.control_socket.status import judge, status
 from spamfilter.service.expiry import EXPIRE_EVERY, GRACE_SECONDS, Expiry
 from spamfilter.service.heartbeat import BEAT_EVERY
 from spamfilter.service.ledger_following import FOLLOW_EVERY, Following
+from spamfilter.service.list_following import FOLLOW_LISTS_EVERY, ListFollowing
 from spamfilter.service.listening import AcceptFaults, Sockets, name_of, within_descriptors
 from spamfilter.service.reload import apply, reread
 from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import Process
+from spamfilter.service.uptime import Uptime
 from spamfilter.system import tls
 from spamfilter.system.process import notify, own_name, proportional_bytes, resident_bytes
 
@@ -93,6 +97,7 @@ class Worker:
             normalise=settings.normalises(),
             proxy_protocol=settings.relay.proxy_protocol,
         )
+        self._list_following = ListFollowing(self._relay, store, settings.lists)
         self._canaries = canaries = Canaries(self._relay, store)
         self._facts: dict[str, object] = {"pid": process.main or os.getpid(), "next_hop": self._relay.next_hop.where}
         self._socket = FeedbackSocket(
@@ -153,10 +158,15 @@ class Worker:
         if process.again:
             await self._following.load()
         background.start("following the ledger", self._following.run, FOLLOW_EVERY)
+        if process.carries:
+            await self._follow_lists()
+            background.start("following the lists", self._follow_lists, FOLLOW_LISTS_EVERY)
         background.start("the log of limits", self._sum_up, PERIOD, PERIOD)
         if process.keeps:
             await self._open_socket()
             expiry = Expiry(self._filter.store, self._relay.quarantine.path, lambda: self._settings)
+            uptime = Uptime(self._filter.store, self._relay.next_hop)
+            background.start("noting that the relay runs", uptime.note, NOTE_EVERY)
             background.start("expiry", partial(asyncio.to_thread, expiry.look), EXPIRE_EVERY, GRACE_SECONDS)
         if self._collector is not None:
             self._collector.start()
@@ -188,6 +198,10 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)  # the database is still to be closed, without interruption
+
+    async def _follow_lists(self) -> None:
+        with suppress(SpamfilterError):  # following the ledger logs what is wrong with the database
+            await self._list_following.look()
 
     async def _drain(self, front_end: FrontEnd) -> None:
         """Let running transactions finish, for at most `limits.drain_seconds`."""
@@ -237,6 +251,7 @@ class Worker:
             if new is not None:
                 self._settings, waiting = self._following.at_work(self._settings).reloaded(new)
                 apply(self._settings, self._relay, self._socket)
+                self._list_following.configured = self._settings.lists
                 if process.keeps:
                     log.info(
                         "reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else ""

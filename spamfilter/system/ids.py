@@ -3,15 +3,31 @@
 import re
 import secrets
 import time
+from datetime import datetime
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ID_LENGTH = 26
 _ID = re.compile(rf"(?<![0-9A-Za-z])[{_CROCKFORD}{_CROCKFORD.lower()}]{{{ID_LENGTH}}}(?![0-9A-Za-z])")
 
+_LED = re.compile(rf":? \(?{_ID.pattern}\)?")
+
 
 def new_id() -> str:
     """A ULID: 48 bits of milliseconds and 80 random bits; sorts by time and has no letters that look like digits."""
     number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+    return _written(number)
+
+
+def first_id(at: datetime) -> str:
+    """The smallest id of a moment: all that are made before it are smaller.
+
+    >>> first_id(datetime.fromisoformat("2026-01-01T00:00+00:00"))
+    '01KDVDNA000000000000000000'
+    """
+    return _written(int(at.timestamp() * 1000) << 80)
+
+
+def _written(number: int) -> str:
     return "".join([_CROCKFORD[number >> bits & 31] for bits in range(5 * ID_LENGTH - 5, -1, -5)])
 
 
@@ -19,6 +35,15 @@ def id_in(text: str) -> str:
     """The only id in a text such as a header field, a report or a bounce; '' if there is none or more than one."""
     found = {match.upper() for match in _ID.findall(text)}
     return found.pop() if len(found) == 1 else ""
+
+
+def without_ids(text: str) -> str:
+    """The text without its ids, nor the brackets and colons that lead to them.
+
+    >>> without_ids("451 Try again (01JD0000000000000000000000)"), without_ids("250 2.0.0 Ok")
+    ('451 Try again', '250 2.0.0 Ok')
+    """
+    return _LED.sub("", text)
 
 
 def is_id(text: str) -> bool:

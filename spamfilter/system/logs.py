@@ -7,16 +7,22 @@ same fault again and again shows its traceback once a minute; what is logged wit
 import json
 import logging
 import os
+import sys
 import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import click
+
 from spamfilter.system.escaping import printable
+from spamfilter.system.terminal import colours_wanted
 
 PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (logging.DEBUG, 7))
 """Level -> priority of syslog, which systemd's journal reads at the beginning of a line: sd-daemon(3)."""
+COLOURS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
+"""Level -> colour on a terminal."""
 LONGEST = 200
 """Most characters of a value."""
 SELDOM = {"seldom": True}
@@ -88,14 +94,32 @@ class Repetitions(logging.Filter):
         return True
 
 
-FORMATS = {"text": logging.Formatter("%(levelname)s %(message)s"), "json": _Json()}
+class _Text(logging.Formatter):
+    """Time in UTC, level and message; in colours, warnings and errors stand out."""
+
+    def __init__(self, colours: bool = False) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+        self.converter = time.gmtime
+        self._colours = COLOURS if colours else {}
+
+    def format(self, record: logging.LogRecord) -> str:
+        text, colour = super().format(record), self._colours.get(record.levelname)
+        return text.replace(record.levelname, click.style(record.levelname, fg=colour), 1) if colour else text
+
+
+FORMATS = {"text": _Text(), "json": _Json()}
+"""As they are in a pipe or a file."""
+_JOURNALD = logging.Formatter("%(levelname)s %(message)s")
+"""systemd's journal has the time."""
 
 
 def set_up(form: str, level: str) -> None:
     """Write the log to standard error in one of FORMATS, with priorities if systemd's journal reads it."""
-    formatter = FORMATS[form]
-    if os.environ.get("JOURNAL_STREAM"):
-        formatter = _Journald(formatter)
+    formatter, terminal = FORMATS[form], sys.stderr.isatty()
+    if os.environ.get("JOURNAL_STREAM") and not terminal:  # a terminal in a desktop session inherits the variable
+        formatter = _Journald(_JOURNALD if form == "text" else formatter)
+    elif form == "text" and terminal:
+        formatter = _Text(colours_wanted())
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     handler.addFilter(Repetitions())

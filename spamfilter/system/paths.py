@@ -1,6 +1,7 @@
 """Where configuration, state and the feedback socket are; quick to import, as Dovecot runs a command for each mark."""
 
 import os
+import pwd
 import tomllib
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from spamfilter.errors import ConfigError
 SYSTEM_FILE = Path("/etc/spamfilter/spamfilter.toml")
 SYSTEM_STATE = Path("/var/lib/spamfilter")
 SYSTEM_RUN = Path("/run/spamfilter")
+SERVICE_USER = "spamfilter"
+"""The user of the service, whose home is SYSTEM_STATE: systemd/sysusers.conf."""
 SOCKET = "feedback.sock"
 LONGEST_SOCKET = 107
 """Most bytes of a socket's path: unix(7)."""
@@ -20,15 +23,24 @@ QUOTES = ("'", '"')
 def state_directory() -> Path:
     """The folder of the database and the built-in Maildirs.
 
-    systemd's STATE_DIRECTORY, else /var/lib/spamfilter if it exists (also if it cannot be read: an error is better than
-    silently training another database), else a folder in the user's home.
+    systemd's STATE_DIRECTORY, else /var/lib/spamfilter if it exists or is the home of the service's user (also if it
+    cannot be read: an error is better than silently training another database), else a folder in the user's home.
     """
     given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if given:
         return Path(given)
-    if SYSTEM_STATE.exists():
+    if SYSTEM_STATE.exists() or service_user() is not None:
         return SYSTEM_STATE
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "spamfilter"
+
+
+def service_user() -> pwd.struct_passwd | None:
+    """The user of the service, before whose first start SYSTEM_STATE is missing; None if no service is installed."""
+    try:
+        found = pwd.getpwnam(SERVICE_USER)
+    except KeyError:
+        return None
+    return found if Path(found.pw_dir) == SYSTEM_STATE else None
 
 
 def socket_path(configured: str = "") -> Path:
@@ -84,3 +96,12 @@ def configured_socket(named: Path | None = None) -> Path:
         section = _readable(config_file(named)).get("feedback")
         given = section.get("socket") if isinstance(section, dict) else None
     return socket_path(given if isinstance(given, str) else "")
+
+
+def configured_quarantine(named: Path | None = None) -> Path:
+    """The folder of the quarantine in the configuration, whose other keys are not checked."""
+    given: object = os.environ.get("SPAMFILTER_VERDICT__QUARANTINE")
+    if given is None:
+        section = _readable(config_file(named)).get("verdict")
+        given = section.get("quarantine") if isinstance(section, dict) else None
+    return Path(given) if isinstance(given, str) and given else state_directory() / "quarantine"

@@ -136,7 +136,7 @@ class Daemon:
 
     def ids(self) -> list[str]:
         """The ids of what passed, from the log."""
-        return re.findall(r"^INFO (\S{10,}): client=", self.log(), re.MULTILINE)
+        return re.findall(r"^\S+Z INFO (\S{10,}): client=", self.log(), re.MULTILINE)
 
     @contextlib.contextmanager
     def run(self, *prefix: str) -> Iterator[None]:

@@ -148,8 +148,8 @@ class Hop:
             thread = threading.Thread(target=self._serve, args=(sock,), daemon=True)
             with self._lock:
                 self._open.add(sock)
+                thread.start()  # before another thread may join it
                 self._threads.append(thread)
-            thread.start()
 
     def _serve(self, sock: socket.socket) -> None:
         connection = _Connection(self, sock)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, NotMail
 from spamfilter.learning.labelled_mail import find_indexed, interleaved
 from spamfilter.mail.mailboxes import find
 from tests.fuzzing.target import Run
@@ -21,7 +21,10 @@ def _mbox(folder: Path, data: bytes) -> None:
     except InputError:
         assert not data
         return
-    read = [mail.read() for mail in mails]
+    try:
+        read = [mail.read() for mail in mails]
+    except NotMail:
+        return
     assert len({mail.name for mail in mails}) == len(mails)
     quotes = data.count(b">From ") + data.count(b">>From ")
     assert len(data) - quotes - data.count(b">") <= sum(map(len, read)) <= len(data)
@@ -42,7 +45,8 @@ def _maildir(folder: Path, data: bytes) -> None:
     try:
         mails = find(folder) if content and not name.startswith(b".") else []
         assert all(str(mail.name).startswith(str(file)) for mail in mails)
-        assert sum(len(mail.read()) for mail in mails) <= len(content)
+        with suppress(NotMail):
+            assert sum(len(mail.read()) for mail in mails) <= len(content)
         assert len(interleaved(mails, mails)) == 2 * len(mails)
     finally:
         file.unlink()

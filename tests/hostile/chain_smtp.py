@@ -58,8 +58,8 @@ class Chain:
         return self.sink.received
 
     def journal(self, setting: str, count: int) -> dict[str, Judged]:
-        """The journal of a relay, by id, once it has this many rows."""
-        query = "SELECT id, sender, recipients, size, reply FROM journal"
+        """The mails that a relay has judged, by id, once its journal has this many."""
+        query = "SELECT id, sender, recipients, size, reply FROM journal WHERE class != 'unjudged'"
         with contextlib.closing(sqlite3.connect(self.relays[setting].folder / "state" / "spamfilter.db")) as database:
             wait_until(lambda: len(database.execute(query).fetchall()) >= count, f"{count} rows in the journal")
             rows = database.execute(query).fetchall()

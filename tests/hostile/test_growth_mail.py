@@ -25,6 +25,8 @@ from spamfilter.mail.attached_mails import mails_of
 from spamfilter.mail.charsets import to_utf8
 from spamfilter.mail.line_ends import has_bare_newlines, normalised
 from spamfilter.mail.tagging import mark
+from spamfilter.relay.sender_lists.decision import Origin
+from spamfilter.relay.sender_lists.raw_header import RawHeader
 from spamfilter.system.escaping import printable
 from spamfilter.web import _sent
 
@@ -41,6 +43,8 @@ Worst = tuple[str, str, str]
 REGEXES: dict[str, list[Worst]] = {
     "config.addresses._HOST": [("", "a", "-"), ("", "a.", "!")],
     "config.addresses._LOCAL": [("", "a", "@")],
+    "config.addresses._URL": [("", "http://", ""), ("http://", "a", "")],
+    "system.ids._LED": [("", ": (", ""), ("", " ", ""), ("", "0", ""), ("", " (0", "")],
     "bayes.numeric_attributes._CLOCK": [("", "1", ""), ("", "12:", "")],
     "learning.automatic_rules._MESSAGE_ID": [("", "<", ""), ("<", "a", ""), ("", "<a", " ")],
     "doctor.canary._TAKEN": [("", "canary ", ""), ("canary ", "A", "")],
@@ -52,6 +56,7 @@ REGEXES: dict[str, list[Worst]] = {
     "mail.attached_mails._FIELD": [("Content-Type", " ", ""), ("", "Content-Type \n", "")],
     "mail.attached_mails._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
     "mail.letters._NOT_SHOWN": [("", "\u200b", ""), ("", "a", "")],
+    "mail.letters._LOOK_ALIKE": [("", "a", ""), ("", "\u0430", "")],
     "mail.letters._MIXED": [("", "a", ""), ("", "\u0430", ""), ("", "a\u0430", "")],
     "mail.letters._WORD": [("", "a", ""), ("", "a ", ""), ("", "a\u0430", "")],
     "mail.letters._BETWEEN_WORDS": [("", " ", ""), ("", "a ", ""), ("", "a", "")],
@@ -111,10 +116,10 @@ REGEXES: dict[str, list[Worst]] = {
     ],
     "relay.next_hops.maildir._PATH": [("MAIL FROM:<", '"', ">"), ("MAIL FROM:<", '"a"', ""), ("RCPT TO:", "a", "<")],
     "relay.next_hops.replies._LINE": [("", "250", "")],
-    "relay.quarantine._FLAG": [("", "X-Spam-Flag: YES\n", ""), ("", "\n", "")],
-    "relay.quarantine._SCORE": [
+    "relay.quarantine.kept_mail._SCORE": [
         ("X-Spam-Status: ", "score=", ""), ("X-Spam-Status: ", " s", ""), ("", "X-Spam-Status: \n", ""),
     ],
+    "reports.outages._ADDRESS": [("", "<", ""), ("", "<a", ""), ("<", "a", ""), ("", "<a@", ""), ("<a@", "a", "")],
     "system.terminal._SEQUENCE": [("\x1b[", "0", ""), ("", "\x1b[0", ""), ("\x1b[", " ", "\x7f"), ("", "\x1b", "")],
 }  # fmt: skip
 """Module and name -> its worst inputs, as far as anybody could think of them."""
@@ -125,7 +130,7 @@ MATCHED = frozenset((
     "relay.next_hops.maildir._PATH", "relay.next_hops.replies._LINE",
 ))  # fmt: skip
 """Those that are tried at one place; the others are looked for everywhere."""
-OWN = ("config.addresses._HEADER", "doctor.dovecot.", "config.redaction.")
+OWN = ("config.addresses._HEADER", "config.sender_rules.", "doctor.dovecot.", "config.redaction.")
 """Those that read nothing but the administrator's own configuration."""
 
 
@@ -213,6 +218,10 @@ def test_quadratic_work_would_be_seen() -> None:
     assert grows(run) > BOUND
 
 
+def _proof(mail: bytes) -> object:
+    return Origin(mail + b"\r\n\r\n", "a@b", "192.0.2.1", {"mx"}).proof("header")
+
+
 def _mails(mail: bytes) -> None:
     try:
         mails_of(mail, "a@example.org", ("spam@example.org",))
@@ -243,6 +252,9 @@ SCANNERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
     "words": (words, b"", "a\u4e2d".encode()),
     "one word": (words, b"", b"a"),
     "a whole mail": (message.parse, b"Subject: x\n", b"a: =?a?q?b?=\n"),
+    "senders": (lambda mail: [*RawHeader(mail).fields(b"from")], b"", b"From:\r\n "),
+    "who is proved": (_proof, b"", b"Authentication-Results: mx\r\nFrom: a@b\r\n"),
+    "what is proved": (_proof, b"From: a@b\r\nAuthentication-Results: mx", b"; a=b c=d ((\\("),
     "attached mails": (_mails, MULTIPART, b"\r\n--x\r\nContent-Type: message/rfc822\r\n\r\n"),
     "attached mails, look-alikes": (_mails, MULTIPART, b"--xy\r\n"),
     "marking": (lambda mail: mark(mail, [("X-Spamfilter-Id", "1")], "[x]"), b"", b"X-Spam-Flag: x\r\n\t\r\n"),

@@ -346,8 +346,7 @@ def test_whatever_an_author_says_is_taken_back_as_if_it_had_not_been_said(
 
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/y.db"
-    with closing(memory_store.open_store(url)) as found:
+    with memory_store.url_of(request.param, tmp_path) as url, closing(memory_store.open_store(url)) as found:
         yield found
 
 

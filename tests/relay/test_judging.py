@@ -1,6 +1,7 @@
 """Judging never fails: a mail that cannot be judged is unsure and passes, and its header says so."""
 
 import logging
+from binascii import b2a_base64
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from spamfilter.bayes.verdict import Action, Class, Policy
 from spamfilter.bayes.voices import View, Voice
 from spamfilter.errors import StoreError
 from spamfilter.learning.filter import Filter
-from spamfilter.mail.message import parse
+from spamfilter.mail.message import GTUBE, parse
 from spamfilter.mail.tagging import mark
 from spamfilter.relay.judging import Judge
 from tests.mail.test_message import MAILS
@@ -127,3 +128,24 @@ def test_what_waits_for_the_journal_finds_its_tokens_again_if_somebody_asks() ->
     assert isinstance(reading.tokens, View)
     assert reading.tokens._found == {"fields": None}
     assert reading.tokens == filter.read(parse(mail())).tokens
+
+
+TEST_MAIL = mail("a test", "Hello,\n" + GTUBE.decode() + "\nand more")
+
+
+def test_gtube_is_spam_whatever_is_learnt() -> None:
+    encoded = TEST_MAIL.partition(b"\r\n\r\n")
+    base64 = encoded[0] + b"\r\nContent-Transfer-Encoding: base64\r\n\r\n" + b2a_base64(encoded[2])
+    for filter, learnt in ((Filter(MemoryStore(), VOICE), 0), (trained(), LEARNT)):
+        for raw in (TEST_MAIL, base64):
+            verdict = Judge(filter, Policy(reject_after=LEARNT)).judge(raw, "x").verdict
+            assert (verdict.class_, verdict.posterior) == ("spam", 1.0)
+            assert verdict.action == ("reject" if learnt else "tag")
+            assert [item.token for item in verdict.evidence] == ["GTUBE"]
+    elsewhere = mail(GTUBE.decode(), GTUBE.decode()[:-1])
+    assert Judge(trained(), Policy()).judge(elsewhere, "x").verdict.posterior < 1
+
+
+def test_gtube_does_as_spam_is_done_to() -> None:
+    policy = Policy(actions={**Policy().actions, "spam": "quarantine"})
+    assert Judge(trained(), policy).judge(TEST_MAIL, "x").verdict.action == "quarantine"

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import signal
 import smtplib
 import subprocess
@@ -19,10 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes.verdict import Verdict
+from spamfilter.config.settings import load
 from spamfilter.errors import InputError
 from spamfilter.learning import marks
 from spamfilter.mail.tagging import mark
-from spamfilter.relay.next_hops import Maildir
+from spamfilter.relay.next_hops import Maildir, NextHop, next_hop_of
 from spamfilter.relay.next_hops.maildir import unwrapped, wrapped
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.system import paths as places
@@ -77,6 +79,9 @@ class Warder:
         """What the next hop has, dots single."""
         return [message.replace(b"\r\n..", b"\r\n.") for message in self.hop.messages]
 
+    def next_hop(self) -> NextHop:
+        return next_hop_of(load())
+
     def commands(self) -> list[bytes]:
         return [line for line in self.hop.received if line[:4] in (b"MAIL", b"RCPT")]
 
@@ -95,7 +100,8 @@ async def warder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 def unflagged(mail: bytes) -> bytes:
     """A mail of the quarantine as a release sends it."""
     assert b"X-Spam-Flag: YES\r\n" in mail
-    return mail.replace(b"X-Spam-Flag: YES\r\n", b"", 1)
+    mail = mail.replace(b"X-Spam-Flag: YES\r\n", b"", 1)
+    return re.sub(rb"X-Spam-Status: Yes, [^\n]*\n", b"X-Spam-Status: No, released from quarantine\r\n", mail, count=1)
 
 
 lines = st.lists(st.binary(max_size=20).map(lambda line: line.translate(None, b"\r\n")), max_size=8)
@@ -138,10 +144,10 @@ async def test_what_is_released_is_not_called_spam_any_more(warder: Warder) -> N
     await warder.release(id)
     (arrived,) = warder.arrived()
     status, own_id, rest = arrived.split(b"\r\n", 2)
-    assert status.startswith(b"X-Spam-Status: Yes, score=0.987 ")
+    assert status == b"X-Spam-Status: No, released from quarantine"
     assert own_id == b"X-Spamfilter-Id: " + id.encode()
     assert rest == sent
-    assert b"X-Spam-Flag: YES\r\n" + arrived == kept
+    assert arrived == unflagged(kept)
 
 
 async def test_the_null_sender_and_an_mbox_line_survive(warder: Warder) -> None:
@@ -248,7 +254,7 @@ async def test_a_release_that_was_broken_off_is_told_of_and_can_be_done_again(wa
     warder.hop.replies.clear()
     said = await warder.release(id)
     assert said == (
-        f"{id}: an earlier release was interrupted; its recipients may get the mail twice\n"
+        f"warning: {id}: an earlier release was interrupted; its recipients may get the mail twice\n"
         f"{id}: delivered to <b@example.net>\n"
     )
     assert warder.arrived() == [unflagged(kept)] * 3
@@ -336,7 +342,8 @@ async def test_a_database_in_trouble_is_told_and_the_mail_is_delivered_once(ward
     result = await warder.run("release", id)
     assert result.exit_code == 2
     assert result.stdout == f"{id}: delivered to <b@example.net>\n"
-    assert result.stderr.startswith(f"spamfilter: {id}: delivered, but not learnt: ")
+    assert f"\nspamfilter: {id}: delivered, but not learnt: " in result.stderr
+    assert result.stderr.startswith("warning: the history of the quarantine cannot be read or written: ")
     assert f"`spamfilter mark-ham {id}` learns it" in result.stderr
     assert f"{id}: not in the quarantine" in await warder.release(id, code=2)
     assert warder.arrived() == [unflagged(kept)]
@@ -395,10 +402,11 @@ async def test_the_list_tells_what_is_there(warder: Warder) -> None:
         "score": 0.987,
         "size": len(next(iter(warder.files().values()))),
         "broken_off": False,
+        "history": [],
     }
     shown = (await warder.run("list")).stdout
     assert shown.startswith(f"{id}  {at:%Y-%m-%d %H:%M}  score 0.987  ")
-    assert "<a@example.org> to b@example.net, c@example.net: grün\\x1b[2J\n" in shown
+    assert "<a@example.org> to b@example.net, c@example.net\n  grün\\x1b[2J\n" in shown
 
 
 async def test_what_a_mail_program_has_moved_is_found_and_what_is_no_mail_is_passed_over(warder: Warder) -> None:
@@ -477,7 +485,7 @@ async def test_mail_that_is_gone_by_then_is_named(warder: Warder) -> None:
     quarantine = Quarantine(warder.path)
     found = quarantine.find(id)
     found.path.unlink()
-    for act in (quarantine.delete, quarantine.read):
+    for act in (lambda mail: quarantine.delete(mail, "anna"), quarantine.read):
         with pytest.raises(InputError, match=f"{id}: was released, deleted or moved in the meantime"):
             act(found)
 
@@ -540,5 +548,6 @@ def test_a_running_relay_expires_and_what_it_keeps_is_released_as_it_would_have_
         assert done.returncode == 0, done.stderr
         assert "learnt as ham" in done.stdout
         (delivered,) = (state / "mail" / "new").iterdir()
-        assert delivered.read_bytes() == content
+        verdict = b"X-Spam-Status: No, released from quarantine\n"
+        assert delivered.read_bytes() == re.sub(rb"X-Spam-Status: [^\n]*\n", verdict, content, count=1)
         assert list(quarantine.iterdir()) == []

@@ -104,3 +104,20 @@ def test_systemd_takes_it_and_counts_the_service_less_exposed(tmp_path: Path) ->
     done = subprocess.run([analyze, "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert exposure() < before
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        pytest.param("/d", DEFAULT[1:], id="socket"),
+        pytest.param("localhost/d", DEFAULT[1:], id="localhost"),
+        pytest.param("192.0.2.9/d", ["IPAddressDeny=any", "IPAddressAllow=192.0.2.9 localhost"], id="address"),
+        pytest.param(
+            "db.example/d",
+            ["# The network stays open: the addresses of db.example may change; [store] url may name one"],
+            id="name",
+        ),
+    ],
+)
+def test_the_server_of_a_database_may_be_reached(host: str, network: list[str]) -> None:
+    assert lines(store={"url": f"postgresql+psycopg://u@{host}"})[-len(network) :] == network

@@ -25,9 +25,14 @@ from tests.support.sandbox import allowed_calls, sandbox, values
 from tests.support.users import NOBODY, command_as
 
 PROGRAM = "/opt/spamfilter/bin/spamfilter"
-SERVICES = ("spamfilter.service", "spamfilter-report.service", "spamfilter-web.service")
-UNITS = (*SERVICES, "spamfilter.socket", "spamfilter-report.timer")
-EXPOSED_AT_MOST = {"spamfilter.service": 1.2, "spamfilter-report.service": 0.9, "spamfilter-web.service": 0.9}
+SERVICES = ("spamfilter.service", "spamfilter-report.service", "spamfilter-digest.service", "spamfilter-web.service")
+UNITS = (*SERVICES, "spamfilter.socket", "spamfilter-report.timer", "spamfilter-digest.timer")
+EXPOSED_AT_MOST = {
+    "spamfilter.service": 1.2,
+    "spamfilter-report.service": 0.9,
+    "spamfilter-digest.service": 0.9,
+    "spamfilter-web.service": 0.9,
+}
 """Of 10, as systemd-analyze counts. What remains of the relay's is the network, and that it knows other users."""
 
 
@@ -94,7 +99,7 @@ def test_the_user_of_the_services_is_made(tmp_path: Path) -> None:
     assert (home, shell) == ("/var/lib/spamfilter", "/usr/sbin/nologin")
 
 
-SERVICE, REPORT, WEB = SERVICES
+SERVICE, REPORT, DIGEST, WEB = SERVICES
 USER = 61_234
 """As whom the relay runs here."""
 TRIED = """
@@ -135,7 +140,7 @@ def folder() -> Iterator[Path]:
         yield made
 
 
-@pytest.mark.parametrize("unit", [SERVICE, REPORT, WEB])
+@pytest.mark.parametrize("unit", [SERVICE, REPORT, DIGEST, WEB])
 def test_what_a_unit_allows_is_enough_for_the_state_and_for_nothing_else(folder: Path, unit: str) -> None:
     command = [*sandbox(folder, folder / "state", user=USER, unit=unit), sys.executable, "-c", TRIED]
     command += [str(folder / "state"), str(folder / "outside")]
@@ -149,7 +154,7 @@ def test_what_a_unit_allows_is_enough_for_the_state_and_for_nothing_else(folder:
     assert set(tried.values()) == {str(errno.EPERM)}, tried
 
 
-@pytest.mark.parametrize("unit", [SERVICE, REPORT, WEB])
+@pytest.mark.parametrize("unit", [SERVICE, REPORT, DIGEST, WEB])
 def test_no_call_is_allowed_that_leaves_the_sandbox_or_needs_root(unit: str) -> None:
     allowed = allowed_calls(unit)
     assert {"read", "openat", "futex", "fdatasync", "pipe2"} <= allowed

@@ -20,6 +20,7 @@ from spamfilter.relay.next_hops import Maildir
 from spamfilter.stores import open_store
 from spamfilter.system.file_access import make_file, make_folder
 from tests.integration.servers import relay, workshop
+from tests.support.made import mail
 from tests.support.real import require_root
 
 USER = 61_234
@@ -118,7 +119,8 @@ def test_root_follows_no_link_of_another_user_to_a_database(folder: Path) -> Non
 
 def test_a_backup_writes_through_no_link_that_waits_for_it(folder: Path) -> None:
     os.umask(0o022)
-    done = command(folder / "state", "train", "--ham", str(Path(__file__)))
+    (folder / "mail.eml").write_bytes(mail("hello"))
+    done = command(folder / "state", "train", "--ham", str(folder / "mail.eml"))
     assert done.returncode == 0, done.stderr
     public, victim = folder / "public", folder / "victim"
     public.mkdir()

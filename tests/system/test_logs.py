@@ -3,7 +3,9 @@
 import json
 import logging
 import smtplib
+import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from spamfilter.system.logs import Event
 from tests.faults.daemon import daemon
 from tests.faults.hop import next_hop
 from tests.support.made import mail
+from tests.support.pseudo_terminal import shown
 
 NASTY = "a\r\nINFO x: class=ham \x1b[31m\u202e<>\"'"
 EVENT = Event(
@@ -37,7 +40,9 @@ def test_an_event_is_one_line_of_keys_and_values(capsys: pytest.CaptureFixture[s
     logs.set_up("text", "info")
     logging.getLogger("spamfilter").info(EVENT)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("INFO 01J: client=a")
+    at, _, event = line.partition(" ")
+    assert abs(datetime.fromisoformat(at) - datetime.now(UTC)) < timedelta(minutes=5)
+    assert event.startswith("INFO 01J: client=a")
     assert line.endswith(" to=<b@example.net> score=0.250 recipients=2 reply=")
     assert line.isprintable()
     assert line.isascii()
@@ -81,6 +86,33 @@ def test_systemds_journal_is_told_how_grave_each_line_is(
     assert set(found[5:]) == {"<3>"}
 
 
+def test_systemds_journal_has_the_time_itself(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", "8:1")
+    logs.set_up("text", "info")
+    logging.getLogger("spamfilter").info("ready")
+    assert capsys.readouterr().err == "<6>INFO ready\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "level"),
+    [({}, "\x1b[33mWARNING\x1b[0m"), ({"NO_COLOR": "1"}, "WARNING"), ({"TERM": "dumb"}, "WARNING")],
+    ids=["colours", "no-color", "dumb"],
+)
+def test_on_a_terminal_the_log_has_times_and_colours(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], level: str
+) -> None:
+    """Also in a session that systemd has started, where JOURNAL_STREAM is of another output."""
+    monkeypatch.setenv("JOURNAL_STREAM", "8:1")
+    program = "import logging; from spamfilter.system import logs; logs.set_up('text', 'info'); logging.warning('full')"
+    code, text = shown("-c", program, program=(sys.executable,), environ=environ)
+    assert code == 0
+    at, _, said = text.partition(" ")
+    assert datetime.fromisoformat(at).tzinfo == UTC
+    assert said == f"{level} full\n"
+
+
 def test_a_relay_logs_objects(tmp_path: Path) -> None:
     with next_hop() as hop, daemon(tmp_path, hop, log={"format": "json"}) as relay:
         with smtplib.SMTP("127.0.0.1", relay.port, "client.test", timeout=60) as client:
@@ -112,7 +144,7 @@ def test_a_fault_that_comes_again_and_again_shows_its_traceback_once_a_minute(
         except (ValueError, KeyError):
             log.exception("%s: a fault", seconds)
         said = capsys.readouterr().err
-        assert said.startswith(f"ERROR {seconds}: a fault\n")
+        assert said.split("\n")[0].endswith(f"Z ERROR {seconds}: a fault")
         tracebacks.append("Traceback" in said)
     assert tracebacks == [True, False, True, False, True]
 

@@ -9,12 +9,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from spamfilter.config.addresses import Network
 from spamfilter.errors import NextHopError
 from spamfilter.relay.envelope import Transaction
-from spamfilter.relay.envelope_paths import encoded
+from spamfilter.relay.envelope_paths import encoded, path_of
 from spamfilter.relay.limits.budget import Held
 from spamfilter.relay.limits.connections import LIMIT_REPLIES, hash_of
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.session import xforward
+from spamfilter.relay.session.attempt import Attempt
 from spamfilter.relay.session.keywords import announced
 from spamfilter.system.escaping import printable
 
@@ -39,10 +40,9 @@ class Crowded(Exception):
 def answered(
     method: Callable[Concatenate[_S, _P], Awaitable[Reply]],
 ) -> Callable[Concatenate[_S, _P], Coroutine[Any, Any, Reply]]:
-    """Makes a command that fails answer 451, and give up the conversation with the next hop."""
+    """Makes a command that fails answer 451, and give up the conversation with the next hop. Notes what was refused."""
 
-    @wraps(method)
-    async def guarded(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> Reply:
+    async def guarded(self: _S, *args: _P.args, **kwargs: _P.kwargs) -> Reply:
         try:
             return await method(self, *args, **kwargs)
         except NextHopError as error:
@@ -58,14 +58,22 @@ def answered(
         except Exception:
             return self.fault()
 
-    return guarded
+    @wraps(method)
+    async def noted(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> Reply:
+        reply = await guarded(self, *args, **kwargs)
+        if self.attempt is not None:
+            self.heard(method.__name__, str(args[0]) if args else "", reply)
+        return reply
+
+    return noted
 
 
 class Greeting:
     """A session without the commands of a mail, which the subclass Session adds.
 
     peer, port: the client's address. submission: senders are authenticated. proven: the client is the mail server of
-    this host, as the kernel says. gone: whether the client has hung up. transaction: the running one, or None.
+    this host, as the kernel says. gone: whether the client has hung up. transaction: the running one, or None. attempt:
+    the mail that has not come to its text, or None; it outlives a transaction that fails, until the next begins.
     """
 
     def __init__(
@@ -80,6 +88,7 @@ class Greeting:
     ) -> None:
         self.peer = peer
         self.transaction: Transaction | None = None
+        self.attempt: Attempt | None = None
         self._relay = relay
         self._port = port
         self._submission = submission
@@ -117,6 +126,7 @@ class Greeting:
 
     def close(self) -> None:
         """End the session; a delivery that is running goes on."""
+        self.settle()
         self._give_back()
 
     @answered
@@ -132,8 +142,9 @@ class Greeting:
         try:
             theirs = await self._relay.next_hop.keywords()
         except NextHopError as error:
-            # EHLO must succeed all the same, or Postfix takes the relay for broken; MAIL is answered with 451.
-            self.next_hop_failed(error)
+            # EHLO must succeed all the same, or Postfix takes the relay for broken; MAIL hears 451, and counts.
+            log.warning("%s: %s", self.peer, printable(str(error), 300))
+            self.drop()
             theirs = {}
         ours = announced(theirs, self._relay.limits.message_size, tls=offers_tls, trusted=self.trusted)
         *first, last = [self._relay.hostname, *ours]
@@ -162,6 +173,7 @@ class Greeting:
     @answered
     async def rset(self) -> Reply:
         """End the transaction here and at the next hop."""
+        self.settle()
         running = self.transaction is not None
         self._end_transaction()
         if not running or self._conversation is None:
@@ -185,6 +197,21 @@ class Greeting:
         if self.transaction is None:
             self._give_back()
         return reply
+
+    def heard(self, command: str, argument: str, reply: Reply) -> None:
+        """Note the reply to a command of the mail that is attempted."""
+        assert self.attempt is not None
+        if command == "rcpt":
+            if (recipient := path_of(argument, "TO")) is not None:
+                self.attempt.heard(reply, recipient)
+        elif command in ("mail", "data"):
+            self.attempt.heard(reply)
+
+    def settle(self, *, in_part: bool = False) -> None:
+        """The mail that was attempted is over: record it if it was refused. in_part: some recipients were accepted."""
+        attempt, self.attempt = self.attempt, None
+        if attempt is not None:
+            attempt.record(self._relay, in_part=in_part)
 
     def next_hop_failed(self, error: NextHopError) -> None:
         """Log and count a failure of the next hop, and give up the conversation."""

@@ -29,6 +29,7 @@ from spamfilter.relay.local_delivery import end_here, purpose_of, refusal
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.next_hops.keep_alive import kept_alive
 from spamfilter.relay.session import xforward
+from spamfilter.relay.session.attempt import Attempt
 from spamfilter.relay.session.greeting import UNREACHABLE, Greeting, answered
 from spamfilter.system.escaping import printable
 
@@ -57,7 +58,11 @@ class Session(Greeting):
     @answered
     async def mail(self, argument: str, coming: Iterable[bytes] = ()) -> Reply:
         """coming: the command lines that the client has pipelined behind this one."""
+        client = xforward.client(self._forwarded, self.peer)
+        if self.transaction is None:
+            self.settle()
         if self._relay.draining:
+            self.attempt = self.attempt or Attempt(client, path_of(argument, "FROM") or "", 0)
             return LEAVING
         if not self._greeted:
             return Reply.of("503 5.5.1 Say HELO or EHLO first")
@@ -67,9 +72,9 @@ class Session(Greeting):
         if path is None:
             return Reply.of(f"501 5.5.4 Syntax: MAIL FROM:<address of at most {MAX_PATH} bytes> [parameters]")
         size = size_of(argument)
+        self.attempt = Attempt(client, path, size)
         if size > self._relay.limits.message_size:
             return self.over("message_size")
-        client = xforward.client(self._forwarded, self.peer)
         trusted = self.trusted if client == self.peer else self._relay.trusts(client)
         origin = 0 if trusted else hash_of(client)
         if not self._relay.memory.fits(size, origin):
@@ -174,6 +179,7 @@ class Session(Greeting):
             stack.callback(self._place.release)
             self._place = Held(self._relay.conversations)
             self._end_transaction()
+            self.settle(in_part=True)
             work = self._handed_over(conversation, transaction, mail, stack.pop_all())
             del mail  # so that its memory is free when that work ends, and not later
             return await asyncio.shield(self._relay.started(work))
@@ -204,6 +210,8 @@ class Session(Greeting):
 
     async def _refuse(self, reply: Reply) -> Reply:
         """Reject or defer a mail after DATA: the next hop forgets the envelope."""
+        if self.attempt is not None:
+            self.attempt.heard(reply)
         await self.rset()
         return reply
 

@@ -208,7 +208,7 @@ async def test_trap_10_refused_recipients_are_refused_at_once_and_the_others_get
         assert (await client.ask("RCPT TO:<b@example.test>", "DATA")).startswith(b"354")
         client.writer.write(MAIL + b".\r\n")
         assert await client.reply() == b"250 2.0.0 Ok: queued as 4711\r\n"
-        assert [entry.recipients for entry in running.entries()] == [["b@example.test"]]
+        assert [entry.recipients for entry in running.entries()] == [["nobody@example.test"], ["b@example.test"]]
 
 
 async def test_trap_10_the_loop_goes_on_while_the_next_hop_is_slow(tmp_path: Path) -> None:

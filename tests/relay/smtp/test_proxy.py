@@ -115,7 +115,10 @@ async def test_an_empty_message_passes(tmp_path: Path) -> None:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    header=st.binary(max_size=200).map(lambda raw: raw.replace(b"\r", b"").replace(b"\n", b"\r\n")),
+    # Fields with our names are taken out, since they would be forged verdicts.
+    header=st.binary(max_size=200)
+    .filter(lambda raw: b"x-spam" not in raw.lower())
+    .map(lambda raw: raw.replace(b"\r", b"").replace(b"\n", b"\r\n")),
     body=st.binary(max_size=2000).map(lambda raw: raw.replace(b"\r", b"").replace(b"\n", b"\r\n.")),
 )
 def test_what_goes_in_comes_out_byte_for_byte_but_for_our_headers(tmp_path: Path, header: bytes, body: bytes) -> None:

@@ -66,7 +66,7 @@ async def test_the_client_that_the_header_names_is_the_client(
         assert [(await client.reply())[:3] for _ in range(2)] == [b"250", b"354"]
         client.writer.write(MAIL + b".\r\n")
         assert (await client.reply()).startswith(b"250 ")
-        assert [entry.client for entry in running.entries()] == [address]
+        assert [entry.client for entry in running.entries()] == [address] * 2  # the refused recipient, and the mail
         shown = f"IPV6:{address}" if ":" in address else address
         assert f"XFORWARD ADDR={shown} PORT={PORT}".encode() in hop.received
 

@@ -1,0 +1,42 @@
+"""What became of a mail in quarantine, from its events and its file.
+
+Invariant: "delivered" is noted after the next hop's 250 and before the file goes; "deleted" and "expired" are noted
+before the file goes. So after a crash a delivery that is noted counts, whatever the file says; of the others the file
+decides: while the file is there, the mail is kept.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from spamfilter.stores import QuarantineEvent
+from spamfilter.system.escaping import harmless
+
+
+def delivered_to(events: Iterable[QuarantineEvent]) -> set[str]:
+    """The recipients that have the mail."""
+    return {name for event in events if event.outcome == "delivered" for name in event.recipients}
+
+
+def settled_for(events: Iterable[QuarantineEvent]) -> set[str]:
+    """The recipients that have the mail, or have deleted it for themselves."""
+    return {name for event in events if event.outcome in ("delivered", "deleted") for name in event.recipients}
+
+
+def announced_to(events: Iterable[QuarantineEvent]) -> set[str]:
+    """The recipients that a digest has told of the mail."""
+    return {name for event in events if event.outcome == "announced" for name in event.recipients}
+
+
+def state_of(kept: bool, events: Sequence[QuarantineEvent]) -> str:
+    """kept, delivered, deleted or expired; gone: the file was removed, and nobody has noted why."""
+    if kept:
+        return "kept"
+    final = [event.outcome for event in events if event.outcome != "announced"]
+    return final[-1] if final else "gone"
+
+
+def told(event: QuarantineEvent) -> str:
+    """An event as a sentence, for people."""
+    word = "for" if event.outcome == "deleted" else "to"
+    to = f" {word} {harmless(', '.join(event.recipients))}" if event.recipients else ""
+    by = f" by {harmless(event.by)}" if event.by else ""
+    return f"{event.outcome}{to}{by}, {event.at:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,145 @@
+"""One file of the quarantine: the mail and envelope in it, its Maildir flags, its name.
+
+Only files of the relay count: regular files that begin with its envelope.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from spamfilter.learning.marks import header_id
+from spamfilter.mail.message import parse
+from spamfilter.mail.tagging import MBOX_LINE, header_end
+from spamfilter.relay.envelope_paths import mailbox_of
+from spamfilter.relay.next_hops.maildir import unwrapped
+from spamfilter.system.escaping import harmless
+
+HEAD = 65_536
+"""Bytes of a mail that a list reads; header fields after that are not shown."""
+FLAGS = ":2,"
+PASSED = "P"
+"""The begin of Maildir's flags in a file name, and the flag of a mail that was sent on."""
+_ENVELOPE = b"X-Spamfilter-Sender: <"
+_SCORE = re.compile(rb"^X-Spam-Status: [^\n]*?\bscore=([0-9.]{1,10})", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A mail in quarantine. score: None if its header has none; size: bytes of the file.
+
+    recipients: those that do not have it yet. broken_off: a release was interrupted, and may have delivered it.
+    """
+
+    path: Path
+    id: str
+    at: datetime
+    sender: str
+    recipients: Sequence[str]
+    subject: str
+    score: float | None
+    size: int
+
+    @property
+    def broken_off(self) -> bool:
+        return PASSED in flags_of(self.path)
+
+    def is_for(self, address: str) -> bool:
+        """Whether a mailbox, in lower case, is among the recipients."""
+        return any(mailbox_of(recipient) == address for recipient in self.recipients)
+
+
+def looked_at(path: Path) -> Quarantined | None:
+    """The mail in a file; None if the relay has not written the file, or it is gone."""
+    try:
+        with path.open("rb") as file:
+            content, size = file.read(HEAD), os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return None
+    if not _has_envelope(content):
+        return None
+    mail, sender, recipients = unwrapped(content)
+    head = mail[: header_end(mail)]
+    score = _SCORE.search(head)
+    return Quarantined(
+        path=path,
+        id=header_id(mail),
+        at=came(path),
+        sender=sender.decode("utf-8", "replace"),
+        recipients=[named(name) for name in recipients],
+        subject=parse(head + b"\r\n").field(b"subject"),
+        score=float(score.group(1)) if score else None,
+        size=size,
+    )
+
+
+def named(recipient: bytes) -> str:
+    """A recipient as text. Two recipients never have the same text, because a note of a delivery is about one."""
+    return recipient.decode("utf-8", "backslashreplace")
+
+
+def is_regular(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def is_ours(path: Path) -> bool:
+    """Whether the relay has written this file; one that may not be read is not ours."""
+    try:
+        with path.open("rb") as file:
+            return _has_envelope(file.read(HEAD))
+    except (FileNotFoundError, PermissionError):
+        return False
+
+
+def _has_envelope(content: bytes) -> bool:
+    return content.startswith(_ENVELOPE, match.end() if (match := MBOX_LINE.match(content)) else 0)
+
+
+def came(path: Path) -> datetime:
+    """When a mail was added: by the name of its file, as in every Maildir, else by the file's time."""
+    seconds = path.name.partition(".")[0]
+    if seconds.isascii() and seconds.isdecimal() and len(seconds) <= 11:
+        return datetime.fromtimestamp(int(seconds), UTC)
+    return written(path)
+
+
+def written(path: Path) -> datetime:
+    """When a file was written; now, if it is gone."""
+    with suppress(FileNotFoundError):
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return datetime.now(UTC)
+
+
+def flags_of(path: Path) -> str:
+    return path.name.partition(FLAGS)[2]
+
+
+def flagged(path: Path) -> Path:
+    """The path of a file with the flag PASSED."""
+    flags = "".join(sorted({*flags_of(path), PASSED}))
+    return path.parent.parent / "cur" / (path.name.partition(FLAGS)[0] + FLAGS + flags)
+
+
+def move(path: Path, to: Path) -> None:
+    """Rename a file, and sync its folders to disk."""
+    if path == to:
+        return
+    path.rename(to)
+    for name in {path.parent, to.parent}:
+        folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def readable(path: bytes) -> str:
+    """A path of an envelope, for people."""
+    return harmless(path.decode("utf-8", "replace"))

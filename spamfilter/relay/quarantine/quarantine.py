@@ -1,0 +1,228 @@
+"""A Maildir of mail that was not delivered: found, read, released, deleted, expired.
+
+Guarantee: a release removes a mail only after the next hop's 250; for recipients that the next hop rejects, it stays.
+If a release is interrupted when nobody can know whether the mail has arrived, the file stays with the flag P; a second
+release warns, because the mail may arrive twice. It is never lost. What the history says was delivered is not sent
+again.
+"""
+
+import fcntl
+import itertools
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from spamfilter.errors import InputError, NextHopError, StoreBusy, TryAgain
+from spamfilter.relay.envelope_paths import mailbox_of
+from spamfilter.relay.next_hops import NextHop
+from spamfilter.relay.next_hops.maildir import Maildir, unwrapped, wrapped
+from spamfilter.relay.quarantine.history import settled_for, told
+from spamfilter.relay.quarantine.kept_mail import (
+    Quarantined,
+    came,
+    is_ours,
+    is_regular,
+    looked_at,
+    named,
+    written,
+)
+from spamfilter.relay.quarantine.release import Released, hand_over, keep_for
+from spamfilter.stores import QuarantineEvent, Store
+
+TEMPORARY_KEPT = timedelta(hours=36)
+"""Age of an abandoned file in tmp, by Maildir's definition."""
+MOST_EXPIRED = 10
+"""Mails of a small quarantine that one expiry deletes; of a large one it deletes a tenth. In a month of steady mail an
+hour's share is less than a five-hundredth."""
+
+
+class Quarantine:
+    """The mails in a Maildir. Raises OSError if its files may not be read or changed.
+
+    store: remembers what becomes of the mails; None: nothing does.
+    """
+
+    def __init__(self, path: Path, store: Store | None = None) -> None:
+        self.path = path
+        self._store = store
+
+    def mails(self) -> list[Quarantined]:
+        """All mails that a recipient does not have yet, the oldest first."""
+        looked = (looked_at(path) for path in self._files("new", "cur"))
+        found = sorted((mail for mail in looked if mail is not None), key=lambda mail: (mail.at, mail.path.name))
+        return self._left(found)
+
+    def latest(self, most: int, address: str = "") -> list[Quarantined]:
+        """At most so many mails, the latest first; opens no more files than it needs. address: only mail for it."""
+        paths = sorted(self._files("new", "cur"), key=lambda path: (came(path), path.name), reverse=True)
+        looked = (mail for path in paths if (mail := looked_at(path)) and (not address or mail.is_for(address)))
+        found: list[Quarantined] = []
+        while len(found) < most and (some := [*itertools.islice(looked, most)]):
+            found += (mail for mail in self._left(some) if not address or mail.is_for(address))
+        return found[:most]
+
+    def _left(self, mails: Sequence[Quarantined]) -> list[Quarantined]:
+        """The mails without what history says was delivered or deleted."""
+        events = self.events([mail.id for mail in mails])
+        left = (_unsettled(mail, events.get(mail.id, [])) for mail in mails)
+        return [mail for mail in left if mail is not None]
+
+    def find(self, id: str) -> Quarantined:
+        """The mail of an id. Raises InputError, which says what became of it."""
+        events = self.events([id]).get(id, [])
+        mail = self._file_of(id)
+        kept = _unsettled(mail, events) if mail is not None else None
+        if kept is None:
+            final = [event for event in events if event.outcome != "announced"]
+            became = told(final[-1]) if final else "it was released or deleted, or has expired"
+            raise InputError(f"{id}: not in the quarantine {self.path}; {became}")
+        return kept
+
+    def has(self, id: str) -> bool:
+        """Whether a mail of this id is kept; looks at names of files first, and opens no other mail."""
+        return any(id in path.name for path in self._files("new", "cur")) and self._is_found(id)
+
+    def _is_found(self, id: str) -> bool:
+        try:
+            self.find(id)
+        except InputError:
+            return False
+        return True
+
+    def _file_of(self, id: str) -> Quarantined | None:
+        for path in sorted(self._files("new", "cur"), key=lambda path: id not in path.name):
+            mail = looked_at(path)
+            if mail is not None and mail.id == id:
+                return mail
+        return None
+
+    def events(self, ids: Collection[str]) -> dict[str, list[QuarantineEvent]]:
+        """What was noted of mails, the oldest first."""
+        return self._store.quarantine_events(ids) if self._store is not None else {}
+
+    def read(self, mail: Quarantined) -> bytes:
+        """The mail as it was kept, lines ended by CR LF. Raises InputError if it is gone."""
+        try:
+            return unwrapped(mail.path.read_bytes())[0]
+        except FileNotFoundError:
+            raise _gone(mail) from None
+
+    def delete(self, mail: Quarantined, by: str, only: str = "") -> None:
+        """Delete a mail. only: for this mailbox, in lower case; for other recipients it stays.
+
+        Raises InputError if it is gone, StoreBusy during a release.
+        """
+        with self._locked():
+            try:
+                text, sender, all_ = unwrapped(mail.path.read_bytes()) if only else (b"", b"", [])
+                mail.path.stat()
+            except FileNotFoundError:
+                raise _gone(mail) from None
+            done = settled_for(self.events([mail.id]).get(mail.id, [])) if only else set()
+            kept = [name for name in all_ if named(name) not in done]
+            left = [name for name in kept if mailbox_of(named(name)) != only]
+            gone = [named(name) for name in kept if name not in left] if left else []
+            if left and not gone:
+                raise _gone(mail)
+            self._note([QuarantineEvent(mail.id, datetime.now(UTC), "deleted", gone, by)])
+            if left:
+                Maildir(self.path).put(wrapped(text, sender, left), mail.path)
+            else:
+                mail.path.unlink(missing_ok=True)
+
+    def older(self, before: datetime) -> list[Path]:
+        """The files of mails from before this moment."""
+        return [path for path in self._files("new", "cur") if came(path) < before and is_ours(path)]
+
+    def expire(self, before: datetime, now: datetime, noted: Collection[str] | None = None, by: str = "") -> int:
+        """Delete mails from before this moment, and abandoned files in tmp; returns the number of mails.
+
+        noted: only files of these names, and at most MOST_EXPIRED of them or a tenth of all, the oldest first. Raises
+        StoreBusy during a release.
+        """
+        with self._locked():
+            old = self.older(before)
+            if noted is not None:
+                most = max(MOST_EXPIRED, sum(1 for _ in self._files("new", "cur")) // 10)
+                old = sorted((path for path in old if path.name in noted), key=came)[:most]
+            mails = [mail for path in old if (mail := looked_at(path)) is not None]
+            self._note([QuarantineEvent(mail.id, now, "expired", (), by) for mail in mails if mail.id])
+            abandoned = now - TEMPORARY_KEPT
+            for path in (*old, *(path for path in self._files("tmp") if written(path) < abandoned)):
+                path.unlink(missing_ok=True)  # a mail program may have moved it
+        return len(old)
+
+    async def release(self, mail: Quarantined, next_hop: NextHop, by: str, only: str = "") -> Released:
+        """Deliver a mail to its recipients, and remove it from quarantine. only: for this mailbox, in lower case.
+
+        Raises TryAgain if the next hop is down or defers it, Refused if the next hop rejects it, InputError if the mail
+        is gone or has no envelope, StoreBusy during another release; then it stays as it is.
+        """
+        with self._locked():
+            try:
+                text, sender, all_ = unwrapped(mail.path.read_bytes())
+            except FileNotFoundError:
+                raise _gone(mail) from None
+            if not all_:
+                raise InputError(f"{mail.path}: has no envelope, so there is nobody to deliver it to")
+            done = settled_for(self.events([mail.id]).get(mail.id, []))
+            left = [name for name in all_ if named(name) not in done]
+            wanted = [name for name in left if not only or mailbox_of(named(name)) == only]
+            if not left:
+                keep_for([], mail, mail.path, text, sender, all_)
+            if not wanted:
+                raise InputError(f"{mail.id}: was delivered already")
+            others = [name for name in left if name not in wanted]
+
+            def note(taken: Collection[bytes]) -> None:
+                now = datetime.now(UTC)
+                self._note([QuarantineEvent(mail.id, now, "delivered", [named(name) for name in taken], by)])
+
+            try:
+                conversation = await next_hop.open()
+                try:
+                    return await hand_over(conversation, mail, text, sender, wanted, others, note)
+                finally:
+                    conversation.abort()
+            except NextHopError as error:
+                raise TryAgain(f"{mail.id}: {error}; it stays in quarantine, try again") from error
+
+    def _note(self, events: list[QuarantineEvent]) -> None:
+        if self._store is not None:
+            self._store.note_quarantine(events)
+
+    def _files(self, *folders: str) -> Iterator[Path]:
+        for folder in folders:
+            with suppress(FileNotFoundError):
+                for path in (self.path / folder).iterdir():
+                    if not path.name.startswith(".") and is_regular(path):
+                        yield path
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from releasing, deleting or expiring meanwhile. New mail can still be added."""
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StoreBusy(f"{self.path}: something else is being released or deleted; try again") from error
+            yield
+        finally:
+            os.close(folder)
+
+
+def _unsettled(mail: Quarantined, events: list[QuarantineEvent]) -> Quarantined | None:
+    """The mail with the recipients it is kept for; None if there are none, and a crash has left its file."""
+    done = settled_for(events)
+    if not done:
+        return mail
+    left = [name for name in mail.recipients if name not in done]
+    return replace(mail, recipients=left) if left else None
+
+
+def _gone(mail: Quarantined) -> InputError:
+    return InputError(f"{mail.id}: was released, deleted or moved in the meantime")

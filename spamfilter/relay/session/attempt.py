@@ -1,0 +1,114 @@
+"""A mail that has not come to its text: what the journal says if it never does."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from spamfilter.bayes.verdict import Action
+from spamfilter.relay.envelope_paths import encoded
+from spamfilter.relay.next_hops import Reply
+from spamfilter.relay.relay import Relay
+from spamfilter.stores import UNJUDGED, JournalEntry
+from spamfilter.system.ids import new_id
+from spamfilter.system.logs import Event
+
+log = logging.getLogger(__name__)
+
+LISTED = 20
+"""Recipients that an entry names: some kilobytes."""
+HUGE = 2**62
+"""Declared bytes that the database can still hold."""
+OUT_OF_ORDER = (501, 503)
+"""Codes of a command that was wrong here, and says nothing of the mail."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A transaction until its text has come.
+
+    named: recipients so far. refused: those that were not accepted -> their reply. accepted: whether any was. reply: to
+    the mail as a whole; at_mail: whether it was the reply to MAIL.
+    """
+
+    client: str
+    sender: str
+    size: int
+    named: list[str] = field(default_factory=list)
+    refused: dict[str, Reply] = field(default_factory=dict)
+    accepted: list[str] = field(default_factory=list)
+    reply: Reply | None = None
+    at_mail: bool = False
+
+    def heard(self, reply: Reply, recipient: str | None = None) -> None:
+        """Note what the client has heard. recipient: the one that it was said of."""
+        if recipient is None:
+            if not reply.positive and reply.code not in OUT_OF_ORDER and self.reply is None:
+                self.reply, self.at_mail = reply, not self.named
+            return
+        if len(self.named) < LISTED:
+            self.named.append(recipient)
+        if reply.positive:
+            self.refused.pop(recipient, None)
+            if len(self.accepted) < LISTED:
+                self.accepted.append(recipient)
+        elif len(self.refused) < LISTED:
+            self.refused.setdefault(recipient, reply)
+
+    def record(self, relay: Relay, *, in_part: bool = False) -> None:
+        """Record in log, journal and metrics what was not accepted. in_part: the mail goes on to some recipients."""
+        found: dict[int, tuple[Reply, list[str]]] = {}
+        whole = None if in_part else self.reply
+        if whole is not None and self.at_mail:
+            found[whole.code // 100] = whole, self.named
+        else:
+            for recipient, reply in self.refused.items():
+                found.setdefault(reply.code // 100, (reply, []))[1].append(recipient)
+            if whole is not None and (self.accepted or not self.named):
+                found.setdefault(whole.code // 100, (whole, []))[1].extend(self.accepted)
+        for reply, recipients in found.values():
+            self._record(relay, reply, recipients)
+        if found and not in_part and (whole is not None or not self.accepted):
+            relay.metrics.count("final_replies", f"{min(found)}xx")
+
+    def _record(self, relay: Relay, reply: Reply, paths: Sequence[str]) -> None:
+        id, text = new_id(), reply.text
+        sender, *recipients = (encoded(path).decode("utf-8", "replace") for path in (self.sender, *paths))
+        action: Action = "defer" if reply.code < 500 else "reject"
+        log.info(
+            Event(
+                id,
+                {
+                    "client": self.client,
+                    "from": sender,
+                    "to": recipients[0] if recipients else "",
+                    "recipients": len(recipients),
+                    "class": UNJUDGED,
+                    "action": action,
+                    "reply": text,
+                },
+            )
+        )
+        relay.journal.add(
+            JournalEntry(
+                id=id,
+                at=datetime.now(UTC),
+                digest=b"",
+                message_id="",
+                sender=sender,
+                recipients=recipients,
+                subject="",
+                size=min(self.size, HUGE),
+                client=self.client,
+                log_odds=0.0,
+                score=0.0,
+                class_=UNJUDGED,
+                action=action,
+                reply=text,
+                judge_us=0,
+                total_us=0,
+                listed="",
+                evidence=[],
+                tokens=None,
+            )
+        )

@@ -1,0 +1,36 @@
+"""The lists of senders of a running relay: those of the configuration, and those that commands add and remove.
+
+Guarantee: a change counts within a second while the database can be read; while it cannot, the lists stay as they are.
+"""
+
+import asyncio
+
+from spamfilter.config.sections import Lists as Section
+from spamfilter.relay.relay import Relay
+from spamfilter.relay.sender_lists.decision import Lists
+from spamfilter.stores import Store
+
+FOLLOW_LISTS_EVERY = 0.5
+"""Seconds between two looks at the rules: a look takes 0.2 ms, and a rule counts within a second."""
+
+
+class ListFollowing:
+    """Keeps `relay.lists` up to date. configured: the section [lists]; set it, and call `look`, when it changes."""
+
+    def __init__(self, relay: Relay, store: Store, configured: Section) -> None:
+        self.configured = configured
+        self._relay = relay
+        self._store = store
+        self._known: object = None
+
+    async def look(self) -> None:
+        """Read the rules if there are others than at the last look. Raises StoreError."""
+        configured = self.configured
+        version = await asyncio.to_thread(self._store.rules_version)
+        known = version, self._store.generation, configured
+        if known != self._known:
+            self._relay.lists = await asyncio.to_thread(self._read, configured)
+            self._known = known
+
+    def _read(self, configured: Section) -> Lists:
+        return Lists([*configured.rules(), *self._store.rules()], configured.results_from)

@@ -1,0 +1,43 @@
+"""What a relay notes while it runs: at its start whether the next hop answers, and every minute that it runs."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from spamfilter.errors import NextHopError, StoreError
+from spamfilter.relay.next_hops import NextHop
+from spamfilter.reports.outages import note_alive
+from spamfilter.stores import Store
+from spamfilter.system.escaping import printable
+
+log = logging.getLogger("spamfilter")
+
+
+class Uptime:
+    """The notes of one relay."""
+
+    def __init__(self, store: Store, next_hop: NextHop) -> None:
+        self._store = store
+        self._next_hop = next_hop
+        self._started = datetime.now(UTC)
+        self._greeted = False
+
+    async def note(self) -> None:
+        """Note that the relay runs; the first time, greet the next hop."""
+        if not self._greeted:
+            self._greeted = True
+            await self._greet()
+        with suppress(StoreError):  # what follows the ledger says that the database is away
+            await asyncio.to_thread(note_alive, self._store, self._started, datetime.now(UTC))
+
+    async def _greet(self) -> None:
+        try:
+            conversation = await self._next_hop.open()
+        except NextHopError as error:
+            log.warning(
+                "the next hop does not answer: %s; clients hear 451 and keep their mail until it does",
+                printable(str(error), 300),
+            )
+        else:
+            conversation.release()

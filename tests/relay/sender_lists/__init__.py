@@ -1,0 +1,1 @@
+"""Allowed and blocked senders: decisions as values, forged proofs, and a relay that obeys."""

@@ -1,0 +1,182 @@
+"""What became of a mail: remembered when its file is gone, and right across crashes."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from spamfilter.errors import InputError, StoreError
+from spamfilter.relay.next_hops import Maildir
+from spamfilter.relay.quarantine import Quarantine
+from spamfilter.stores import QuarantineEvent, Store
+from tests.project.test_docs import documented
+from tests.relay.test_quarantine import TWO, Warder, unflagged, warder
+from tests.support.made import journal_entry
+
+__all__ = ["warder"]
+
+
+def outcomes(store: Store, id: str) -> list[tuple[str, list[str]]]:
+    return [(event.outcome, [*event.recipients]) for event in store.quarantine_events([id]).get(id, [])]
+
+
+async def test_the_history_says_who_delivered_a_mail_that_is_gone(warder: Warder) -> None:
+    id, _ = warder.keep(recipients=TWO)
+    await warder.release(id)
+    (told,) = map(json.loads, (await warder.run("list", "--history", "--json")).stdout.splitlines())
+    assert set(told) == documented("quarantine list --history --json")
+    assert (told["mail"], told["outcome"], told["recipients"]) == (id, "delivered", ["b@example.net", "c@example.net"])
+    shown = await warder.run("show", id)
+    assert shown.exit_code == 2
+    assert f"delivered to b@example.net, c@example.net by {told['by']}, " in shown.stderr
+
+
+async def test_a_mail_is_delivered_to_one_recipient_and_stays_for_the_other(warder: Warder) -> None:
+    id, kept = warder.keep(recipients=TWO)
+    assert await warder.release("--to", "C@example.net", id) == f"{id}: delivered to <c@example.net>\n"
+    told = json.loads((await warder.run("list", "--json")).stdout)
+    assert told["recipients"] == ["b@example.net"]
+    assert [event["outcome"] for event in told["history"]] == ["delivered"]
+    assert "delivered to c@example.net by " in (await warder.run("list")).stdout
+    assert "was delivered already" in await warder.release("--to", "c@example.net", id, code=2)
+    assert await warder.release(id) == f"{id}: delivered to <b@example.net>\n"
+    assert warder.arrived() == [unflagged(kept)] * 2
+    assert warder.files() == {}
+
+
+async def test_what_the_next_hop_rejects_is_never_noted_as_delivered(warder: Warder) -> None:
+    id, _ = warder.keep()
+    for when, reply in (("DATA", b"451 later\r\n"), ("DOT", b"550 never\r\n"), ("DOT", b"close")):
+        warder.hop.replies = {when: reply}
+        await warder.run("release", "--no-learn", id)
+        with warder.shell.store() as store:
+            assert outcomes(store, id) == []
+    assert (await warder.run("list", "--json")).stdout.count(id) == 1
+
+
+async def test_a_crash_between_note_and_removal_delivers_nothing_twice(
+    warder: Warder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id, kept = warder.keep(recipients=TWO)
+    unlink = Path.unlink
+
+    def struck(path: Path, missing_ok: bool = False) -> None:
+        if id in path.name:
+            raise KeyboardInterrupt  # as a kill, it comes after the note and before the removal
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch, warder.shell.store() as store:
+        patch.setattr(Path, "unlink", struck)
+        quarantine = Quarantine(warder.path, store)
+        mail = quarantine.find(id)
+        with pytest.raises(KeyboardInterrupt):
+            await quarantine.release(mail, warder.next_hop(), "anna")
+    assert len(warder.files()) == 1
+    with warder.shell.store() as store:
+        assert outcomes(store, id) == [("delivered", ["b@example.net", "c@example.net"])]
+        assert Quarantine(warder.path, store).mails() == []
+    assert "by anna" in await warder.release(id, code=2)
+    assert warder.arrived() == [unflagged(kept)]
+
+
+async def test_a_delivery_that_cannot_be_noted_is_a_delivery(warder: Warder, monkeypatch: pytest.MonkeyPatch) -> None:
+    id, kept = warder.keep()
+    with warder.shell.store() as store:
+
+        def full(events: list[QuarantineEvent]) -> None:
+            raise StoreError("disk full")
+
+        monkeypatch.setattr(store, "note_quarantine", full)
+        quarantine = Quarantine(warder.path, store)
+        released = await quarantine.release(quarantine.find(id), warder.next_hop(), "anna")
+    assert released.unnoted == "disk full"
+    assert warder.arrived() == [unflagged(kept)]
+    assert warder.files() == {}
+
+
+async def test_what_was_noted_as_deleted_is_kept_while_its_file_is_there(warder: Warder) -> None:
+    id, _ = warder.keep()
+    with warder.shell.store() as store:
+        quarantine = Quarantine(warder.path, store)
+        store.note_quarantine([QuarantineEvent(id, datetime.now(UTC), "deleted", (), "anna")])  # and then a crash
+        mail = quarantine.find(id)
+        quarantine.delete(mail, "otto")
+        with pytest.raises(InputError, match=r"deleted by otto, .* UTC"):
+            quarantine.find(id)
+
+
+async def test_expiry_is_remembered(warder: Warder) -> None:
+    id, _ = warder.keep()
+    later = datetime.now(UTC) + timedelta(days=1)
+    with warder.shell.store() as store:
+        assert Quarantine(warder.path, store).expire(later, later) == 1
+        assert outcomes(store, id) == [("expired", [])]
+
+
+async def test_marking_as_ham_says_how_to_deliver(warder: Warder) -> None:
+    id, _ = warder.keep()
+    with warder.shell.store() as store:
+        store.write_journal([journal_entry(id=id, tokens={"fields": {b"as": 1, b"judged": 1}})])
+    hint = f"{id}: is in quarantine; `spamfilter quarantine release {id}` delivers it\n"
+    assert warder.shell.done("mark-ham", id).endswith(hint)
+    await warder.release(id)
+    assert hint not in warder.shell.done("mark-ham", id)
+
+
+async def test_a_mail_is_deleted_for_one_recipient_and_stays_for_the_other(warder: Warder) -> None:
+    id, kept = warder.keep(recipients=TWO)
+    with warder.shell.store() as store:
+        quarantine = Quarantine(warder.path, store)
+        before = quarantine.find(id)
+        quarantine.delete(before, "bea", "b@example.net")
+        assert quarantine.find(id).recipients == ["c@example.net"]
+        assert outcomes(store, id) == [("deleted", ["b@example.net"])]
+        with pytest.raises(InputError, match="released, deleted or moved"):
+            quarantine.delete(before, "bea", "b@example.net")
+        with pytest.raises(InputError, match="released, deleted or moved"):
+            quarantine.delete(before, "dora", "d@example.net")
+    assert "deleted for b@example.net by bea, " in (await warder.run("list")).stdout
+    assert await warder.release(id) == f"{id}: delivered to <c@example.net>\n"
+    assert warder.arrived() == [unflagged(kept)]
+    assert warder.files() == {}
+
+
+async def test_the_last_recipient_deletes_the_file(warder: Warder) -> None:
+    id, _ = warder.keep(recipients=TWO)
+    with warder.shell.store() as store:
+        quarantine = Quarantine(warder.path, store)
+        for address in ("b@example.net", "c@example.net"):
+            quarantine.delete(quarantine.find(id), address, address)
+        assert outcomes(store, id) == [("deleted", ["b@example.net"]), ("deleted", [])]
+        assert quarantine.mails() == []
+    assert warder.files() == {}
+
+
+async def test_after_a_crash_a_deletion_for_one_recipient_counts(
+    warder: Warder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id, _ = warder.keep(recipients=TWO)
+
+    def struck(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with warder.shell.store() as store:
+        quarantine = Quarantine(warder.path, store)
+        with monkeypatch.context() as patch:
+            patch.setattr(Maildir, "put", struck)
+            with pytest.raises(KeyboardInterrupt):
+                quarantine.delete(quarantine.find(id), "bea", "b@example.net")
+        assert quarantine.find(id).recipients == ["c@example.net"]
+    assert await warder.release(id) == f"{id}: delivered to <c@example.net>\n"
+
+
+def test_the_latest_mails_come_first(warder: Warder) -> None:
+    ids = [warder.keep(recipients=TWO[number % 2 :][:1])[0] for number in range(6)]
+    with warder.shell.store() as store:
+        quarantine = Quarantine(warder.path, store)
+        assert [mail.id for mail in quarantine.latest(2)] == [ids[5], ids[4]]
+        assert [mail.id for mail in quarantine.latest(9)] == ids[::-1]
+        quarantine.delete(quarantine.find(ids[3]), "anna")
+        assert [mail.id for mail in quarantine.latest(2, "c@example.net")] == [ids[5], ids[1]]
+        assert quarantine.latest(2, "d@example.net") == []

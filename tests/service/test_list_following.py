@@ -1,0 +1,46 @@
+"""Rules of the database and of the configuration reach a running relay."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from spamfilter.config.sections import Lists as Section
+from spamfilter.errors import StoreError
+from spamfilter.service.list_following import ListFollowing
+from spamfilter.stores import Rule
+from tests.relay.sender_lists.test_relay import HAM, listing, status
+from tests.support.memory_store import MemoryStore
+
+
+async def test_rules_come_and_go_while_the_relay_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with listing(tmp_path) as (hop, running):
+        following = ListFollowing(running.relay, running.store, Section())
+        client = await running.connect()
+
+        async def said() -> str:
+            await following.look()
+            hop.messages.clear()
+            await client.send(HAM)
+            return status(hop).partition(" learnt=12/12")[2]
+
+        now = datetime.now(UTC)
+        assert await said() == ""
+        rule = running.store.add_rule(Rule("block", "a@example.org", at=now), now)
+        assert await said() == f" blocked=a@example.org rule={rule.id}"
+        unchanged = running.relay.lists
+        await following.look()
+        assert running.relay.lists is unchanged
+
+        def gone(*_: object) -> None:
+            raise StoreError("gone")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(MemoryStore, "rules_version", gone)
+            with pytest.raises(StoreError):
+                await following.look()
+        assert await said() == f" blocked=a@example.org rule={rule.id}"
+        running.store.remove_rule(rule.id, "anna", now)
+        assert await said() == ""
+        following.configured = Section(block=["example.org"])
+        assert await said() == " blocked=example.org rule=config"
