@@ -2,7 +2,7 @@
 
 Guarantee: except for the size of the database, a summary depends only on the entries of its day and their labels, so a
 report is the same before and after the entries expire. A summary keeps the KEPT most frequent names and words of a
-day. While a day is counted, at most COUNTED are kept between two PIECEs; on a day with more, rare ones may be
+day. While a day is counted, at most COUNTED are kept between two hours; on a day with more, rare ones may be
 undercounted.
 """
 
@@ -10,11 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from heapq import nsmallest
 from math import ceil, exp, log
 from typing import Any
 
 from spamfilter.bayes.labels import NOBODYS
-from spamfilter.stores import JournalEntry, Store
+from spamfilter.reports.outages import grouped
+from spamfilter.stores import UNJUDGED, JournalEntry, Store
 
 KEPT = 50
 """Names and words of a day: enough to find the most frequent ones of a month; a year of them is a few MB."""
@@ -28,7 +30,10 @@ LATE = timedelta(hours=1)
 """Time after the end of a day by which a relay has usually written its entries."""
 PIECE, MANY = timedelta(minutes=10), 10_000
 """Period whose entries are in memory at a time, on a day with more than MANY of them."""
-DAY = timedelta(days=1)
+PARTS = 400
+"""Parts of days and hours that are kept in memory, at most some 100 KB each: a report has ten parts of days, and of
+five days all hours."""
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 REPLIES = {"2": "accepted", "4": "put_off", "5": "refused"}
 TROUBLE = 100
 """Characters of a reply that are kept; replies that differ only after that count as the same."""
@@ -68,6 +73,7 @@ class Summary:
     hours: Counter[tuple[int, str, str]] = field(default_factory=Counter)  # hour of the day, class, action
     replies: Counter[str] = field(default_factory=Counter)  # accepted, put_off, refused
     troubles: Counter[str] = field(default_factory=Counter)  # replies that were not accepted, by their text
+    unjudged: Counter[tuple[int, str]] = field(default_factory=Counter)  # hour of the day, put_off or refused
     scores: Counter[tuple[str, int]] = field(default_factory=Counter)  # class, bin of the probability
     judging: Counter[int] = field(default_factory=Counter)  # bucket of the microseconds
     relaying: Counter[int] = field(default_factory=Counter)
@@ -79,16 +85,24 @@ class Summary:
 
     @property
     def messages(self) -> int:
+        """Those that were judged."""
         return self.hours.total()
+
+    @property
+    def entries(self) -> int:
+        return self.messages + self.unjudged.total()
 
     def add(self, entry: JournalEntry) -> None:
         """Count an entry."""
+        if not entry.reply.startswith("2"):
+            self.troubles[grouped(entry.reply)[:TROUBLE]] += 1
+        if entry.class_ == UNJUDGED:
+            self.unjudged[entry.at.hour, REPLIES.get(entry.reply[:1], "")] += 1
+            return
         spam = entry.class_ == "spam"
         self.bytes += entry.size
         self.hours[entry.at.hour, entry.class_, entry.action] += 1
         self.replies[REPLIES.get(entry.reply[:1], "")] += 1
-        if not entry.reply.startswith("2"):
-            self.troubles[entry.reply[:TROUBLE]] += 1
         self.scores[entry.class_, bin_of(entry.score)] += 1
         self.judging[bucket(entry.judge_us)] += 1
         self.relaying[bucket(entry.total_us)] += 1
@@ -107,12 +121,17 @@ class Summary:
             verdicts, shares = self.words.get(token, (0, 0.0))
             self.words[token] = verdicts + 1, shares + weight
 
+    def trim_to(self, most: int) -> None:
+        """Keep the most frequent names and words, if there are more than this."""
+        if max(len(getattr(self, name)) for name in (*_NAMED, "troubles")) > most:
+            self.trim(most)
+
     def trim(self, most: int = KEPT) -> None:
         """Keep only the most frequent names and words."""
         self.troubles = Counter(dict(sorted(self.troubles.items(), key=lambda item: (-item[1], item[0]))[:most]))
         for name in _NAMED:
-            items = sorted(getattr(self, name).items(), key=lambda item: (-item[1][0], -abs(item[1][1]), item[0]))
-            setattr(self, name, dict(items[:most]))
+            found = getattr(self, name).items()
+            setattr(self, name, dict(nsmallest(most, found, lambda item: (-item[1][0], -abs(item[1][1]), item[0]))))
 
     def merge(self, other: "Summary") -> None:
         """Add the figures of other entries."""
@@ -142,14 +161,14 @@ class Summary:
     def of_json(cls, body: Mapping[str, Any]) -> "Summary":
         made = cls(bytes=body["bytes"], store_bytes=body["store_bytes"])
         for name in _COUNTED:
-            counts = Counter({tuple(key) if len(key) > 1 else key[0]: number for *key, number in body[name]})
+            counts = Counter({tuple(key) if len(key) > 1 else key[0]: number for *key, number in body.get(name, ())})
             setattr(made, name, counts)
         for name in _NAMED:
             setattr(made, name, {key: (first, second) for key, (first, second) in body[name].items()})
         return made
 
 
-_COUNTED = ("hours", "replies", "troubles", "scores", "judging", "relaying", "marked")
+_COUNTED = ("hours", "replies", "troubles", "unjudged", "scores", "judging", "relaying", "marked")
 _NAMED = ("senders", "recipients", "clients", "words")
 
 
@@ -157,17 +176,34 @@ def midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
-def of_period(store: Store, since: datetime, until: datetime, entries: int) -> Summary:
-    """The summary of a period within one day, without marks. entries: how many that day has."""
-    made, piece = Summary(), PIECE if entries > MANY else DAY
+def of_period(store: Store, since: datetime, until: datetime, entries: int, hours: "Parts | None" = None) -> Summary:
+    """The summary of a period within one day, without marks. entries: how many that day has.
+
+    hours: those that were found before, which are not read again.
+    """
+    made = Summary()
+    while since < until:
+        end = min(until, since.replace(minute=0, second=0, microsecond=0) + HOUR)
+        key = since, end, entries
+        hour = _counted(store, *key) if hours is None or key not in hours else hours[key]
+        if hours is not None:
+            hours[key] = hour
+        made.merge(hour)
+        made.trim_to(COUNTED)
+        since = end
+    made.trim()
+    return made
+
+
+def _counted(store: Store, since: datetime, until: datetime, entries: int) -> Summary:
+    """The summary of an hour or less, with its names and words, all but in a flood of them."""
+    made, piece = Summary(), PIECE if entries > MANY else HOUR
     while since < until:
         end = min(until, since + piece)
         for entry in store.journal(since, end):
             made.add(entry)
-        if max(len(getattr(made, name)) for name in (*_NAMED, "troubles")) > COUNTED:
-            made.trim(COUNTED)
+        made.trim_to(COUNTED)
         since = end
-    made.trim()
     return made
 
 
@@ -183,14 +219,19 @@ def begin(store: Store, since: datetime) -> datetime:
     """Where a period can begin: at midnight if some entries of that day have expired."""
     day = since.date()
     body = store.summaries(day, day).get(day)
-    whole = body is None or Summary.of_json(body).messages <= store.journal_days(day, day).get(day, 0)
+    whole = body is None or Summary.of_json(body).entries <= store.journal_days(day, day).get(day, 0)
     return since if whole else midnight(day)
 
 
-def by_day(store: Store, since: datetime, until: datetime) -> dict[date, Summary]:
+Parts = dict[tuple[datetime, datetime, int], Summary]
+"""Begin and end of an hour, and the number of entries of that day -> its summary; of a part of a day, with minus the
+number -> its summary with the most frequent names and words alone."""
+
+
+def by_day(store: Store, since: datetime, until: datetime, parts: Parts | None = None) -> dict[date, Summary]:
     """Day -> the summary of the part that lies in the period, or of the whole day if its entries have expired.
 
-    Days without mail are left out.
+    Days without mail are left out. parts: what was found before, which is not read again; at most PARTS are kept.
     """
     first, last = since.date(), (until - timedelta(microseconds=1)).date()
     entries = store.journal_days(first, last)
@@ -200,14 +241,30 @@ def by_day(store: Store, since: datetime, until: datetime) -> dict[date, Summary
     for day in sorted(entries.keys() | kept.keys()):
         begin, end = max(since, midnight(day)), min(until, midnight(day) + DAY)
         whole = kept.get(day)
-        gone = whole is not None and whole.messages > entries.get(day, 0)
-        right = whole is not None and whole.messages == entries.get(day, 0) and end - begin == DAY
-        made = whole if whole is not None and (gone or right) else of_period(store, begin, end, entries.get(day, 0))
+        gone = whole is not None and whole.entries > entries.get(day, 0)
+        right = whole is not None and whole.entries == entries.get(day, 0) and end - begin == DAY
+        made = whole if whole is not None and (gone or right) else _part(store, begin, end, entries.get(day, 0), parts)
         if not gone:
             made.marked = marked.get(day, Counter())
-        if made.messages:
+        if made.entries:
             found[day] = made
     return found
+
+
+def _part(store: Store, begin: datetime, end: datetime, entries: int, parts: Parts | None) -> Summary:
+    """As `of_period`, from the parts that were found before if it is one of them.
+
+    Of a day that is over the hours are kept, too, which stay the same while begin and end move on.
+    """
+    if parts is None:
+        return of_period(store, begin, end, entries)
+    key = begin, end, -entries
+    if key not in parts:
+        over = midnight(begin.date()) + DAY + LATE <= datetime.now(UTC)
+        parts[key] = of_period(store, begin, end, entries, parts if over and entries <= MANY else None)
+        while len(parts) > PARTS:
+            del parts[next(iter(parts))]
+    return parts[key]
 
 
 def keep(store: Store, now: datetime, entries_before: datetime) -> int:
@@ -223,10 +280,10 @@ def keep(store: Store, now: datetime, entries_before: datetime) -> int:
     changed = 0
     for day, number in entries.items():
         going = midnight(day) < entries_before
-        if day in kept and kept[day].messages >= number and not going:
+        if day in kept and kept[day].entries >= number and not going:
             continue
         begin, end = midnight(day), midnight(day) + DAY
-        made = kept[day] if day in kept and kept[day].messages >= number else of_period(store, begin, end, number)
+        made = kept[day] if day in kept and kept[day].entries >= number else of_period(store, begin, end, number)
         if going:
             made.marked = marks(store, begin, end).get(day, Counter())
         made.store_bytes = made.store_bytes or store.size()

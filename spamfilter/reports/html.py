@@ -9,9 +9,19 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from spamfilter.relay.sender_lists.decision import use_of
 from spamfilter.reports.report import Report
 from spamfilter.reports.report_figures import Slot
-from spamfilter.reports.text import REPLY_WORDS, TRAININGS, disk_text, drift_text, moment, relative_change, size_text
+from spamfilter.reports.text import (
+    REPLY_WORDS,
+    TRAININGS,
+    disk_text,
+    drift_text,
+    moment,
+    outage_texts,
+    relative_change,
+    size_text,
+)
 from spamfilter.system.escaping import harmless
 
 HEIGHT = 88
@@ -38,12 +48,14 @@ def environment(room: str) -> Environment:
         "moment": moment,
         "number": _number,
         "percent": _percent,
+        "rule_name": _rule_name,
         "size": size_text,
     }
     made.globals |= {
         "disk_text": disk_text,
         "drift_text": drift_text,
         "height": _height,
+        "outage_texts": outage_texts,
         "reply_words": REPLY_WORDS,
         "share": _share,
         "most_trainings": TRAININGS,
@@ -78,6 +90,12 @@ def _capital(text: str) -> str:
 def class_name(class_: str) -> str:
     """The name of a class for readers of a page, who may not know the word ham."""
     return "not spam" if class_ == "ham" else class_
+
+
+def _rule_name(listed: str) -> str:
+    """The rule that a message has met, for readers of a list."""
+    names = {"blocked": "sender blocked", "allowed": "sender allowed", "unproved": "sender allowed, but not proved"}
+    return names.get(use_of(listed), "")
 
 
 def _milliseconds(microseconds: int) -> str:

@@ -41,8 +41,13 @@ def report_mail(report: Report, sender: str, recipients: Sequence[str], host: st
     return mail.as_bytes()
 
 
-async def send(next_hop: NextHop, mail: bytes, sender: str, recipients: Sequence[str]) -> None:
-    """Send a report. Raises TryAgain or Refused, with the reply, if the next hop rejects any recipient or the mail."""
+async def send(
+    next_hop: NextHop, mail: bytes, sender: str, recipients: Sequence[str], what: str = "the report"
+) -> None:
+    """Send a mail of ours, named `what` in errors.
+
+    Raises TryAgain or Refused, with the reply, if the next hop rejects any recipient or the mail.
+    """
     try:
         conversation = await next_hop.open()
         try:
@@ -50,9 +55,9 @@ async def send(next_hop: NextHop, mail: bytes, sender: str, recipients: Sequence
         finally:
             conversation.abort()
     except NextHopError as error:
-        raise TryAgain(f"the report was not sent: {error}") from error
+        raise TryAgain(f"{what} was not sent: {error}") from error
     finally:
         next_hop.close()
     if not reply.positive:
         kind = TryAgain if reply.code < 500 else Refused
-        raise kind(f"the report was not sent: {next_hop.where} says {printable(reply.text, 300)}")
+        raise kind(f"{what} was not sent: {next_hop.where} says {printable(reply.text, 300)}")

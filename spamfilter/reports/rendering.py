@@ -13,10 +13,12 @@ from spamfilter.bayes.counts import Label
 from spamfilter.learning.marks import Subject
 from spamfilter.learning.transaction import Change
 from spamfilter.system.escaping import harmless, printable
+from spamfilter.system.terminal import WIDTH
 
 if TYPE_CHECKING:  # a relay renders neither; without these imports it starts a twentieth faster
     from spamfilter.evaluation.runs import Outcome
     from spamfilter.reports.report import Report
+    from spamfilter.stores import Entry, JournalEntry
 
 
 def to_json(value: dict[str, Any]) -> str:
@@ -62,6 +64,24 @@ def name_json(subject: Subject) -> dict[str, str]:
     return {"id": subject.id} if subject.id else {"file": subject.name}
 
 
+def journal_json(entry: "JournalEntry") -> dict[str, Any]:
+    """A message of the journal, without tokens and evidence."""
+    return {
+        "id": entry.id, "at": entry.at, "sender": entry.sender, "recipients": list(entry.recipients),
+        "subject": entry.subject, "message_id": entry.message_id, "client": entry.client, "size": entry.size,
+        "class": entry.class_, "score": entry.score, "action": entry.action, "reply": entry.reply,
+        "listed": entry.listed,
+    }  # fmt: skip
+
+
+def training_json(entry: "Entry") -> dict[str, Any]:
+    """An entry of the ledger, without tokens."""
+    return {
+        "training": entry.id, "at": entry.at, "label": None if entry.undoes else entry.label, "source": entry.source,
+        "by": entry.by,
+    }  # fmt: skip
+
+
 def report_json(report: "Report") -> dict[str, Any]:
     """A report; the figures of the period itself are at the top level, beside `since` and `until`."""
     body = asdict(report)
@@ -88,23 +108,34 @@ def outcome_json(outcome: "Outcome", suspects: int) -> dict[str, Any]:
 
 
 _COLUMNS = (
-    ("1-ROCA%", "roca", 4), ("sm@.1", "sm_at_hm_01", 2), ("LAM%", "lam", 3), ("hm%", "hm", 2), ("sm%", "sm", 2),
-    ("Brier", "brier", 4), ("ECE", "ece", 4),
+    ("1-ROCA%", "roca", 4, 9), ("sm@.1", "sm_at_hm_01", 2, 8), ("LAM%", "lam", 3, 8), ("hm%", "hm", 2, 7),
+    ("sm%", "sm", 2, 7), ("Brier", "brier", 4, 8), ("ECE", "ece", 4, 8),
 )  # fmt: skip
+"""Title, name in the metrics, digits after the point, and columns."""
+_KNOWN, _TIME = 8, 7
+"""Columns of known% and us."""
+_FIGURES = sum(room for _, _, _, room in _COLUMNS) + _KNOWN + _TIME
+"""Columns of all figures."""
 
 
-def outcomes_text(outcomes: "Sequence[Outcome]", suspects: int) -> str:
-    """A table of runs with 95 % intervals, and the suspected wrong labels of each run."""
-    width = max(len("filter"), *(len(_title(outcome)) for outcome in outcomes))
-    head = "".join(f"{title:>15}" for title, _, _ in _COLUMNS)
-    lines = [f"{'filter':<{width}}{head}{'known%':>8}{'us':>8}"]
+def outcomes_text(outcomes: "Sequence[Outcome]", suspects: int, width: int = WIDTH) -> str:
+    """A table of runs with 95 % intervals, and the suspected wrong labels of each run.
+
+    width: most columns of the table, at least 80. A title without room beside the figures is a line of its own.
+    """
+    room = min(max(len("filter"), *(len(_title(outcome)) for outcome in outcomes)), max(width - _FIGURES, 10))
+    head = "".join(f"{title:>{columns}}" for title, _, _, columns in _COLUMNS)
+    lines = [f"{'filter':<{room}}{head}{'known%':>{_KNOWN}}{'us':>{_TIME}}"]
     for outcome in outcomes:
-        figures = "".join(f"{getattr(outcome.metrics, name):>15.{digits}f}" for _, name, digits in _COLUMNS)
+        title = _title(outcome)
+        if len(title) > room:
+            lines.append(title)
+            title = ""
+        figures = _row([getattr(outcome.metrics, name) for _, name, _, _ in _COLUMNS])
         known = "-" if outcome.known is None else f"{100 * outcome.known:.0f}"
-        lines.append(f"{_title(outcome):<{width}}{figures}{known:>8}{outcome.microseconds:>8.0f}")
-        if outcome.intervals:
-            bounds = "".join(f"{_interval(outcome.intervals[name], digits):>15}" for _, name, digits in _COLUMNS)
-            lines.append(f"{'':<{width}}{bounds}")
+        lines.append(f"{title:<{room}}{figures}{known:>{_KNOWN}}{outcome.microseconds:>{_TIME}.0f}")
+        for place, bound in enumerate(("from", "to") if outcome.intervals else ()):
+            lines.append(f"{bound:>{room}}{_row([outcome.intervals[name][place] for _, name, _, _ in _COLUMNS])}")
     judged = {(outcome.metrics.ham, outcome.metrics.spam): outcome for outcome in reversed(outcomes)}
     for (ham, spam), outcome in reversed(judged.items()):
         whose = f" by {_title(outcome)}" if len(judged) > 1 else ""
@@ -112,7 +143,7 @@ def outcomes_text(outcomes: "Sequence[Outcome]", suspects: int) -> str:
     lines += ["", *_LEGEND]
     for outcome in outcomes:
         if outcome.days:
-            lines += ["", f"{_title(outcome)}, day by day:", *_days(outcome)]
+            lines += ["", f"{_title(outcome)}, day by day:", *_days(outcome), *_DAYS_LEGEND]
     for outcome in outcomes if suspects else ():
         lines += ["", f"labels that look wrong to {_title(outcome)}:"]
         lines += [
@@ -123,10 +154,21 @@ def outcomes_text(outcomes: "Sequence[Outcome]", suspects: int) -> str:
 
 
 _LEGEND = (
-    "1-ROCA%: chance that a ham scores above a spam; sm@.1: spam missed where 0.1 % of ham is lost; hm%, sm%: ham at",
-    "or above, spam below a probability of 0.5; LAM%: mean of both on the logit scale; Brier, ECE: squared error and",
-    "calibration error of the probability, 0 to 1: of all these, less is better. known%: words of a message that have",
-    "counts, median; us: microseconds of processor time for a message.",
+    "1-ROCA%  per cent of pairs of a ham and a spam in which the ham scores higher",
+    "sm@.1    per cent of spam missed by a threshold that loses 0.1 % of ham",
+    "LAM%     mean of hm% and sm% on the logit scale",
+    "hm%      per cent of ham lost: with a probability of spam of at least 0.5",
+    "sm%      per cent of spam missed: with a probability of spam below 0.5",
+    "Brier    mean squared error of the probability, 0 to 1",
+    "ECE      calibration error: mean distance from probability to share, 0 to 1",
+    "known%   per cent of the words of a message that have counts, median",
+    "us       microseconds of processor time for a message",
+    "from, to 95 % confidence interval",
+    "Less is better, except for known%.",
+)
+_DAYS_LEGEND = (
+    "ham, spam: messages of the day; as spam, as ham: of these, judged wrongly;",
+    "unsure: of these, judged unsure; marks: labels that the user gave.",
 )
 
 
@@ -144,5 +186,7 @@ def _title(outcome: "Outcome") -> str:
     return f"{outcome.likelihood} {outcome.run.part}".rstrip()
 
 
-def _interval(bounds: tuple[float, float], digits: int) -> str:
-    return f"{bounds[0]:.{digits}f}-{bounds[1]:.{digits}f}"
+def _row(numbers: Sequence[float]) -> str:
+    return "".join(
+        f"{number:>{room}.{digits}f}" for number, (_, _, digits, room) in zip(numbers, _COLUMNS, strict=True)
+    )

@@ -5,16 +5,18 @@ Figures are compared with the period of the same length before. Lists are cut to
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from shutil import disk_usage
 
 from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.voices import subject_words
 from spamfilter.reports import daily_summaries
 from spamfilter.reports.daily_summaries import Summary
 from spamfilter.reports.drift import Drift, drift
+from spamfilter.reports.outages import Downtime, Outage, downtimes, outages
 from spamfilter.reports.report_figures import Calibrated, Figures, Slot, calibration_of, figures_of, slot_of
 from spamfilter.stores import Store, Trainings
 
@@ -52,7 +54,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class LearntMessage:
-    """A learning: time, label, source, author; subject and id if the journal still has them."""
+    """A learning: time, label, source, author; its subject, and its id if the journal still has it."""
 
     at: datetime
     label: Label
@@ -77,7 +79,8 @@ class WaitingMessage:
 class MatteringWord:
     """A token, the number of verdicts in which it was among the most influential, and its mean log-odds there.
 
-    before: the number of such verdicts in the period before.
+    before: the number of such verdicts in the period before. The mean of a word that fell is that of the period before,
+    as there may be no verdict in this one.
     """
 
     token: str
@@ -109,7 +112,8 @@ class Report:
     """One period. before: the figures of the period of the same length before it.
 
     waiting: the latest messages that need review; waiting_in_all: how many there are. troubles: the most frequent
-    replies that deferred or rejected mail. risen, fallen: words that were influential in significantly more or fewer
+    replies that deferred or rejected mail. outages, downtimes: when mail was put off, and when the relay did not run,
+    the latest of them. risen, fallen: words that were influential in significantly more or fewer
     verdicts than before.
     """
 
@@ -124,6 +128,8 @@ class Report:
     waiting: list[WaitingMessage]
     waiting_in_all: int
     troubles: list[Trouble]
+    outages: list[Outage]
+    downtimes: list[Downtime]
     senders: list[Named]
     recipients: list[Named]
     clients: list[Named]
@@ -141,16 +147,19 @@ class Report:
     advice: list[str]
 
 
-def build(store: Store, voices: Sequence[str], since: datetime, until: datetime) -> Report:
+def build(
+    store: Store, voices: Sequence[str], since: datetime, until: datetime, parts: daily_summaries.Parts | None = None
+) -> Report:
     """The report of a period; moments in UTC, `until` not included.
 
-    If the journal has lost entries of the first day, the period begins with that whole day.
+    If the journal has lost entries of the first day, the period begins with that whole day. parts: for reports that are
+    made again and again, see `by_day`.
     """
     since = daily_summaries.begin(store, since)
     span = until - since
-    days = daily_summaries.by_day(store, since, until)
+    days = daily_summaries.by_day(store, since, until, parts)
     ends = [since, *(daily_summaries.begin(store, since - number * span) for number in range(1, WEEKS + 1))]
-    before = [daily_summaries.by_day(store, first, last) for last, first in pairwise(ends)]
+    before = [daily_summaries.by_day(store, first, last, parts) for last, first in pairwise(ends)]
     mail, previous = daily_summaries.total(days.values()), daily_summaries.total(before[0].values())
     earlier = daily_summaries.total(one for period in before for one in period.values())
     state = store.state({voice: {} for voice in voices})
@@ -160,6 +169,7 @@ def build(store: Store, voices: Sequence[str], since: datetime, until: datetime)
     figures = figures_of(mail)
     size = _size(store.size(), (*reversed(before), days), _free_bytes(store.where))
     drifts = _drifts(figures, figures_of(earlier))
+    off, down = outages(store, since, until), downtimes(store, since, min(until, datetime.now(UTC)))
     return Report(
         since=since,
         until=until,
@@ -171,13 +181,15 @@ def build(store: Store, voices: Sequence[str], since: datetime, until: datetime)
         calibration=calibration_of(mail),
         waiting=[WaitingMessage(one.id, one.at, one.score, one.sender, one.subject) for one in waiting],
         waiting_in_all=waiting_in_all,
+        outages=off[-LATEST:],
+        downtimes=down[-LATEST:],
         troubles=[Trouble(*item) for item in _first(mail.troubles.items(), NAMES)],
         senders=_named(mail.senders),
         recipients=_named(mail.recipients),
         clients=_named(mail.clients),
         words=_words(mail, previous)[:WORDS],
         risen=_moving(mail, previous),
-        fallen=_moving(previous, mail),
+        fallen=[replace(word, verdicts=word.before, before=word.verdicts) for word in _moving(previous, mail)],
         store=store.where,
         size=size,
         vocabulary={voice: counts.vocabulary for voice, counts in state.counts.items()},
@@ -186,7 +198,7 @@ def build(store: Store, voices: Sequence[str], since: datetime, until: datetime)
         trainings=trainings,
         latest=latest(store, since, until, LATEST),
         moved=_moved(store, since, until),
-        advice=_advice(figures, learnt, waiting_in_all, drifts, size),
+        advice=_advice(figures, learnt, waiting_in_all, drifts, size, off, down),
     )
 
 
@@ -233,7 +245,7 @@ def latest(store: Store, since: datetime, until: datetime, limit: int) -> list[L
     found = []
     for entry in learnings:
         mail = seen.get(entry.digest)
-        id, subject = (mail.id, mail.subject) if mail else ("", "")
+        id, subject = (mail.id, mail.subject) if mail else ("", subject_words(entry.tokens))
         found.append(LearntMessage(entry.at, entry.label, entry.source, entry.by, id, subject))
     return found
 
@@ -282,13 +294,29 @@ def _size(taken: int, periods: Iterable[dict[date, Summary]], free: int | None) 
     return Size(taken, growth, free / growth if free is not None and growth > 0 else None)
 
 
-def _advice(figures: Figures, learnt: dict[str, int], waiting: int, drifts: list[Drift], size: Size) -> list[str]:
+def _advice(
+    figures: Figures,
+    learnt: dict[str, int],
+    waiting: int,
+    drifts: list[Drift],
+    size: Size,
+    off: list[Outage],
+    down: list[Downtime],
+) -> list[str]:
     """Advice, a sentence each, the most important first."""
     found = []
     if not min(learnt.values()):
         found.append("mark some ham and some spam: the filter cannot judge when it knows one class only")
     if size.days_left is not None and size.days_left < SOON:
         found.append(f"the disk will be full in {size.days_left:.0f} days: lower [report] journal_days, or add space")
+    if off:
+        last, number = off[-1], sum(one.messages for one in off)
+        found.append(
+            f"{number:,} message{'s were' if number > 1 else ' was'} put off, the last at {last.end:%Y-%m-%d %H:%M} UTC"
+            f" ({last.reply}): senders try again; see Outages, and what the next hop's log says of these times"
+        )
+    if down:
+        found.append("the relay did not run for a while, see Outages: its log says why it ended")
     if waiting:
         found.append(f"{waiting:,} message{'s need' if waiting > 1 else ' needs'} review: spamfilter review")
     if any(one.what == "put_off" and one.share > one.before for one in drifts):

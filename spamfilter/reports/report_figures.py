@@ -5,7 +5,6 @@ of spam that was judged ham; each with a 95 % Wilson interval. Only marks of peo
 automatic rules are not.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from spamfilter.bayes.confidence_intervals import wilson
 from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
+from spamfilter.evaluation.error_rates import logistic_average
 from spamfilter.reports.daily_summaries import BINS, REPLIES, Summary, duration
 
 
@@ -43,6 +43,7 @@ class Figures:
     """The figures of a period. A mail that was deferred and sent again counts each time.
 
     replies: what clients heard, by the reply's class: accepted (2xx), put_off (4xx), refused (5xx).
+    unjudged: messages that never came to their text, or not for all recipients: put_off and refused.
     lam: the mean of both error rates on the logit scale, in per cent; None if a class has no messages.
     unsure_settled: unsure messages that were marked later, by label.
     """
@@ -52,6 +53,7 @@ class Figures:
     classes: dict[str, int]
     actions: dict[str, int]
     replies: dict[str, int]
+    unjudged: dict[str, int]
     ham_rate: Rate
     spam_rate: Rate
     lam: float | None
@@ -97,6 +99,10 @@ def figures_of(mail: Summary) -> Figures:
         classes=classes,
         actions=_counted(mail, 2, ACTIONS),
         replies={name: mail.replies[name] for name in REPLIES.values()},
+        unjudged={
+            name: sum(number for (_, said), number in mail.unjudged.items() if said == name)
+            for name in ("put_off", "refused")
+        },
         ham_rate=ham_rate,
         spam_rate=spam_rate,
         lam=_lam(ham_rate, spam_rate),
@@ -121,11 +127,11 @@ def slot_of(at: str, mail: Summary | None, hour: int | None = None) -> Slot:
 
 
 def _lam(ham: Rate, spam: Rate) -> float | None:
-    """Logistic average misclassification in per cent, each rate smoothed by half a message: TREC 2005."""
+    """LAM% as `evaluate` gives it; None if a class has no messages."""
     if not ham.messages or not spam.messages:
         return None
-    odds = [math.log((rate.errors + 0.5) / (rate.messages - rate.errors + 0.5)) for rate in (ham, spam)]
-    return 100 / (1 + math.exp(-sum(odds) / 2))
+    lost, missed = ham.errors / ham.messages, spam.errors / spam.messages
+    return logistic_average(lost, missed, ham.messages, spam.messages)
 
 
 def _delay(buckets: Counter[int]) -> Delay:

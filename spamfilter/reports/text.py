@@ -98,6 +98,31 @@ def drift_text(drift: Drift) -> str:
     return f"{DRIFT_WORDS[drift.what]} {way} from {100 * drift.before:.1f} % to {100 * drift.share:.1f} %"
 
 
+def outage_texts(report: Report) -> list[str]:
+    """When mail was put off and when the relay did not run, a sentence each, in their order."""
+    found = [
+        (one.begin, f"{span(one.begin, one.end)}: {_messages(one.messages)} put off: {printable(one.reply, 200)}")
+        for one in report.outages
+    ]
+    for down in report.downtimes:
+        until = span(down.begin, down.end) if down.end else f"since {moment(down.begin)}"
+        found.append((down.begin, f"{until}: the relay did not run"))
+    return [sentence for _, sentence in sorted(found)]
+
+
+def span(begin: datetime, end: datetime) -> str:
+    """A time from one moment to another, with the day of the second only if it is another day.
+
+    >>> span(datetime(2026, 11, 22, 23, 14), datetime(2026, 11, 22, 23, 46))
+    '2026-11-22 23:14 to 23:46'
+    """
+    return f"{moment(begin)} to {moment(end) if end.date() != begin.date() else end.strftime('%H:%M')}"
+
+
+def _messages(number: int) -> str:
+    return f"{number:,} message{'' if number == 1 else 's'}"
+
+
 def disk_text(days: float) -> str:
     """When the disk will be full.
 
@@ -112,13 +137,15 @@ def _mail(report: Report, width: int) -> Iterator[str]:
     change = relative_change(now.messages, before.messages)
     yield ""
     yield (
-        f"Mail        {now.messages:,} message{'' if now.messages == 1 else 's'}, {size_text(now.bytes)}"
+        f"Mail        {_messages(now.messages)}, {size_text(now.bytes)}"
         + (f", {change} compared with the period before" if change else "")
     )
     replies = {REPLY_WORDS[name]: n for name, n in now.replies.items()}
     for head, counts in (("judged", now.classes), ("action", now.actions), ("reply", replies)):
         shares = _shares(counts, now.messages)
         yield from _wrapped(f"  {head:<10}", shares, width)
+    if unjudged := [f"{n:,} {REPLY_WORDS[name]}" for name, n in now.unjudged.items() if n]:
+        yield from _wrapped("  unjudged  ", f"{', '.join(unjudged)}, before their text had come", width)
     if now.messages:
         room = width - 14
         per_day = _grouped([sum(day.classes.values()) for day in report.days], room)
@@ -130,6 +157,11 @@ def _mail(report: Report, width: int) -> Iterator[str]:
     yield "Processing time (median, 99th percentile)"
     yield f"  judging   {_delay(now.judging)}"
     yield f"  total     {_delay(now.relaying)}"
+    if report.outages or report.downtimes:
+        yield ""
+        yield "Outages"
+        for sentence in outage_texts(report):
+            yield from _wrapped("  ", sentence, width)
     if report.troubles:
         yield ""
         yield "Not delivered"
@@ -188,7 +220,8 @@ def _learning(report: Report, width: int) -> Iterator[str]:
     if size.growth is not None:
         left = f"; {disk_text(size.days_left)}" if size.days_left is not None else ""
         yield f"  grows     {size_text(size.growth)} a day{left}"
-    yield "Vocabulary  " + ", ".join(f"{count:,} words in {voice}" for voice, count in report.vocabulary.items())
+    voices = ", ".join(f"{count:,} words in {voice}" for voice, count in report.vocabulary.items())
+    yield from _wrapped("Vocabulary  ", voices or "empty", width)
     if report.moved:
         yield ""
         yield f"Words that were learnt most  {'in ham':>20}  {'in spam':>8}"

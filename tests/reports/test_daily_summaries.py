@@ -160,7 +160,7 @@ def test_a_flood_of_names_does_not_fill_the_memory(store: Store, monkeypatch: py
     made = of_period(store, NOON, NOON + DAY, MANY + 1)
     assert made.recipients["all@example.org"] == (300, 0)
     assert made.messages == 300
-    assert max(held) <= 3 * KEPT + 10 * 11
+    assert max(held) <= 2 * 3 * KEPT + 10 * 11
 
 
 def test_names_and_words_of_a_day_are_bounded(store: Store) -> None:
@@ -174,3 +174,33 @@ def test_names_and_words_of_a_day_are_bounded(store: Store) -> None:
     made = of_period(store, NOON, NOON + DAY, MANY + 1)
     assert [len(names) for names in (made.senders, made.words, made.troubles)] == [KEPT] * 3
     assert made.messages == 6 * KEPT
+
+
+def test_parts_of_days_are_read_once_and_again_when_mail_came(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = entries(5)
+    store.write_journal(rows)
+    since, until, parts = NOON + DAY / 3, NOON + 5 * DAY, daily_summaries.Parts()
+    plain = by_day(store, since, until)
+    assert by_day(store, since, until, parts) == plain
+    read: list[datetime] = []
+
+    def noted(store: Store, begin: datetime, end: datetime, number: int) -> Summary:
+        read.append(begin)
+        return counted(store, begin, end, number)
+
+    counted = daily_summaries._counted
+    monkeypatch.setattr(daily_summaries, "_counted", noted)
+    assert by_day(store, since, until, parts) == plain
+    assert read == []
+    store.write_journal([journal_entry(at=NOON + 2 * DAY)])
+    assert by_day(store, since, until, parts) == by_day(store, since, until)
+    assert read[0] == midnight((NOON + 2 * DAY).date())
+    for hours in range(1, 4):
+        hour = timedelta(hours=hours)
+        plain = by_day(store, since + hour, until + hour)
+        read.clear()
+        assert by_day(store, since + hour, until + hour, parts) == plain
+        assert read == [until + hour - timedelta(hours=1)]
+    monkeypatch.setattr(daily_summaries, "PARTS", 1)
+    by_day(store, since + DAY / 9, until, parts)
+    assert len(parts) == 1

@@ -1,5 +1,6 @@
 """The report: every figure is compared with one that is computed in another way."""
 
+import math
 import random
 import re
 from datetime import timedelta
@@ -8,11 +9,13 @@ import pytest
 
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
+from spamfilter.evaluation.error_rates import measure
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
-from spamfilter.reports.daily_summaries import STEP
+from spamfilter.reports.daily_summaries import STEP, Summary
 from spamfilter.reports.rendering import report_json, to_json
 from spamfilter.reports.report import LATEST, WORDS, Report, build
+from spamfilter.reports.report_figures import figures_of
 from spamfilter.reports.text import BARS, report_text
 from spamfilter.stores import Store
 from tests.support.made import NOON, VOICE, journal_entry
@@ -184,7 +187,19 @@ def test_a_word_that_two_voices_hear_in_every_mail_is_in_as_many_verdicts_as_the
         store.write_journal(rows)
     made = build(store, ["fields"], NOON - timedelta(days=2), NOON)
     assert {word.token: (word.verdicts, word.weight) for word in made.words} == {"now": (40, 1.25), "always": (40, 0.5)}
-    assert [word.token for word in made.risen] == ["now"]
+    assert [(word.token, word.verdicts, word.before) for word in made.risen] == [("now", 40, 0)]
+    assert [(word.token, word.verdicts, word.before, word.weight) for word in made.fallen] == [("before", 0, 40, 1.25)]
+
+
+def test_the_mean_of_both_error_rates_is_that_of_evaluate() -> None:
+    labels: list[Label] = ["ham" for _ in range(50)]
+    labels += ["spam" for _ in range(20)]
+    odds = [3.0] * 2 + [-3.0] * 48 + [-3.0] + [3.0] * 19
+    measured = measure(odds, [1 / (1 + math.exp(-each)) for each in odds], labels)
+    mail = Summary()
+    mail.hours.update({(12, "ham", "pass"): 49, (12, "spam", "tag"): 21})
+    mail.marked.update({("spam", 9, "ham"): 2, ("ham", 0, "spam"): 1})
+    assert figures_of(mail).lam == pytest.approx(measured.lam)
 
 
 def test_the_report_is_text_as_wide_as_the_terminal_whatever_the_mail_said() -> None:

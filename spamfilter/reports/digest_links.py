@@ -1,0 +1,80 @@
+"""Signed links of digests: each opens the kept mail of one address until it expires, without an account.
+
+Guarantee: only this host's key makes a link that `address_of_link` accepts; HMAC-SHA256 over address and expiry.
+"""
+
+import base64
+import binascii
+import hmac
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+from spamfilter.errors import InputError
+from spamfilter.system.file_access import make_file
+from spamfilter.system.paths import state_directory
+
+KEY_BYTES = 32
+LONGEST = 1500
+"""Characters of a link: several times what the longest address needs."""
+
+
+def key_file() -> Path:
+    return state_directory() / "digest.key"
+
+
+def read_key() -> bytes:
+    """The key of the links. Raises InputError if there is none."""
+    try:
+        key = key_file().read_bytes()
+    except OSError as error:
+        raise InputError(f"{key_file()}: {error.strerror}; `spamfilter digest` makes it") from error
+    if len(key) < KEY_BYTES:
+        raise InputError(f"{key_file()}: is too short for a key; delete it, and `spamfilter digest` makes a new one")
+    return key
+
+
+def own_key() -> bytes:
+    """The key of the links; made, with mode 0600, if there is none. Raises InputError."""
+    try:
+        make_file(key_file())
+    except FileExistsError:
+        return read_key()
+    except OSError as error:
+        raise InputError(f"{key_file()}: {error.strerror}") from error
+    key_file().write_bytes(secrets.token_bytes(KEY_BYTES))
+    return read_key()
+
+
+def link_of(key: bytes, address: str, expires: datetime) -> str:
+    """The last part of a link's path: expiry and address, and their signature."""
+    said = f"{int(expires.timestamp())}:{address}".encode()
+    return f"{_text(said)}.{_text(_signature(key, said))}"
+
+
+def address_of_link(key: bytes, link: str, now: datetime) -> str | None:
+    """The address of a link; None if the link is not ours, or has expired."""
+    first, _, second = link.partition(".")
+    if len(link) > LONGEST or not link.isascii():
+        return None
+    try:
+        said, signature = (base64.b64decode(part + "=" * (-len(part) % 4), b"-_", True) for part in (first, second))
+    except (binascii.Error, ValueError):
+        return None
+    if not hmac.compare_digest(signature, _signature(key, said)):
+        return None
+    expires, _, address = said.decode().partition(":")
+    return address if now < datetime.fromtimestamp(int(expires), UTC) else None
+
+
+def user_of(address: str) -> str:
+    """How history, lists and ledger name a user who acts by the link of an address."""
+    return f"digest link: {address}"
+
+
+def _signature(key: bytes, said: bytes) -> bytes:
+    return hmac.digest(key, b"digest link\0" + said, "sha256")
+
+
+def _text(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")

@@ -1,0 +1,158 @@
+"""Digests: mails to users that say what is kept for them, each kept mail once.
+
+Guarantee: a digest goes to recipients in [digest] domains alone, straight to the next hop, and is never judged. What it
+lists is noted after the next hop's 250; after a crash before the note a mail is listed again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime, make_msgid
+
+from spamfilter.config.addresses import is_mailbox
+from spamfilter.config.settings import Settings
+from spamfilter.config.translation import translator
+from spamfilter.errors import ConfigError
+from spamfilter.relay.envelope_paths import mailbox_of
+from spamfilter.relay.quarantine import Quarantine
+from spamfilter.relay.quarantine.history import announced_to
+from spamfilter.reports.digest_links import link_of, user_of
+from spamfilter.reports.html import environment
+from spamfilter.stores import JournalEntry, QuarantineEvent, Store
+from spamfilter.system.escaping import harmless
+
+LAST = "last_digest"
+"""The name of the database's setting with the time of the last digests."""
+WORDS = 5
+"""Words that a reader takes in at a glance."""
+SUBJECT = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A kept mail in a digest. words: those that counted most for spam. recipients: as the envelope names them."""
+
+    id: str
+    at: datetime
+    sender: str
+    subject: str
+    words: Sequence[str]
+    recipients: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """All that is new for one address, the latest first."""
+
+    address: str
+    mails: Sequence[Listed]
+
+    def events(self, now: datetime) -> list[QuarantineEvent]:
+        """What to note once it is sent."""
+        return [QuarantineEvent(mail.id, now, "announced", mail.recipients, "") for mail in self.mails]
+
+
+def is_due(hours: Sequence[int], last: datetime | None, now: datetime) -> bool:
+    """Whether an hour of the day has come since the last digests. now: in local time; late is better than never."""
+    days = (now, now - timedelta(days=1))
+    moments = [day.replace(hour=hour, minute=0, second=0, microsecond=0) for day in days for hour in hours]
+    past = [moment for moment in moments if moment <= now]
+    return bool(past) and (last is None or last < max(past))
+
+
+def new_digests(settings: Settings, store: Store) -> list[Digest]:
+    """A digest for each address that has kept mail of which no digest has told. Raises ConfigError.
+
+    Mail of senders whom a user has blocked by the page of a digest is in none of that user's.
+    """
+    domains = {domain.lower() for domain in settings.digest.domains or settings.relay.domains}
+    if not domains:
+        raise ConfigError('digest.domains = []: name the domains whose users get digests, as in ["example.org"]')
+    feedback = settings.feedback
+    nobody = {*feedback.traps, *feedback.spam_addresses, *feedback.ham_addresses}
+    kept = Quarantine(settings.quarantine_path(), store)
+    mails = kept.mails()
+    events = kept.events([mail.id for mail in mails])
+    blocking = {str(rule.id): rule.whom for rule in store.rules() if rule.by == user_of(rule.whom)}
+    found: dict[str, list[Listed]] = {}
+    for mail in reversed(mails):
+        known = announced_to(events.get(mail.id, []))
+        told: dict[str, list[str]] = {}
+        for recipient in mail.recipients:
+            address = mailbox_of(recipient)
+            plain = is_mailbox(address) and "=?" not in address  # a To field would be decoded
+            ours = plain and address.rpartition("@")[2] in domains and address not in nobody
+            if recipient not in known and ours:
+                told.setdefault(address, []).append(recipient)
+        entry = store.find_journal(mail.id) if told else None
+        if entry and entry.listed.startswith("blocked="):
+            told.pop(blocking.get(entry.listed.rpartition(" rule=")[2], ""), None)
+        words = spam_words(entry)
+        for address, recipients in told.items():
+            listed = Listed(mail.id, mail.at, mail.sender, mail.subject, words, recipients)
+            found.setdefault(address, []).append(listed)
+    return [Digest(address, listed) for address, listed in sorted(found.items())]
+
+
+def spam_words(entry: JournalEntry | None) -> list[str]:
+    """The plain words that counted most for spam when the mail came."""
+    found = []
+    for token, weight in entry.evidence if entry else ():
+        word = token.rpartition(":")[2]
+        if weight > 0 and word.isalnum() and word not in found:
+            found.append(word)
+    return found[:WORDS]
+
+
+def digest_mail(digest: Digest, settings: Settings, sender: str, key: bytes, now: datetime) -> bytes:
+    """The digest as text and as HTML, in ASCII with CR LF line ends."""
+    options = settings.digest
+    say = translator(options.language)
+    expires = now + timedelta(days=options.link_days)
+    base = f"{options.url.rstrip('/')}/kept/{link_of(key, digest.address, expires)}"
+    facts = {
+        "say": say, "address": digest.address, "mails": digest.mails[: options.entries], "base": base,
+        "more": max(len(digest.mails) - options.entries, 0), "expires": expires, "subject_of": _subject(say),
+        "days": f"{settings.verdict.quarantine_days:g}", "language": options.language,
+    }  # fmt: skip
+    templates = environment("spamfilter.reports")
+    mail = EmailMessage(policy=SMTP)
+    mail["From"] = Address("spamfilter", addr_spec=sender)
+    mail["To"] = digest.address
+    mail["Subject"] = say("Mail kept as spam: {number}", number=len(digest.mails))
+    mail["Date"] = format_datetime(now)
+    mail["Message-ID"] = make_msgid(domain=sender.partition("@")[2])
+    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: keeps vacation replies away
+    mail.set_content(_plain(facts), cte="quoted-printable")
+    page = templates.get_template("digest.html").render(facts)
+    mail.add_alternative(page, subtype="html", cte="quoted-printable")
+    return mail.as_bytes()
+
+
+def _subject(say: Callable[..., str]) -> Callable[[Listed], str]:
+    return lambda mail: mail.subject[:SUBJECT] or say("(no subject)")
+
+
+def _plain(facts: dict[str, object]) -> str:
+    say, mails, base = facts["say"], facts["mails"], facts["base"]
+    assert callable(say)
+    assert isinstance(mails, Sequence)
+    subject_of, expires = facts["subject_of"], facts["expires"]
+    assert callable(subject_of)
+    assert isinstance(expires, datetime)
+    lines = [say("These mails to {address} look like spam and were kept:", address=facts["address"]), ""]
+    for mail in mails:
+        lines += [harmless(subject_of(mail)), f"  {say('From')}: {harmless(mail.sender) or '<>'}"]
+        lines.append(f"  {say('Received')}: {mail.at:%Y-%m-%d %H:%M} UTC")
+        if mail.words:
+            lines.append("  " + say("Words that count as spam: {words}", words=harmless(", ".join(mail.words))))
+        lines += [f"  {say('Look at it or deliver it')}: {base}/{mail.id}", ""]
+    if facts["more"]:
+        lines += [say("{number} more are on the page.", number=facts["more"]), ""]
+    lines += [say("All kept mails, until {day}:", day=f"{expires:%Y-%m-%d}"), f"{base}", ""]
+    days = facts["days"]
+    lines.append(say("What you do not need, you may leave alone: it is deleted after {days} days.", days=days))
+    return "\n".join(lines) + "\n"

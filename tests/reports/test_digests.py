@@ -1,0 +1,110 @@
+"""Digests: for whom, when, in which language."""
+
+import re
+import string
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import spamfilter
+from spamfilter.bayes.verdict import Verdict
+from spamfilter.config.settings import Settings
+from spamfilter.config.translation import LANGUAGES, catalog
+from spamfilter.errors import ConfigError
+from spamfilter.mail.tagging import mark
+from spamfilter.relay.next_hops import Maildir
+from spamfilter.reports.digests import digest_mail, is_due, new_digests
+from spamfilter.stores import Store
+from spamfilter.system.ids import new_id
+from tests.support.made import journal_entry, mail
+from tests.support.memory_store import MemoryStore
+
+NOW = datetime(2026, 11, 23, 16, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("hours", "last", "due"),
+    [
+        pytest.param([], None, False, id="off"),
+        pytest.param([16], None, True, id="first"),
+        pytest.param([16], NOW - timedelta(minutes=10), False, id="sent this hour"),
+        pytest.param([7, 16], NOW - timedelta(hours=5), True, id="since the morning"),
+        pytest.param([7, 18], NOW - timedelta(hours=5), False, id="not before the evening"),
+        pytest.param([23], NOW - timedelta(hours=40), True, id="host was off at night"),
+    ],
+)  # fmt: skip
+def test_digests_are_due_at_their_hours_and_caught_up(hours: list[int], last: datetime | None, due: bool) -> None:
+    assert is_due(hours, last, NOW) is due
+
+
+@pytest.fixture
+def store() -> Store:
+    return MemoryStore()
+
+
+def settings(folder: Path, **digest: object) -> Settings:
+    section = {"url": "https://mail.example.org/", "domains": ["example.net"], **digest}
+    return Settings.model_validate({
+        "verdict": {"quarantine": str(folder)}, "digest": section, "feedback": {"traps": ["trap@example.net"]},
+    })  # fmt: skip
+
+
+def keep(folder: Path, *recipients: bytes) -> str:
+    id = new_id()
+    verdict = Verdict(0.987, 5.0, "spam", "quarantine", 0.9, {"ham": 1, "spam": 1})
+    Maildir(folder).write(mark(mail(), verdict.fields(id)), b"a@example.org", recipients, id)
+    return id
+
+
+def test_only_own_users_get_a_digest_and_each_mail_once(tmp_path: Path, store: Store) -> None:
+    recipients = b"Ann@Example.net", b"ann@example.net", b"trap@example.net", b"customer@elsewhere.test"
+    id = keep(tmp_path, *recipients)
+    store.write_journal([journal_entry(id=id, evidence=[("subject:casino", 2.0), ("^from x", 1.0), ("lunch", -1.0)])])
+    (one,) = new_digests(settings(tmp_path), store)
+    assert one.address == "ann@example.net"
+    assert [(listed.id, listed.words) for listed in one.mails][:1] == [(id, ["casino"])]
+    store.note_quarantine(one.events(NOW))
+    assert new_digests(settings(tmp_path), store) == []
+
+
+def test_an_address_that_programs_read_differently_gets_no_digest_and_stops_none(tmp_path: Path, store: Store) -> None:
+    odd = b"=?utf-8?q?=0ax?=@example.net", "x+\u2028y@example.net".encode(), b'"v@other.org> x=;a"@example.net'
+    keep(tmp_path, *odd, b"zoe@example.net")
+    assert [one.address for one in new_digests(settings(tmp_path), store)] == ["zoe@example.net"]
+
+
+def test_without_domains_nobody_is_guessed(tmp_path: Path, store: Store) -> None:
+    with pytest.raises(ConfigError, match="name the domains whose users get digests"):
+        new_digests(settings(tmp_path, domains=[]), store)
+
+
+def test_a_digest_lists_so_many_and_counts_the_rest(tmp_path: Path, store: Store) -> None:
+    for _ in range(5):
+        keep(tmp_path, b"ann@example.net")
+    some = settings(tmp_path, entries=2)
+    (one,) = new_digests(some, store)
+    sent = digest_mail(one, some, "filter@example.org", b"k" * 32, NOW).decode()
+    assert "Subject: Mail kept as spam: 5\r\n" in sent
+    assert "3 more are on the page." in sent
+    assert len(one.events(NOW)) == 5
+
+
+SAID = re.compile(r"""(?:\bsay|_trouble|_opened)\(\s*(?:visit, (?:found, )?)?["']([^"']+)["']""")
+
+
+def said() -> set[str]:
+    """Sentences of the code and the templates that are translated."""
+    folder = Path(spamfilter.__file__).parent
+    files = [*folder.glob("web/kept.py"), *folder.glob("reports/digests.py")]
+    files += [*folder.glob("web/templates/*.html"), *folder.glob("reports/templates/digest.html")]
+    return {sentence for file in files for sentence in SAID.findall(file.read_text(encoding="utf-8"))}
+
+
+@pytest.mark.parametrize("language", [name for name in LANGUAGES if name != "en"])
+def test_a_language_has_every_sentence_and_no_other(language: str) -> None:
+    known = catalog(language)
+    assert set(known) == said()
+    for sentence, text in known.items():
+        names = [{name for _, name, _, _ in string.Formatter().parse(part) if name} for part in (sentence, text)]
+        assert names[0] == names[1], sentence

@@ -1,0 +1,88 @@
+"""When mail was put off, and when the relay did not run, from journal and database."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from spamfilter.reports.outages import DOWN, MOST, Downtime, Outage, downtimes, note_alive, outages
+from spamfilter.reports.report import build
+from spamfilter.reports.text import outage_texts, report_text
+from spamfilter.stores import UNJUDGED, Store
+from tests.stores.conftest import store
+from tests.support.made import NOON, journal_entry
+
+__all__ = ["store"]
+
+AWAY = "451 4.4.1 The next hop cannot be reached; try again later"
+MINUTE = timedelta(minutes=1)
+
+
+def put_off(store: Store, *minutes: float, reply: str = AWAY, **changes: object) -> None:
+    shared = {"class_": UNJUDGED, "action": "defer", "digest": b"", "score": 0.0, "evidence": [], "tokens": None}
+    store.write_journal(
+        [journal_entry(at=NOON + minute * MINUTE, reply=reply, **{**shared, **changes}) for minute in minutes]
+    )
+
+
+def test_an_outage_ends_when_nothing_is_put_off_for_a_while(store: Store) -> None:
+    put_off(store, 0, 10, 24, 60)
+    put_off(store, 25, reply="450 4.2.0 <ann@example.org>: greylisted")
+    put_off(store, 26, reply="550 5.1.1 nobody", action="reject")
+    put_off(store, 27, class_="spam", reply="451 4.7.1 Deferred; try again later")  # as a verdict asked for
+    put_off(store, 28, class_="ham", action="pass", reply="451 4.4.2 The next hop does not answer")
+    assert outages(store, NOON, NOON + 120 * MINUTE) == [
+        Outage(NOON, NOON + 28 * MINUTE, 5, AWAY),
+        Outage(NOON + 60 * MINUTE, NOON + 60 * MINUTE, 1, AWAY),
+    ]
+    assert outages(store, NOON + 61 * MINUTE, NOON + 120 * MINUTE) == []
+
+
+def test_what_was_put_off_is_counted_beside_what_was_judged(store: Store) -> None:
+    put_off(store, 0, 1)
+    put_off(store, 2, 3, 4, reply="550 5.1.1 <ann@example.org>: nobody", action="reject")
+    put_off(store, 5, reply="550 5.1.1 <bob@example.org>: nobody", action="reject")
+    store.write_journal([journal_entry(at=NOON)])
+    report = build(store, ["fields"], NOON - 60 * MINUTE, NOON + 60 * MINUTE)
+    assert (report.figures.messages, report.figures.unjudged) == (1, {"put_off": 2, "refused": 4})
+    assert [(one.reply, one.messages) for one in report.troubles] == [("550 5.1.1 <>: nobody", 4), (AWAY, 2)]
+    assert outage_texts(report) == [f"{NOON:%Y-%m-%d %H:%M} to {NOON + MINUTE:%H:%M}: 2 messages put off: {AWAY}"]
+    assert any("2 messages were put off" in sentence for sentence in report.advice)
+    assert "unjudged  2 deferred, 4 rejected" in report_text(report)
+
+
+def test_the_review_does_not_ask_about_what_was_not_judged(store: Store) -> None:
+    put_off(store, 0)
+    assert store.unlearnt(NOON, NOON + MINUTE) == []
+
+
+@pytest.mark.parametrize(("away", "down"), [(2, False), (10, True)])
+def test_a_relay_that_starts_long_after_its_last_note_was_down(store: Store, away: int, down: bool) -> None:
+    note_alive(store, NOON, NOON)
+    again = NOON + away * MINUTE
+    note_alive(store, again, again + MINUTE)
+    note_alive(store, again, again + 2 * MINUTE)
+    found = [Downtime(NOON, again)] if down else []
+    assert downtimes(store, NOON - MINUTE, again + 3 * MINUTE) == found
+    assert downtimes(store, again + MINUTE, again + 3 * MINUTE) == []
+
+
+def test_a_database_that_took_no_notes_for_a_while_is_no_downtime(store: Store) -> None:
+    note_alive(store, NOON, NOON)
+    note_alive(store, NOON, NOON + 30 * MINUTE)
+    assert downtimes(store, NOON, NOON + 31 * MINUTE) == []
+
+
+def test_a_relay_that_does_not_run_is_down_since_its_last_note(store: Store) -> None:
+    assert downtimes(store, NOON, NOON + 60 * MINUTE) == []  # none ever ran
+    note_alive(store, NOON, NOON)
+    assert downtimes(store, NOON, NOON + 60 * MINUTE) == [Downtime(NOON, None)]
+
+
+def test_only_so_many_downtimes_are_remembered(store: Store) -> None:
+    at: datetime = NOON
+    for _ in range(MOST + 5):
+        note_alive(store, at, at)
+        at += 10 * MINUTE
+    kept = store.get_setting(DOWN)
+    assert isinstance(kept, list)
+    assert len(kept) == MOST
