@@ -194,6 +194,7 @@ def draw_points(file: Path, points: Mapping[str, Sequence[float]], across: str, 
 
 
 def _named(axes: Any, across: str, upwards: str) -> None:
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(xlabel=across, ylabel=upwards)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8)

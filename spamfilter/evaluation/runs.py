@@ -18,13 +18,13 @@ from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.verdict import CLASSES
 from spamfilter.bayes.voices import VOICES, Voice, Voices, VoiceTokens, pack, unpack, view
 from spamfilter.config.likelihood_settings import ATTRIBUTES, Learn
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, NotMail
 from spamfilter.evaluation.contenders import ONE_RULE, Contender, Learner, OneRule
 from spamfilter.evaluation.error_rates import Metrics, contradicted, intervals, measure
 from spamfilter.evaluation.protocols import PROTOCOLS, Example, Progress, Run, Trial
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
-from spamfilter.stores import Store
+from spamfilter.stores import UNJUDGED, Store
 
 CONFIGURED = "configured"
 """The contender that is the filter of the configuration."""
@@ -179,6 +179,19 @@ def of_mails(mails: Iterable[tuple[Label, Mail]], voices: Voices) -> list[Exampl
     return [Example(mail.name, label, lambda mail=mail: tokens(mail)) for label, mail in mails]  # type: ignore[misc]
 
 
+def mails_alone(mails: Iterable[tuple[Label, Mail]], problems: list[str]) -> list[tuple[Label, Mail]]:
+    """The same without the files that are no mail; `problems` takes a sentence for each of these."""
+    found = []
+    for label, mail in mails:
+        try:
+            mail.read()
+        except NotMail as error:
+            problems.append(str(error))
+        else:
+            found.append((label, mail))
+    return found
+
+
 def by_arrival(mails: Sequence[tuple[Label, Mail]]) -> list[tuple[Label, Mail]]:
     """Mails in the order of arrival: by the date in the last Received field, which a sender cannot forge.
 
@@ -205,6 +218,7 @@ def _arrived(mail: Mail) -> float:
 def of_ledger(store: Store, voices: Voices) -> list[Example]:
     """The learnings of an installation that count, in their order, with the tokens in the ledger.
 
+    A mail is named by its id while the journal has it, else by the number of its learning, as `judge --explain` does.
     Mail that further rounds of bulk training have reinforced stands at the place of the last one. A voice without
     tokens in an entry is silent there. Raises InputError if the ledger has no tokens of a voice at all.
     """
@@ -214,11 +228,14 @@ def of_ledger(store: Store, voices: Voices) -> list[Example]:
     last = 0
     while entries := store.entries_after(last):
         last = entries[-1].id
+        journalled = store.journal_of([entry.digest for entry in entries])
         for entry in entries:
             if entry.id in active:
                 known |= entry.tokens.keys()
                 packed = pack(entry.tokens)
-                found.append(Example(entry.digest.hex(), entry.label, lambda packed=packed: unpack(packed)))  # type: ignore[misc]
+                mail = journalled.get(entry.digest)
+                name = mail.id if mail else f"#{entry.id}"
+                found.append(Example(name, entry.label, lambda packed=packed: unpack(packed)))  # type: ignore[misc]
     lacking = [voice.name for voice in voices if voice.name not in known]
     if found and lacking:
         raise InputError(f"{store.where}: the ledger has no tokens of {', '.join(lacking)}; evaluate mail")
@@ -235,7 +252,7 @@ def of_journal(store: Store) -> Run | None:
     run = Run(JOURNAL)
     for start in range(0, len(digests), 500):
         for digest, entry in store.journal_of(digests[start : start + 500]).items():
-            if entry.at > learnings[digest].at:
+            if entry.class_ == UNJUDGED or entry.at > learnings[digest].at:
                 continue  # it was judged after it had been learnt
             run.examples.append(Example(entry.id, learnings[digest].label, dict))
             run.log_odds.append(entry.log_odds)

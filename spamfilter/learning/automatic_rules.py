@@ -114,7 +114,11 @@ def _by_machine(message: Message) -> bool:
 
 def _is_trapped(seen: Seen, settings: Feedback) -> bool:
     # A user who replies to all recipients of a spam also writes to the trap.
-    return not seen.authenticated and any(recipient in settings.traps for recipient in seen.recipients)
+    return (
+        not seen.authenticated
+        and not seen.message.is_test
+        and any(recipient in settings.traps for recipient in seen.recipients)
+    )
 
 
 def _itself(seen: Seen, store: Store) -> Iterable[Subject]:

@@ -1,7 +1,7 @@
 """A verdict and its explanation as text for a terminal and as JSON.
 
 JSON is a stable interface, documented in docs/json.md; the text is for people and may change. All text of a mail is
-escaped to printable ASCII. A line has at most WIDTH columns, except for the first, which has the mail's name.
+escaped to printable ASCII. A row of a table has at most `width` columns; sentences are for the caller to fold.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,15 +9,22 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
+from spamfilter.bayes.counts import Label
 from spamfilter.bayes.model import Score
+from spamfilter.bayes.tokens import is_read
 from spamfilter.bayes.verdict import Class
 from spamfilter.bayes.voices import Evidence
 from spamfilter.learning.counterfactuals import Outcome
-from spamfilter.learning.provenance import Origin, Provenance, Trace, shown
+from spamfilter.learning.provenance import SILENT, Origin, Provenance, Trace, shown
 from spamfilter.system.escaping import harmless, printable
+from spamfilter.system.terminal import WIDTH
 
-WIDTH = 100
-"""Columns of a line: as many as fit on half of a common screen."""
+LOUDEST = 5
+"""Words for each class that the first sentence names."""
+ORIGINS = 10
+"""Learnings that are named, the latest."""
+FIXED, TOKEN, NARROW_TOKEN = 40, 32, 26
+"""Columns of the table beside the token and what it was learnt from; those of the token, and on a narrow terminal."""
 DISGUISES = 10
 """Words that are not written as they look of which the text shows how they are written."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -31,10 +38,13 @@ def judgement_text(
     evidence: Sequence[Evidence],
     because: Provenance | None = None,
     written: Mapping[str, str] = NOTHING,
+    width: int = WIDTH,
+    everything: bool = False,
 ) -> str:
     """One line; with the provenance also the loudest evidence, the learnings behind it, and what would change it.
 
     evidence: all tokens that have any weight, the loudest first. written: words that the mail writes otherwise.
+    everything: show also words that people do not read, see `is_read`.
     """
     voices = (
         "".join(f", {voice} {said.heard:+.2f}" for voice, said in score.voices.items()) if len(score.voices) > 1 else ""
@@ -54,29 +64,97 @@ def judgement_text(
     passage = [f"  by the {score.passage} of its text, which the rest would hide"] if score.passage else []
     return "\n".join(
         [
-            *(line, *passage, *doubt, *_table(evidence, because), *_disguises(written)),
-            *(*_origins(because), *_changes(score, class_, because)),
+            *(line, *_mainly(evidence, width), *passage, *doubt, *_sum(score, evidence)),
+            *(*_table(evidence, because, width, everything), *_disguises(written, width)),
+            *origins_text(because, width, None if everything else ORIGINS),
+            *_changes(score, class_, because, width),
         ]
     )
 
 
-def _table(evidence: Sequence[Evidence], because: Provenance) -> Iterator[str]:
-    rows = shown(evidence)
+def word_text(
+    word: str, learnt: Mapping[Label, int], evidence: Sequence[Evidence], because: Provenance, width: int = WIDTH
+) -> Iterator[str]:
+    """What was learnt of a word, by its forms and voices."""
+    known = [item for item in evidence if item.ham or item.spam]
+    if not known:
+        yield f"{printable(word, 60)}: never learnt"
+        return
+    yield f"{printable(word, 60)}, of {learnt['ham']:,} ham and {learnt['spam']:,} spam learnt"
+    yield from _table(known, because, width, everything=True)
+
+
+def word_json(
+    word: str, learnt: Mapping[Label, int], evidence: Sequence[Evidence], because: Provenance
+) -> dict[str, Any]:
+    """The same for programs."""
+    known: list[dict[str, Any]] = [item._asdict() for item in evidence if item.ham or item.spam]
+    return {
+        "word": word,
+        "learnt": dict(learnt),
+        "evidence": known,
+        "trainings": [asdict(item) for item in because.origins],
+    }
+
+
+def loudest(evidence: Sequence[Evidence]) -> dict[Label, list[str]]:
+    """For each class the words that speak most for it, of those that people read; as they are written first."""
+    found: dict[Label, dict[str, str]] = {"spam": {}, "ham": {}}
+    for item in evidence:
+        side = found["spam" if item.weight > 0 else "ham"]
+        if len(side) < LOUDEST and abs(item.weight) >= SILENT and is_read(item.token):
+            side.setdefault(item.token.lower(), item.token)
+    return {label: [*words.values()] for label, words in found.items() if words}
+
+
+def _mainly(evidence: Sequence[Evidence], width: int) -> Iterator[str]:
+    """A sentence that names the loudest words."""
+    sides = [
+        f"for {label} speak {', '.join(printable(word, 32) for word in words)}"
+        for label, words in loudest(evidence).items()
+    ]
+    if sides:
+        yield _line(f"  {'; '.join(sides)}", width)
+
+
+def _sum(score: Score, evidence: Sequence[Evidence]) -> Iterator[str]:
+    """How the voices add up to the log-odds, and the log-odds to the score."""
+    shares: dict[str, float] = dict.fromkeys(score.voices, 0.0)
+    for item in evidence:
+        shares[item.voice] += item.weight
+    parts = [f"{shares[name] / said.heard:.2f} x {name}" for name, said in score.voices.items() if shares[name]]
+    if len(parts) > 1:
+        rest = score.log_odds - sum(shares.values())
+        yield f"  {' + '.join(parts)} {rest:+.2f} = {score.log_odds:+.2f}; calibrated, {score.posterior:.3f}"
+
+
+def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everything: bool) -> Iterator[str]:
+    rows = [
+        (item, trace)
+        for item, trace in zip(shown(evidence), because.traces, strict=True)
+        if everything or is_read(item.token)
+    ]
+    room = TOKEN if width >= WIDTH else NARROW_TOKEN
+    if everything and rows:
+        yield "  ^: words that follow each other in the header; subject:word: in that field"
     if rows:
-        yield f"  {'token':<32} {'voice':<10} {'ham':>7} {'spam':>7} {'log-odds':>8}  learnt from"
-    for item, trace in zip(rows, because.traces, strict=True):
+        yield f"  {'token':<{room}} {'voice':<10} {'ham':>7} {'spam':>7} {'log-odds':>8}  learnt from"
+    for item, trace in rows:
         yield (
-            f"  {printable(item.token, 32):<32} {printable(item.voice, 10):<10} {_count(item.ham):>7}"
-            f" {_count(item.spam):>7} {item.weight:>+8.3f}  {_named(trace)}"
+            f"  {printable(item.token, room):<{room}} {printable(item.voice, 10):<10} {_count(item.ham):>7}"
+            f" {_count(item.spam):>7} {item.weight:>+8.3f}  {_named(trace, width - room - FIXED)}"
         ).rstrip()
-    if rest := len(evidence) - len(rows):
+    others = [] if everything else [item.weight for item in evidence if not is_read(item.token)]
+    if rest := len(evidence) - len(rows) - len(others):
         yield f"  {rest} more words had less influence"
+    if others:
+        yield f"  {sum(others):+.3f} by {len(others)} words that people do not read, of headers and markup (--all)"
 
 
-def _disguises(written: Mapping[str, str]) -> Iterator[str]:
+def _disguises(written: Mapping[str, str], width: int) -> Iterator[str]:
     """Words that are not written as they look."""
     for word, disguise in list(written.items())[:DISGUISES]:
-        yield _line(f"  {printable(word, 32)} is written {printable(disguise, 60)}")
+        yield _line(f"  {printable(word, 32)} is written {printable(disguise, 60)}", width)
     if len(written) > DISGUISES:
         yield f"  {len(written) - DISGUISES} more words are not written as they look"
 
@@ -85,15 +163,22 @@ def _count(number: float) -> str:
     return f"{number:.5g}" if number < 100_000 else f"{number:.0f}"
 
 
-def _named(trace: Trace) -> str:
-    return " ".join([*(f"#{id}" for id in trace.trainings), *(["..."] if trace.more else [])])
+def _named(trace: Trace, room: int) -> str:
+    """As many learnings as fit; dots say that there are more."""
+    named, more = [f"#{id}" for id in trace.trainings], trace.more
+    while len(named) > 1 and len(" ".join(named)) + 4 * more > room:
+        named, more = named[:-1], True
+    return " ".join([*named, *(["..."] if more else [])])
 
 
-def _origins(because: Provenance) -> Iterator[str]:
+def origins_text(because: Provenance, width: int = WIDTH, most: int | None = None) -> Iterator[str]:
+    """The learnings behind the counts that are shown, a line each, the latest `most`."""
     if because.origins:
         yield "  learnt from, the latest first"
-    for item in because.origins:
-        yield _line(_origin(item))
+    for item in because.origins[:most]:
+        yield _line(_origin(item), width)
+    if rest := len(because.origins) - len(because.origins[:most]):
+        yield f"  {rest} older ones (--all)"
     if because.cut_short:
         yield f"  older learnings than the last {because.looked_at:,} were not looked at"
 
@@ -104,7 +189,7 @@ def _origin(item: Origin) -> str:
     return f"  {'#' + str(item.training):<8} {item.at:%Y-%m-%d %H:%M}  {item.label:<4}  {way:<14}{named}"
 
 
-def _changes(score: Score, class_: Class, because: Provenance) -> Iterator[str]:
+def _changes(score: Score, class_: Class, because: Provenance, width: int) -> Iterator[str]:
     yield "  what would change the verdict"
     for distance in because.distances:
         way = "rise" if distance.log_odds > 0 else "fall"
@@ -118,7 +203,7 @@ def _changes(score: Score, class_: Class, because: Provenance) -> Iterator[str]:
         which = "loudest token" if count == 1 else f"{count} loudest tokens"
         side = "ham" if few.outcome.posterior > score.posterior else "spam"
         names = ", ".join(printable(token, 32) for token in few.tokens)
-        yield _line(f"    without its {which} for {side}: {_told(few.outcome)}; that is {names}")
+        yield _line(f"    without its {which} for {side}: {_told(few.outcome)}; that is {names}", width)
     if not because.without:
         sides = {"spam": "spam", "unsure": "spam, or all for ham", "ham": "ham"}[class_]
         yield f"    without all its tokens for {sides}: still {class_}"
@@ -136,9 +221,9 @@ def _told(outcome: Outcome) -> str:
     return f"{outcome.class_}, score {outcome.posterior:.3f}"
 
 
-def _line(text: str) -> str:
-    """A line of at most WIDTH columns; dots say that it was cut."""
-    return text.rstrip() if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
+def _line(text: str, width: int) -> str:
+    """A line of at most this many columns; dots say that it was cut."""
+    return text.rstrip() if len(text) <= width else text[: width - 3] + "..."
 
 
 def judgement_json(
@@ -151,7 +236,7 @@ def judgement_json(
     written: Mapping[str, str] = NOTHING,
 ) -> dict[str, Any]:
     """The verdict and its explanation for programs, with all evidence."""
-    found: list[dict[str, Any]] = [item._asdict() for item in evidence]
+    found: list[dict[str, Any]] = [{**item._asdict(), "read": is_read(item.token)} for item in evidence]
     judged: dict[str, Any] = {
         **named,
         "posterior": score.posterior,
@@ -166,10 +251,13 @@ def judgement_json(
     }
     if because is None:
         return judged
-    for item, trace in zip(found, because.traces, strict=False):  # the others have too little weight to be traced
-        item |= {"trainings": list(trace.trainings), "more": trace.more}
+    traces = {item[:2]: trace for item, trace in zip(shown(evidence), because.traces, strict=True)}
+    for one in found:  # those that are not shown are not traced
+        if trace := traces.get((one["token"], one["voice"])):
+            one |= {"trainings": list(trace.trainings), "more": trace.more}
     return {
         **judged,
+        "loudest": loudest(evidence),
         "written": dict(written),
         "trainings": [asdict(item) for item in because.origins],
         "looked_at": because.looked_at,

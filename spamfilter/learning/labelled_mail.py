@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import InputError
-from spamfilter.mail.mailboxes import Mail, whole_file
+from spamfilter.mail.mailboxes import Mail, find, whole_file
+from spamfilter.mail.special_folders import kind_of
 
 
 def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
@@ -27,6 +29,50 @@ def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
             raise InputError(f"{index}: line {number}: {line[:60]!r} is not 'spam PATH' or 'ham PATH'")
         found.append((label, whole_file(os.path.join(folder, name.strip()))))
     return found
+
+
+def find_piles(spam: Sequence[Path], ham: Sequence[Path], say: Callable[[str], None]) -> list[tuple[Label, Mail]]:
+    """The mails of these files and folders, evenly mixed; each file and folder is read as what its own name says.
+
+    What is named for itself is left out of a folder above it. Folders of junk, deleted mail, sent mail and drafts are
+    read as ham only if they are named themselves. say: takes a sentence for each folder that is left out.
+    Raises InputError for a name that is given twice, and for one without mail.
+    """
+    named: dict[Label, Sequence[Path]] = {"ham": ham, "spam": spam}
+    labels: dict[tuple[int, int] | None, Label] = {}
+    for label, paths in named.items():
+        for path in paths:
+            if (identity := _identity(path)) is None:
+                raise InputError(f"{path}: no such file or folder")
+            if identity in labels:
+                again = "twice" if labels[identity] == label else "as ham and as spam"
+                raise InputError(f"{path}: is named {again}; name each file and folder once")
+            labels[identity] = label
+
+    def left_out(path: Path, label: Label) -> bool:
+        own = labels.get(_identity(path))
+        if own is not None:
+            if own != label:
+                say(f"{path}: left out of the {label}, as it is named as {own}")
+            return True
+        kind = kind_of(path.name) if label == "ham" else None
+        if kind:
+            say(f"{path}: left out of the ham, as its name says {kind}; to read it as ham, too, name it with --ham")
+        return kind is not None
+
+    def pile(label: Label) -> list[Mail]:
+        return [mail for path in named[label] for mail in find(path, partial(left_out, label=label))]
+
+    return interleaved(pile("spam"), pile("ham"))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from all others, whatever links lead to it; None if it is missing."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 Labelled = TypeVar("Labelled")

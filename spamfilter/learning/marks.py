@@ -6,9 +6,9 @@ and only if its text agrees, so that nobody can teach one mail under the name of
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError, Refused, ShareUsed
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Change, Reading, Training
+from spamfilter.mail.header import Field
+from spamfilter.mail.letters import as_written
 from spamfilter.mail.message import Message, parse
 from spamfilter.mail.tagging import header_end
 from spamfilter.stores import Entry, JournalEntry, Store
@@ -71,13 +73,19 @@ class Author:
 class Subject:
     """The message of a mark: its name for people, its id ('' if unknown), its digest and tokens.
 
-    written: word as it looks -> as it was written, where these differ and the mail itself is at hand.
+    disguised, is_test: of the `Message`, where the mail itself is at hand.
     """
 
     name: str
     id: str
     reading: Reading
-    written: Mapping[str, str] = field(default_factory=dict)
+    disguised: tuple[Field, ...] = ()
+    is_test: bool = False
+
+    @property
+    def written(self) -> dict[str, str]:
+        """Word as it looks -> as it was written, where these differ."""
+        return as_written(self.disguised)
 
 
 def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, marks_a_day: int) -> Change:
@@ -206,18 +214,19 @@ def by_mails(filter: Filter, mails: Sequence[MailAtHand]) -> Iterator[Subject]:
         if mail.id or mail.reading.digest in known or message_id in known:
             yield _as_judged(filter, *mail)
         else:
-            yield Subject(mail.name, "", mail.reading, mail.message.as_written())
+            yield Subject(mail.name, "", mail.reading, mail.message.disguised, mail.message.is_test)
 
 
 def _as_judged(filter: Filter, name: str, message: Message, reading: Reading, id: str) -> Subject:
-    written = message.as_written()
+    disguised, is_test = message.disguised, message.is_test
     for entry in _candidates(filter.store, id, message, reading.digest):
         if entry.digest == reading.digest or _same(entry, id, message, reading.tokens):
             if entry.digest != reading.digest and filter.store.active(reading.digest) is not None:
-                return Subject(name, entry.id, reading, written)
+                return Subject(name, entry.id, reading, disguised, is_test)
             # Voices that were added after the verdict get their tokens from the mail at hand.
-            return Subject(name, entry.id, Reading(entry.digest, {**reading.tokens, **(entry.tokens or {})}), written)
-    return Subject(name, "", reading, written)
+            found = Reading(entry.digest, {**reading.tokens, **(entry.tokens or {})})
+            return Subject(name, entry.id, found, disguised, is_test)
+    return Subject(name, "", reading, disguised, is_test)
 
 
 def _candidates(store: Store, id: str, message: Message, digest: bytes) -> Iterator[JournalEntry]:

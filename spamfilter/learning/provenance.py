@@ -11,16 +11,17 @@ from datetime import datetime
 
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.model import Score, State
-from spamfilter.bayes.tokens import Token
+from spamfilter.bayes.tokens import Token, is_read
 from spamfilter.bayes.verdict import Policy
-from spamfilter.bayes.voices import Evidence, Voice
+from spamfilter.bayes.voices import Evidence, Voice, subject_words
 from spamfilter.learning.counterfactuals import Counterfactuals, Distance, Outcome, Without, counts_of
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
 from spamfilter.stores import Entry, JournalEntry, Store
 
-SHOWN = 25
-"""Tokens whose learnings are looked for: as many as are shown on a screen."""
+SHOWN, OTHERS = 25, 10
+"""Tokens whose learnings are looked for, as many as are shown on a screen; so many of them are no words that people
+read, if there are enough that are."""
 SILENT = 0.0005
 """A share of the log-odds below this would be shown as 0.000, and is passed over."""
 TOLD = 3
@@ -45,7 +46,9 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A learning, by the id of its ledger entry. id, subject: of the message, '' if it has left the journal."""
+    """A learning, by the id of its ledger entry. id: of the message, '' if it has left the journal; then the subject is
+    its words alone.
+    """
 
     training: int
     at: datetime
@@ -91,8 +94,17 @@ class Provenance:
 
 
 def shown(evidence: Sequence[Evidence]) -> Sequence[Evidence]:
-    """The pieces of evidence whose learnings are looked for; evidence: all of it, the loudest first."""
-    return [item for item in evidence[:SHOWN] if abs(item.weight) >= SILENT]
+    """The pieces of evidence whose learnings are looked for, first the words that people read.
+
+    evidence: all of it, the loudest first.
+    """
+    parts: tuple[list[Evidence], list[Evidence]] = [], []
+    for item in evidence:
+        if abs(item.weight) >= SILENT:
+            parts[not is_read(item.token)].append(item)
+    read, others = parts
+    others = others[: max(OTHERS, SHOWN - len(read))]
+    return [*read[: SHOWN - len(others)], *others]
 
 
 def provenance(
@@ -116,11 +128,12 @@ def provenance(
             held = sum(bool(sought.gift(entry)) for sought in search.sought)
             forgotten.append(Forgotten(entry.id, entry.digest == reading.digest, held, outcome))
     named = search.named | {entry.id: entry for entry in blamed}
+    search.subjects |= {entry.id: subject_words(entry.tokens) for entry in blamed}
     traces = [sought.trace() for sought in search.sought]
     wanted = {id for trace in traces for id in trace.trainings} | {item.training for item in forgotten}
     return Provenance(
         traces=traces,
-        origins=_origins(filter.store, [named[id] for id in sorted(wanted, reverse=True)]),
+        origins=_origins(filter.store, [named[id] for id in sorted(wanted, reverse=True)], search.subjects),
         looked_at=search.looked_at,
         cut_short=search.cut_short,
         learnt=active.label if active else None,
@@ -141,12 +154,13 @@ def _known(filter: Filter, reading: Reading) -> tuple[Entry | None, State]:
             return active, state
 
 
-def _origins(store: Store, entries: Sequence[Entry]) -> list[Origin]:
+def _origins(store: Store, entries: Sequence[Entry], subjects: Mapping[int, str]) -> list[Origin]:
+    """subjects: ledger id -> the words of a subject, for messages that have left the journal."""
     kept: Mapping[bytes, JournalEntry] = store.journal_of([entry.digest for entry in entries])
     found = []
     for entry in entries:
         mail = kept.get(entry.digest)
-        id, subject = (mail.id, mail.subject) if mail else ("", "")
+        id, subject = (mail.id, mail.subject) if mail else ("", subjects[entry.id])
         found.append(Origin(entry.id, entry.at, entry.label, entry.source, entry.by, id, subject))
     return found
 
@@ -196,14 +210,15 @@ class _Search:
     """The search for the learnings behind some tokens, from the latest back.
 
     It ends when each token has TOLD learnings or all its counts are accounted for, or after LOOKED_AT learnings.
-    named: id -> entry, without tokens, that a trace may name. blamed: the learnings with the most influence, with their
-    tokens.
+    named: id -> entry, without tokens, that a trace may name; subjects: the words of their subjects. blamed: the
+    learnings with the most influence, with their tokens.
     """
 
     def __init__(self, store: Store, sought: Sequence[_Sought]) -> None:
         self._store = store
         self.sought = sought
         self.named: dict[int, Entry] = {}
+        self.subjects: dict[int, str] = {}
         self.looked_at = 0
         self.cut_short = False
         self._pulls: list[tuple[float, int, Entry]] = []
@@ -237,6 +252,7 @@ class _Search:
         given = [item for item in self.sought if item.take(entry)]
         if any(len(item.found) <= TOLD for item in given):
             self.named[entry.id] = replace(entry, tokens={})
+            self.subjects[entry.id] = subject_words(entry.tokens)
         pull = sum(abs(item.weight) for item in given if (item.weight > 0) == (entry.label == "spam"))
         if given and pull >= self._enough:
             self._pulls = sorted([*self._pulls, (pull, entry.id, entry)], reverse=True)[:BLAMED]

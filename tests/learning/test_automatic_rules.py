@@ -19,7 +19,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author
 from spamfilter.learning.transaction import Reading
-from spamfilter.mail.message import parse
+from spamfilter.mail.message import GTUBE, parse
 from spamfilter.stores import Entry, JournalEntry
 from spamfilter.system.ids import new_id
 from tests.support.made import VOICE, journal_entry, mail, reading
@@ -216,6 +216,12 @@ async def test_what_was_learnt_more_than_a_day_ago_or_by_others_takes_no_share()
 
 
 # trap
+
+
+async def test_a_test_mail_is_never_learnt_by_a_rule() -> None:
+    async with rules() as running:
+        test_mail = seen(mail("a test", GTUBE.decode()), recipients=["trap@example.org"], proven=False)
+        assert await running.saw(test_mail, TRAP) == []
 
 
 async def test_mail_to_a_trap_is_spam() -> None:

@@ -309,6 +309,18 @@ class Busy(Store):
         self.entries = len(self.store.entries_after(0))
 
     # What a rebuilding does not ask for.
+    def note_quarantine(self, events: Any) -> None:
+        raise NotImplementedError
+
+    def quarantine_events(self, mails: Any) -> Any:
+        raise NotImplementedError
+
+    def all_quarantine_events(self) -> Any:
+        raise NotImplementedError
+
+    def expire_quarantine_events(self, before: Any) -> int:
+        raise NotImplementedError
+
     def load(self, voices: Any) -> State:
         return self.store.load(voices)
 
@@ -319,6 +331,21 @@ class Busy(Store):
         raise NotImplementedError
 
     def in_journal(self, digests: Any, message_ids: Any) -> Any:
+        raise NotImplementedError
+
+    def rules(self) -> Any:
+        raise NotImplementedError
+
+    def rules_version(self) -> Any:
+        raise NotImplementedError
+
+    def add_rule(self, rule: Any, now: Any) -> Any:
+        raise NotImplementedError
+
+    def remove_rule(self, id: int, by: Any, now: Any) -> Any:
+        raise NotImplementedError
+
+    def former_rules(self, most: int = 0) -> Any:
         raise NotImplementedError
 
     def active(self, digest: bytes) -> Any:
@@ -342,7 +369,10 @@ class Busy(Store):
     def latest_learnings(self, since: Any, until: Any, limit: int) -> Any:
         raise NotImplementedError
 
-    def search(self, wanted: Any, limit: Any, before: Any = "") -> Any:
+    def search(self, wanted: Any, limit: Any, before: Any = "", after: Any = "") -> Any:
+        raise NotImplementedError
+
+    def number_found(self, wanted: Any) -> Any:
         raise NotImplementedError
 
     def journal_days(self, first: Any, last: Any) -> Any:
@@ -373,6 +403,9 @@ class Busy(Store):
         raise NotImplementedError
 
     def histories(self, digests: Any) -> Any:
+        raise NotImplementedError
+
+    def put_off(self, since: Any, until: Any) -> Any:
         raise NotImplementedError
 
     def unlearnt(self, since: Any, until: Any) -> Any:
