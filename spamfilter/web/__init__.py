@@ -30,7 +30,7 @@ from spamfilter.service.listening import bound, name_of
 from spamfilter.stores import Store, open_store
 from spamfilter.system import logs
 from spamfilter.system.process import notify
-from spamfilter.web import api, doctor, learning, messages, overview, review, signing_in
+from spamfilter.web import api, doctor, kept, learning, messages, overview, quarantine, review, senders, signing_in
 from spamfilter.web.message_views import status_of
 from spamfilter.web.site import Page, Site, Visit, new_token, redirected, shown
 from spamfilter.web.site.connections import Bounded
@@ -41,8 +41,8 @@ from spamfilter.web.site.visitors import Accounts, Origin, Visitors, is_from_ano
 
 log = logging.getLogger("spamfilter.web")
 
-MOST_FIELDS = 50
-"""Fields of a form: several times what the longest of our forms has."""
+MOST_FIELDS = 120
+"""Fields of a form: the longest of our forms has a checkbox for each of 100 mails."""
 FORM = "application/x-www-form-urlencoded"
 FILES = {"style.css": "text/css", "keyboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
 """Files in templates/ that are served unchanged."""
@@ -55,10 +55,18 @@ PAGES: tuple[Page, ...] = (
     Page("/messages/{id}", "look", messages.message),
     Page("/messages/{id}/mark", "label", None, messages.mark),
     Page("/messages/{id}/release", "administer", None, messages.release),
+    Page("/messages/{id}/delete", "administer", None, quarantine.delete),
+    Page("/quarantine", "look", quarantine.listed),
+    Page("/quarantine/act", "administer", None, quarantine.act),
+    Page("/senders", "look", senders.listed),
+    Page("/senders/add", "administer", None, senders.add),
+    Page("/senders/undo", "administer", None, senders.undo),
     Page("/review", "label", review.queue, review.answer),
     Page("/review/undo", "label", None, review.undo),
     Page("/learning", "look", learning.learning),
     Page("/learning/forget", "administer", learning.asked, learning.forget),
+    Page("/kept/{link}", None, kept.listed, kept.act),
+    Page("/kept/{link}/{id}", None, kept.mail, kept.act_on_mail),
     Page("/doctor", "administer", doctor.doctor, doctor.probed),
 )
 
@@ -132,11 +140,26 @@ async def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if request.url.path.startswith("/api/"):
         return api.failed(error.detail, error.status_code, error.headers)
-    return PlainTextResponse(error.detail, error.status_code, error.headers)
+    sentence = "there is no such page" if error.status_code == 404 else error.detail
+    answer = _error_page(request, sentence, error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    return PlainTextResponse("the page has failed; its log says why. Try again", 500)
+    sentence = "the page has failed; its log says why. Try again"
+    return (
+        PlainTextResponse(sentence, 500)
+        if request.url.path.startswith("/api/")
+        else _error_page(request, sentence, 500)
+    )
+
+
+def _error_page(request: Request, sentence: str, status: int) -> Response:
+    """A page for an error outside of the pages; it shows no account, as no session was looked for."""
+    site: Site = request.app.state.site
+    visit = Visit(site, site.visitors.origin(request), request.url.path, None, None, "", {}, {}, {})
+    return shown(visit, "error", status, trouble=sentence)
 
 
 def _endpoint(site: Site, page: Page) -> Callable[[Request], Awaitable[Response]]:
@@ -211,7 +234,11 @@ def _allowed(page: Page, request: Request, visit: Visit) -> Response:
     if page.role is not None and visit.account is None:
         if visit.origin.proxied:
             return _refused(visit, f"{visit.origin.proxied!r} has no account here; see [web] accounts")
-        target = "/" if post else visit.path + (f"?{request.url.query}" if request.url.query else "")
+        if post:
+            # What was clicked is not done after signing in: the user clicks again on the page that it was on.
+            target = visit.path if page.get else visit.path.rpartition("/")[0] or "/"
+            return redirected(f"/login?next={quote(target)}" + "&undone=yes" * (target != "/"))
+        target = visit.path + (f"?{request.url.query}" if request.url.query else "")
         return redirected(f"/login?next={quote(target)}")
     if page.role is not None and not visit.user.may(page.role):
         return _refused(visit, f"this needs the role {page.role!r}; your role is {visit.user.role!r}")

@@ -1,6 +1,6 @@
 """The page "Learning": recent learnings by author; administrators can undo all marks of one author."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from starlette.responses import Response
 
@@ -16,18 +16,18 @@ LATEST = 100
 def learning(visit: Visit) -> Response:
     """Learnings of a period by author and source, and the latest of them."""
     period = overview.period_of(visit, PERIODS)
-    since, now = _since(period), datetime.now(UTC) + timedelta(seconds=1)
+    since, until = overview.last(PERIODS[period])
     store = visit.site.store
     return shown(
-        visit, "learning", period=period, periods=PERIODS, trainings=store.trainings(since, now),
-        latest=latest(store, since, now, LATEST),
+        visit, "learning", period=period, periods=PERIODS, trainings=store.trainings(since, until),
+        latest=latest(store, since, until, LATEST),
     )  # fmt: skip
 
 
 def _since(period: str) -> datetime:
     if period not in PERIODS:
         raise InputError(f"period: not one of {', '.join(PERIODS)}")
-    return datetime.now(UTC) - timedelta(days=PERIODS[period])
+    return overview.last(PERIODS[period])[0]
 
 
 def asked(visit: Visit) -> Response:

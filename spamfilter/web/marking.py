@@ -7,6 +7,7 @@ account's name with the source "web".
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -23,32 +24,46 @@ from spamfilter.reports import rendering
 from spamfilter.reports.html import class_name
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.stores import JournalEntry, Store
+from spamfilter.system.ids import is_id
 from spamfilter.web.accounts import Account
-from spamfilter.web.message_views import subject_of
+from spamfilter.web.message_views import entry_of, subject_of
 
 SOURCE = "web"
 AT_ONCE = 200
 """Learnings that one click undoes, which takes some seconds; the next click undoes the next ones."""
+TICK = "mail-"
+"""The name of a checkbox is this and the id of its mail."""
 SUBJECT = 80
 """Characters shown of a subject."""
 
 
-def mark(filter: Filter, settings: Settings, id: str, label: Label | None, account: Account) -> dict[str, Any]:
-    """Learn a message as an account says, or forget it (None); what has changed, as `mark-spam --json`, with `text`.
+@dataclass(frozen=True, slots=True)
+class Who:
+    """The author of an action: the name for ledger and history. master: may change what others have taught."""
+
+    name: str
+    master: bool = False
+
+    @classmethod
+    def of(cls, account: Account) -> "Who":
+        return cls(account.name, account.may("administer"))
+
+
+def mark(filter: Filter, settings: Settings, id: str, label: Label | None, who: Who) -> dict[str, Any]:
+    """Learn a message as somebody says, or forget it (None); what has changed, as `mark-spam --json`, with `text`.
 
     Raises InputError, Refused, TryAgain, StoreError.
     """
-    master = account.may("administer")
     try:
         client = SocketClient(settings.socket_path())
     except NoRelay:
         subject = subject_of(filter, id)
-        author = Author(account.name, SOURCE, master=master)
+        author = Author(who.name, SOURCE, master=who.master)
         change = marks.mark(filter, subject, label, author, settings.feedback.marks_a_day)
         return rendering.change_json(subject, label, change)
     with closing(client):
         request: dict[str, object] = {"command": "mark", "id": id, "label": label, "source": SOURCE}
-        return client.ask({**request, "by": account.name, "master": master})
+        return client.ask({**request, "by": who.name, "master": who.master})
 
 
 def notice(entry: JournalEntry, label: Label | None, done: Mapping[str, Any]) -> str:
@@ -65,24 +80,43 @@ def notice(entry: JournalEntry, label: Label | None, done: Mapping[str, Any]) ->
     return f"{name}: {learnt}{was and f' instead of {was}'}; {score}"
 
 
-def release(filter: Filter, settings: Settings, entry: JournalEntry, account: Account) -> list[str]:
-    """Deliver a mail from quarantine to its recipients, and learn it as ham; what was done, in sentences.
+def release(filter: Filter, settings: Settings, id: str, who: Who, only: str = "", teach: bool = True) -> list[str]:
+    """Deliver a mail from quarantine, and learn it as ham; what was done, in sentences.
 
-    Raises SpamfilterError if it was not delivered.
+    only: deliver it to this recipient alone; '': to all. teach: False: deliver only. Raises SpamfilterError if it was
+    not delivered.
     """
-    id = entry.id
-    kept = Quarantine(settings.quarantine_path())
+    kept = Quarantine(settings.quarantine_path(), filter.store)
     try:
-        released = asyncio.run(kept.release(kept.find(id), next_hop_of(settings)))
+        released = asyncio.run(kept.release(kept.find(id), next_hop_of(settings), who.name, only))
     except OSError as error:
         raise InputError(f"{error.filename or kept.path}: {error.strerror}") from error
     said = [f"{id}: delivered to {', '.join(map(readable, released.delivered))}"]
     said += [f"{id}: stays in quarantine for {readable(path)}: {reply.text}" for path, reply in released.refused]
+    if released.unnoted:
+        said.append(f"{id}: the delivery is not in the history: {released.unnoted}")
+    if not teach:
+        return said
     try:
-        said.append(notice(entry, "ham", mark(filter, settings, id, "ham", account)))
+        said.append(notice(entry_of(filter.store, id), "ham", mark(filter, settings, id, "ham", who)))
     except SpamfilterError as error:
         said.append(f"{id}: delivered, but not learnt: {error}")
     return said
+
+
+def delete(settings: Settings, store: Store, id: str, who: Who, only: str = "") -> None:
+    """Delete a mail from quarantine. only: for this recipient; for others it stays. Raises SpamfilterError."""
+    kept = Quarantine(settings.quarantine_path(), store)
+    try:
+        kept.delete(kept.find(id), who.name, only)
+    except OSError as error:
+        raise InputError(f"{error.filename or kept.path}: {error.strerror}") from error
+
+
+def ticked(form: Mapping[str, str]) -> list[str]:
+    """The ids of the mails that were ticked in a list."""
+    ids = (name.removeprefix(TICK).upper() for name in form if name.startswith(TICK))
+    return [id for id in ids if is_id(id)]
 
 
 def taught(store: Store, by: str, since: datetime | None) -> Sequence[Taught]:

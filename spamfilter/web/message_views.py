@@ -3,36 +3,53 @@
 Guarantee: nothing is written; input of a visitor is only ever used as a value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from spamfilter.bayes.labels import Label
-from spamfilter.bayes.verdict import Action, Class
+from spamfilter.bayes.verdict import Action
+from spamfilter.bayes.voices import message_of
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning.explanation import judgement_json
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Subject, by_id
 from spamfilter.learning.provenance import provenance
+from spamfilter.mail.message import parse
 from spamfilter.relay.quarantine import Quarantine, Quarantined
-from spamfilter.stores import Entry, JournalEntry, Store, Wanted
+from spamfilter.relay.quarantine.history import state_of
+from spamfilter.stores import Entry, JournalClass, JournalEntry, QuarantineEvent, Store, Wanted
 from spamfilter.system.ids import ID_LENGTH, is_id
+from spamfilter.system.moments import moment_of
 
 PAGE = 50
 """Messages on one page of a search."""
+KEPT_TEXT = 2_000
+"""Characters of the text of a mail in quarantine that are shown: enough to recognise a mail."""
 LONGEST = 200
 """Characters of a text to search for."""
-TITLES = {"least": "score from", "most": "score to"}
+TITLES = {"least": "score from", "most": "score to", "since": "from", "until": "to"}
 """Name of a parameter -> its label in the form."""
 
 ID = f"[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{{{ID_LENGTH}}}"
 """Pattern of an id of the journal."""
 Text = Annotated[str, Field(max_length=LONGEST, pattern=r"^[^\x00]*$")]
 Share = Annotated[float, Field(ge=0, le=1)]
+Place = Annotated[str, Field(pattern=f"^({ID})?$")]
+Since = Annotated[datetime, BeforeValidator(lambda text: _moment(text, end=False))]
+Until = Annotated[datetime, BeforeValidator(lambda text: _moment(text, end=True))]
+
+
+def _moment(text: object, end: bool) -> datetime:
+    try:
+        return moment_of(str(text), end)
+    except ValueError:
+        raise ValueError("neither a date (2026-01-31) nor a time (2026-01-31 13:00)") from None
 
 
 class Input(BaseModel):
@@ -42,16 +59,29 @@ class Input(BaseModel):
 
 
 class Search(Input):
-    """A search of the journal; all conditions must hold. before: find only older mail than this id; '': all."""
+    """A search of the journal, as `stores.journal.Wanted`; all conditions must hold.
 
-    class_: Class | SkipJsonSchema[None] = Field(None, alias="class")
+    since, until: a date or time in ISO 8601, in UTC without a time zone; a date as `until` includes that day. before,
+    after: the page of mail that is older or newer than this id; '': the latest.
+    """
+
+    class_: JournalClass | SkipJsonSchema[None] = Field(None, alias="class")
     action: Action | SkipJsonSchema[None] = None
     sender: Text = ""
+    recipient: Text = ""
     subject: Text = ""
+    client: Text = ""
+    message_id: Text = ""
+    reply: Text = ""
+    since: Since | SkipJsonSchema[None] = None
+    until: Until | SkipJsonSchema[None] = None
+    hour: Annotated[int, Field(ge=0, le=23)] | SkipJsonSchema[None] = None
     least: Share = 0
     most: Share = 1
+    marked: Label | SkipJsonSchema[None] = None
     unsure_first: bool = False
-    before: Annotated[str, Field(pattern=f"^({ID})?$")] = ""
+    before: Place = ""
+    after: Place = ""
 
 
 SEARCHED = tuple(field.alias or name for name, field in Search.model_fields.items())
@@ -92,11 +122,29 @@ def sentence_of(error: ValidationError) -> str:
     return f"{TITLES.get(name, name)}: {fault['msg']}"
 
 
-def page_of(store: Store, search: Search) -> tuple[list[JournalEntry], str]:
-    """A page of a search, and the `before` of the next page, '' if there is none."""
-    wanted = Wanted(**search.model_dump(exclude={"before"}))
-    found = store.search(wanted, PAGE + 1, search.before.upper())
-    return found[:PAGE], found[PAGE - 1].id if len(found) > PAGE else ""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page of a search. number: of all pages. older: the `before` of the next page; newer: the `after` of the page
+    before this one; '' if there is none.
+    """
+
+    entries: list[JournalEntry]
+    number: int
+    older: str
+    newer: str
+
+
+def page_of(store: Store, search: Search) -> Found:
+    """A page of a search. `before` goes before `after`."""
+    wanted = Wanted(**search.model_dump(exclude={"before", "after"}))
+    before, after = search.before.upper(), "" if search.before else search.after.upper()
+    found = store.search(wanted, PAGE + 1, before, after)
+    more = len(found) > PAGE
+    entries = found[-PAGE:] if after else found[:PAGE]
+    older = entries[-1].id if entries and (more or after) else ""
+    newer = entries[0].id if entries and (before or (after and more)) else ""
+    whole = not (before or after or more)
+    return Found(entries, len(entries) if whole else store.number_found(wanted), older, newer)
 
 
 def labels_of(store: Store, entries: list[JournalEntry]) -> dict[str, Label]:
@@ -147,12 +195,41 @@ def subject_of(filter: Filter, id: str) -> Subject:
     return subject
 
 
-def kept_of(settings: Settings, entry: JournalEntry) -> Quarantined | None:
+@dataclass(frozen=True, slots=True)
+class Custody:
+    """The quarantine's part of a message. kept: None if it is not there any more. state: see `state_of`."""
+
+    kept: Quarantined | None
+    state: str
+    events: Sequence[QuarantineEvent]
+
+
+def custody_of(settings: Settings, store: Store, entry: JournalEntry) -> Custody | None:
+    """What became of a mail in quarantine; None if it was never there."""
+    if entry.action != "quarantine":
+        return None
+    events = store.quarantine_events([entry.id]).get(entry.id, [])
+    kept = kept_of(settings, store, entry)
+    return Custody(kept, state_of(kept is not None, events), events)
+
+
+def beginning_of(settings: Settings, entry: JournalEntry, kept: Quarantined | None) -> str:
+    """The beginning of a mail's text: of one in quarantine, or of what the journal keeps for marks; '' without any."""
+    if kept is not None:
+        try:
+            return parse(Quarantine(settings.quarantine_path()).read(kept)).beginning(KEPT_TEXT)
+        except (SpamfilterError, OSError):
+            return ""
+    message = message_of(entry.tokens) if settings.web.excerpt else None
+    return message.beginning(settings.web.excerpt) if message else ""
+
+
+def kept_of(settings: Settings, store: Store, entry: JournalEntry) -> Quarantined | None:
     """The mail in quarantine; None if it is not there."""
     if entry.action != "quarantine":
         return None
     try:
-        return Quarantine(settings.quarantine_path()).find(entry.id)
+        return Quarantine(settings.quarantine_path(), store).find(entry.id)
     except (SpamfilterError, OSError):
         return None
 
@@ -160,7 +237,7 @@ def kept_of(settings: Settings, entry: JournalEntry) -> Quarantined | None:
 def quarantined(settings: Settings, store: Store, id: str) -> JournalEntry:
     """The journal entry of a mail in quarantine. Raises Unknown if it is not there."""
     entry = entry_of(store, id)
-    if kept_of(settings, entry) is None:
+    if kept_of(settings, store, entry) is None:
         raise Unknown(f"{entry.id}: not in the quarantine: released, deleted, expired, or never there")
     return entry
 

@@ -5,9 +5,12 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from spamfilter.bayes.labels import LABELS, Label
-from spamfilter.bayes.verdict import ACTIONS, CLASSES
+from spamfilter.bayes.verdict import ACTIONS
 from spamfilter.errors import InputError
-from spamfilter.stores import JournalEntry
+from spamfilter.relay.quarantine import told
+from spamfilter.stores import JOURNAL_CLASSES
+from spamfilter.system.ids import first_id
+from spamfilter.system.moments import moment_of
 from spamfilter.web import marking, message_views
 from spamfilter.web.site import Visit, redirected, shown
 
@@ -15,26 +18,46 @@ from spamfilter.web.site import Visit, redirected, shown
 def listed(visit: Visit) -> Response:
     """A page of search results."""
     query = {name: visit.query.get(name, "") for name in message_views.SEARCHED}
-    trouble, next_ = "", ""
-    entries: list[JournalEntry] = []
+    conditions = {name: text for name, text in query.items() if text and name not in ("before", "after")}
+    trouble, found = "", message_views.Found([], 0, "", "")
     try:
-        entries, next_ = message_views.page_of(visit.site.store, message_views.search_of(visit.query))
+        asked = query | {"before": _before(visit.query.get("day", "").strip())} if visit.query.get("day") else query
+        found = message_views.page_of(visit.site.store, message_views.search_of(asked))
     except InputError as error:
         trouble = str(error)
-    more = "?" + urlencode({name: text for name, text in (query | {"before": next_}).items() if text}) if next_ else ""
+    links = [
+        (name, title, f"?{urlencode(conditions | {place: id})}")
+        for name, title, place, id in (
+            ("prev", "Newer", "after", found.newer),
+            ("next", "Older", "before", found.older),
+        )
+        if id
+    ]
     return shown(
-        visit, "messages", 400 if trouble else 200, entries=entries, query=query, trouble=trouble, more=more,
-        labels=message_views.labels_of(visit.site.store, entries), classes=CLASSES, actions=ACTIONS,
-        first=not visit.query.get("before"),
+        visit, "messages", 400 if trouble else 200, found=found, query=query, conditions=conditions, trouble=trouble,
+        links=links, moved=any(visit.query.get(name) for name in ("before", "after", "day")), classes=JOURNAL_CLASSES,
+        labels=message_views.labels_of(visit.site.store, found.entries), actions=ACTIONS,
     )  # fmt: skip
+
+
+def _before(day: str) -> str:
+    """The id that a list goes on after to begin with the mail of a day. Raises InputError."""
+    try:
+        return first_id(moment_of(day, end=True))
+    except ValueError:
+        raise InputError(f"day {day[:100]!r}: not a date (2026-01-31)") from None
 
 
 def message(visit: Visit) -> Response:
     """One message and why it was judged so."""
     site = visit.site
     looked = message_views.looked_at(site.filter(), site.settings, visit.parts["id"])
-    kept = message_views.kept_of(site.settings, looked.entry) if visit.user.may("administer") else None
-    return shown(visit, "message", looked=looked, entry=looked.entry, judged=looked.judged, kept=kept)
+    custody = message_views.custody_of(site.settings, site.store, looked.entry)
+    text = message_views.beginning_of(site.settings, looked.entry, custody.kept if custody else None)
+    return shown(
+        visit, "message", looked=looked, entry=looked.entry, judged=looked.judged, custody=custody, told=told,
+        text=text,
+    )  # fmt: skip
 
 
 def mark(visit: Visit) -> Response:
@@ -42,8 +65,10 @@ def mark(visit: Visit) -> Response:
     site = visit.site
     entry = message_views.entry_of(site.store, visit.parts["id"])
     label = label_of(visit.form.get("label", ""))
-    done = marking.mark(site.filter(), site.settings, entry.id, label, visit.user)
+    done = marking.mark(site.filter(), site.settings, entry.id, label, marking.Who.of(visit.user))
     visit.tell(marking.notice(entry, label, done))
+    if label == "ham" and message_views.kept_of(site.settings, site.store, entry):
+        visit.tell('The mail is still in quarantine: "Deliver" sends it to its recipients.')
     return redirected(f"/messages/{entry.id}")
 
 
@@ -58,9 +83,10 @@ def label_of(text: str) -> Label | None:
 
 
 def release(visit: Visit) -> Response:
-    """Release a message from quarantine."""
+    """Deliver a message from quarantine, and mark it as not spam if the button says so."""
     site = visit.site
     entry = message_views.quarantined(site.settings, site.store, visit.parts["id"])
-    for sentence in marking.release(site.filter(), site.settings, entry, visit.user):
+    who = marking.Who.of(visit.user)
+    for sentence in marking.release(site.filter(), site.settings, entry.id, who, teach="only" not in visit.form):
         visit.tell(sentence)
     return redirected(f"/messages/{entry.id}")

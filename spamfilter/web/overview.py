@@ -1,17 +1,24 @@
 """The first page: the report of a period that ends now."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from spamfilter.reports.daily_summaries import REPLIES
 from spamfilter.reports.html import facts
 from spamfilter.reports.report import Report, build
+from spamfilter.reports.report_figures import Slot
 from spamfilter.system.process import own_name
+from spamfilter.web.message_views import LONGEST
 from spamfilter.web.site import Site, Visit, shown
 
 PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365}
 """Name -> days."""
+CODES = {name: digit for digit, name in REPLIES.items()}
+"""Kind of reply -> the begin of its codes."""
 
 
 def overview(visit: Visit) -> Response:
@@ -19,7 +26,48 @@ def overview(visit: Visit) -> Response:
     period = period_of(visit, PERIODS)
     report = report_of(visit.site, PERIODS[period])
     host = visit.site.settings.relay.hostname or own_name()
-    return shown(visit, "overview", period=period, periods=PERIODS, **facts(report, host))
+    return shown(visit, "overview", period=period, periods=PERIODS, search=Searches(report), **facts(report, host))
+
+
+@dataclass(frozen=True, slots=True)
+class Searches:
+    """The addresses of searches that find the messages which the overview counts; '' where no search does."""
+
+    report: Report
+
+    def found(self, **conditions: object) -> str:
+        """Messages of the period that meet these conditions."""
+        texts = {"since": f"{self.report.since:%Y-%m-%d %H:%M:%S}"} | {key: str(it) for key, it in conditions.items()}
+        possible = all(0 < len(text) <= LONGEST for text in texts.values())
+        return f"/messages?{urlencode({key.rstrip('_'): text for key, text in texts.items()})}" if possible else ""
+
+    def day(self, slot: Slot) -> str:
+        if slot.at == self.report.since.date().isoformat():
+            return self.found(until=slot.at)
+        return self.found(since=slot.at, until=slot.at)
+
+    def hour(self, slot: Slot) -> str:
+        return self.found(hour=int(slot.at))
+
+    def counted(self, title: str, name: str) -> str:
+        """Messages of a class or an action, or with a reply."""
+        return self.found(
+            **{"judged": {"class_": name}, "action": {"action": name}}.get(title)
+            or {"reply": CODES[name]} | ({"class_": title} if title == "unjudged" else {})
+        )
+
+    def sender(self, domain: str) -> str:
+        at = "@" * ("." in domain)  # a sender without an @ is counted by its whole name
+        return self.found(sender=f"{at}{domain}>" if domain else "<>")
+
+    def recipient(self, address: str) -> str:
+        return self.found(recipient=f"<{address}>")
+
+    def client(self, address: str) -> str:
+        return self.found(client=address)
+
+    def reply(self, text: str) -> str:
+        return self.found(reply=text.partition("<>")[0].strip())  # without the address that was left out
 
 
 def period_of(visit: Visit, periods: Mapping[str, int]) -> str:
@@ -30,6 +78,12 @@ def period_of(visit: Visit, periods: Mapping[str, int]) -> str:
 
 def report_of(site: Site, days: int) -> Report:
     """The report of the last days. Reports are made one at a time, because each reads much of the database."""
-    now = datetime.now(UTC)
+    voices = [voice.name for voice in site.voices()]
     with site.busy:
-        return build(site.store, [voice.name for voice in site.voices()], now - timedelta(days=days), now)
+        return build(site.store, voices, *last(days), site.parts)
+
+
+def last(days: int) -> tuple[datetime, datetime]:
+    """Begin and end of the last days: to the end of this hour, so that the parts of days are kept until then."""
+    until = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    return until - timedelta(days=days), until

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from starlette.responses import Response
 
 from spamfilter.bayes.labels import LABELS
+from spamfilter.bayes.tokens import is_read
 from spamfilter.bayes.verdict import EVIDENCE_SHOWN
 from spamfilter.bayes.voices import Evidence
 from spamfilter.errors import InputError
@@ -17,6 +19,8 @@ from spamfilter.web.site import Site, Visit, redirected, shown
 
 SHOWN = 10
 """Messages on one page."""
+READ = 200
+"""Characters of the text shown of each, at most: to tell spam from ham it takes no more."""
 QUEUE = 200
 """Messages that one search of the journal finds; it reads all mail that can still be marked by id."""
 FRESH_SECONDS = 300.0
@@ -51,11 +55,20 @@ def waiting(site: Site) -> list[Waiting]:
         return review_of(site).waiting(since, now + timedelta(seconds=1))[:QUEUE]
 
 
-def _cards(visit: Visit, review: Review) -> list[tuple[JournalEntry, float, list[tuple[str, float]]]]:
+class Card(NamedTuple):
+    """A message to label. score, evidence: by the present counts. text: its beginning."""
+
+    entry: JournalEntry
+    score: float
+    evidence: list[tuple[str, float]]
+    text: str
+
+
+def _cards(visit: Visit, review: Review) -> list[Card]:
     """The first messages of the queue; those that were labelled meanwhile leave it."""
     assert visit.session is not None
     filter = visit.site.filter()
-    cards: list[tuple[JournalEntry, float, list[tuple[str, float]]]] = []
+    cards: list[Card] = []
     kept = list(visit.session.queue)
     for id in visit.session.queue:
         if len(cards) == SHOWN:
@@ -66,17 +79,18 @@ def _cards(visit: Visit, review: Review) -> list[tuple[JournalEntry, float, list
             kept.remove(id)
             continue
         score, evidence = filter.explained(subject.reading)
-        cards.append((entry, score.posterior, _loudest(evidence)))
+        text = message_views.beginning_of(visit.site.settings, entry, None)[:READ]
+        cards.append(Card(entry, score.posterior, _loudest(evidence), text))
     visit.session.queue = kept
     return cards
 
 
 def _loudest(evidence: Iterable[Evidence]) -> list[tuple[str, float]]:
-    """The most influential words and their log-odds, summed over the voices."""
+    """The most influential words and their log-odds, summed over the voices; first those that people read."""
     said: dict[str, float] = {}
     for item in evidence:
         said[item.token] = said.get(item.token, 0.0) + item.weight
-    return sorted(said.items(), key=lambda item: (-abs(item[1]), item[0]))[:EVIDENCE_SHOWN]
+    return sorted(said.items(), key=lambda item: (not is_read(item[0]), -abs(item[1]), item[0]))[:EVIDENCE_SHOWN]
 
 
 def answer(visit: Visit) -> Response:
@@ -92,7 +106,7 @@ def answer(visit: Visit) -> Response:
         label = next((label for label in LABELS if label == word), None)
         if label is None:
             raise InputError("label: neither ham nor spam nor skip")
-        done = marking.mark(site.filter(), site.settings, entry.id, label, visit.user)
+        done = marking.mark(site.filter(), site.settings, entry.id, label, marking.Who.of(visit.user))
         visit.tell(marking.notice(entry, label, done))
         session.done.append((entry.id, label))
     session.queue = [id for id in session.queue if id != entry.id]
@@ -117,7 +131,7 @@ def undo(visit: Visit) -> Response:
         if active is None or (active.by, active.source, active.label) != (visit.user.name, marking.SOURCE, label):
             visit.tell(f"{id}: not undone, because somebody else has changed it since")
         else:
-            done = marking.mark(site.filter(), site.settings, id, None, visit.user)
+            done = marking.mark(site.filter(), site.settings, id, None, marking.Who.of(visit.user))
             visit.tell(marking.notice(entry, None, done))
     session.done.pop()
     session.queue = [id, *(other for other in session.queue if other != id)]

@@ -6,12 +6,16 @@ from spamfilter.web.accounts import LONGEST
 from spamfilter.web.site import Visit, redirected, shown
 from spamfilter.web.site.visitors import TooOften
 
+UNDONE = "session expired: what you clicked was not done; sign in, and click it again"
+"""What is said when a form was sent without a session."""
+
 
 def form(visit: Visit) -> Response:
     """The form to sign in."""
     if visit.account is not None:
         return redirected("/")
-    return shown(visit, "login", next=visit.query.get("next", "/"), name="", trouble="")
+    trouble = UNDONE if "undone" in visit.query else ""
+    return shown(visit, "login", next=visit.query.get("next", "/"), name="", trouble=trouble)
 
 
 def sign_in(visit: Visit) -> Response:

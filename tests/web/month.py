@@ -22,7 +22,7 @@ KEYS = {word: key for key, word in WORDS.items()}
 _ROW = re.compile(r"<tr><th scope=\"row\">(.*?)</th>(.*?)</tr>", re.DOTALL)
 _CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
 _MAIL = re.compile(
-    r'<li><a href="/messages/([0-9A-Z]{26})">.*?<span class="from">(.*?)</span>'
+    r'<li><a href="/messages/([0-9A-Z]{26})">.*?<span class="from">(.*?) to .*?</span>'
     r'<span class="quiet">([0-9: -]{16})(?:, (tag|reject|quarantine|defer))?(?:, learnt as ((?:not )?spam))?</span>'
     r'<span class="chip (\w+)">[a-z ]+ <b>([0-9.]+)</b>',
     re.DOTALL,
@@ -35,7 +35,9 @@ def overview_differences(browser: Browser, period: str, count: dict[str, Any]) -
     page = browser.get(f"/?period={period}").text
     rows: dict[str, list[str]] = {}
     for head, cells in _ROW.findall(page):
-        rows.setdefault(unescape(head), [re.sub(r"<[^>]*>", "", cell) for cell in _CELL.findall(cells)])
+        rows.setdefault(
+            unescape(re.sub(r"<[^>]*>", "", head)), [re.sub(r"<[^>]*>", "", cell) for cell in _CELL.findall(cells)]
+        )
     shown = Counter({name: _number(cells[0]) for name, cells in rows.items() if cells and cells[0]})
     found = [] if f'id="messages">{count["messages"]:,}<' in page else ["messages"]
     for title, name in (("judged", "classes"), ("action", "actions"), ("reply", "replies")):

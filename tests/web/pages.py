@@ -104,23 +104,21 @@ def _joined(response: http.client.HTTPResponse) -> dict[str, str]:
     return found
 
 
-class Site:
-    """The web page of a relay, running."""
+class WebPage:
+    """`spamfilter web` in the folder and environment of a relay."""
 
-    def __init__(self, relay: Daemon, hop: Hop, port: int, accounts: Path) -> None:
-        self.relay = relay
-        self.hop = hop
-        self.port = port
-        self.accounts = accounts
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
 
     def log(self) -> str:
-        return (self.relay.folder / "web.log").read_text(errors="replace")
+        return (self._folder / "web.log").read_text(errors="replace")
 
     def start(self) -> None:
-        with (self.relay.folder / "web.log").open("wb") as log:
+        with (self._folder / "web.log").open("wb") as log:
             command = [sys.executable, "-m", "spamfilter", "web"]
-            self._process = subprocess.Popen(command, env=self.relay.environment, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
         await_start(self._process, lambda: "ready: http://" in self.log(), self.log)
 
     def stop(self) -> None:
@@ -138,6 +136,17 @@ class Site:
         """SIGHUP, at which it reads its configuration again."""
         assert self._process is not None
         self._process.send_signal(signal.SIGHUP)
+
+
+class Site(WebPage):
+    """The web page of a relay, running."""
+
+    def __init__(self, relay: Daemon, hop: Hop, port: int, accounts: Path) -> None:
+        super().__init__(relay.folder, relay.environment)
+        self.relay = relay
+        self.hop = hop
+        self.port = port
+        self.accounts = accounts
 
     def browser(self, name: str = "", **fields: str) -> Browser:
         """A browser, signed in if an account is named."""

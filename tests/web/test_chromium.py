@@ -47,6 +47,10 @@ def pages() -> Iterator[Site]:
                 assert lena.submit("/messages", f"/messages/{id}/mark", label=label).status == 303
         made.send(mail_of("long", LONG, "some words that nobody knows yet"))
         made.send(mail_of("other", "Invoice of March", "the casino sends an invoice for lunch"))
+        made.browser("anna").submit("/", "/senders/add", kind="block", sender="offers.example", note="sells lists")
+        made.browser("anna").submit("/", "/senders/add", kind="allow", sender="news.example")
+        made.browser("anna").submit("/", "/senders/undo", id="1")
+        made.browser("anna").submit("/", "/senders/add", kind="block", sender="192.0.2.0/24", days="30")
         yield made
 
 
@@ -85,7 +89,7 @@ def test_a_user_finds_the_message_just_sent_reads_why_and_marks_it(chromium: Bro
     signed_in(page, "lena")
     text = "quarterly figures of the greenhouse tomatoes and their irrigation"
     pages.send(mail_of("t1", "Tomatoes for Tuesday", text))
-    page.get_by_role("link", name="Messages").click()
+    page.get_by_role("link", name="Messages", exact=True).click()
     page.get_by_label("Words in the subject").fill("tomatoes")
     page.get_by_role("button", name="Search").click()
     page.get_by_role("link", name="Tomatoes for Tuesday").click()
@@ -161,6 +165,7 @@ def paths(made: Site) -> dict[str, str]:
     return {
         "overview": "/", "messages": "/messages", "nothing": "/messages?subject=nonesuch&least=2", "review": "/review",
         "message": f"/messages/{marked}", "long": f"/messages/{long}", "learning": "/learning", "doctor": "/doctor",
+        "quarantine": "/quarantine?all=yes", "senders": "/senders",
         "forget": "/learning/forget?by=lena&period=week", "unknown": "/messages/00000000000000000000000000",
     }  # fmt: skip
 

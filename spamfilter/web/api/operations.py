@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from spamfilter.bayes.labels import Label
-from spamfilter.reports.rendering import report_json
+from spamfilter.reports.rendering import journal_json, report_json, training_json
 from spamfilter.reports.report import latest
-from spamfilter.stores import JournalEntry
 from spamfilter.web import marking, message_views
 from spamfilter.web.accounts import Account, Role
 from spamfilter.web.doctor import examined
@@ -80,41 +79,27 @@ def report(call: Call) -> Result:
     return report_json(report_of(call.site, min(call.input.days, 366)))
 
 
-def _entry(entry: JournalEntry) -> Result:
-    return {
-        "id": entry.id, "at": entry.at, "sender": entry.sender, "recipients": list(entry.recipients),
-        "subject": entry.subject, "message_id": entry.message_id, "client": entry.client, "size": entry.size,
-        "class": entry.class_, "score": entry.score, "action": entry.action, "reply": entry.reply,
-    }  # fmt: skip
-
-
 def messages(call: Call) -> Result:
-    found, next_ = message_views.page_of(call.site.store, call.input)
-    labels = message_views.labels_of(call.site.store, found)
-    return {"messages": [{**_entry(one), "label": labels.get(one.id)} for one in found], "next": next_}
+    found = message_views.page_of(call.site.store, call.input)
+    labels = message_views.labels_of(call.site.store, found.entries)
+    entries = [{**journal_json(one), "label": labels.get(one.id)} for one in found.entries]
+    return {"messages": entries, "number": found.number, "next": found.older, "previous": found.newer}
 
 
 def message(call: Call) -> Result:
     looked = message_views.looked_at(call.site.filter(), call.site.settings, call.parts["id"])
-    history = [
-        {
-            "training": one.id,
-            "at": one.at,
-            "label": None if one.undoes else one.label,
-            "source": one.source,
-            "by": one.by,
-        }
-        for one in looked.history
-    ]
+    history = [training_json(one) for one in looked.history]
     return {
-        "message": _entry(looked.entry), "label": looked.label, "judged": looked.judged, "mute": looked.mute,
+        "message": journal_json(looked.entry), "label": looked.label, "judged": looked.judged, "mute": looked.mute,
         "history": history,
     }  # fmt: skip
 
 
 def mark(call: Call) -> Result:
     entry = message_views.entry_of(call.site.store, call.parts["id"])
-    return marking.mark(call.site.filter(), call.site.settings, entry.id, call.input.label, call.account)
+    return marking.mark(
+        call.site.filter(), call.site.settings, entry.id, call.input.label, marking.Who.of(call.account)
+    )
 
 
 def skip(call: Call) -> Result:
@@ -126,11 +111,12 @@ def skip(call: Call) -> Result:
 
 def release(call: Call) -> Result:
     entry = message_views.quarantined(call.site.settings, call.site.store, call.parts["id"])
-    return {"id": entry.id, "said": marking.release(call.site.filter(), call.site.settings, entry, call.account)}
+    who = marking.Who.of(call.account)
+    return {"id": entry.id, "said": marking.release(call.site.filter(), call.site.settings, entry.id, who)}
 
 
 def review(call: Call) -> Result:
-    return {"waiting": [{**_entry(one.entry), "skipped": one.skipped} for one in waiting(call.site)]}
+    return {"waiting": [{**journal_json(one.entry), "skipped": one.skipped} for one in waiting(call.site)]}
 
 
 def learnings(call: Call) -> Result:
@@ -164,8 +150,8 @@ _DIAGNOSIS = ("status", "version", "lines", "not_tried")
 OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/api/report", "look", "The report of the last days, as `stats --json`; of a year at most.",
               report, ("since", "until", "messages"), Period),
-    Operation("GET", "/api/messages", "look", "A page of a search, the latest first; `next` is for `before`.",
-              messages, ("messages", "next"), Search),
+    Operation("GET", "/api/messages", "look", "A page of a search; `next` is for `before`, `previous` for `after`.",
+              messages, ("messages", "number", "next", "previous"), Search),
     Operation("GET", "/api/messages/{id}", "look", "A message, what it would be judged now and why, and its marks.",
               message, ("message", "label", "judged", "mute", "history")),
     Operation("POST", "/api/messages/{id}/mark", "label", "Learn it as spam or ham, or with null forget it.",

@@ -8,7 +8,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -20,11 +20,13 @@ from spamfilter.config.settings import Settings, load
 from spamfilter.errors import ConfigError
 from spamfilter.learning.counting_rules import RULES, rules
 from spamfilter.learning.filter import Filter
+from spamfilter.reports.daily_summaries import Parts
 from spamfilter.reports.html import environment
 from spamfilter.service.reload import reread
 from spamfilter.stores import Store
 from spamfilter.web.accounts import Account, Role
 from spamfilter.web.site.sessions import Session, Sessions
+from spamfilter.web.site.status_strip import StatusStrip
 from spamfilter.web.site.visitors import Origin, Visitors
 
 log = logging.getLogger("spamfilter.web")
@@ -34,7 +36,8 @@ __all__ = ["Page", "Site", "Visit", "redirected", "shown"]
 
 @dataclass(slots=True)
 class Site:
-    """The parts that all pages share. file: the configuration file as it was named. busy: held by long computations."""
+    """The parts that all pages share. file: the configuration file as it was named. busy: held by long computations.
+    parts: of days, for reports, used while it is held. strip: the line on top of every page."""
 
     settings: Settings
     file: Path | None
@@ -42,6 +45,11 @@ class Site:
     sessions: Sessions
     visitors: Visitors
     busy: Lock
+    parts: Parts = field(default_factory=dict)
+    strip: StatusStrip = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.strip = StatusStrip(lambda: self.settings, self.store)
 
     def filter(self) -> Filter:
         """A filter without counts in memory, so it judges by the present counts of the store."""
@@ -116,6 +124,7 @@ def shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Re
         account=visit.account,
         stamp=visit.site.sessions.stamp(visit.token),
         notices=visit.session.told() if visit.session else [],
+        states=visit.site.strip.states() if visit.account else [],
         **facts,
     )
     return HTMLResponse(text, status)

@@ -1,0 +1,253 @@
+"""A user's own page, opened by the link of a digest: the kept mail of one address, its text, and what to do with it.
+
+Guarantee: nothing is done by GET or HEAD, which link scanners send. A link shows, delivers and deletes mail of its own
+address alone, and for that address alone; its rules hold for that address alone, and it undoes no others. History and
+lists name it. The text of a mail is shown as text, without links.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Literal
+
+from starlette.responses import Response
+
+from spamfilter.config.sender_rules import new_rule, waits_for_proof
+from spamfilter.config.translation import translator
+from spamfilter.errors import InputError, SpamfilterError
+from spamfilter.mail.message import parse
+from spamfilter.relay.envelope_paths import mailbox_of
+from spamfilter.relay.quarantine import Quarantine, Quarantined
+from spamfilter.relay.sender_lists.decision import Origin
+from spamfilter.reports.digest_links import address_of_link, read_key, user_of
+from spamfilter.stores import Rule
+from spamfilter.stores.sender_lists import Kind
+from spamfilter.system.escaping import printable
+from spamfilter.system.ids import is_id
+from spamfilter.web import marking
+from spamfilter.web.message_views import KEPT_TEXT
+from spamfilter.web.site import Visit, redirected, shown
+
+log = logging.getLogger("spamfilter.web")
+
+SHOWN = 100
+"""Mails on the page: as many as a form may name."""
+MOST_RULES = 200
+"""Rules of one address by its links: more than a person makes, and a small part of those that the database keeps."""
+
+Do = Literal["teach", "deliver", "delete"]
+"""What to do with a mail: deliver it and mark it as not spam, only deliver it, or delete it."""
+DONE = {"teach": "delivered", "deliver": "delivered", "delete": "deleted"}
+
+
+def listed(visit: Visit) -> Response:
+    """All mail that is kept for the address of the link, and the rules on senders that hold for it alone."""
+    address = _address(visit)
+    return _wrong(visit) if address is None else _list(visit, address, _done(visit, address))
+
+
+def act(visit: Visit) -> Response:
+    """Deliver or delete the mails that were ticked, or undo a rule."""
+    address = _address(visit)
+    if address is None:
+        return _wrong(visit)
+    if "undo" in visit.form:
+        return _list(visit, address, _undone(visit, address, visit.form["undo"]))
+    do, say = _do(visit), _translator(visit)
+    ids = marking.ticked(visit.form)
+    results = Counter(_carried_out(visit, address, found, do) for id in ids if (found := _mail(visit, address, id)))
+    said = []
+    if results[True]:
+        number = results[True]
+        deleted = DONE[do] == "deleted"
+        said.append(
+            say("Mails deleted: {number}", number=number)
+            if deleted
+            else say("Mails delivered: {number}", number=number)
+        )
+    if results[False]:
+        said.append(say("Still kept, because it did not work now: {number}. Try again later.", number=results[False]))
+    return _list(visit, address, said or [say("Tick the mails first.")])
+
+
+def mail(visit: Visit) -> Response:
+    """One kept mail: its sender, its subject, the beginning of its text."""
+    address = _address(visit)
+    if address is None:
+        return _wrong(visit)
+    found = _mail(visit, address, visit.parts["id"])
+    return _gone(visit) if found is None else _opened(visit, found)
+
+
+def act_on_mail(visit: Visit) -> Response:
+    """Deliver or delete a mail for the address of the link, or make a rule on its sender."""
+    address = _address(visit)
+    if address is None:
+        return _wrong(visit)
+    found = _mail(visit, address, visit.parts["id"])
+    if found is None:
+        return _gone(visit)
+    for kind in ("allow", "block"):
+        if visit.form.get("rule") == kind:
+            return _listing(visit, address, found, kind)
+    if _carried_out(visit, address, found, _do(visit)):
+        return redirected(f"/kept/{visit.parts['link']}?done={found.id}")
+    return _opened(visit, found, "It could not be delivered now and is still kept. Try again later.", 503)
+
+
+def _do(visit: Visit) -> Do:
+    asked = visit.form.get("do")
+    return "delete" if asked == "delete" else "deliver" if asked == "deliver" else "teach"
+
+
+def _carried_out(visit: Visit, address: str, found: Quarantined, do: Do) -> bool:
+    """Do this with a mail, for this address alone; whether it is done."""
+    site, who = visit.site, _who(address)
+    try:
+        if do == "delete":
+            marking.delete(site.settings, site.store, found.id, who, address)
+        else:
+            marking.release(site.filter(), site.settings, found.id, who, address, teach=do == "teach")
+    except SpamfilterError as error:
+        done = bool(_became(visit, address, found.id))
+        trouble = printable(str(error), 300)
+        log.warning("%s: %s by %s: %s", found.id, DONE[do] if done else f"not {DONE[do]}", printable(who.name), trouble)
+        return done
+    return True
+
+
+def _listing(visit: Visit, address: str, found: Quarantined, kind: Kind) -> Response:
+    """Make a rule on the sender of a mail."""
+    store, who, now = visit.site.store, _who(address), datetime.now(UTC)
+    sender, rules = _sender(visit, found), store.rules()
+    if any(rule.what == sender and rule.whom == address and rule.by != who.name for rule in rules):
+        return _opened(visit, found, "Your administrator has made a rule on this sender for you.", 403)
+    if sum(rule.by == who.name for rule in rules) >= MOST_RULES:
+        return _opened(visit, found, "There are too many rules. Undo some first.", 403)
+    try:
+        rule = store.add_rule(new_rule(kind, sender, address, None, who.name, now), now)
+    except (InputError, ValueError) as error:
+        log.warning("%s: no rule by %s: %s", found.id, printable(who.name), printable(str(error), 300))
+        return _opened(visit, found, "No rule can be made on this sender.", 400)
+    log.info("rule %d: %s %s for %s", rule.id, kind, printable(rule.what), printable(rule.whom))
+    say, sender = _translator(visit), rule.what
+    if kind == "block":
+        return _list(
+            visit, address, [say("Mail from {sender} to you is always treated as spam from now on.", sender=sender)]
+        )
+    proved = say(
+        "Mail from {sender} always comes to you from now on, if your mail server can prove its sender.", sender=sender
+    )
+    return _list(visit, address, [proved])
+
+
+def _undone(visit: Visit, address: str, id: str) -> list[str]:
+    """Undo a rule that a link of this address has made."""
+    store, who, say = visit.site.store, _who(address), _translator(visit)
+    own = {str(rule.id): rule for rule in store.rules() if _is_own(rule, address)}
+    rule = store.remove_rule(own[id].id, who.name, datetime.now(UTC)) if id in own else None
+    if rule is None:
+        return [say("There is no such rule.")]
+    log.info("rule %d: undone by %s", rule.id, printable(who.name))
+    return [say("The rule on {sender} is undone.", sender=rule.what)]
+
+
+def _is_own(rule: Rule, address: str) -> bool:
+    return rule.whom == address and rule.by == _who(address).name
+
+
+def _who(address: str) -> marking.Who:
+    return marking.Who(user_of(address))
+
+
+def _address(visit: Visit) -> str | None:
+    try:
+        return address_of_link(read_key(), visit.parts["link"], datetime.now(UTC))
+    except InputError as error:
+        log.warning("links of digests do not work: %s", error)
+        return None
+
+
+def _mail(visit: Visit, address: str, id: str) -> Quarantined | None:
+    """The kept mail of this id, if it is for this address."""
+    if not is_id(id):
+        return None
+    try:
+        found = Quarantine(visit.site.settings.quarantine_path(), visit.site.store).find(id.upper())
+    except InputError:
+        return None
+    return found if found.is_for(address) else None
+
+
+def _sender(visit: Visit, found: Quarantined) -> str:
+    """The sender that a rule is made on: the one that the user sees, if there is one only; else the envelope's."""
+    content = Quarantine(visit.site.settings.quarantine_path()).read(found)
+    senders = {way: address for address, way in Origin(content, found.sender, "").senders}
+    return senders.get("header") or senders.get("envelope") or ""
+
+
+def _became(visit: Visit, address: str, id: str) -> str:
+    """What became of a mail for this address: delivered, deleted by its link, or ''."""
+    for event in visit.site.store.quarantine_events([id]).get(id, []):
+        if event.outcome == "delivered" and any(mailbox_of(name) == address for name in event.recipients):
+            return "delivered"
+        if event.outcome == "deleted" and event.by == _who(address).name:
+            return "deleted"
+    return ""
+
+
+def _done(visit: Visit, address: str) -> list[str]:
+    """What was just done with a mail of this address."""
+    id = visit.query.get("done", "")
+    became = _became(visit, address, id) if is_id(id) else ""
+    if not became:
+        return []
+    entry = visit.site.store.find_journal(id)
+    say, subject = _translator(visit), (entry.subject if entry else "") or id
+    if became == "delivered":
+        return [say("It was delivered: {subject}", subject=subject)]
+    return [say("It was deleted: {subject}", subject=subject)]
+
+
+def _list(visit: Visit, address: str, said: list[str]) -> Response:
+    kept = Quarantine(visit.site.settings.quarantine_path(), visit.site.store)
+    mails = kept.latest(SHOWN + 1, address)
+    rules = [(rule, _is_own(rule, address)) for rule in visit.site.store.rules() if rule.whom == address]
+    return _shown(
+        visit, "kept", address=address, mails=mails[:SHOWN], more=len(mails) > SHOWN, said=said, rules=rules[::-1],
+        now=datetime.now(UTC), all="all" in visit.query,
+    )  # fmt: skip
+
+
+def _opened(visit: Visit, found: Quarantined, trouble: str = "", status: int = 200) -> Response:
+    kept = Quarantine(visit.site.settings.quarantine_path())
+    text = parse(kept.read(found)).beginning(KEPT_TEXT)
+    sender = _sender(visit, found)
+    allowed = Rule("allow", sender)
+    can_allow = sender and not waits_for_proof(allowed, visit.site.settings.lists.results_from)
+    return _shown(
+        visit, "kept_mail", status, mail=found, text=text, trouble=trouble, sender=sender, can_allow=can_allow
+    )
+
+
+def _gone(visit: Visit) -> Response:
+    return _trouble(visit, "This mail is not kept for you: it was delivered or deleted.", 404)
+
+
+def _wrong(visit: Visit) -> Response:
+    return _trouble(visit, "This link is wrong or has expired. The next digest has a new one.", 403)
+
+
+def _trouble(visit: Visit, sentence: str, status: int) -> Response:
+    return _shown(visit, "kept_trouble", status, trouble=sentence)
+
+
+def _shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Response:
+    language = visit.site.settings.digest.language
+    link = f"/kept/{visit.parts['link']}"
+    return shown(visit, template, status, say=_translator(visit), language=language, link=link, **facts)
+
+
+def _translator(visit: Visit) -> Callable[..., str]:
+    return translator(visit.site.settings.digest.language)

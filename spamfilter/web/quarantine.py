@@ -1,0 +1,49 @@
+"""The page "Quarantine": the mails that are kept, to be delivered or deleted, many at once."""
+
+from starlette.responses import Response
+
+from spamfilter.errors import SpamfilterError
+from spamfilter.relay.quarantine import Quarantine
+from spamfilter.web import marking, message_views
+from spamfilter.web.site import Visit, redirected, shown
+
+SHOWN = 100
+"""Mails on the page: as many as a form may name."""
+
+
+def listed(visit: Visit) -> Response:
+    """The mails that came last and are still kept."""
+    mails = Quarantine(visit.site.settings.quarantine_path(), visit.site.store).latest(SHOWN + 1)
+    return shown(visit, "quarantine", mails=mails[:SHOWN], more=len(mails) > SHOWN, all="all" in visit.query)
+
+
+def act(visit: Visit) -> Response:
+    """Deliver the mails that were ticked and mark them as not spam, deliver them only, or delete them."""
+    site, who, do = visit.site, marking.Who.of(visit.user), visit.form.get("do")
+    ids = marking.ticked(visit.form)
+    failed: list[str] = []
+    for id in ids:
+        try:
+            if do == "delete":
+                marking.delete(site.settings, site.store, id, who)
+            else:
+                marking.release(site.filter(), site.settings, id, who, teach=do != "deliver")
+        except SpamfilterError as error:
+            failed.append(str(error))
+    done = len(ids) - len(failed)
+    if done:
+        visit.tell(f"{done} mail{'s' * (done != 1)} {'deleted' if do == 'delete' else 'delivered'}")
+    if failed:
+        visit.tell(f"{len(failed)} not done: {failed[0]}" + "; ..." * (len(failed) > 1))
+    if not ids:
+        visit.tell("Tick the mails first.")
+    return redirected("/quarantine")
+
+
+def delete(visit: Visit) -> Response:
+    """Delete a message from quarantine."""
+    site = visit.site
+    entry = message_views.quarantined(site.settings, site.store, visit.parts["id"])
+    marking.delete(site.settings, site.store, entry.id, marking.Who.of(visit.user))
+    visit.tell("The mail is deleted.")
+    return redirected(f"/messages/{entry.id}")

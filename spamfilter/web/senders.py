@@ -1,0 +1,71 @@
+"""The page "Senders": rules that allow or block senders, to be added and undone, and those that have ended."""
+
+from datetime import UTC, datetime
+
+from starlette.responses import Response
+
+from spamfilter.config.sender_rules import new_rule, waits_for_proof
+from spamfilter.errors import InputError
+from spamfilter.stores import Rule
+from spamfilter.stores.sender_lists import Kind
+from spamfilter.web.site import Visit, redirected, shown
+
+SHOWN = 500
+"""Rules on the page: a page of 10,000 would be megabytes; `spamfilter lists` shows all."""
+FORMER = 50
+"""Rules that have ended on the page; `spamfilter lists --history` shows all."""
+
+
+def listed(visit: Visit) -> Response:
+    """The rules, those of the configuration first and then the latest, and the last that have ended."""
+    return _shown(visit)
+
+
+def add(visit: Visit) -> Response:
+    """Add a rule; it replaces one on the same sender for the same recipients."""
+    form = {name: text.strip() for name, text in visit.form.items()}
+    now = datetime.now(UTC)
+    try:
+        rule = visit.site.store.add_rule(_rule(form, visit.user.name, now), now)
+    except (InputError, ValueError) as error:
+        return _shown(visit, str(error), 400)
+    visit.tell(f"rule {rule.id}: {rule.what} is {'allowed' if rule.kind == 'allow' else 'blocked'}")
+    if waits_for_proof(rule, visit.site.settings.lists.results_from):
+        visit.tell(
+            "The rule is not obeyed yet: nothing proves who the sender is; name your mail server in [lists]"
+            " results_from of the configuration."
+        )
+    return redirected("/senders")
+
+
+def undo(visit: Visit) -> Response:
+    """Undo a rule; it stays in the history."""
+    id = visit.form.get("id", "")
+    known = id.isdecimal() and id.isascii() and len(id) < 16
+    rule = visit.site.store.remove_rule(int(id), visit.user.name, datetime.now(UTC)) if known else None
+    if rule is None:
+        raise InputError("no rule has this number: it was undone or replaced, or has expired")
+    visit.tell(f"rule {rule.id} on {rule.what} is undone")
+    return redirected("/senders")
+
+
+def _rule(form: dict[str, str], by: str, now: datetime) -> Rule:
+    if form.get("kind") not in ("allow", "block"):
+        raise InputError("choose whether the sender is allowed or blocked")
+    kind: Kind = "allow" if form["kind"] == "allow" else "block"
+    days = form.get("days", "")
+    if days and not (days.isdecimal() and days.isascii() and len(days) < 9):
+        raise InputError("the days must be a number, or empty for ever")
+    return new_rule(
+        kind, form.get("sender", ""), form.get("for", ""), int(days) if days else None, by, now, form.get("note", "")
+    )
+
+
+def _shown(visit: Visit, trouble: str = "", status: int = 200) -> Response:
+    store, lists = visit.site.store, visit.site.settings.lists
+    rules = [*lists.rules(), *store.rules()[::-1]]
+    return shown(
+        visit, "senders", status, trouble=trouble, form=visit.form, now=datetime.now(UTC), rules=rules[:SHOWN],
+        more=len(rules) - SHOWN, former=store.former_rules(FORMER),
+        waiting={rule for rule in rules if waits_for_proof(rule, lists.results_from)},
+    )  # fmt: skip

@@ -1,0 +1,308 @@
+"""A digest and its links: the whole night of a mail that was kept, and links that others try."""
+
+import email
+import email.policy
+import json
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from spamfilter.reports.digest_links import link_of
+from spamfilter.stores import Rule, open_store
+from spamfilter.web.kept import MOST_RULES
+from tests.faults.client import Client, deliver
+from tests.integration.servers import wait_until, workshop
+from tests.support.real import require
+from tests.web.pages import Site, mail_of, site
+from tests.web.test_chromium import ARGUMENTS, SHOTS, WIDTHS, listened, opened
+
+B, C = "b@example.test", "c@example.test"
+PILLS = "casino pills lottery money winner cheap click"
+PROVED = b"Authentication-Results: mx.test; dmarc=pass header.from=example.org\r\n"
+DIGEST = {"url": "http://127.0.0.1:1", "domains": ["example.test"], "language": "de", "link_days": 3.0}
+LISTS = {"results_from": ["mx.test"]}
+
+
+@pytest.fixture
+def pages() -> Iterator[Site]:
+    """A relay that has learnt some mail, keeps spam, and sends digests."""
+    verdict = {"spam": 0.8, "on_spam": "quarantine"}
+    with workshop() as folder, site(folder / "s", verdict=verdict, digest=DIGEST, lists=LISTS) as made:
+        anna = made.browser("anna")
+        for label, text in (("ham", "the agenda of the meeting on monday"), ("spam", PILLS)):
+            for number in range(5):
+                id = made.send(mail_of(f"{label}{number}", f"{label} {number}", text))
+                assert anna.submit("/", f"/messages/{id}/mark", label=label).status == 303
+        digests(made)  # of what was kept while it learnt
+        yield made
+
+
+def send(pages: Site, name: str, subject: str, *recipients: str, text: str = PILLS, head: bytes = b"") -> str:
+    """Send a mail, which looks like spam if nothing is said; its id."""
+    before = len(pages.relay.ids())
+    with Client(pages.relay.port) as client:
+        assert deliver(client, head + mail_of(name, subject, text), recipients).code == 250
+    wait_until(lambda: len(pages.relay.ids()) > before, "the log's line")
+    id = pages.relay.ids()[-1]
+    laura = pages.browser("laura")
+    wait_until(lambda: laura.get(f"/messages/{id}").status == 200, "the journal's entry")
+    return id
+
+
+def digests(pages: Site) -> dict[str, EmailMessage]:
+    """The digests that one run sends, by address."""
+    before = len(pages.hop.kept)
+    done = pages.relay.command("digest")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = {}
+    for kept in pages.hop.kept[before:]:
+        mail = email.message_from_bytes(kept.mail, policy=email.policy.default)
+        assert isinstance(mail, EmailMessage)
+        assert kept.recipients == (mail["To"],)
+        found[str(mail["To"])] = mail
+    return found
+
+
+def text_of(mail: EmailMessage, kind: str = "plain") -> str:
+    body = mail.get_body((kind,))
+    assert body is not None
+    return str(body.get_content())
+
+
+def link_in(mail: EmailMessage) -> str:
+    """The path of the list that a digest links."""
+    found = re.search(r"^http://127\.0\.0\.1:1(/kept/[A-Za-z0-9_.-]+)\r?$", text_of(mail), re.MULTILINE)
+    assert found
+    return found.group(1)
+
+
+def outcomes(pages: Site) -> list[tuple[str, str]]:
+    with closing(sqlite3.connect(pages.relay.database)) as database:
+        return database.execute("SELECT outcome, by FROM quarantine_events ORDER BY id").fetchall()
+
+
+def test_the_night_of_a_mail_that_was_kept_by_mistake(pages: Site, chromium: Browser) -> None:
+    id = send(pages, "night", "Casino der Woche", B, C)
+    first = digests(pages)
+    assert set(first) == {B, C}
+    assert first[B]["Subject"] == "Als Spam zurückgehaltene Mails: 1"
+    assert first[B]["Auto-Submitted"] == "auto-generated"
+    assert "Casino der Woche" in text_of(first[B])
+    assert "Wörter, die für Spam sprechen: " in text_of(first[B])
+    assert f"{link_in(first[B])}/{id}" in text_of(first[B], "html")
+    assert digests(pages) == {}
+    page = opened(chromium, pages)
+    complaints = listened(page)
+    page.goto(link_in(first[B]))
+    page.get_by_role("link", name="Casino der Woche").click()
+    expect(page.locator(".mail-text")).to_contain_text("casino pills lottery")
+    assert "night" not in [kept.name for kept in pages.hop.kept]
+    page.get_by_role("button", name="Zustellen und als").click()
+    expect(page.get_by_role("status")).to_contain_text("Zugestellt: Casino der Woche")
+    expect(page.get_by_role("link", name="Casino der Woche")).to_have_count(0)
+    assert complaints == []
+    (arrived,) = pages.hop.copies("night")
+    assert arrived.recipients == (B,)
+    assert b"X-Spam-Status: No, released from quarantine\r\n" in arrived.mail
+    assert b"X-Spam-Flag" not in arrived.mail
+    seen = pages.browser("anna").get(f"/messages/{id}").words
+    assert f"Quarantine: kept announced to {B}" in seen  # for the other recipient
+    assert f"delivered to {B} by digest link: {B}, " in seen
+    assert f"not spam web by digest link: {B}" in seen
+    other = send(pages, "next", "Casino der Woche", B)
+    assert [kept.recipients for kept in pages.hop.copies("next")] == [(B,)], other
+
+
+def test_scanners_and_strangers_get_nothing_done(pages: Site) -> None:
+    one, other = send(pages, "one", "Money", B), send(pages, "other", "Money", C)
+    link = link_in(digests(pages)[B])
+    known, mails = outcomes(pages), len(pages.hop.kept)
+    browser = pages.browser()
+    for method in ("GET", "HEAD"):
+        for path in (link, f"{link}/{one}"):
+            for query in ("", f"?do=delete&mail-{one}=on", "?rule=block", "?undo=1", "?all=yes"):
+                assert browser.ask(method, path + query).status == 200
+    assert browser.get(f"{link}/{other}").status == 404
+    assert browser.submit(link + "/" + one, f"{link}/{other}").status == 404
+    for form in ({}, {"do": "delete"}, {"rule": "block"}):
+        assert browser.post(f"{link}/{one}", form).status == 403  # without the stamp of the page
+        stamped = {"stamp": browser.get(link).stamp, **form}
+        assert browser.post(f"{link}/{one}", stamped, Sec_Fetch_Site="cross-site").status == 403
+        assert browser.submit(link, f"{link}/{other}", **form).status == 404
+    key = (pages.relay.state / "digest.key").read_bytes()
+    assert (pages.relay.state / "digest.key").stat().st_mode & 0o777 == 0o600
+    now = datetime.now(UTC)
+    expired, forged = link_of(key, B, now - timedelta(seconds=1)), link_of(b"k" * 32, B, now + timedelta(days=1))
+    said, _, signature = link.removeprefix("/kept/").partition(".")
+    swapped = f"{link_of(key, C, now + timedelta(days=1)).partition('.')[0]}.{signature}"
+    for wrong in (expired, forged, swapped, said, f"{said}.", f"{said}.%00", "x" * 1800):
+        assert "falsch oder abgelaufen" in browser.get(f"/kept/{wrong}").words
+        for path in (f"/kept/{wrong}", f"/kept/{wrong}/{one}"):
+            assert browser.get(path).status == 403
+        for path in (f"/kept/{wrong}", f"/kept/{wrong}/{one}"):
+            for form in ({}, {"do": "delete", f"mail-{one}": "on"}, {"rule": "block"}, {"undo": "1"}):
+                assert browser.submit(f"{link}/{one}", path, **form).status == 403
+    assert (outcomes(pages), len(pages.hop.kept), rules(pages)) == (known, mails, [])
+
+
+def test_a_next_hop_that_is_down_keeps_the_mail_and_says_so(pages: Site) -> None:
+    id = send(pages, "later", "Money", B)
+    link = link_in(digests(pages)[B])
+    pages.hop.down()
+    answer = pages.browser().submit(f"{link}/{id}", f"{link}/{id}")
+    assert answer.status == 503
+    assert "konnte jetzt nicht zugestellt werden" in answer.words
+    assert outcomes(pages)[-1] == ("announced", "")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    program = require("chromium", "chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+def rules(pages: Site, *options: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in pages.relay.command("lists", "--json", *options).stdout.splitlines()]
+
+
+def obeyed(pages: Site) -> None:
+    """Wait until the relay obeys the rules of the database."""
+    time.sleep(1.0)  # docs/lists.md: within a second
+
+
+def test_a_user_blocks_a_sender_and_undoes_it(pages: Site, chromium: Browser) -> None:
+    id = send(pages, "first", "Casino der Woche", B, C)
+    told = digests(pages)
+    link, other = link_in(told[B]), link_in(told[C])
+    page = opened(chromium, pages)
+    complaints = listened(page)
+    page.goto(f"{link}/{id}")
+    assert rules(pages) == []
+    page.get_by_role("button", name="a@example.org immer sperren").click()
+    expect(page.get_by_role("status")).to_contain_text("Mails von a@example.org an Sie gelten ab jetzt immer als Spam.")
+    (rule,) = rules(pages)
+    user = f"digest link: {B}"
+    assert (rule["kind"], rule["sender"], rule["recipients"], rule["by"]) == ("block", "a@example.org", B, user)
+    assert str(rule["at"]).startswith(f"{datetime.now(UTC):%Y-%m-}")
+    obeyed(pages)
+    ham = "the agenda of the meeting on monday"
+    send(pages, "ham for b", "Agenda", B, text=ham)
+    send(pages, "ham for c", "Agenda", C, text=ham)
+    assert [kept.recipients for kept in pages.hop.kept if kept.name.startswith("ham for")] == [(C,)]
+    assert digests(pages) == {}  # nobody wants to hear of whom they block
+    page.goto(link)
+    expect(page.get_by_role("link", name="Agenda")).to_have_count(1)
+
+    stranger = pages.browser()
+    assert "Diese Regel gibt es nicht." in stranger.submit(other, other, undo=str(rule["rule"])).words
+    assert stranger.post(link, {"undo": str(rule["rule"])}).status == 403  # without the stamp
+    assert rules(pages) == [rule]
+    page.get_by_role("button", name="Zurücknehmen").click()
+    expect(page.get_by_role("status")).to_contain_text("Die Regel zu a@example.org ist zurückgenommen.")
+    assert complaints == []
+    assert rules(pages) == []
+    (former,) = rules(pages, "--history")
+    assert (former["ending"], former["ended_by"]) == ("undone", user)
+    obeyed(pages)
+    send(pages, "ham again", "Agenda", B, text=ham)
+    assert [kept.recipients for kept in pages.hop.kept if kept.name == "ham again"] == [(B,)]
+
+
+def test_a_user_allows_a_sender_that_is_proved(pages: Site) -> None:
+    id = send(pages, "first", "Money", B)
+    link = link_in(digests(pages)[B])
+    said = pages.browser().submit(f"{link}/{id}", f"{link}/{id}", rule="allow").words
+    assert "Mails von a@example.org kommen ab jetzt immer zu Ihnen, wenn Ihr Mailserver den Absender" in said
+    obeyed(pages)
+    for name, recipient, head in (("proved", B, PROVED), ("forged", B, b""), ("for c", C, PROVED)):
+        send(pages, name, "Money", recipient, head=head)
+    assert [kept.name for kept in pages.hop.kept if kept.name in ("proved", "forged", "for c")] == ["proved"]
+
+
+def test_a_link_replaces_no_rule_of_the_administrator_and_fills_no_database(pages: Site) -> None:
+    id = send(pages, "first", "Money", B)
+    link = link_in(digests(pages)[B])
+    assert pages.relay.command("allow", "a@example.org", "--for", B).returncode == 0
+    (before,) = rules(pages)
+    browser = pages.browser()
+    answer = browser.submit(f"{link}/{id}", f"{link}/{id}", rule="block")
+    assert (answer.status, "Ihr Administrator hat für Sie eine Regel" in answer.words) == (403, True)
+    assert "a@example.org immer zugelassen" in browser.get(link).words
+    assert "Diese Regel gibt es nicht." in browser.submit(link, link, undo=str(before["rule"])).words
+    assert rules(pages) == [before]
+    pages.relay.command("unlist", str(before["rule"]))
+    now = datetime.now(UTC)
+    with closing(open_store(f"sqlite:///{pages.relay.database}")) as store:
+        for number in range(MOST_RULES):
+            store.add_rule(Rule("block", f"s{number}@example.org", B, None, f"digest link: {B}", now), now)
+    answer = browser.submit(f"{link}/{id}", f"{link}/{id}", rule="block")
+    assert (answer.status, "Es gibt zu viele Regeln" in answer.words) == (403, True)
+    assert len(rules(pages)) == MOST_RULES
+
+
+def test_many_are_delivered_or_deleted_at_once(pages: Site, chromium: Browser) -> None:
+    ids = {name: send(pages, name, f"Casino {name}", B, C) for name in ("one", "two", "three", "four")}
+    foreign = send(pages, "foreign", "Casino foreign", C)
+    told = digests(pages)
+    link, other = link_in(told[B]), link_in(told[C])
+    page = opened(chromium, pages)
+    page.goto(link)
+    page.get_by_role("button", name="Löschen").click()
+    expect(page.get_by_role("status")).to_contain_text("Kreuzen Sie zuerst die Mails an.")
+    for name in ("one", "two"):
+        page.get_by_label(f"Ankreuzen: Casino {name}").check()
+    page.get_by_role("button", name="Zustellen", exact=True).click()
+    expect(page.get_by_role("status")).to_contain_text("Zugestellte Mails: 2")
+    page.get_by_role("link", name="Alle ankreuzen").click()
+    ticked = page.locator("input:checked").count()
+    assert ticked == page.locator("input[type=checkbox]").count() >= 2
+    page.get_by_role("button", name="Löschen").click()
+    expect(page.get_by_role("status")).to_contain_text(f"Gelöschte Mails: {ticked}")
+    expect(page.get_by_text("Für Sie wird nichts zurückgehalten.")).to_have_count(1)
+    delivered = [kept for name in ids for kept in pages.hop.copies(name)]
+    assert [(kept.name, kept.recipients) for kept in delivered] == [("one", (B,)), ("two", (B,))]
+    browser = pages.browser()
+    assert browser.get(other).text.count('type="checkbox"') == 5  # all of them stay for the other
+    seen = pages.browser("anna").get(f"/messages/{ids['three']}").words
+    assert f"deleted for {B} by digest link: {B}, " in seen
+    before = outcomes(pages)
+    empty = browser.get(other).stamp
+    browser.post(link, {"stamp": empty, "do": "delete", f"mail-{foreign}": "on", "mail-x": "on"})
+    assert outcomes(pages) == before
+    assert browser.submit(f"{other}/{foreign}", f"{other}/{foreign}", do="delete").status == 303
+    assert "Gelöscht: Casino foreign" in browser.get(f"{other}?done={foreign}").words
+    assert "Casino" not in browser.get(f"{link}?done={foreign}").words
+    assert f"Quarantine: deleted announced to {C}" in pages.browser("anna").get(f"/messages/{foreign}").words
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_the_pages_of_a_link(pages: Site, chromium: Browser, scheme: Any) -> None:
+    id = send(pages, "first", "Casino " + "a-very-long-word-without-any-space-" * 5, B)
+    link = link_in(digests(pages)[B])
+    browser = pages.browser()
+    assert browser.submit(f"{link}/{id}", f"{link}/{id}", rule="block").status == 200
+    page = opened(chromium, pages, color_scheme=scheme, bypass_csp=True)
+    found: dict[str, object] = {}
+    for name, path in (("list", f"{link}?all=yes"), ("mail", f"{link}/{id}"), ("wrong", "/kept/wrong")):
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            page.goto(path)
+            if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
+                found[f"{name} at {width}"] = f"{wide} pixels wide"
+            for violation in Axe().run(page).response["violations"]:
+                found[f"{name} at {width}: {violation['id']}"] = [node["html"][:200] for node in violation["nodes"]]
+            if SHOTS:
+                page.screenshot(path=f"{SHOTS}/kept-{name}-{width}-{scheme}.png", full_page=True)
+    assert found == {}
