@@ -18,8 +18,10 @@ import click
 from spamfilter import __version__
 from spamfilter.bayes.compiled import in_words
 from spamfilter.commands import COMMANDS, find
+from spamfilter.commands.command import CommandGroup
 from spamfilter.errors import SpamfilterError
-from spamfilter.system.escaping import harmless
+from spamfilter.system.screen import complain
+from spamfilter.system.terminal import colours_wanted
 
 # For numpy, which is imported later: its linear algebra, which is not used here, would start a thread for each core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -27,7 +29,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 atexit.register(gc.freeze)
 
 
-class _Commands(click.Group):
+class _Commands(CommandGroup):
     """A group that prints our errors in one line, and imports a command only when it is called."""
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -41,12 +43,12 @@ class _Commands(click.Group):
             return super().invoke(context)
         except SpamfilterError as error:
             for line in str(error).split("\n"):
-                click.echo(f"spamfilter: {harmless(line)}", err=True)
+                complain(line)
             sys.exit(error.exit_code)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # the reader of a pipe has closed it; click exits quietly
-            click.echo(harmless(f"spamfilter: {error.filename or 'output'}: {error.strerror}"), err=True)
+            complain(f"{error.filename or 'output'}: {error.strerror}")
             sys.exit(2)
         except KeyboardInterrupt:
             sys.exit(130)
@@ -67,3 +69,4 @@ def main(context: click.Context, file: Path | None) -> None:
     is one, else defaults. Any key can be set in the environment, as in SPAMFILTER_VERDICT__SPAM=0.95.
     """
     context.obj = file
+    context.color = None if colours_wanted() else False

@@ -4,8 +4,9 @@ Heavy modules are imported only where they are used: a mark over the feedback so
 """
 
 import getpass
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spamfilter.errors import InputError
+from spamfilter.system.screen import complain
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,21 +24,35 @@ if TYPE_CHECKING:
     from spamfilter.stores import Store
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+PROBLEMS_NAMED = 50
+"""Files that were passed over and are named: of a wrong folder there may be thousands."""
+SUMMARY = 300
+"""Most characters of a command's summary: two sentences."""
 names_argument = click.argument("names", nargs=-1, metavar="[ID|FILE|DIR|-]...")
+
+
+class CommandGroup(click.Group):
+    """A group whose help shows the summary of each command in full; click cuts it at the end of a line."""
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, self.get_command(context, name)) for name in self.list_commands(context)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, found.get_short_help_str(SUMMARY)) for name, found in commands if found])
 
 
 def moment(option: str, text: str, now: "datetime") -> "datetime":
     """The begin of a span like 7d that ends now, or a date. Raises InputError, which names the option."""
     import re
-    from datetime import UTC, datetime, timedelta
+    from datetime import timedelta
+
+    from spamfilter.system.moments import moment_of
 
     spans = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
     match = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
     try:
         if match:
             return now - int(match.group(1)) * spans[match.group(2)]
-        found = datetime.fromisoformat(text)
-        found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        found = moment_of(text)
     except (ValueError, OverflowError):
         raise InputError(f"{option} {text!r}: neither a span (24h, 7d, 4w) nor a date (2026-01-31)") from None
     if found >= now:
@@ -53,7 +69,9 @@ def user() -> str:
 
 
 def standard_input() -> bytes:
-    """The mail on standard input. Raises InputError if it is empty."""
+    """The mail on standard input. Raises InputError if it is empty, or a terminal."""
+    if sys.stdin.isatty():
+        raise InputError("no mail: name an id, a file or a Maildir, or pipe a mail in")
     mail = sys.stdin.buffer.read()
     if not mail.strip():
         raise InputError("standard input: no mail; name an id, a file or a Maildir, or pipe a mail in")
@@ -61,25 +79,45 @@ def standard_input() -> bytes:
 
 
 def settings_of(file: Path | None) -> "Settings":
-    """The configuration. Makes the state directory if the database is there by default."""
+    """The configuration. Makes the state directory if the database is there by default.
+
+    Before the first start of the service, root makes the service's, and gives it to the service's user.
+    """
     from spamfilter.config.settings import load
     from spamfilter.system.file_access import make_folder
-    from spamfilter.system.paths import state_directory
+    from spamfilter.system.paths import SYSTEM_STATE, service_user, state_directory
 
     settings = load(file)
     if not settings.store.url:
+        state = state_directory()
+        missing = not state.is_dir()
         try:
-            make_folder(state_directory())
+            make_folder(state)
+            if missing and os.geteuid() == 0 and state == SYSTEM_STATE and (service := service_user()):
+                os.chown(state, service.pw_uid, service.pw_gid)
         except OSError as error:
-            raise InputError(f"{state_directory()}: {error.strerror}; set [store] url") from error
+            raise InputError(f"{state}: {error.strerror}; set [store] url") from error
     return settings
 
 
-@contextmanager
-def opened_store(settings: "Settings") -> "Iterator[Store]":
-    """The store of the configuration."""
-    from spamfilter.stores import open_store
+def tell_problems(problems: Sequence[str], leave: bool = True) -> None:
+    """Name what was passed over on standard error; with `leave`, exit with 2 if there is anything."""
+    for problem in problems[:PROBLEMS_NAMED]:
+        complain(problem)
+    if len(problems) > PROBLEMS_NAMED:
+        complain(f"and {len(problems) - PROBLEMS_NAMED} more were passed over")
+    if problems and leave:
+        sys.exit(InputError.exit_code)
 
+
+@contextmanager
+def opened_store(settings: "Settings", existing: bool = False) -> "Iterator[Store]":
+    """The store of the configuration. existing: raise InputError where there is none yet, and make none."""
+    from spamfilter.stores import open_store
+    from spamfilter.stores.sql.connection import file_of
+
+    if existing and (path := file_of(settings.store_url())) is not None and not path.exists():
+        raise InputError(f"{path}: no database yet; `serve`, `train` and marks make one; see [store] url")
     with closing(open_store(settings.store_url())) as store:
         yield store
 

@@ -11,8 +11,11 @@ from spamfilter.config import settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Examination, examine
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import harmless
+from spamfilter.system.screen import coloured, sentence
 
 WIDTH = max(map(len, CHECKS))
+INDENT = 7 + 2 + WIDTH + 2
+"""Columns before a finding: those of its status and its check."""
 
 
 @click.command()
@@ -35,20 +38,22 @@ def doctor(context: click.Context, deep: bool, no_canary: bool, dovecot: Path | 
     """
     examined = Examination(settings.load(context.obj), context.obj, deep, dovecot)
     diagnosis = examine(examined, ("canary",) if no_canary else ())
-    click.echo(rendering.to_json(asdict(diagnosis)) if as_json else _text(diagnosis))
+    if as_json:
+        click.echo(rendering.to_json(asdict(diagnosis)))
+    else:
+        _print(diagnosis)
     context.exit(diagnosis.exit_code)
 
 
-def _text(diagnosis: Diagnosis) -> str:
-    lines = []
+def _print(diagnosis: Diagnosis) -> None:
     for line in diagnosis.lines:
-        lines.append(f"{line.status:<7}  {_named(line.check):<{WIDTH}}  {harmless(line.found)}")
+        sentence(f"{coloured(line.status, 7)}  {_named(line.check):<{WIDTH}}  {harmless(line.found)}", indent=INDENT)
         if line.status != "ok":
-            lines.append(f"{'':<7}  {'':<{WIDTH}}  -> {harmless(line.advice)}")
+            sentence(f"{'':<{INDENT}}-> {harmless(line.advice)}", indent=INDENT + 3)
     counted = Counter(line.status for line in diagnosis.lines)
-    summary = ", ".join(f"{counted[status]} {status}" for status in STATUSES if counted[status])
+    summary = ", ".join(f"{counted[status]} {coloured(status)}" for status in STATUSES if counted[status])
     reasons = ", ".join(f"{_named(name)} ({harmless(reason)})" for name, reason in diagnosis.not_tried.items())
-    return "\n".join([*lines, f"{summary}; not tried: {reasons}" if reasons else summary])
+    sentence(f"{summary}; not tried: {reasons}" if reasons else summary)
 
 
 def _named(check: str) -> str:

@@ -7,13 +7,14 @@ from typing import Any, get_args
 
 import click
 
-from spamfilter.commands.command import as_json_option, opened_store, settings_of
+from spamfilter.commands.command import as_json_option, opened_store, settings_of, tell_problems
 from spamfilter.errors import InputError
 from spamfilter.evaluation.protocols import PROTOCOLS, Feedback, Split, Trial, steps
 from spamfilter.evaluation.runs import (
     CONFIGURED,
     by_arrival,
     entrants,
+    mails_alone,
     of_journal,
     of_ledger,
     of_mails,
@@ -22,8 +23,8 @@ from spamfilter.evaluation.runs import (
 )
 from spamfilter.evaluation.runs import evaluate as run
 from spamfilter.learning import labelled_mail
-from spamfilter.mail import mailboxes
 from spamfilter.reports import rendering
+from spamfilter.system.screen import note, sentence, table_width
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
 _PATH = click.Path(path_type=Path)
@@ -33,18 +34,9 @@ _NATURAL, _FROM_ONE = click.IntRange(min=0), click.IntRange(min=1)
 _UP_TO_HALF, _UP_TO_ALL = click.FloatRange(0, 50), click.FloatRange(0, 100)
 
 
-def _option(name: str, kind: Any, default: str | float, help: str = "", **more: Any) -> _Option:
+def _option(name: str, kind: Any, default: str | float, help: str, **more: Any) -> _Option:
     """An option that shows its default. kind: a type of click."""
     return click.option(name, type=kind, default=default, show_default=True, help=help, **more)
-
-
-def _refuse_table(path: Path) -> None:
-    """Raise InputError for a file that begins with no header field: a table read as one mail would be an odd figure."""
-    if path.is_file():
-        with path.open("rb") as file:
-            first = file.readline(1000)
-        if b":" not in first and first.strip() and not first.startswith((b"From ", b">From ")):
-            raise InputError(f"{path}: begins with no header field, so it is no mail; tables: spamfilter classify")
 
 
 def _percent(context: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -63,7 +55,7 @@ def _percent(context: click.Context, parameter: click.Parameter, value: float) -
     metavar="NAME",
     help="'configured' (default), a likelihood, 'one_rule', or as fields=soft,body=bernoulli; may be repeated.",
 )
-@_option("--protocol", click.Choice(list(PROTOCOLS)), "prequential")
+@_option("--protocol", click.Choice(list(PROTOCOLS)), "prequential", "What is learnt before which message is judged.")
 @_option("--feedback", _FEEDBACK, "full", "Which labels the filter gets after its verdict (prequential).")
 @_option("--delay", _FROM_ONE, 500, "Messages between a verdict and its label (--feedback delayed).")
 @_option("--share", _UP_TO_ALL, 10, "Per cent of messages that get a label (--feedback partial).", callback=_percent)
@@ -72,7 +64,7 @@ def _percent(context: click.Context, parameter: click.Parameter, value: float) -
 @_option("--day", _FROM_ONE, 100, "Messages that come in a day (--feedback small-user).")
 @_option("--noise", _UP_TO_HALF, 0, "Per cent of labels that are made wrong.", callback=_percent)
 @_option("--split", _SPLITS, "time", "How trained-once and learning-curve divide the mail.")
-@_option("--folds", click.IntRange(2, 100), 10)
+@_option("--folds", click.IntRange(2, 100), 10, "Parts of the mail (--protocol cross-validation).")
 @click.option("--first", type=_FROM_ONE, help="Use only the first messages, at most this many.")
 @_option("--seed", int, 1, "Seed of all random choices.")
 @_option("--resamples", _NATURAL, 500, "Bootstrap samples for the intervals; 0: no intervals.")
@@ -124,17 +116,18 @@ def evaluate(
     voices, enter = entrants(names, settings.learn)
     trial = Trial(**varied, unsure=settings.policy().unsure, spam=settings.policy().spam)
     past = []
+    problems: list[str] = []
     if live:
-        with opened_store(settings) as store:
+        with opened_store(settings, existing=True) as store:
             examples = of_ledger(store, voices)
             judged = of_journal(store)
             past = [outcome(judged, "as judged", resamples)] if judged else []
     else:
-        for path in (*spam, *ham):
-            _refuse_table(path)
-        mails = [item for path in index for item in labelled_mail.find_indexed(path)]
-        piles = [[mail for path in paths for mail in mailboxes.find(path)] for paths in (spam, ham)]
-        examples = of_mails([*mails, *by_arrival(labelled_mail.interleaved(*piles))], voices)
+        indexed = [item for path in index for item in labelled_mail.find_indexed(path)]
+        piles = labelled_mail.find_piles(spam, ham, note)
+        mails = [*mails_alone(indexed, problems), *by_arrival(mails_alone(piles, problems))]
+        examples = of_mails(mails, voices)
+        tell_problems(problems, leave=False)
     examples = examples[:first]
     if len(examples) < trial.folds and protocol == "cross-validation":
         raise InputError(f"{len(examples)} messages cannot be divided into {trial.folds} folds")
@@ -149,4 +142,7 @@ def evaluate(
         if as_json:
             click.echo(rendering.to_json(rendering.outcome_json(found, suspects)))
     if not as_json:
-        click.echo(rendering.outcomes_text(outcomes, suspects))
+        for line in rendering.outcomes_text(outcomes, suspects, table_width()).split("\n"):
+            sentence(line, indent=4)
+    if problems:
+        sys.exit(InputError.exit_code)

@@ -1,19 +1,25 @@
-"""The command `judge`: the verdicts on mails, and why."""
+"""The commands `judge` and `word`: the verdicts on mails, and why; what was learnt of a word."""
 
 from pathlib import Path
 
 import click
 
-from spamfilter.commands.command import as_json_option, names_argument, opened_filter
+from spamfilter.bayes.verdict import TEST_EVIDENCE, TEST_SCORE
+from spamfilter.commands.command import as_json_option, names_argument, opened_filter, tell_problems
 from spamfilter.commands.mail_arguments import subjects
-from spamfilter.learning.explanation import judgement_json, judgement_text
+from spamfilter.learning.explanation import judgement_json, judgement_text, origins_text, word_json, word_text
 from spamfilter.learning.provenance import provenance
+from spamfilter.learning.transaction import Reading
 from spamfilter.reports import rendering
+from spamfilter.system.escaping import printable
 from spamfilter.system.garbage_collection import unsearched
+from spamfilter.system.screen import judgement, sentence, table_width
 
 FEW = 10
 """Up to this many messages, the words of each are read from the database. For more, all counts are loaded at once:
 loading 300,000 words takes as long as looking up those of ten messages (benchmarks/judge_speed.py)."""
+FIELDS = ("subject",)
+"""Fields of the header in which a word is looked for, beside the text."""
 
 
 @click.command()
@@ -23,10 +29,19 @@ loading 300,000 words takes as long as looking up those of ten messages (benchma
     is_flag=True,
     help="Show the words that made the score, who taught them, and what would change the verdict.",
 )
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="With --explain: show also words that people do not read, of headers and markup.",
+)
 @as_json_option
 @click.pass_obj
-def judge(file: Path | None, names: tuple[str, ...], explain: bool, as_json: bool) -> None:
+def judge(file: Path | None, names: tuple[str, ...], explain: bool, everything: bool, as_json: bool) -> None:
     """Judge messages without delivering or learning them.
+
+    Rules on senders (`spamfilter lists`) are not asked: a file does not say from which client the mail came, for whom,
+    and who proved its sender. Mail that the relay has judged shows the rule that it has met with --explain.
 
     With --explain: the most influential words, their counts and log-odds; the trainings that gave these counts
     (#: the number in the ledger), with id and subject if they are in the journal; and what would change the
@@ -34,21 +49,66 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, as_json: boo
 
     Example: spamfilter judge --explain message.eml
     """
+    problems: list[str] = []
     with unsearched(), opened_filter(file, whole=len(names) > FEW) as (filter, settings):
         policy = settings.policy()
-        for number, subject in enumerate(subjects(filter, names or ("-",))):
+        rules = len(settings.lists.rules()) + filter.store.rules_version()[1]
+        for number, subject in enumerate(subjects(filter, names or ("-",), problems)):
             if number == FEW:  # a folder has more mails than there are names
                 filter.hold_all()
             reading = subject.reading
             score, evidence = filter.explained(reading, None if explain else 0)
+            if subject.is_test:
+                score, evidence = TEST_SCORE, [*TEST_EVIDENCE]
             tokens = sum(len(tokens) for tokens in reading.tokens.values())
-            class_ = policy.classify(score, filter.learnt)
-            because = provenance(filter, policy, reading, score, evidence) if explain else None
+            class_ = "spam" if subject.is_test else policy.classify(score, filter.learnt)
+            explained = explain and not subject.is_test
+            because = provenance(filter, policy, reading, score, evidence) if explained else None
+            written = subject.written if explained else {}
+            entry = filter.store.find_journal(subject.id) if explain and subject.id else None
+            listed = entry.listed if entry else ""
             if as_json:
-                judged = judgement_json(
-                    rendering.name_json(subject), score, class_, tokens, evidence, because, subject.written
-                )
-                click.echo(rendering.to_json(judged))
+                judged = judgement_json(rendering.name_json(subject), score, class_, tokens, evidence, because, written)
+                click.echo(rendering.to_json({**judged, "listed": listed} if explain else judged))
             else:
-                told = judgement_text(subject.name, score, class_, tokens, evidence, because, subject.written)
-                click.echo(told)
+                told = judgement_text(
+                    subject.name, score, class_, tokens, evidence, because, written, table_width(), everything
+                )
+                told += "; by the test line GTUBE" * subject.is_test
+                judgement(told, class_)
+                if listed:
+                    sentence(f"  rule on its sender when it came: {printable(listed, 400)}", indent=4)
+    if rules and not as_json:
+        sentence(
+            f"{rules:,} rule{'s' * (rules != 1)} on senders not asked: only the relay knows client, envelope and proof",
+            err=True,
+        )
+    tell_problems(problems)
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="WORD...")
+@as_json_option
+@click.pass_obj
+def word(file: Path | None, words: tuple[str, ...], as_json: bool) -> None:
+    """Show what was learnt of a word: in how much ham and spam it was, and from which mails.
+
+    It is looked for in the text and in the subject. A word as `judge --explain` shows it, such as from:example, is
+    taken as it is. Of voices that count occurrences, the numbers are occurrences.
+
+    Example: spamfilter word viagra from:example
+    """
+    with opened_filter(file, whole=False) as (filter, settings):
+        for each in words:
+            forms = dict.fromkeys([each, each.lower(), *(f"{name}:{each.lower()}" for name in FIELDS)])
+            tokens = {form.encode("utf-8", "surrogateescape"): 1 for form in forms}
+            reading = Reading(b"", {voice.name: tokens for voice in filter.voices})
+            score, evidence = filter.explained(reading)
+            because = provenance(filter, settings.policy(), reading, score, evidence)
+            if as_json:
+                click.echo(rendering.to_json(word_json(each, filter.learnt, evidence, because)))
+            else:
+                width = table_width()
+                click.echo("\n".join(word_text(each, filter.learnt, evidence, because, width)))
+                for line in origins_text(because, width):
+                    click.echo(line)

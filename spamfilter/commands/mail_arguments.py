@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spamfilter.commands.command import standard_input
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, NotMail
 
 if TYPE_CHECKING:
     from spamfilter.learning.filter import Filter
@@ -19,17 +19,30 @@ TOGETHER = 100
 """Mails of files about which the journal is asked at once: some megabytes of messages."""
 
 
-def named_mails(names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
-    """Each message: the name and the bytes of a mail, or an id and None. Raises InputError at a wrong name."""
+def named_mails(names: Iterable[str], problems: list[str]) -> Iterator[tuple[str, bytes | None]]:
+    """Each message: the name and the bytes of a mail, or an id and None. Raises InputError at a wrong name.
+
+    problems: takes a sentence for each file that is no mail and is passed over.
+    """
     from spamfilter.mail import mailboxes
     from spamfilter.system.ids import id_in
 
     for name in names:
         if name == "-":
-            yield "standard input", standard_input()
+            try:
+                mail = mailboxes.checked("standard input", standard_input())
+            except NotMail as error:
+                problems.append(str(error))
+            else:
+                yield "standard input", mail
         elif os.path.lexists(name):
             for found in mailboxes.find(Path(name)):
-                yield found.name, found.read()
+                try:
+                    mail = found.read()
+                except NotMail as error:
+                    problems.append(str(error))
+                else:
+                    yield found.name, mail
         elif not name:
             raise InputError("an empty name: name an id, a file or a folder, or - for standard input")
         elif id := id_in(name):
@@ -38,13 +51,16 @@ def named_mails(names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
             raise InputError(f"{name}: not a file, a folder or an id (26 letters and digits)")
 
 
-def subjects(filter: "Filter", names: Iterable[str]) -> "Iterator[Subject]":
-    """The messages of these names, in order. At a wrong name it raises InputError, after the messages before it."""
+def subjects(filter: "Filter", names: Iterable[str], problems: list[str]) -> "Iterator[Subject]":
+    """The messages of these names, in order. At a wrong name it raises InputError, after the messages before it.
+
+    problems: as in `named_mails`.
+    """
     from spamfilter.learning.marks import by_mails, mail_at_hand
 
     waiting: list[MailAtHand] = []
     try:
-        for name, mail in named_mails(names):
+        for name, mail in named_mails(names, problems):
             if mail is not None:
                 waiting.append(mail_at_hand(filter, name, mail))
             if mail is None or len(waiting) == TOGETHER:

@@ -10,19 +10,26 @@ import click
 from spamfilter.bayes.voices import view
 from spamfilter.commands.command import as_json_option, opened_store, settings_of
 from spamfilter.config import settings as config
-from spamfilter.errors import InputError
+from spamfilter.config.redaction import redacted
+from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.mail import mailboxes
 from spamfilter.mail.message import parse
 from spamfilter.reports import rendering
+from spamfilter.system.escaping import harmless
 from spamfilter.system.packaged_files import samples, shipped
 from spamfilter.system.paths import config_file
+from spamfilter.system.screen import coloured, complain, sentence, warn
 
 
 @click.command()
 @click.option("--revision", default="head", show_default=True, help="'head', or four digits; an older one goes back.")
+@click.option("--yes", is_flag=True, help="Go back to an older revision without asking.")
 @click.pass_obj
-def migrate(file: Path | None, revision: str) -> None:
+def migrate(file: Path | None, revision: str, yes: bool) -> None:
     """Migrate the database to the schema of this version. `serve` does this, too; make a backup first.
+
+    An older revision loses what only the newer one keeps: the command asks first, or needs --yes where there is no
+    terminal.
 
     Example: spamfilter migrate
     """
@@ -31,9 +38,27 @@ def migrate(file: Path | None, revision: str) -> None:
     if not re.fullmatch(r"head|[0-9]{4}", revision):
         raise InputError(f"--revision {revision!r}: neither 'head' nor four digits")
     settings = settings_of(file)
+    if revision != "head" and not yes:
+        _confirm_back(settings, revision)
     before, after = run(settings.store_url(), revision)
     change = f"schema {before or 'none'} -> {after}" if before != after else f"schema {after}, nothing to do"
-    click.echo(f"{settings.store_url()}: {change}")
+    sentence(f"{redacted(settings.store_url())}: {change}")
+
+
+def _confirm_back(settings: config.Settings, revision: str) -> None:
+    """Ask before a migration to an older revision. Raises InputError where nobody can answer."""
+    from contextlib import closing
+
+    from spamfilter.stores.sql.database import Database
+
+    with closing(Database(settings.store_url())) as database:
+        before = database.revision()
+    if before is None or revision >= before:
+        return
+    back = f"going back from schema {before} to {revision} loses what only the newer one keeps"
+    if not sys.stdin.isatty():
+        raise InputError(f"{back}; make a backup, stop the relay, and add --yes")
+    click.confirm(f"{back}. Is there a backup, and is the relay stopped?", abort=True, err=True)
 
 
 @click.command()
@@ -58,14 +83,14 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
 
     settings = settings_of(file)
     voices = settings.voices()
-    with opened_store(settings) as store:
+    with opened_store(settings, existing=True) as store:
         mails = {}
         for folder in folders:
             for mail in mailboxes.find(folder):
                 try:
                     mails[parse(mail.read()).digest()] = lambda mail=mail: view(voices, parse(mail.read()))
                 except InputError as error:  # it was moved meanwhile
-                    click.echo(f"spamfilter: {error}", err=True)
+                    complain(str(error))
         entries = store.state({}).last
         with click.progressbar(length=ROUNDS * entries, label="Rebuilding", file=sys.stderr) as bar:
             done = run(store, voices, mails, bar.update)
@@ -75,22 +100,20 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
     files = f"{done.reread} mail files were read again" if done.reread else "the mail files were not needed"
     click.echo(f"rebuilt from {done.messages} messages; {files}")
     for problem in done.problems:
-        click.echo(f"spamfilter: {problem}", err=True)
+        complain(problem)
     for voice, number in done.silent.items():
-        click.echo(
-            f"voice {voice} has learnt nothing from {number} messages: name the folders of that mail with --mail"
-        )
+        sentence(f"voice {voice} has learnt nothing from {number} messages: name the folders of that mail with --mail")
 
 
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path))
 @click.pass_obj
 def backup(file: Path | None, target: Path) -> None:
-    """Copy the database into a new file while the relay runs.
+    """Copy the database into a new file while the relay runs. PostgreSQL is backed up by pg_dump.
 
     Example: spamfilter backup /var/backups/spamfilter-monday.db
     """
-    with opened_store(settings_of(file)) as store:
+    with opened_store(settings_of(file), existing=True) as store:
         store.backup(target)
     click.echo(f"{target}: {target.stat().st_size} bytes")
 
@@ -103,23 +126,37 @@ def backup(file: Path | None, target: Path) -> None:
 def check_config(file: Path | None, systemd: bool) -> None:
     """Check the configuration and show what it means.
 
-    Exit code 2, with the reason, if it is wrong.
+    Exit code 2, with the reason, if it is wrong, or if mail would loop, be lost to all or be relayed for all.
 
     Example: spamfilter --config /etc/spamfilter/spamfilter.toml check-config
     """
     settings = config.load(file)
+    dangers = settings.relay.dangers()
     for warning in settings.warnings():
-        click.echo(f"warning: {warning}", err=True)
+        (complain if warning in dangers else warn)(warning)
     if systemd:
         from spamfilter.service.systemd_override import drop_in
 
         click.echo(drop_in(settings))
-        return
+        sys.exit(InputError.exit_code if dangers else 0)
     click.echo(f"configuration  {config_file(file) or 'defaults and environment'}")
-    click.echo(f"listens on     {', '.join(settings.relay.listen)} ({settings.relay.mode})")
+    sentence(f"listens on     {', '.join(settings.relay.listen)} ({settings.relay.mode})", indent=15)
     click.echo(f"next hop       {settings.next_hop_url()}")
-    click.echo(f"database       {settings.store_url()}")
-    click.echo("ok")
+    click.echo(f"database       {redacted(settings.store_url())}")
+    sentence(f"rejects        {_rejecting(settings)}", indent=15)
+    if dangers:
+        sys.exit(InputError.exit_code)
+    click.echo(coloured("ok"))
+
+
+def _rejecting(settings: config.Settings) -> str:
+    """What the relay rejects with what is learnt."""
+    try:
+        with opened_store(settings, existing=True) as store:
+            return settings.policy().rejecting(store.state({}).learnt).removeprefix("rejects ")
+    except (SpamfilterError, OSError) as error:
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        return f"unknown: {harmless(reason)}"
 
 
 @click.command("sample-config")

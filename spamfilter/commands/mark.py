@@ -3,6 +3,7 @@
 A mail program runs them at every click, so heavy modules are imported only where they are used.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spamfilter.commands.command import as_json_option, names_argument, opened_filter, user
+from spamfilter.commands.command import as_json_option, names_argument, opened_filter, tell_problems, user
 from spamfilter.commands.mail_arguments import named_mails, subjects
 from spamfilter.errors import TryAgain
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
-from spamfilter.system.paths import configured_socket
+from spamfilter.system.escaping import harmless
+from spamfilter.system.paths import configured_quarantine, configured_socket
+from spamfilter.system.screen import coloured, sentence
 
 if TYPE_CHECKING:
     from spamfilter.bayes.counts import Label
@@ -30,15 +33,16 @@ def _mark(
     label: "Label | None", file: Path | None, names: tuple[str, ...], as_json: bool, by: str | None, source: str
 ) -> None:
     """Mark messages with a label, or with None forget them, and print what has changed."""
+    problems: list[str] = []
     try:
         client = SocketClient(configured_socket(file))
     except NoRelay as error:
         if source == "imap":
             # A mail server runs this as its own user; a database that this user can open is not the relay's.
             raise TryAgain(f"no relay on the feedback socket, nothing was learnt: {error}") from None
-        answers = _of_database(label, file, names or ("-",), by, source)
+        answers = _of_database(label, file, names or ("-",), by, source, problems)
     else:
-        answers = _of_relay(client, label, names or ("-",), by, source)
+        answers = _of_relay(client, label, names or ("-",), by, source, problems)
     for answer in answers:
         text = answer.pop("text")
         if as_json:
@@ -46,23 +50,47 @@ def _mark(
 
             click.echo(json.dumps(answer))
         else:
-            click.echo(text)
+            sentence(text.replace(f"learnt as {label}", f"learnt as {coloured(str(label))}", 1))
+            if label == "ham" and _is_kept(file, answer.get("id", "")):
+                sentence(
+                    f"{answer['id']}: is in quarantine; `spamfilter quarantine release {answer['id']}` delivers it"
+                )
+    tell_problems(problems)
+
+
+def _is_kept(file: Path | None, id: str) -> bool:
+    """Whether the quarantine has a file for this id; False if this user may not look."""
+    folder = configured_quarantine(file)
+    try:
+        return bool(id) and any(id in name for part in ("new", "cur") for name in os.listdir(folder / part))
+    except OSError:
+        return False
 
 
 def _of_relay(
-    client: SocketClient, label: "Label | None", names: tuple[str, ...], by: str | None, source: str
+    client: SocketClient,
+    label: "Label | None",
+    names: tuple[str, ...],
+    by: str | None,
+    source: str,
+    problems: list[str],
 ) -> Iterator[dict[str, Any]]:
     """The answers of a running relay, one for each message."""
     request: dict[str, object] = {"command": "mark", "label": label, "source": source}
     if by is not None:
         request["by"] = by
     with closing(client):
-        for name, mail in named_mails(names):
+        for name, mail in named_mails(names, problems):
             yield client.ask({**request, "id" if mail is None else "name": name}, mail)
 
 
 def _of_database(
-    label: "Label | None", file: Path | None, names: tuple[str, ...], by: str | None, source: str
+    label: "Label | None",
+    file: Path | None,
+    names: tuple[str, ...],
+    by: str | None,
+    source: str,
+    problems: list[str],
 ) -> Iterator[dict[str, Any]]:
     """The same without a relay. A user who can open the database owns it, and may change the marks of others."""
     from spamfilter.learning import marks
@@ -70,8 +98,11 @@ def _of_database(
 
     author = marks.Author(user() if by is None else by, source, master=by is None)
     with opened_filter(file, whole=False) as (filter, settings):
-        for subject in subjects(filter, names):
+        for number, subject in enumerate(subjects(filter, names, problems)):
             change = marks.mark(filter, subject, label, author, settings.feedback.marks_a_day)
+            if not number:
+                where = harmless(f"no relay at {settings.socket_path()}; the marks go into {filter.store.where}")
+                sentence(where, err=True)
             yield rendering.change_json(subject, label, change)
 
 
@@ -151,7 +182,7 @@ def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_jso
     begin = None if since is None else moment("--since", since, datetime.now(UTC))
     settings = settings_of(file)
     done: set[int] = set()
-    with opened_store(settings) as store:
+    with opened_store(settings, existing=True) as store:
         taught = taught_by(store, by, begin)
         if not as_json:
             click.echo(_taught_text(by, taught))
@@ -176,8 +207,6 @@ def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_jso
 def _taught_text(by: str, taught: "Sequence[Taught]") -> str:
     """The marks of an author: period, and numbers by source and label."""
     from collections import Counter
-
-    from spamfilter.system.escaping import harmless
 
     name = harmless(by) or "nobody"
     if not taught:

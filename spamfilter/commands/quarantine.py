@@ -1,25 +1,28 @@
-"""The command `quarantine`: list, show, release and delete mail in quarantine."""
+"""The commands `quarantine`: list, show, release and delete kept mail; and `digest`: tell users of it."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from spamfilter.commands.command import as_json_option, opened_filter, opened_store, settings_of, user
-from spamfilter.errors import InputError, SpamfilterError
+from spamfilter.commands.command import CommandGroup, as_json_option, opened_filter, opened_store, settings_of, user
+from spamfilter.errors import InputError, SpamfilterError, StoreError
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import id_in
+from spamfilter.system.screen import complain, row, sentence, warn
 
 if TYPE_CHECKING:
     from spamfilter.relay.quarantine import Quarantine, Quarantined, Released
+    from spamfilter.stores import QuarantineEvent, Store
 
 _ids = click.argument("names", nargs=-1, required=True, metavar="ID...")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def quarantine() -> None:
     """List, show, release or delete mail in quarantine ([verdict] on_spam = "quarantine").
 
@@ -31,18 +34,35 @@ def quarantine() -> None:
 
 @quarantine.command("list")
 @as_json_option
+@click.option("--history", is_flag=True, help="List what became of mails instead: delivered, deleted, expired.")
 @click.pass_obj
-def list_(file: Path | None, as_json: bool) -> None:
-    """List the mails, the oldest first.
+def list_(file: Path | None, as_json: bool, history: bool) -> None:
+    """List the mails, the oldest first, and what was done with each so far.
 
+    \b
     Example: spamfilter quarantine list --json
+             spamfilter quarantine list --history
     """
+    from spamfilter.relay.quarantine import told
     from spamfilter.reports import rendering
 
-    kept = _quarantine(file)
-    mails = kept.mails()
+    with _opened(file) as (kept, store):
+        if history:
+            for event in store.all_quarantine_events() if store else ():
+                if as_json:
+                    click.echo(rendering.to_json(asdict(event)))
+                else:
+                    sentence(f"{event.mail}  {told(event)}", indent=28)
+            return
+        mails = kept.mails()
+        events = kept.events([mail.id for mail in mails])
     for mail in mails:
-        click.echo(rendering.to_json(_json(mail)) if as_json else _text(mail))
+        noted = events.get(mail.id, [])
+        if as_json:
+            click.echo(rendering.to_json(_json(mail, noted)))
+        else:
+            for line in _lines(mail, noted):
+                row(line)
     if not mails and not as_json:
         click.echo(f"the quarantine {kept.path} is empty")
 
@@ -53,10 +73,17 @@ def list_(file: Path | None, as_json: bool) -> None:
 def show(file: Path | None, name: str) -> None:
     """Print a mail as it is; on a terminal, control characters are written out.
 
+    What was done with it goes to standard error. If it is gone, the error says what became of it.
+
     Example: spamfilter quarantine show 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
-    kept = _quarantine(file)
-    mail = kept.read(kept.find(_id(name))).replace(b"\r\n", b"\n")
+    from spamfilter.relay.quarantine import told
+
+    with _opened(file) as (kept, _):
+        id = _id(name)
+        mail = kept.read(kept.find(id)).replace(b"\r\n", b"\n")
+        for event in kept.events([id]).get(id, []):
+            sentence(f"{id}: {told(event)}", err=True)
     if sys.stdout.isatty():
         click.echo(harmless(mail.decode("utf-8", "backslashreplace"), keep="\t\n"), nl=False)
     else:
@@ -66,36 +93,43 @@ def show(file: Path | None, name: str) -> None:
 @quarantine.command()
 @_ids
 @click.option("--no-learn", is_flag=True, help="Deliver only; do not learn it as ham.")
+@click.option(
+    "--to", "only", default="", metavar="ADDRESS", help="Deliver only to this recipient; it stays for others."
+)
 @click.pass_obj
-def release(file: Path | None, names: tuple[str, ...], no_learn: bool) -> None:
+def release(file: Path | None, names: tuple[str, ...], no_learn: bool, only: str) -> None:
     """Deliver mails through the next hop to their recipients, and learn them as ham.
 
     A mail leaves the quarantine only after the next hop has accepted it; for recipients that the next hop rejects, it
     stays. If a release is interrupted when nobody can know whether the mail has arrived, it stays, and `list` says so;
-    a second release may deliver it twice. It is delivered without X-Spam-Flag, so that no mail server files it as spam.
+    a second release may deliver it twice. Its header then says that it was released, so that no mail server files it as
+    spam.
 
     Example: spamfilter quarantine release 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
     import asyncio
 
+    from spamfilter.relay.envelope_paths import mailbox_of
     from spamfilter.relay.next_hops import next_hop_of
     from spamfilter.relay.quarantine import readable
 
-    settings = settings_of(file)
-    kept = _quarantine(file)
-    next_hop = next_hop_of(settings)
+    next_hop = next_hop_of(settings_of(file))
 
-    def one(id: str) -> None:
-        mail = kept.find(id)
-        if mail.broken_off:
-            click.echo(f"{id}: an earlier release was interrupted; its recipients may get the mail twice", err=True)
-        released = asyncio.run(kept.release(mail, next_hop))
-        click.echo(f"{id}: delivered to {', '.join(f'<{readable(path)}>' for path in released.delivered)}")
-        if not no_learn:
-            _learn(file, id, released)
-        _complain(id, released)
+    with _opened(file) as (kept, _):
 
-    _each(names, one)
+        def one(id: str) -> None:
+            mail = kept.find(id)
+            if mail.broken_off:
+                warn(f"{id}: an earlier release was interrupted; its recipients may get the mail twice")
+            released = asyncio.run(kept.release(mail, next_hop, user(), mailbox_of(only) if only else ""))
+            sentence(f"{id}: delivered to {', '.join(f'<{readable(path)}>' for path in released.delivered)}")
+            if released.unnoted:
+                warn(f"{id}: the delivery is not in the history: {released.unnoted}")
+            if not no_learn:
+                _learn(file, id, released)
+            _complain(id, released)
+
+        _each(names, one)
 
 
 @quarantine.command()
@@ -106,13 +140,13 @@ def delete(file: Path | None, names: tuple[str, ...]) -> None:
 
     Example: spamfilter quarantine delete 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
-    kept = _quarantine(file)
+    with _opened(file) as (kept, _):
 
-    def one(id: str) -> None:
-        kept.delete(kept.find(id))
-        click.echo(f"{id}: deleted")
+        def one(id: str) -> None:
+            kept.delete(kept.find(id), user())
+            click.echo(f"{id}: deleted")
 
-    _each(names, one)
+        _each(names, one)
 
 
 @quarantine.command()
@@ -126,24 +160,38 @@ def expire(file: Path | None) -> None:
     """
     from datetime import UTC, datetime, timedelta
 
+    from spamfilter.relay.quarantine import Quarantine
     from spamfilter.service import expiry
 
     settings = settings_of(file)
     days = settings.verdict.quarantine_days
-    kept = _quarantine(file)
     clock = datetime.now(UTC)
     with opened_store(settings) as store:
         now = expiry.known_time(store, clock)
-    if warning := expiry.leap(clock, now):
-        click.echo(f"the clock is {'; '.join(warning)}", err=True)
-    number = kept.expire(now - timedelta(days=days), now)
+        if warning := expiry.leap(clock, now):
+            warn(f"the clock is {'; '.join(warning)}")
+        kept = Quarantine(settings.quarantine_path(), store)
+        number = kept.expire(now - timedelta(days=days), now, by=user())
     click.echo(f"{number} older than {days:g} days deleted from {kept.path}")
 
 
-def _quarantine(file: Path | None) -> "Quarantine":
+@contextmanager
+def _opened(file: Path | None) -> "Iterator[tuple[Quarantine, Store | None]]":
+    """The quarantine and its history. If the database cannot be opened, mail can be read and released all the same."""
     from spamfilter.relay.quarantine import Quarantine
+    from spamfilter.stores import open_store
 
-    return Quarantine(settings_of(file).quarantine_path())
+    settings = settings_of(file)
+    store = None
+    try:
+        store = open_store(settings.store_url())
+    except StoreError as error:
+        warn(f"the history of the quarantine cannot be read or written: {error}")
+    try:
+        yield Quarantine(settings.quarantine_path(), store), store
+    finally:
+        if store is not None:
+            store.close()
 
 
 def _id(name: str) -> str:
@@ -159,7 +207,7 @@ def _each(names: Iterable[str], one: Callable[[str], None]) -> None:
         try:
             one(id)
         except SpamfilterError as error:
-            click.echo(f"spamfilter: {harmless(str(error))}", err=True)
+            complain(str(error))
             worst = max(worst, error.exit_code)
     if worst:
         sys.exit(worst)
@@ -176,9 +224,9 @@ def _learn(file: Path | None, id: str, released: "Released") -> None:
             subject = marks.by_mail(filter, id, released.mail)
             change = marks.mark(filter, subject, "ham", author, settings.feedback.marks_a_day)
     except SpamfilterError as error:
-        sentence = f"{id}: delivered, but not learnt: {error}; `spamfilter mark-ham {id}` learns it"
-        raise type(error)(sentence) from error
-    click.echo(rendering.change_text(id, "ham", change))
+        failed = f"{id}: delivered, but not learnt: {error}; `spamfilter mark-ham {id}` learns it"
+        raise type(error)(failed) from error
+    sentence(rendering.change_text(id, "ham", change))
 
 
 def _complain(id: str, released: "Released") -> None:
@@ -192,19 +240,79 @@ def _complain(id: str, released: "Released") -> None:
         raise kind(f"{id}: stays in quarantine for {said}")
 
 
-def _text(mail: "Quarantined") -> str:
+def _lines(mail: "Quarantined", events: "Sequence[QuarantineEvent]") -> list[str]:
+    from spamfilter.relay.quarantine import told
+
     score = "  -  " if mail.score is None else f"{mail.score:.3f}"
     recipients = ", ".join(mail.recipients)
     lines = [
         f"{mail.id or '-':<26}  {mail.at:%Y-%m-%d %H:%M}  score {score}  {mail.size:,} bytes",
-        f"  <{harmless(mail.sender)}> to {harmless(recipients)}: {harmless(mail.subject)}",
+        f"  <{harmless(mail.sender)}> to {harmless(recipients)}",
+        f"  {harmless(mail.subject) or '(no subject)'}",
     ]
     if mail.broken_off:
         lines.append("  a release was interrupted: the mail may have been delivered")
-    return "\n".join(lines)
+    return [*lines, *(f"  {told(event)}" for event in events)]
 
 
-def _json(mail: "Quarantined") -> dict[str, Any]:
+def _json(mail: "Quarantined", events: "Sequence[QuarantineEvent]") -> dict[str, Any]:
     found = asdict(mail)
     del found["path"]
-    return {**found, "broken_off": mail.broken_off}
+    return {**found, "broken_off": mail.broken_off, "history": [asdict(event) for event in events]}
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Print the mails; send and note nothing.")
+@click.option("--due", is_flag=True, help="Only if an hour of [digest] hours has come since the last digests.")
+@click.pass_obj
+def digest(file: Path | None, dry_run: bool, due: bool) -> None:
+    """Mail each user what the quarantine has kept since the last digest, with a link to read and deliver it.
+
+    Each kept mail is listed once. The timer spamfilter-digest.timer runs this with --due each hour.
+
+    Example: spamfilter digest --dry-run
+    """
+    import asyncio
+    from datetime import UTC, datetime
+
+    from spamfilter.errors import ConfigError, SpamfilterError
+    from spamfilter.relay.next_hops import next_hop_of
+    from spamfilter.reports.digest_links import own_key
+    from spamfilter.reports.digests import LAST, digest_mail, is_due, new_digests
+    from spamfilter.reports.mail import address_of, send
+    from spamfilter.system.escaping import harmless
+    from spamfilter.system.process import own_name
+
+    settings = settings_of(file)
+    if due and not settings.digest.hours:
+        click.echo("digests are off: [digest] hours is empty")
+        return
+    if not settings.digest.url:
+        raise ConfigError('digest.url = "": set it to where users reach the web page, as in "https://mail.example.org"')
+    from_ = settings.digest.mail_from or settings.report.mail_from
+    sender = address_of("[digest] mail_from", from_ or f"spamfilter@{settings.relay.hostname or own_name()}")
+    now = datetime.now(UTC)
+    failed: list[SpamfilterError] = []
+    with opened_store(settings) as store:
+        last = store.get_setting(LAST)
+        before = datetime.fromisoformat(last) if isinstance(last, str) else None
+        if due and not is_due(settings.digest.hours, before, now.astimezone()):
+            return
+        key = own_key()
+        for one in new_digests(settings, store):
+            mail = digest_mail(one, settings, sender, key, now)
+            if dry_run:
+                click.echo(mail)
+                continue
+            try:
+                asyncio.run(send(next_hop_of(settings), mail, sender, [one.address], "the digest"))
+            except SpamfilterError as error:
+                complain(f"{one.address}: {error}")
+                failed.append(error)
+                continue
+            store.note_quarantine(one.events(now))
+            click.echo(f"{harmless(one.address)}: {len(one.mails)} kept mails announced")
+        if not dry_run:
+            store.put_setting(LAST, now.isoformat())
+    if failed:
+        raise SystemExit(max(error.exit_code for error in failed))

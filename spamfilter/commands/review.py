@@ -25,6 +25,7 @@ from spamfilter.learning.transaction import Reading
 from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless
+from spamfilter.system.screen import coloured, complain, judgement, sentence, table_width
 from spamfilter.system.terminal import keys
 
 SOURCE = "review"
@@ -115,7 +116,7 @@ class _Session:
         """Ask until there are no more keys or messages."""
         at, shown = 0, -1
         if not self._queue:
-            click.echo("nothing needs review: every message of this period is learnt, or too old to mark by id")
+            sentence("nothing needs review: every message of this period is learnt, or too old to mark by id")
             return
         while at < len(self._queue) or self._done:
             subject = None
@@ -139,7 +140,7 @@ class _Session:
             except SpamfilterError as error:
                 if not sys.stdin.isatty():
                     raise  # in a script, the next key is meant for the next message
-                click.echo(f"spamfilter: {harmless(str(error))}", err=True)
+                complain(str(error))
         self._summary()
 
     def _answer(self, key: str, at: int, subject: Subject | None) -> tuple[int, int]:
@@ -154,7 +155,8 @@ class _Session:
             class_ = policy.classify(score, self._filter.learnt)
             tokens = sum(len(tokens) for tokens in subject.reading.tokens.values())
             because = provenance(self._filter, policy, subject.reading, score, evidence)
-            click.echo(judgement_text(subject.name, score, class_, tokens, evidence, because))
+            told = judgement_text(subject.name, score, class_, tokens, evidence, because, width=table_width())
+            judgement(told, class_)
         elif key in LABELLED:
             click.echo(self._mark(subject, LABELLED[key]))
             self._done.append((at, LABELLED[key]))
@@ -208,10 +210,10 @@ class _Session:
             f"  from     {harmless(entry.sender[:SHOWN])}",
             f"  to       {harmless(', '.join(entry.recipients)[:SHOWN])}",
             f"  subject  {harmless(entry.subject[:SHOWN])}",
-            f"  score    {entry.score:.3f} ({entry.class_}) when it came, {score.posterior:.3f} now",
+            f"  score    {entry.score:.3f} ({coloured(entry.class_)}) when it came, {score.posterior:.3f} now",
             f"  words    {words or 'the filter knows none'}",
         ):
-            click.echo(line)
+            sentence(line, indent=11)
 
     def _summary(self) -> None:
         numbers = [f"{sum(given == label for _, given in self._done)} {label}" for label in LABELS]

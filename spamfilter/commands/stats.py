@@ -5,14 +5,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spamfilter.bayes.verdict import CLASSES
 from spamfilter.commands.command import moment, opened_store, settings_of
 from spamfilter.reports import rendering
+from spamfilter.system.screen import coloured
+from spamfilter.system.terminal import WIDTH, columns
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from spamfilter.config.settings import Settings
     from spamfilter.reports.report import Report
+
+ATTENTION = ("  CHANGED", "Advice", "Outages", "Not delivered", "Needs review")
+"""Begins of lines that ask for something to be done."""
 
 
 @click.command()
@@ -39,7 +45,6 @@ def stats(
 
     Example: spamfilter stats --since 24h
     """
-    import shutil
     import sys
     from datetime import UTC, datetime
 
@@ -47,6 +52,8 @@ def stats(
     from spamfilter.reports.mail import address_of
     from spamfilter.reports.report import build
 
+    if as_json and click.get_current_context().get_parameter_source("form") == click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--json and --format exclude each other")
     now = datetime.now(UTC)
     end = moment("--until", until, now) if until else now
     begin = moment("--since", since, end)
@@ -56,7 +63,7 @@ def stats(
     recipients = [address_of("--mail-to", address) for address in addresses]
     if mail:
         recipients += settings.report.mail_to
-    with opened_store(settings) as store:
+    with opened_store(settings, existing=True) as store:
         report = build(store, list(settings.learn.kinds()), begin, end)
     if recipients:
         _send(settings, report, recipients, now)
@@ -71,7 +78,22 @@ def stats(
     else:
         from spamfilter.reports.text import report_text
 
-        click.echo(report_text(report, shutil.get_terminal_size((100, 24)).columns, sys.stdout.encoding))
+        width = columns(sys.stdout) or WIDTH
+        for line in report_text(report, width, sys.stdout.encoding).split("\n"):
+            click.echo(_coloured(line))
+
+
+def _coloured(line: str) -> str:
+    """A line of the report: titles bold, classes and what needs attention in colours."""
+    if line.startswith("  judged  "):
+        for class_ in CLASSES:
+            line = line.replace(f" {class_} (", f" {coloured(class_)} (")
+        return line
+    attention = next((title for title in ATTENTION if line.startswith(title)), None)
+    if attention is not None:
+        return click.style(attention, fg="yellow", bold=True) + line.removeprefix(attention)
+    title, gap, rest = line.partition("  ")
+    return click.style(title, bold=True) + gap + rest if line[:1].isupper() else line
 
 
 def _send(settings: "Settings", report: "Report", recipients: list[str], now: "datetime") -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from spamfilter.bayes import compiled
-from spamfilter.commands.command import as_json_option, opened_filter, user
+from spamfilter.commands.command import as_json_option, opened_filter, tell_problems, user
 from spamfilter.learning import labelled_mail
-from spamfilter.mail import mailboxes
 from spamfilter.reports import rendering
+from spamfilter.system.escaping import harmless
+from spamfilter.system.screen import note, sentence
 
 
 @click.command()
@@ -48,17 +49,18 @@ def train(
     if not (spam or ham or index):
         raise click.UsageError("name some mail: --spam PATH and --ham PATH, or --index FILE")
     mails = [item for path in index for item in labelled_mail.find_indexed(path)]
-    piles = [[mail for path in paths for mail in mailboxes.find(path)] for paths in (spam, ham)]
-    mails += labelled_mail.interleaved(*piles)
+    mails += labelled_mail.find_piles(spam, ham, note)
     outcome = Outcome()
-    with opened_filter(file, whole=True) as (filter, _):
+    with opened_filter(file, whole=True) as (filter, settings):
+        sentence(f"learning into {harmless(filter.store.where)}", err=True)
         try:
             with click.progressbar(
                 length=STEPS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
             ) as bar:
                 run(filter, mails, user(), bar.update, outcome, processes_here(), repeats == "count")
         except KeyboardInterrupt:
-            click.echo("\nstopped; what was learnt is kept. Run the same command to continue", err=True)
+            click.echo(err=True)
+            sentence("stopped; what was learnt is kept. Run the same command to continue", err=True)
             raise
         finally:
             if as_json:
@@ -69,8 +71,6 @@ def train(
                     f" {outcome.known} were already learnt, {outcome.relabelled} changed their label"
                 )
                 if compiled.WHY_PLAIN:
-                    click.echo(f"judging here is {compiled.in_words()}", err=True)
-            for problem in outcome.problems:
-                click.echo(f"spamfilter: {problem}", err=True)
-    if outcome.problems:
-        sys.exit(2)
+                    sentence(f"judging here is {compiled.in_words()}", err=True)
+        sentence(f"the relay {settings.policy().rejecting(filter.store.state({}).learnt)}", err=True)
+    tell_problems(outcome.problems)

@@ -33,6 +33,7 @@ CHECKS: dict[str, Callable[[Examination], Iterator[Finding]]] = {
     "journal": process.journal,
     "limits": process.limits,
     "memory": process.memory,
+    "outages": delivery.outages,
     "disk": delivery.disk,
     "clock": learning.clock,
     "dovecot": dovecot.dovecot,

@@ -22,6 +22,9 @@ RESTORE = "stop the relay, keep the damaged file, and restore a backup"
 def database(examined: Examination) -> Iterator[Finding]:
     """Whether the database exists, and the relay may read and write it."""
     path, user = file_of(examined.settings.store_url()), examined.user
+    if path is None:
+        yield _server(examined)
+        return
     if not path.exists():
         yield Finding("failed", f"{path}: no such file", "the relay makes it when it starts; see [store] url")
         return
@@ -41,6 +44,13 @@ def database(examined: Examination) -> Iterator[Finding]:
             f"{path}, {size / 1e6:.1f} MB, of {owner(path)} ({_mode(path)}) in a folder of {owner(path.parent)}"
             f" ({_mode(path.parent)}); {user.name} may read and write it",
         )
+
+
+def _server(examined: Examination) -> Finding:
+    store = examined.database
+    if isinstance(store, SpamfilterError):
+        return Finding("failed", str(store), "start the server, or correct [store] url")
+    return Finding("ok", f"{store.where}, {store.size() / 1e6:.1f} MB")
 
 
 def _troubles(path: Path, user: User) -> Iterator[Finding]:

@@ -4,16 +4,22 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 from spamfilter.config.settings import Settings
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.errors import NextHopError, StoreError
 from spamfilter.relay.next_hops import next_hop_of
+from spamfilter.reports.outages import downtimes
+from spamfilter.reports.outages import outages as outages_of
+from spamfilter.reports.text import moment, span
 from spamfilter.stores.sql.connection import file_of
+from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import may, owner
 
 MAILDIR = "maildir"
+LOOK_BACK = timedelta(hours=24)
 FREE_WARNING = (0.10, 5 * 10**9)
 FREE_FAILED = (0.03, 10**9)
 """Too little free space on a file system: a share of it, or a number of bytes if that is less. A tenth leaves time to
@@ -50,6 +56,23 @@ async def _announced(settings: Settings) -> list[str]:
         hop.close()
 
 
+def outages(examined: Examination) -> Iterator[Finding]:
+    """Whether mail was put off, or the relay did not run, in the last day."""
+    since, store = examined.now - LOOK_BACK, examined.store
+    found = outages_of(store, since, examined.now)
+    for one in found:
+        yield Finding(
+            "warning",
+            f"{span(one.begin, one.end)} UTC: {one.messages:,} messages were put off: {printable(one.reply, 200)}",
+            "senders try again; the next hop's log of that time says why; spamfilter stats --since 24h has the replies",
+        )
+    for down in downtimes(store, since, examined.now):
+        until = span(down.begin, down.end) if down.end else f"since {moment(down.begin)}"
+        yield Finding("warning", f"{until} UTC: the relay did not run", "journalctl -u spamfilter says why it ended")
+    if not found:
+        yield Finding("ok", "no mail was put off in the last 24 hours")
+
+
 def quarantine(examined: Examination) -> Iterator[Finding]:
     """Whether the relay can write to the quarantine."""
     yield _writable(examined, examined.settings.quarantine_path())
@@ -72,7 +95,8 @@ def disk(examined: Examination) -> Iterator[Finding]:
     """Whether the file systems of database, quarantine and Maildir have free space."""
     places: dict[Path, str] = {}
     with suppress(StoreError):
-        places[file_of(examined.settings.store_url()).parent] = "database"
+        if (path := file_of(examined.settings.store_url())) is not None:
+            places[path.parent] = "database"
     places[examined.settings.quarantine_path()] = "quarantine"
     kind, _, address = examined.settings.next_hop_url().partition(":")
     if kind == MAILDIR:

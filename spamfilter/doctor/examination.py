@@ -109,7 +109,8 @@ class Examination:
         """The database, open whatever its schema is, or why it cannot be opened."""
         try:
             path = file_of(self.settings.store_url())
-            path.stat()  # or opening it would make it
+            if path is not None:
+                path.stat()  # or opening it would make it
             store = SqlStore(self.settings.store_url())
             self.revision = store.revision()
         except OSError as error:
@@ -139,7 +140,8 @@ class Examination:
         if not isinstance(self.status, Exception) and "uid" in self.status:
             return user_of(self.status["uid"])
         with suppress(OSError, StoreError):
-            return user_of(file_of(self.settings.store_url()).parent.stat().st_uid)
+            if (path := file_of(self.settings.store_url())) is not None:
+                return user_of(path.parent.stat().st_uid)
         return user_of(os.geteuid())
 
     @property

@@ -9,7 +9,7 @@ from spamfilter import __version__
 from spamfilter.config.settings import Settings
 from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.errors import Refused, StoreError
-from spamfilter.stores.sql.connection import file_of
+from spamfilter.stores.sql.connection import place_of
 from spamfilter.system.file_access import ANYBODY, may, user_named
 from spamfilter.system.paths import LONGEST_SOCKET
 
@@ -72,7 +72,7 @@ def judging(examined: Examination) -> Iterator[Finding]:
 
 def _where(settings: Settings) -> str:
     try:
-        return str(file_of(settings.store_url()))
+        return place_of(settings.store_url())
     except StoreError:
         return ""
 

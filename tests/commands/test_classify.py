@@ -10,6 +10,7 @@ from spamfilter.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs" / "textbook"
 WEATHER = str(DOCS / "weather.csv")
+NUMBERS = str(DOCS / "weather-numbers.csv")
 MAILS = (str(DOCS / "mails.txt"), "--format", "label-text")
 
 
@@ -30,7 +31,10 @@ def test_predictions_for_programs() -> None:
 
 
 def test_outcomes_for_programs() -> None:
-    found = json.loads(run(WEATHER, "--label", "play", "--itself", "--json"))["multinomial"]
+    both = ("--likelihood", "multinomial", "--likelihood", "one_rule")
+    said = json.loads(run(WEATHER, "--label", "play", "--itself", "--json", *both))
+    assert said["rule"] == ["outlook: overcast -> yes", "outlook: rainy -> yes", "outlook: sunny -> no"]
+    found = said["naive_bayes"]
     assert [(one["rows"], one["right"]) for one in found] == [(14, 13)]
     assert sum(each["rows"] for each in found[0]["confusion"]) == 14
 
@@ -38,8 +42,47 @@ def test_outcomes_for_programs() -> None:
 def test_impossible_predictions_for_programs() -> None:
     said = run(*MAILS, "--smoothing", "0", "--predict", str(DOCS / "new-mail.txt"), "--json")
     assert json.loads(said) == {
-        "class": None, "posterior": {"bad": None, "good": None}, "log_joint": {"bad": None, "good": None},
+        "row": 1, "class": None, "unknown": [],
+        "posterior": {"bad": None, "good": None}, "log_joint": {"bad": None, "good": None},
     }  # fmt: skip
+
+
+def test_values_that_were_not_learnt_are_named(tmp_path: Path) -> None:
+    days = tmp_path / "days.csv"
+    days.write_text("outlook,temperature,humidity,windy\nfoggy,hot,high,false\n")
+    assert "not learnt: foggy" in run(WEATHER, "--label", "play", "--predict", str(days))
+
+
+def test_kinds_that_were_guessed_are_said() -> None:
+    said = run(WEATHER, "--label", "play", "--itself", "--column", "windy=presence")
+    assert said.startswith("guessed: category outlook, temperature, humidity\n")
+
+
+def test_a_class_that_is_never_said_has_its_column(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("a,class\n" + "x,often\n" * 9 + "x,seldom\n")
+    assert "often       seldom" in run(str(table), "--itself")
+
+
+def test_semicolons_may_separate_cells(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text((DOCS / "weather.csv").read_text().replace(",", ";"))
+    assert run(str(table), "--label", "play", "--itself") == run(WEATHER, "--label", "play", "--itself")
+
+
+def test_smoothing_of_a_kind() -> None:
+    unsmoothed = ("--smoothing", "category=0", "--prior", "empirical", "--predict", str(DOCS / "today.csv"))
+    assert "no 0.7954" in run(WEATHER, "--label", "play", *unsmoothed)
+    assert "no 0.7954" not in run(WEATHER, "--label", "play", "--smoothing", "number=0", *unsmoothed[2:])
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind"), [("many", "number"), ("many", "binned"), ("1.5", "poisson")]
+)  # fmt: skip
+def test_a_cell_of_another_kind_is_named_by_its_line(tmp_path: Path, cell: str, kind: str) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text(f"a,class\n1,x\n2,y\n{cell},x\n3,y\n")
+    assert f"table.csv: line 4: column 'a': '{cell}'" in run(str(table), "--itself", "--column", f"a={kind}", code=2)
 
 
 @pytest.mark.parametrize("plot", ["curve.svg", "curve.png"])
@@ -56,6 +99,20 @@ def test_a_learning_curve_is_drawn(tmp_path: Path, plot: str) -> None:
         pytest.param((WEATHER, "--label", "play", "--column", "windy"), "--column 'windy': wanted is", id="column"),
         pytest.param((WEATHER, "--label", "play", "--column", "w=text"), "no such column", id="no-column"),
         pytest.param((WEATHER, "--label", "play", "--prior", "yes=2,no=1"), "each is between 0 and 1", id="prior"),
+        pytest.param((WEATHER, "--label", "play", "--prior", "uniform"), "wanted is map, empirical", id="prior-name"),
+        pytest.param((WEATHER, "--label", "play", "--prior", "a=.5,b=.5"), "the classes are no, yes", id="prior-class"),
+        pytest.param((WEATHER, "--label", "play", "--smoothing", "words=1"), "'words' is no kind", id="smoothing-kind"),
+        pytest.param((WEATHER, "--label", "play", "--smoothing", "-1"), "wanted is 0 to", id="smoothing"),
+        pytest.param((WEATHER, "--label", "play", "--smoothing", "a"), "'a' is no number", id="smoothing-word"),
+        pytest.param((*MAILS, "--itself", "--folds", "2"), "--itself and --folds: choose one", id="two-tasks"),
+        pytest.param(
+            (WEATHER, "--label", "play", "--likelihood", "bernoulli", "--likelihood", "poisson"),
+            "no column is any; give one a kind", id="likelihoods-of-nothing",
+        ),
+        pytest.param(
+            (NUMBERS, "--label", "play", "--column", "temperature=count"), "is no bag of words", id="one-count",
+        ),
+        pytest.param((*MAILS, "--predict", "/dev/null"), "--predict: no row; if the first line", id="no-row"),
         pytest.param((WEATHER, "--label", "play", "--prior", "yes=x,no=1"), "'x' is no number", id="prior-word"),
         pytest.param((WEATHER, "--label", "play", "--folds", "15"), "--folds 15: the table has 14 rows", id="folds"),
         pytest.param((WEATHER, "--label", "play", "--words", "none.txt"), "none.txt: No such file", id="words"),

@@ -18,7 +18,7 @@ from spamfilter.commands.judge import FEW
 from spamfilter.config.settings import Settings
 from spamfilter.learning import bulk_training
 from spamfilter.mail import mailboxes
-from spamfilter.mail.message import parse
+from spamfilter.mail.message import GTUBE, parse
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import connection as sql_connection
 from spamfilter.system.packaged_files import samples, shipped
@@ -52,6 +52,14 @@ def test_a_message_is_marked_by_its_id(shell: Shell) -> None:
     assert [row[:2] for row in shell.rows("words")] == [("fields", "as"), ("fields", "judged")]
     assert shell.done("mark-spam", ID.lower()) == f"{ID}: already learnt as spam; nothing changed\n"
     assert shell.learnt() == ({"ham": 0, "spam": 1}, [])
+
+
+def test_a_mark_without_a_relay_names_the_database_it_goes_into(shell: Shell) -> None:
+    for command in ("mark-spam", "mark-ham", "forget"):
+        result = shell.run(command, shell.write("x.eml", mail()), shell.write("y.eml", mail(name="y")))
+        where = f"no relay at {shell.folder}/feedback.sock; the marks go into {shell.folder}/spamfilter.db\n"
+        assert (result.exit_code, result.stderr) == (0, where)
+    assert "no relay" not in shell.fails("mark-spam", "none.eml")
 
 
 @pytest.mark.parametrize("line_end", [b"\r\n", b"\n"], ids=["crlf", "lf"])
@@ -153,14 +161,43 @@ def test_many_messages_are_judged_as_one_by_one(shell: Shell, as_folder: bool) -
     assert (failed.exit_code, failed.stdout) == (2, "".join(singly))
 
 
+def test_gtube_is_judged_as_the_relay_judges_it(shell: Shell) -> None:
+    path = shell.write("x.eml", mail("a test", GTUBE.decode()))
+    for words in (("judge",), ("judge", "--explain")):
+        said = shell.done(*words, path)
+        assert said.startswith(f"{path}: spam, score 1.000 (")
+        assert said.endswith("; by the test line GTUBE\n")
+    judged = json.loads(shell.done("judge", "--json", path))
+    assert (judged["class"], judged["posterior"], judged["evidence"][0]["token"]) == ("spam", 1.0, "GTUBE")
+
+
 def test_a_judgement_is_explained_in_a_table(shell: Shell) -> None:
     path = shell.write("x.eml", mail("hello"))
     shell.done("mark-spam", path)
-    lines = shell.done("judge", "--explain", path).splitlines()
+    first, sentence, adds, legend, *lines = shell.done("judge", "--explain", "--all", path).splitlines()
+    assert all(len(line) <= 100 for line in (sentence, adds, legend))
+    lines = [first, *lines]
     assert lines[1].split() == ["token", "voice", "ham", "spam", "log-odds", "learnt", "from"]
     assert lines[2 + 25] == "  53 more words had less influence"
     assert any(line.split()[-5:-2] == ["fields", "0", "1"] for line in lines[2:27])
     assert all(len(line) <= 100 for line in lines[1:])
+
+
+def test_words_that_people_do_not_read_are_one_line_and_count_all_the_same(shell: Shell) -> None:
+    path = shell.write("x.eml", b"Received: from mx9.example.net by us\r\n" + mail("hello", "cheap pills"))
+    shell.done("mark-spam", path)
+    told = shell.done("judge", "--explain", path)
+    everything = shell.done("judge", "--explain", "--all", path)
+    assert "\n  pills " in told
+    assert "received:" not in told
+    assert "\n  ^" not in told
+    assert "\n  ^" in everything
+    folded = re.search(r"\n  ([+-][\d.]+) by (\d+) words that people do not read", told)
+    assert folded
+    judged = json.loads(shell.done("judge", "--explain", "--json", path))
+    others = [item["weight"] for item in judged["evidence"] if not item["read"]]
+    assert float(folded[1]) == pytest.approx(sum(others), abs=0.001)
+    assert int(folded[2]) == len(others)
 
 
 def test_a_judgement_is_explained_in_json(shell: Shell) -> None:
@@ -173,7 +210,7 @@ def test_a_judgement_is_explained_in_json(shell: Shell) -> None:
     assert (judged["voices"].keys(), judged["log_odds"]) == (weights.keys(), pytest.approx(odds))
     assert judged["tokens"] == len(judged["evidence"]) > 25
     assert judged["log_odds"] == pytest.approx(sum(item["weight"] for item in judged["evidence"]))
-    assert judged["evidence"][-1].keys() == {"token", "voice", "ham", "spam", "weight"}
+    assert judged["evidence"][-1].keys() == {"token", "voice", "ham", "spam", "weight", "read"}
     assert json.loads(shell.done("judge", "--json", path))["evidence"] == []
 
 
@@ -207,6 +244,74 @@ def test_training_again_learns_nothing_twice(shell: Shell) -> None:
     before = shell.rows("words"), shell.rows("ledger")
     assert shell.done(*words) == "learnt 0 ham and 0 spam; 6 were already learnt, 0 changed their label\n"
     assert (shell.rows("words"), shell.rows("ledger")) == before
+
+
+def test_a_folder_within_one_of_the_other_label_is_learnt_as_its_own_name_says(shell: Shell) -> None:
+    pile(shell, "box", 4)
+    pile(shell, "box/.Fraud")
+    result = shell.run("train", "--spam", "box/.Fraud", "--ham", "box")
+    assert (result.exit_code, shell.learnt()) == (0, ({"ham": 4, "spam": 3}, []))
+    assert "spamfilter: box/.Fraud: left out of the ham, as it is named as spam\n" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_a_name_given_twice_is_refused_before_anything_is_read(shell: Shell, command: str) -> None:
+    pile(shell, "box")
+    (shell.folder / "link").symlink_to("box")
+    assert "link: is named as ham and as spam; " in shell.fails(command, "--spam", "link", "--ham", "box")
+    assert "link: is named twice; " in shell.fails(command, "--spam", "box", "--spam", "link")
+    assert not (shell.folder / "spamfilter.db").exists()
+
+
+def test_junk_trash_sent_mail_and_drafts_are_ham_only_if_they_are_named(shell: Shell) -> None:
+    left_out = (".Junk", ".Trash", ".INBOX.Gesendet", "Entw&APw-rfe")
+    for name in (".Friends", *left_out):
+        pile(shell, f"box/{name}", 2)
+    shell.write("box/Spam.mbox", b"From ann@x Sun Mar  1 12:00:00 2026\nSubject: buy\n\npills\n")
+    result = shell.run("train", "--ham", "box")
+    named = re.findall(r"^spamfilter: box/(\S+): left out of the ham, as its name says", result.stderr, re.MULTILINE)
+    assert sorted(named) == sorted((*left_out, "Spam.mbox"))
+    assert shell.learnt()[0] == {"ham": 2, "spam": 0}
+    shell.done("train", "--ham", "box", "--ham", "box/.Trash")
+    assert shell.learnt()[0] == {"ham": 4, "spam": 0}
+
+
+NO_MAIL = {
+    "archive.zip": b"PK\x03\x04\x14\x00\x00\x00\x08\x00",
+    "archive.tar": b"cur/1:2,S" + bytes(500) + mail(),
+    "compressed.gz": b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
+    "notes.txt": b"Dear all,\nthis is no mail: it has no header.\n",
+    "random": bytes(range(255, -1, -1)) * 4,
+}
+
+
+def test_what_is_no_mail_is_passed_over_and_named(shell: Shell) -> None:
+    good, junk = pile(shell, "good"), pile(shell, "junk")
+    for name, content in NO_MAIL.items():
+        shell.write(f"good/cur/{name}", content)
+    commands: list[tuple[object, ...]] = [
+        ("judge", good), ("evaluate", "--spam", junk, "--ham", good, "--resamples", "0"),
+        ("train", "--ham", good), ("mark-ham", good),
+    ]  # fmt: skip
+    for words in commands:
+        result = shell.run(*words)
+        said = [line.split(": ")[1:3] for line in result.stderr.splitlines() if line.startswith("spamfilter: /")]
+        sentence = "begins with no header field, so it is no mail; tables and texts"
+        assert sorted(said) == sorted([f"{good}/cur/{name}", sentence] for name in NO_MAIL)
+        assert result.exit_code == 2
+        assert result.stdout
+    assert shell.learnt()[0] == {"ham": 3, "spam": 0}
+
+
+def test_random_bytes_on_standard_input_are_no_mail(shell: Shell) -> None:
+    for command in ("judge", "mark-spam"):
+        assert shell.fails(command, stdin=NO_MAIL["random"]).startswith("spamfilter: standard input: begins with no ")
+
+
+def test_of_many_files_that_are_no_mail_some_are_named_and_the_others_counted(shell: Shell) -> None:
+    for number in range(60):
+        shell.write(f"box/{number}", b"no mail")
+    assert shell.run("judge", "box").stderr.splitlines()[-1] == "spamfilter: and 10 more were passed over"
 
 
 def test_training_by_an_index(shell: Shell) -> None:
@@ -280,6 +385,52 @@ def test_a_database_is_migrated_forth_and_said_so(shell: Shell) -> None:
     assert "9999" in shell.fails("migrate", "--revision", "9999")
 
 
+def test_going_back_to_an_older_schema_needs_an_answer(shell: Shell) -> None:
+    assert shell.done("migrate", "--revision", HEAD).endswith(f"schema none -> {HEAD}\n")
+    back = shell.fails("migrate", "--revision", "0002")
+    assert back.endswith("; make a backup, stop the relay, and add --yes\n")
+    assert shell.rows("alembic_version") == [(HEAD,)]
+    assert shell.done("migrate", "--yes", "--revision", "0002").endswith(f"schema {HEAD} -> 0002\n")
+    assert shell.done("migrate", "--revision", HEAD).endswith(f"schema 0002 -> {HEAD}\n")
+
+
+@pytest.mark.parametrize(("answer", "after"), [(b"n\n", HEAD), (b"y\n", "0002")], ids=["no", "yes"])
+def test_on_a_terminal_going_back_is_asked(shell: Shell, answer: bytes, after: str) -> None:
+    shell.done("migrate")
+    typed_on_a_terminal(answer, "migrate", "--revision", "0002")
+    assert shell.rows("alembic_version") == [(after,)]
+
+
+@pytest.mark.parametrize("command", ["mark-spam", "judge"])
+def test_without_a_name_on_a_terminal_nothing_is_waited_for(shell: Shell, command: str) -> None:
+    code, said = typed_on_a_terminal(b"", command)
+    assert (code, said) == (2, "spamfilter: no mail: name an id, a file or a Maildir, or pipe a mail in\n")
+
+
+def typed_on_a_terminal(keys: bytes, *words: str) -> tuple[int, str]:
+    """The exit code and what is said of a command whose standard input is a terminal."""
+    ours, its = os.openpty()
+    try:
+        os.write(ours, keys)
+        program = [sys.executable, "-m", "spamfilter", *words]
+        done = subprocess.run(program, stdin=its, capture_output=True, text=True, check=False, timeout=60)
+    finally:
+        os.close(ours)
+        os.close(its)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("stats",), ("backup", "copy.db"), ("retrain",), ("evaluate", "--live"), ("forget", "--by", "ann")],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_where_there_is_no_database_a_reading_command_says_so_and_makes_none(
+    shell: Shell, words: tuple[str, ...]
+) -> None:
+    assert "spamfilter.db: no database yet; " in shell.fails(*words)
+    assert not list(shell.folder.iterdir())
+
+
 def test_a_backup_is_a_database_with_everything(shell: Shell) -> None:
     shell.done("mark-spam", stdin=mail())
     target = shell.folder / "copy.db"
@@ -300,6 +451,21 @@ def test_the_configuration_is_checked(shell: Shell) -> None:
     assert "next hop       smtp://127.0.0.1:26\n" in text
     assert text.endswith("ok\n")
     assert "defaults and environment" in shell.done("check-config")
+
+
+def test_what_will_be_rejected_is_said_after_training_and_by_check_config(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert re.search("^rejects        unknown: .*no database yet", shell.done("check-config"), re.MULTILINE)
+    result = shell.run("train", "--spam", pile(shell, "junk"), "--ham", pile(shell, "good", 4))
+    said = "no spam yet: 4 ham and 3 spam are learnt, of 200 each that it needs (reject_after)\n"
+    assert result.stderr.startswith(f"learning into {shell.folder}/spamfilter.db\n")
+    assert result.stderr.endswith(f"the relay rejects {said}")
+    assert f"\nrejects        {said}ok\n" in shell.done("check-config")
+    monkeypatch.setenv("SPAMFILTER_VERDICT__REJECT_AFTER", "3")
+    assert "rejects        spam from 0.999 on: 4 ham and 3 spam are learnt\n" in shell.done("check-config")
+    monkeypatch.setenv("SPAMFILTER_RELAY__MODE", "after-queue")
+    assert "rejects        nothing, because of mode after-queue\n" in shell.done("check-config")
 
 
 def test_a_surprising_configuration_is_warned_of(shell: Shell) -> None:
@@ -366,7 +532,14 @@ def test_what_a_user_got_wrong_is_one_line_that_names_it(
 
 @pytest.mark.parametrize(
     "words",
-    [("train",), ("stats", "--format", "yaml"), ("mark-spam", "--loud"), ("no-such-command",), ("backup",)],
+    [
+        ("train",),
+        ("stats", "--format", "yaml"),
+        ("stats", "--json", "--format", "html"),
+        ("mark-spam", "--loud"),
+        ("no-such-command",),
+        ("backup",),
+    ],
     ids=lambda words: "-".join(words),
 )
 def test_wrong_usage_is_exit_code_2_with_the_usage(shell: Shell, words: tuple[str, ...]) -> None:
@@ -501,7 +674,7 @@ def test_the_database_is_made_where_it_is_missing(shell: Shell, monkeypatch: pyt
 def test_the_module_runs_as_a_program_without_a_traceback(shell: Shell) -> None:
     program = [sys.executable, "-W", "error", "-m", "spamfilter"]
     learnt = subprocess.run([*program, "mark-spam", "-"], input=mail(), capture_output=True, check=False)
-    assert (learnt.returncode, learnt.stderr) == (0, b"")
+    assert (learnt.returncode, learnt.stderr.count(b"\n")) == (0, 1)
     assert learnt.stdout.startswith(b"standard input: learnt as spam; ")
     wrong = subprocess.run([*program, "judge", "none.eml"], capture_output=True, check=False)
     assert (wrong.returncode, wrong.stdout) == (2, b"")

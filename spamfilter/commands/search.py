@@ -1,0 +1,181 @@
+"""The commands `search` and `show`: find any mail that the relay judged; all that is known of one, or of a training."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from spamfilter.bayes.counts import LABELS, MAX_COUNT
+from spamfilter.bayes.verdict import ACTIONS
+from spamfilter.bayes.voices import message_of, subject_words
+from spamfilter.commands.command import as_json_option, moment, opened_store, settings_of
+from spamfilter.config.settings import Settings
+from spamfilter.errors import InputError, SpamfilterError
+from spamfilter.relay.quarantine import Quarantine
+from spamfilter.relay.quarantine.history import state_of, told
+from spamfilter.reports import rendering
+from spamfilter.stores import JOURNAL_CLASSES, Entry, JournalEntry, Store, Wanted
+from spamfilter.system.escaping import harmless
+from spamfilter.system.ids import id_in
+from spamfilter.system.moments import moment_of
+from spamfilter.system.screen import coloured, row
+
+_score = click.FloatRange(0, 1)
+
+
+@click.command()
+@click.option(
+    "--recipient", default="", metavar="TEXT", help="A part of <anna@example.org>, so @example.org> a domain."
+)
+@click.option("--sender", default="", metavar="TEXT", help="Likewise; <> finds mail without a sender, as bounces.")
+@click.option("--subject", default="", metavar="WORDS", help="Words of the subject, or parts of words.")
+@click.option("--since", help="Mail since then; a span (24h, 7d, 4w) or a date or time (2026-01-31, 2026-01-31T13:00).")
+@click.option("--until", help="Mail until then: the end of a date (2026-01-31), or a time. Both are in UTC.")
+@click.option("--hour", type=click.IntRange(0, 23), help="Only mail of this hour of each day, in UTC.")
+@click.option("--client", default="", metavar="ADDRESS", help="The IP address of the client, or a part of one.")
+@click.option("--message-id", default="", metavar="ID", help="The whole Message-ID.")
+@click.option(
+    "--reply", default="", metavar="TEXT", help="What the client heard: the code (451, 4) or a part of the text."
+)
+@click.option(
+    "--class",
+    "class_",
+    type=click.Choice(JOURNAL_CLASSES),
+    help="How the mail was judged; unjudged: refused before its text.",
+)
+@click.option("--marked", type=click.Choice(LABELS), help="What people have marked it as.")
+@click.option("--action", type=click.Choice(ACTIONS), help="What the relay did.")
+@click.option("--least", type=_score, default=0.0, show_default=True, help="The lowest score.")
+@click.option("--most", type=_score, default=1.0, show_default=True, help="The highest score.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of messages.")
+@as_json_option
+@click.pass_obj
+def search(
+    file: Path | None, /, since: str | None, until: str | None, limit: int, as_json: bool, **conditions: Any
+) -> None:
+    """Find mail that the relay judged, the latest first; all conditions must hold.
+
+    Upper and lower case do not matter but in a Message-ID. It finds what the journal has: [report] journal_days.
+
+    Example: spamfilter search --recipient anna@example.org --since 7d
+    """
+    begin = None if since is None else moment("--since", since, datetime.now(UTC))
+    wanted = Wanted(since=begin, until=None if until is None else _end(until), **conditions)
+    with opened_store(settings_of(file)) as store:
+        found = store.search(wanted, limit)
+        number = len(found) if len(found) < limit else store.number_found(wanted)
+    if as_json:
+        for entry in found:
+            click.echo(rendering.to_json(rendering.journal_json(entry)))
+        return
+    for entry in found:
+        for line in _lines(entry):
+            row(line)
+    shown = f", the latest {len(found):,} shown; --limit shows more" if number > len(found) else ""
+    click.echo(f"{number:,} message{'' if number == 1 else 's'} found{shown}")
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="ID|NUMBER...")
+@as_json_option
+@click.pass_obj
+def show(file: Path | None, /, names: tuple[str, ...], as_json: bool) -> None:
+    """Show what is known of messages: verdict, delivery, marks, the beginning of the text.
+
+    A message is named by its id, or by the number of one of its trainings, as `judge --explain` and `stats` name them
+    (#1138, in a shell 1138 or '#1138').
+
+    Example: spamfilter show 1138
+    """
+    settings = settings_of(file)
+    with opened_store(settings, existing=True) as store:
+        for name in names:
+            about = _about(store, name)
+            entry = about.entry
+            message = message_of(entry.tokens) if entry and settings.web.excerpt else None
+            text = message.beginning(settings.web.excerpt) if message else ""
+            kept = entry and entry.action == "quarantine" and _custody(settings, store, entry.id)
+            if as_json:
+                found = rendering.journal_json(entry) if entry else None
+                history = [rendering.training_json(one) for one in about.history]
+                click.echo(
+                    rendering.to_json(
+                        {"message": found, "subject": about.subject, "quarantine": kept or "", "text": text}
+                        | {"history": history}
+                    )
+                )
+                continue
+            for line in _lines(entry) if entry else ("no longer in the journal", f"  {harmless(about.subject)}"):
+                row(line)
+            if entry:
+                row(f"  {entry.size:,} bytes; Message-ID {harmless(entry.message_id) or 'none'}")
+                if entry.listed:
+                    row(f"  rule on its sender: {harmless(entry.listed)}")
+            if kept:
+                row(f"  quarantine: {kept}")
+            for one in about.history or ():
+                said = "taken back" if one.undoes else one.label
+                by = f" by {harmless(one.by)}" if one.by else ""
+                row(f"  #{one.id}  {one.at:%Y-%m-%d %H:%M} UTC  {said}  {one.source}{by}")
+            if not about.history:
+                click.echo("  never learnt")
+            for line in text.splitlines():
+                row(f"  | {harmless(line)}")
+
+
+class _About(NamedTuple):
+    """A message: its entry in the journal, if it is there; its subject; what was learnt of it, oldest first."""
+
+    entry: JournalEntry | None
+    subject: str
+    history: list[Entry]
+
+
+def _about(store: Store, name: str) -> _About:
+    """What is known of a message by its id, or by the number of a training. Raises InputError."""
+    number = name.removeprefix("#")
+    if number.isdecimal() and len(number) < len(str(MAX_COUNT)):
+        trained = next(iter(store.entries_after(int(number) - 1)), None)
+        if trained is None or trained.id != int(number):
+            raise InputError(f"{name}: no training of this number in the ledger")
+        digest, words = trained.digest, subject_words(trained.tokens)
+        found = store.journal_of([digest]).get(digest)
+        entry = store.find_journal(found.id) if found else None
+    elif id := id_in(name):
+        entry, words = store.find_journal(id), ""
+        if entry is None:
+            raise InputError(f"{id}: no message of this id in the journal; it may be too old ([report] journal_days)")
+        digest = entry.digest
+    else:
+        raise InputError(f"{name}: neither an id (26 letters and digits) nor the number of a training")
+    return _About(entry, entry.subject if entry else words, store.histories([digest])[digest])
+
+
+def _custody(settings: Settings, store: Store, id: str) -> str:
+    """What became of a mail in quarantine, as a sentence."""
+    try:
+        Quarantine(settings.quarantine_path(), store).find(id)
+        kept = True
+    except SpamfilterError:
+        kept = False
+    events = store.quarantine_events([id]).get(id, [])
+    return "; ".join([state_of(kept, events), *map(told, events)])
+
+
+def _end(text: str) -> datetime:
+    try:
+        return moment_of(text, end=True)
+    except ValueError:
+        raise InputError(f"--until {text!r}: neither a date (2026-01-31) nor a time (2026-01-31T13:00)") from None
+
+
+def _lines(entry: JournalEntry) -> tuple[str, ...]:
+    """What was judged, whose mail it is, and how it went on."""
+    judged = f"{coloured(entry.class_, 8)}  {entry.score:.3f}  {entry.action}"
+    return (
+        f"{entry.id}  {entry.at:%Y-%m-%d %H:%M} UTC  {judged}",
+        f"  <{harmless(entry.sender)}> to {harmless(', '.join(entry.recipients))}",
+        f"  {harmless(entry.subject) or '(no subject)'}",
+        f"  {harmless(entry.client or 'no client')}: {harmless(entry.reply or 'no reply')}",
+    )

@@ -1,0 +1,54 @@
+"""`spamfilter show`: all that is known of a message, or of a training."""
+
+import json
+import re
+
+import pytest
+
+from spamfilter.bayes.voices import view
+from spamfilter.config.settings import Settings
+from spamfilter.mail.message import parse
+from tests.project.test_docs import documented
+from tests.support.made import journal_entry, mail
+from tests.support.shell import Shell
+
+ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
+
+
+def test_what_is_known_of_a_message_is_shown_by_its_id_and_by_its_training(shell: Shell) -> None:
+    message = parse(mail("An offer", "cheap pills for you"))
+    with shell.store() as store:
+        seen = view(Settings().voices(), message)
+        store.write_journal([journal_entry(id=ID, digest=message.digest(), subject="An offer", tokens=seen)])
+    shell.done("mark-spam", ID, "--by", "anna")
+    shell.done("forget", ID, "--by", "anna")
+    by_id, by_number = (shell.done("show", name) for name in (ID, "#1"))
+    assert by_id == by_number
+    assert "\n  An offer\n" in by_id
+    assert re.search(r"\n  #1  \S+ \S+ UTC  spam  cli by anna\n  #2  .* taken back  cli by anna\n", by_id)
+    assert by_id.endswith("\n  | cheap pills for you\n")
+    told = json.loads(shell.done("show", "--json", "2"))
+    assert told.keys() == documented("show --json")
+    assert (told["message"]["id"], told["text"], told["quarantine"]) == (ID, "cheap pills for you", "")
+    assert [entry["label"] for entry in told["history"]] == ["spam", None]
+
+
+def test_a_training_by_file_is_shown_by_the_words_of_its_subject(shell: Shell) -> None:
+    shell.done("mark-ham", shell.write("x.eml", mail("Lunch on Friday", "bread")))
+    assert "\n  lunch on friday\n" in shell.done("show", "1")
+    assert "lunch on friday" in shell.done("stats")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("7", "7: no training of this number in the ledger"),
+        (ID, f"{ID}: no message of this id in the journal"),
+        ("x.eml", "x.eml: neither an id (26 letters and digits) nor the number of a training"),
+        ("9" * 30, "neither an id"),
+    ],
+)
+def test_what_is_not_known_is_an_error(shell: Shell, name: str, sentence: str) -> None:
+    shell.done("mark-ham", shell.write("x.eml", mail("Lunch", "bread")))
+    failed = shell.run("show", name)
+    assert (failed.exit_code, sentence in failed.stderr) == (2, True)

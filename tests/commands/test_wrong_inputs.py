@@ -1,0 +1,96 @@
+"""What users get wrong: each is a sentence that names it, and exit code 2. More of it is in test_cli.py."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.made import mail
+from tests.support.shell import Shell
+
+
+@pytest.fixture
+def piles(shell: Shell) -> Shell:
+    """A folder of mail with a folder below it, and a link to it."""
+    for number in range(3):
+        shell.write(f"box/{number}.eml", mail(f"minutes {number}", name=f"h{number}"))
+        shell.write(f"box/Fraud/{number}.eml", mail(f"pills {number}", name=f"s{number}"))
+    (shell.folder / "link").symlink_to("box")
+    return shell
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("train --spam box --ham box", "box: is named as ham and as spam; name each file and folder once"),
+        ("train --spam box --ham box/../box", "is named as ham and as spam"),
+        ("train --spam box/Fraud --spam box/Fraud/", "is named twice"),
+        ("evaluate --spam link --ham box", "link: is named as ham and as spam"),
+        ("evaluate --spam box", "no ham among 6 messages to judge"),
+        ("mark-spam", "standard input: no mail; name an id, a file or a Maildir, or pipe a mail in"),
+        ("forget --by ann", "no database yet; `serve`, `train` and marks make one"),
+        ("stats", "no database yet; "),
+        ("stats --since tomorrow", "--since 'tomorrow': neither a span (24h, 7d, 4w) nor a date (2026-01-31)"),
+        ("migrate --revision 1", "--revision '1': neither 'head' nor four digits"),
+        ("quarantine show x", "'x': not an id (26 letters and digits)"),
+        ("sample-config none", "none: no such sample; `spamfilter sample-config --list` names them"),
+    ],
+)
+def test_a_wrong_word_is_a_sentence_that_names_it(piles: Shell, words: str, sentence: str) -> None:
+    result = piles.run(*words.split())
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert (result.exit_code, result.stdout) == (2, "")
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("spamfilter: ")
+    assert sentence in last
+
+
+@pytest.mark.parametrize(
+    ("spam", "ham", "learnt"),
+    [("box/Fraud", "box", {"ham": 3, "spam": 3}), ("box", "box/Fraud", {"ham": 3, "spam": 3})],
+    ids=["spam-below-ham", "ham-below-spam"],
+)
+def test_a_folder_below_the_other_is_learnt_as_it_is_named_in_either_order(
+    piles: Shell, spam: str, ham: str, learnt: dict[str, int]
+) -> None:
+    for words in (("--spam", spam, "--ham", ham), ("--ham", ham, "--spam", spam)):
+        result = piles.run("train", *words)
+        assert result.exit_code == 0, result.stderr
+        assert "left out of the" in result.stderr
+        assert piles.learnt()[0] == learnt
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("SPAMFILTER_SPAM", "1", "SPAMFILTER_SPAM: no key of the configuration; "),
+        ("SPAMFILTER_VERDICT__SPAN", "1", "SPAMFILTER_VERDICT__SPAN: unknown key verdict.span = '1'"),
+        ("SPAMFILTER_VERDICT__SPAM", "high", "SPAMFILTER_VERDICT__SPAM"),
+    ],
+)
+def test_a_variable_that_is_no_key_stops_every_command(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    shell.write("x.eml", mail())
+    for words in (("check-config",), ("judge", "x.eml"), ("train", "--spam", "x.eml"), ("stats",)):
+        assert sentence in shell.fails(*words)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('listen = ["0.0.0.0:25"]', "takes clients from everywhere, but relay.domains is empty"),
+        ('listen = ["[::]:25"]', "takes clients from everywhere, but relay.domains is empty"),
+        ('next_hop = "smtp://127.0.0.1:10025"', "is where the relay itself listens: mail would loop"),
+        ('next_hop = "smtp://localhost:10025"', "is where the relay itself listens: mail would loop"),
+        ('trusted = ["0.0.0.0/0"]', "an open relay"),
+    ],
+)
+def test_a_configuration_that_loses_or_loops_mail_fails_the_check(shell: Shell, text: str, sentence: str) -> None:
+    path: Path = shell.write("x.toml", f"[relay]\n{text}\n".encode())
+    for words in (("check-config",), ("check-config", "--systemd")):
+        result = shell.run("--config", path, *words)
+        assert result.exit_code == 2
+        assert result.stderr.startswith("spamfilter: relay.")
+        assert sentence in result.stderr
+        assert "ok" not in result.stdout.split()
