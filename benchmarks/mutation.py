@@ -45,7 +45,7 @@ MODULES = {
     "relay/limits/budget": "relay/limits/test_memory.py hostile/test_exhaustion_smtp.py",
     "relay/journal": "relay/test_journal.py",
     "relay/next_hops/smtp": "relay/next_hops/test_smtp.py faults/test_next_hop.py faults/test_next_hop_tls.py",
-    "relay/quarantine": "relay/test_quarantine.py",
+    "relay/quarantine/quarantine": "relay/test_quarantine.py",
     "service/expiry": "service/test_expiry.py",
 }
 """Module of spamfilter/ -> its files of tests/, quickest first: the first test that fails ends a run."""
