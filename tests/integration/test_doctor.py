@@ -170,7 +170,7 @@ def corrupt_page(there: Installation) -> None:
 
 
 def schema_behind(there: Installation) -> None:
-    done = there.server.command("migrate", "--revision", "0002")
+    done = there.server.command("migrate", "--yes", "--revision", "0002")
     assert done.returncode == 0, done.stderr
 
 

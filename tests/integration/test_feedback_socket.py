@@ -342,7 +342,7 @@ def test_a_socket_that_is_not_asked_for_is_no_reason_to_stop(tmp_path: Path) -> 
     with relay(deep) as server:
         assert "no feedback socket: feedback.socket = " in server.log()
         done = server.command("mark-spam", input=mail().decode())
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, "no relay at" in done.stderr) == (0, True)
 
 
 @pytest.mark.parametrize("place", ["none/x.sock", "file"])

@@ -14,6 +14,7 @@ from spamfilter.stores.schema import HEAD
 from spamfilter.system.packaged_files import samples
 from tests.integration.installed import clean_environment, install_wheel
 from tests.integration.servers import wait_until
+from tests.support.real import require
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,28 @@ def test_the_wheel_serves_and_delivers(binaries: Path, tmp_path: Path) -> None:
 def test_the_wheel_brings_its_manual_to_where_man_looks(binaries: Path) -> None:
     for name in pages():
         assert (binaries.parent / "share" / "man" / f"man{name[-1]}" / name).read_text() == pages()[name]
+
+
+def test_man_finds_the_manual_in_an_active_environment_and_by_the_links_of_the_installation(
+    binaries: Path, tmp_path: Path
+) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "install.md").read_text(encoding="utf-8")
+    links = [line.strip() for line in guide.splitlines() if line.startswith("       ") and "share/man" in line]
+    assert len(links) == 3
+    local = tmp_path / "local"
+    (local / "bin").mkdir(parents=True)
+    script = "\n".join(links).replace("/opt/spamfilter", str(binaries.parent)).replace("/usr/local", str(local))
+    subprocess.run(["sh", "-eu"], input=script, text=True, check=True)
+    for folder in (binaries, local / "bin"):
+        for name in pages():
+            title, _, section = name.rpartition(".")
+            done = subprocess.run(
+                [require("man", "man-db"), "-w", section, title],
+                env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert (done.returncode, done.stdout) == (0, f"{binaries.parent}/share/man/man{section}/{name}\n"), (
+                done.stderr
+            )
 
 
 def test_the_wheel_migrates(binaries: Path, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def finish(account: Account, crowd: Crowd, relay: Daemon, at_most_missing: int =
     rows = journalled(relay)
     missing = [name for name in names if f"<{name}@example.org>" not in rows]
     assert len(missing) <= at_most_missing
-    ids = re.findall(r"^INFO (\S{26}): client=", relay.log(), re.MULTILINE)
+    ids = re.findall(r"^\S+Z INFO (\S{26}): client=", relay.log(), re.MULTILINE)
     assert len(set(ids)) == len(ids)
     assert len(rows) <= len(ids)
 

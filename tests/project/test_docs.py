@@ -92,7 +92,7 @@ def test_each_command_shows_an_example(name: str) -> None:
 
 def test_each_dependency_has_its_reason() -> None:
     declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    names = set(re.findall(r'^  "([a-z0-9-]+)>=', declared, re.MULTILINE)) | {"hatchling"}
+    names = set(re.findall(r'^  "([a-z0-9-]+)(?:\[[a-z]+\])?>=', declared, re.MULTILINE)) | {"hatchling"}
     reasons = (DOCS / "dependencies.md").read_text(encoding="utf-8").partition("Not used:")[0]
     assert set(re.findall(r"\*\*([a-z0-9-]+)\*\*", reasons)) == names
 

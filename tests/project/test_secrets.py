@@ -128,6 +128,7 @@ FIELDS = (
     "class",
     "score",
     "action",
+    "listed",
     "judge_us",
     "total_us",
     "defects",

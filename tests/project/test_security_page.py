@@ -27,7 +27,10 @@ def test_its_figures_are_those_of_the_units() -> None:
     page = " ".join(PAGE.split())
     (calls,) = re.findall(r"about (\d+) system calls", page)
     assert abs(int(calls) - len(allowed_calls("spamfilter.service"))) <= 10
-    figures = re.findall(r"counts ([0-9.]+) of 10, for the weekly report ([0-9.]+), for the web page ([0-9.]+);", page)
+    pattern = (
+        r"counts ([0-9.]+) of 10, for the weekly report ([0-9.]+), for digests ([0-9.]+), for the web page ([0-9.]+);"
+    )
+    figures = re.findall(pattern, page)
     assert figures == [tuple(str(value) for value in EXPOSED_AT_MOST.values())]
 
 
