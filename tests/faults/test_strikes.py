@@ -53,6 +53,8 @@ def _inject(call: str, when: int, number: signal.Signals) -> list[str]:
 
 TRAINED = 130
 """Mails of a training."""
+RELAYED = "journal WHERE reply LIKE '250%'"
+"""Not what a relay that is stopping puts off, which is in the journal, too."""
 STRIKES = [
     pytest.param("pwrite64", 1, signal.SIGKILL, id="kill -9 at the first page"),
     pytest.param("pwrite64", 4, signal.SIGKILL, id="kill -9 amid the pages"),
@@ -102,7 +104,7 @@ def test_a_signal_during_a_batch_of_the_journal_loses_no_mail(
     # The expiry at the start is over: what the thread writes from here on is a batch.
     assert account.send(relay.port).code == 250
     wait_until(lambda: set(relay.ids()) <= journalled(relay.database), "the journal")
-    before = count(relay.database, "journal")
+    before = count(relay.database, RELAYED)
     with struck(relay, call, when, number):
         # Until the strike; a batch is written twice a second.
         codes = list(
@@ -111,7 +113,7 @@ def test_a_signal_during_a_batch_of_the_journal_loses_no_mail(
         account.doubt_last()
     assert relay.ended() == (0 if number == signal.SIGTERM else -signal.SIGKILL)
     assert relay.problems() == []
-    written = count(relay.database, "journal") - before
+    written = count(relay.database, RELAYED) - before
     if number == signal.SIGTERM:
         assert written == len(codes)
     else:

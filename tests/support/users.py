@@ -28,8 +28,8 @@ _LIGHT = "import click, spamfilter.cli, spamfilter.commands.mark, spamfilter.sys
 _WHOLE = (
     _LIGHT
     + """
-import spamfilter.commands.judge, spamfilter.commands.mail_arguments
-import spamfilter.config.settings, spamfilter.learning.filter
+import spamfilter.commands.judge, spamfilter.commands.mail_arguments, spamfilter.commands.train
+import spamfilter.config.settings, spamfilter.learning.bulk_training, spamfilter.learning.filter
 import spamfilter.reports.rendering, spamfilter.stores.migration, spamfilter.stores.sql
 """
 )
