@@ -11,6 +11,7 @@ from spamfilter.bayes.voices import view
 from spamfilter.commands.command import as_json_option, opened_store, settings_of
 from spamfilter.config import settings as config
 from spamfilter.config.redaction import redacted
+from spamfilter.config.sections import store_url
 from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.mail import mailboxes
 from spamfilter.mail.message import parse
@@ -22,27 +23,65 @@ from spamfilter.system.screen import coloured, complain, sentence, warn
 
 
 @click.command()
-@click.option("--revision", default="head", show_default=True, help="'head', or four digits; an older one goes back.")
+@click.option("--revision", help="'head', which is the default, or four digits; an older one goes back.")
 @click.option("--yes", is_flag=True, help="Go back to an older revision without asking.")
+@click.option("--from", "source", metavar="URL", help="Move all from this database; stop its relays first.")
+@click.option("--to", "target", metavar="URL", help="Move all into this one, which is empty.")
 @click.pass_obj
-def migrate(file: Path | None, revision: str, yes: bool) -> None:
+def migrate(file: Path | None, revision: str | None, yes: bool, source: str | None, target: str | None) -> None:
     """Migrate the database to the schema of this version. `serve` does this, too; make a backup first.
 
     An older revision loses what only the newer one keeps: the command asks first, or needs --yes where there is no
     terminal.
 
+    With --from or --to, or both, all that one database keeps is moved into another one, of another kind if you like.
+    Where one is not given, it is that of [store] url. The rows are compared before anything is final; the old database
+    stays as it is.
+
     Example: spamfilter migrate
+
+    Example: spamfilter migrate --to postgresql+psycopg://spamfilter@/spamfilter
     """
     from spamfilter.stores.migration import migrate as run
 
+    settings = settings_of(file)
+    if source or target:
+        if revision or yes:
+            raise InputError("--from and --to move between databases; --revision and --yes do not go with them")
+        _move(_url(settings, "--from", source), _url(settings, "--to", target))
+        return
+    revision = revision or "head"
     if not re.fullmatch(r"head|[0-9]{4}", revision):
         raise InputError(f"--revision {revision!r}: neither 'head' nor four digits")
-    settings = settings_of(file)
     if revision != "head" and not yes:
         _confirm_back(settings, revision)
     before, after = run(settings.store_url(), revision)
     change = f"schema {before or 'none'} -> {after}" if before != after else f"schema {after}, nothing to do"
     sentence(f"{redacted(settings.store_url())}: {change}")
+
+
+def _url(settings: config.Settings, option: str, url: str | None) -> str:
+    """The URL of an option, or that of the configuration. Raises InputError."""
+    if url is None:
+        return settings.store_url()
+    try:
+        return store_url(url)
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
+def _move(source: str, target: str) -> None:
+    from spamfilter.stores.sql.connection import file_of, place_of
+    from spamfilter.stores.sql.moving import move
+
+    if (path := file_of(source)) is not None and not path.exists():
+        raise InputError(f"{path}: no such database; name it by --from or [store] url")
+    with click.progressbar(length=0, label="Moving", file=sys.stderr, show_percent=False) as bar:
+        rows = move(source, target, bar.update)
+    for name, number in rows.items():
+        click.echo(f"{number:>12,}  {name}")
+    sentence(f"{place_of(target)}: has these rows of {place_of(source)}; each was compared")
+    sentence(f'Now set [store] url = "{target}" and start the relay; what the old database learns is not taken over.')
 
 
 def _confirm_back(settings: config.Settings, revision: str) -> None:

@@ -37,7 +37,8 @@ def empty_or(check: Callable[[str], str]) -> AfterValidator:
     return AfterValidator(lambda text: check(text) if text else "")
 
 
-def _store_url(text: str) -> str:
+def store_url(text: str) -> str:
+    """The URL of a database, as it is. Raises ValueError."""
     if text.partition(":")[0] not in STORES:
         raise ValueError(f"not a store; known kinds: {', '.join(STORES)}")
     if text.startswith("sqlite") and not re.fullmatch(r"sqlite:////[^?]+", text):
@@ -148,7 +149,7 @@ class Lists(Section):
 
 
 class Store(Section):
-    url: Annotated[str, empty_or(_store_url)] = ""
+    url: Annotated[str, empty_or(store_url)] = ""
 
 
 class Feedback(Section):

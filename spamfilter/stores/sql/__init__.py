@@ -32,7 +32,7 @@ from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import unpack_with
 from spamfilter.stores import schema
 from spamfilter.stores.schema import ledger
-from spamfilter.stores.sql.dialects import has_text, keep_last_id
+from spamfilter.stores.sql.dialects import has_text, keep_last_id, last_id
 from spamfilter.stores.sql.journal import SqlJournal
 from spamfilter.stores.sql.ledger_writing import SqlLearning
 from spamfilter.stores.sql.quarantine_events import SqlQuarantineEvents
@@ -189,7 +189,8 @@ class SqlStore(SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSend
         own = select(ledger.c.undoes).join(undone, ledger.c.undoes == undone.c.id).where(undone.c.source == source)
         with self.writing() as connection:
             pairs = list(connection.scalars(own.where(ledger.c.source == source, ledger.c.at < before)))
-            keep_last_id(connection)
+            if last := last_id(connection, ledger):
+                keep_last_id(connection, ledger, last)
             for start in range(0, len(pairs), LOOK_UP):
                 some = pairs[start : start + LOOK_UP]
                 connection.execute(delete(ledger).where(ledger.c.undoes.in_(some)))

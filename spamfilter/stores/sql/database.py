@@ -95,10 +95,13 @@ class Database:
         with self.writing() as connection:
             if inspect(connection).get_table_names():
                 return False
-            metadata.create_all(connection, checkfirst=False)
-            _versions.create(connection, checkfirst=False)
-            connection.execute(insert(_versions), {"version_num": HEAD})
+            self.make_tables(connection)
         return True
+
+    def make_tables(self, connection: Connection) -> None:
+        metadata.create_all(connection, checkfirst=False)
+        _versions.create(connection, checkfirst=False)
+        connection.execute(insert(_versions), {"version_num": HEAD})
 
     def verify(self) -> list[str]:
         return self._damage("PRAGMA integrity_check(10)")

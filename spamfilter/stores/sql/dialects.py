@@ -3,10 +3,11 @@
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Text, func
+from sqlalchemy import ColumnElement, Connection, Table, Text, column, delete, func, insert, table
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
+_sequences = table("sqlite_sequence", column("name"), column("seq"))
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
@@ -68,19 +69,22 @@ def has_text(column: ColumnElement[Any], part: str) -> ColumnElement[bool]:
 
 
 LAST_ID = {
-    "sqlite": "SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'ledger'), 0),"
-    " coalesce((SELECT max(id) FROM ledger), 0))",
-    "postgresql": "SELECT greatest((SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM ledger_id_seq),"
-    " coalesce((SELECT max(id) FROM ledger), 0))",
+    "sqlite": "SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{0}'), 0),"
+    " coalesce((SELECT max(id) FROM {0}), 0))",
+    "postgresql": "SELECT greatest((SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {0}_id_seq),"
+    " coalesce((SELECT max(id) FROM {0}), 0))",
 }
 
 
-def last_id(connection: Connection) -> int:
-    """The largest id that an entry of the ledger has or once had; 0 if there was none."""
-    return int(connection.exec_driver_sql(LAST_ID[connection.dialect.name]).scalar_one())
+def last_id(connection: Connection, table: Table) -> int:
+    """The largest id that a row of the table has or, where ids are not used again, once had; 0 if there was none."""
+    return int(connection.exec_driver_sql(LAST_ID[connection.dialect.name].format(table.name)).scalar_one())
 
 
-def keep_last_id(connection: Connection) -> None:
-    """Before ledger entries are deleted: no later entry may get the id of one of them. SQLite does it by itself."""
-    if connection.dialect.name == "postgresql" and (last := last_id(connection)):
-        connection.exec_driver_sql(f"SELECT setval('ledger_id_seq', {last})")
+def keep_last_id(connection: Connection, table: Table, last: int) -> None:
+    """No later row of the table gets an id up to this one."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT setval('{table.name}_id_seq', {last})")
+    elif table.dialect_options["sqlite"]["autoincrement"]:
+        connection.execute(delete(_sequences).where(_sequences.c.name == table.name))
+        connection.execute(insert(_sequences), {"name": table.name, "seq": last})

@@ -101,7 +101,7 @@ class SqlLearning(Learning):
 
     def append(self, entry: Entry, like: int | None = None) -> Entry:
         if self._last < 0:
-            self._last = last_id(self._connection)
+            self._last = last_id(self._connection, ledger)
         self._last += 1
         entry = entry.as_of(self._last)
         self._entries.append(entry_row(entry, like))
