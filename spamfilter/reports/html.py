@@ -3,15 +3,13 @@
 Guarantee: no script, no external resource; text from a mail is never markup.
 """
 
-from collections.abc import Callable
-from datetime import date, timedelta
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from spamfilter.relay.sender_lists.decision import use_of
+from spamfilter.reports.charts import COLOURS, HEIGHT, PALE, charts_of
 from spamfilter.reports.report import Report
-from spamfilter.reports.report_figures import Slot
 from spamfilter.reports.text import (
     REPLY_WORDS,
     TRAININGS,
@@ -23,13 +21,6 @@ from spamfilter.reports.text import (
     size_text,
 )
 from spamfilter.system.escaping import harmless
-
-HEIGHT = 88
-"""Pixels of the highest bar."""
-LABELS = 8
-"""Days that are named below their bars: more could not be read on a phone."""
-MANY = 100
-"""With more days than this, only the months are named."""
 
 
 def report_html(report: Report, host: str = "") -> str:
@@ -52,10 +43,12 @@ def environment(room: str) -> Environment:
         "size": size_text,
     }
     made.globals |= {
+        "chart_height": HEIGHT,
+        "colours": COLOURS,
         "disk_text": disk_text,
         "drift_text": drift_text,
-        "height": _height,
         "outage_texts": outage_texts,
+        "pale": PALE,
         "reply_words": REPLY_WORDS,
         "share": _share,
         "most_trainings": TRAININGS,
@@ -71,10 +64,7 @@ def facts(report: Report, host: str = "") -> dict[str, Any]:
         "before": report.before,
         "host": host,
         "change": relative_change(report.figures.messages, report.before.messages),
-        "most_a_day": _most(report.days),
-        "most_an_hour": _most(report.hours),
-        "day_label": _day_label(len(report.days)),
-        "hour_label": lambda number, slot: slot.at if not number % 3 else "",
+        "charts": charts_of(report),
     }
 
 
@@ -112,28 +102,3 @@ def _percent(share: float) -> str:
 
 def _share(count: int, total: int) -> str:
     return _percent(count / total) if total else "-"
-
-
-def _most(slots: list[Slot]) -> int:
-    return max((sum(slot.classes.values()) for slot in slots), default=0)
-
-
-def _height(count: int, most: int) -> int:
-    """Pixels of a part of a bar; at least one pixel for any message."""
-    return max(round(HEIGHT * count / most), 1) if count else 0
-
-
-def _day_label(days: int) -> Callable[[int, Slot], str]:
-    """The label below a bar: the day, with the month if it changed; LABELS of them, or of many days only the months."""
-    every = -(-days // LABELS)
-
-    def label(number: int, slot: Slot) -> str:
-        day = date.fromisoformat(slot.at)
-        if days > MANY:
-            return day.strftime("%b") if day.day == 1 else ""
-        if number % every:
-            return ""
-        last = day - timedelta(days=every)
-        return day.strftime("%-d" if number and last.month == day.month else "%-d %b")
-
-    return label

@@ -14,7 +14,7 @@ from shutil import disk_usage
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.voices import subject_words
 from spamfilter.reports import daily_summaries
-from spamfilter.reports.daily_summaries import Summary
+from spamfilter.reports.daily_summaries import DAY, HOUR, Summary, midnight
 from spamfilter.reports.drift import Drift, drift
 from spamfilter.reports.outages import Downtime, Outage, downtimes, outages
 from spamfilter.reports.report_figures import Calibrated, Figures, Slot, calibration_of, figures_of, slot_of
@@ -29,6 +29,8 @@ RECENT = 500
 """The latest learnings of a period whose tokens are counted for the words that were learnt most."""
 WEEKS = 4
 """Earlier periods that this one is compared with for a drift."""
+HOURLY = 8 * DAY
+"""The longest period that is told by the hour."""
 SOON = 60
 """Days until the disk is full from which on the report warns."""
 LOST = 0.01
@@ -112,7 +114,7 @@ class Report:
     """One period. before: the figures of the period of the same length before it.
 
     waiting: the latest messages that need review; waiting_in_all: how many there are. troubles: the most frequent
-    replies that deferred or rejected mail. outages, downtimes: when mail was put off, and when the relay did not run,
+    replies that deferred or rejected mail. timeline: each hour of a period of at most HOURLY. outages, downtimes: when mail was put off, and when the relay did not run,
     the latest of them. risen, fallen: words that were influential in significantly more or fewer
     verdicts than before.
     """
@@ -123,6 +125,7 @@ class Report:
     before: Figures
     days: list[Slot]
     hours: list[Slot]
+    timeline: list[Slot]
     drifts: list[Drift]
     calibration: list[Calibrated]
     waiting: list[WaitingMessage]
@@ -169,13 +172,15 @@ def build(
     figures = figures_of(mail)
     size = _size(store.size(), (*reversed(before), days), _free_bytes(store.where))
     drifts = _drifts(figures, figures_of(earlier))
-    off, down = outages(store, since, until), downtimes(store, since, min(until, datetime.now(UTC)))
+    now = datetime.now(UTC)
+    off, down = outages(store, since, until), downtimes(store, since, min(until, now))
     return Report(
         since=since,
         until=until,
         figures=figures,
         before=figures_of(previous),
-        days=[slot_of(day.isoformat(), days.get(day)) for day in _each_day(since, until)],
+        days=_slots(days, since, until, now, DAY),
+        timeline=_slots(days, since, until, now, HOUR) if span <= HOURLY else [],
         hours=[slot_of(f"{hour:02}", mail, hour) for hour in range(24)],
         drifts=drifts,
         calibration=calibration_of(mail),
@@ -202,9 +207,20 @@ def build(
     )
 
 
-def _each_day(since: datetime, until: datetime) -> list[date]:
-    first, last = since.date(), (until - timedelta(microseconds=1)).date()
-    return [first + timedelta(number) for number in range((last - first).days + 1)]
+def _slots(
+    days: Mapping[date, Summary], since: datetime, until: datetime, now: datetime, step: timedelta
+) -> list[Slot]:
+    """Each day or hour of a period, by the summaries of its days. now: what comes after it has not been yet."""
+    at = since.replace(minute=0, second=0, microsecond=0) if step == HOUR else midnight(since.date())
+    found = []
+    while at < until:
+        mail, whole = days.get(at.date()), since <= at and at + step <= min(until, now)
+        if step == HOUR:
+            found.append(slot_of(f"{at:%Y-%m-%d %H:%M}", mail, at.hour, whole))
+        else:
+            found.append(slot_of(at.date().isoformat(), mail, whole=whole))
+        at += step
+    return found
 
 
 def _first(items: Iterable[tuple[str, int]], number: int) -> list[tuple[str, int]]:

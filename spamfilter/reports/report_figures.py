@@ -15,6 +15,9 @@ from spamfilter.bayes.verdict import ACTIONS, CLASSES
 from spamfilter.evaluation.error_rates import logistic_average
 from spamfilter.reports.daily_summaries import BINS, REPLIES, Summary, duration
 
+FEW = 20
+"""Messages below which the rate of an interval says little."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:
@@ -64,24 +67,34 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Messages by class and by action of one day, or of one hour of the day over all days."""
+    """Messages by class and by action of one day, of one hour, or of one hour of the day over all days.
+
+    whole: does the period have all of that time, and is it over?
+    """
 
     at: str
     classes: dict[str, int]
     actions: dict[str, int]
+    whole: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """A bin of the probability: its lower bound, its middle, the messages in it, and how many of them were spam.
+    """An interval of the probability: its lower bound, its middle, the messages in it, and how many of them were spam.
 
-    Unsure messages that nobody has marked are left out, because their class is not known.
+    Unsure messages that nobody has marked are left out, because their class is not known. Neighbouring intervals with
+    few messages are one.
     """
 
     least: float
     said: float
     messages: int
     spam: int
+
+    @property
+    def most(self) -> float:
+        """The upper bound."""
+        return 2 * self.said - self.least
 
 
 def figures_of(mail: Summary) -> Figures:
@@ -121,9 +134,9 @@ def _counted(mail: Summary, part: int, names: Iterable[str], hour: int | None = 
     return {name: found[name] for name in names}
 
 
-def slot_of(at: str, mail: Summary | None, hour: int | None = None) -> Slot:
+def slot_of(at: str, mail: Summary | None, hour: int | None = None, whole: bool = True) -> Slot:
     mail = mail or Summary()
-    return Slot(at, _counted(mail, 1, CLASSES, hour), _counted(mail, 2, ACTIONS, hour))
+    return Slot(at, _counted(mail, 1, CLASSES, hour), _counted(mail, 2, ACTIONS, hour), whole)
 
 
 def _lam(ham: Rate, spam: Rate) -> float | None:
@@ -149,7 +162,7 @@ def _delay(buckets: Counter[int]) -> Delay:
 
 
 def calibration_of(mail: Summary) -> list[Calibrated]:
-    found = []
+    found: list[Calibrated] = []
     for at in range(BINS):
         judged = {class_: mail.scores[class_, at] for class_ in CLASSES}
         as_spam = sum(mail.marked[class_, at, "spam"] for class_ in CLASSES)
@@ -158,5 +171,9 @@ def calibration_of(mail: Summary) -> list[Calibrated]:
         messages = judged["ham"] + judged["spam"] + settled
         if messages:
             spam = as_spam + judged["spam"] - corrected
-            found.append(Calibrated(at / BINS, (at + 0.5) / BINS, messages, spam))
+            least = at / BINS
+            if found and max(messages, found[-1].messages) < FEW:
+                few = found.pop()
+                least, messages, spam = few.least, few.messages + messages, few.spam + spam
+            found.append(Calibrated(least, (least + (at + 1) / BINS) / 2, messages, spam))
     return found

@@ -152,7 +152,8 @@ def _mail(report: Report, width: int) -> Iterator[str]:
         spam = _grouped([day.classes["spam"] for day in report.days], room)
         yield f"  by day    {sparkline(per_day)}"
         yield f"  spam      {''.join(sparkline([*spam, max(per_day)])[:-1])}"
-        yield f"  by hour   {sparkline([sum(hour.classes.values()) for hour in report.hours])}  0 to 23, UTC"
+        by_hour = _grouped([sum(hour.classes.values()) for hour in report.timeline or report.hours], room)
+        yield f"  by hour   {sparkline(by_hour)}{'' if report.timeline else '  0 to 23, UTC'}"
     yield ""
     yield "Processing time (median, 99th percentile)"
     yield f"  judging   {_delay(now.judging)}"
@@ -195,7 +196,7 @@ def _errors(report: Report, width: int) -> Iterator[str]:
         for part in report.calibration:
             share = part.spam / part.messages
             yield (
-                f"  {part.least:.2f} to {part.least + 0.05:.2f}  {100 * share:>6.2f} %  of {part.messages:>9,}"
+                f"  {part.least:.2f} to {part.most:.2f}  {100 * share:>6.2f} %  of {part.messages:>9,}"
                 f"  {'#' * round(share * (width - 44))}"
             )
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from spamfilter.reports.daily_summaries import REPLIES
+from spamfilter.reports.daily_summaries import DAY, HOUR, REPLIES
 from spamfilter.reports.html import facts
 from spamfilter.reports.report import Report, build
 from spamfilter.reports.report_figures import Slot
@@ -19,6 +19,7 @@ PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365}
 """Name -> days."""
 CODES = {name: digit for digit, name in REPLIES.items()}
 """Kind of reply -> the begin of its codes."""
+SECONDS = "%Y-%m-%d %H:%M:%S+00:00"
 
 
 def overview(visit: Visit) -> Response:
@@ -37,17 +38,17 @@ class Searches:
 
     def found(self, **conditions: object) -> str:
         """Messages of the period that meet these conditions."""
-        texts = {"since": f"{self.report.since:%Y-%m-%d %H:%M:%S}"} | {key: str(it) for key, it in conditions.items()}
+        texts = {"since": f"{self.report.since:{SECONDS}}"} | {key: str(it) for key, it in conditions.items()}
         possible = all(0 < len(text) <= LONGEST for text in texts.values())
         return f"/messages?{urlencode({key.rstrip('_'): text for key, text in texts.items()})}" if possible else ""
 
-    def day(self, slot: Slot) -> str:
-        if slot.at == self.report.since.date().isoformat():
-            return self.found(until=slot.at)
-        return self.found(since=slot.at, until=slot.at)
-
-    def hour(self, slot: Slot) -> str:
-        return self.found(hour=int(slot.at))
+    def slot(self, slot: Slot) -> str:
+        """A day, an hour, or an hour of each day. The period begins within the first day, or with it."""
+        if len(slot.at) == len("23"):
+            return self.found(hour=int(slot.at))
+        begin = datetime.fromisoformat(slot.at).replace(tzinfo=UTC)
+        end = begin + (HOUR if ":" in slot.at else DAY)
+        return self.found(since=f"{max(begin, self.report.since):{SECONDS}}", until=f"{end:{SECONDS}}")
 
     def counted(self, title: str, name: str) -> str:
         """Messages of a class or an action, or with a reply."""

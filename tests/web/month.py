@@ -46,14 +46,14 @@ def overview_differences(browser: Browser, period: str, count: dict[str, Any]) -
         found += [name] * ({key: number for key, number in said.items() if number} != counted)
     for title, name in (("false positives", "ham_rate"), ("missed spam", "spam_rate")):
         found += [name] * (tuple(map(_number, rows[title][:2])) != count[name])
-    for name, width in (("days", 10), ("hours", 2)):
-        slots = {
-            (head, class_): _number(cell)
-            for head, cells in rows.items()
-            if len(head) == width and re.fullmatch(r"\d\d(\d\d-\d\d-\d\d)?", head)
-            for class_, cell in zip(("ham", "unsure", "spam"), cells, strict=True)
-        }
-        found += [name] * ({key: number for key, number in slots.items() if number} != dict(count[name]))
+    for name, form in (("days", r"(\d{4}-\d\d-\d\d)"), ("hours", r"(?:\d{4}-\d\d-\d\d )?(\d\d)(?::00)?")):
+        slots: Counter[tuple[str, str]] = Counter()
+        for head, cells in rows.items():
+            if at := re.fullmatch(form, head):
+                for class_, cell in zip(("ham", "unsure", "spam"), cells, strict=True):
+                    slots[at[1], class_] += _number(cell)
+        shown_at_all = name != "days" or period != "day"
+        found += [name] * (shown_at_all and +slots != Counter(count[name]))
     settled = count["unsure_settled"]
     sentence = (
         f"Of {count['classes']['unsure']:,} unsure messages, {settled['spam']:,} were later marked as spam and"
