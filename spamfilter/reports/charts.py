@@ -19,7 +19,7 @@ MANY = 100
 SHORT = timedelta(days=2)
 """Periods up to this have no chart by day."""
 COLOURS = {"spam": "#a83a0a", "unsure": "#e0a100", "ham": "#0072b2"}
-"""The classes of a bar, from its top -> a colour on white that people who confuse red and green tell from the others."""
+"""The classes of a bar, from its top -> a colour on white, told apart also by people who confuse red and green."""
 PALE = {"spam": "#d49c84", "unsure": "#efd080", "ham": "#80b8d8"}
 """Of bars that stand for a part of their time."""
 

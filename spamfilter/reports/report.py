@@ -114,9 +114,9 @@ class Report:
     """One period. before: the figures of the period of the same length before it.
 
     waiting: the latest messages that need review; waiting_in_all: how many there are. troubles: the most frequent
-    replies that deferred or rejected mail. timeline: each hour of a period of at most HOURLY. outages, downtimes: when mail was put off, and when the relay did not run,
-    the latest of them. risen, fallen: words that were influential in significantly more or fewer
-    verdicts than before.
+    replies that deferred or rejected mail. timeline: each hour of a period of at most HOURLY. outages, downtimes: when
+    mail was put off, and when the relay did not run, the latest of them. risen, fallen: words that were influential in
+    significantly more or fewer verdicts than before.
     """
 
     since: datetime
