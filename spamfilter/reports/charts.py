@@ -12,7 +12,7 @@ HEIGHT = 120
 """Pixels of the plot."""
 LINES = 4
 """Gridlines at most."""
-LABELS = 8
+LABELS = 6
 """Slots that are named below their bars: more could not be read on a phone."""
 MANY = 100
 """With more days than this, only the months are named."""
@@ -118,7 +118,7 @@ def _hour_label(hours: int) -> Callable[[int, Slot], str]:
     def label(number: int, slot: Slot) -> str:
         at = datetime.fromisoformat(slot.at)
         if not at.hour:
-            return at.strftime("%-d %b")
+            return at.strftime("%-d %b" if number < 24 or at.day == 1 else "%-d")
         return at.strftime("%H") if few and not at.hour % 3 else ""
 
     return label

@@ -113,6 +113,7 @@ def test_the_review_queue_is_labelled_by_keyboard_alone(chromium: Browser, pages
     page = opened(chromium, pages)
     complaints = listened(page)
     page.goto("/login?next=/review")
+    expect(page.get_by_label("Name")).to_be_focused()
     page.keyboard.type("lena")
     page.keyboard.press("Tab")
     page.keyboard.type(PASSWORD)
