@@ -162,6 +162,7 @@ class Feedback(Section):
     spam_addresses: list[Mailbox] = []
     ham_addresses: list[Mailbox] = []
     answer: bool = False
+    language: Annotated[str, AfterValidator(known_language)] = "en"
     automatic: list[Literal["answered", "trap"]] = []
     traps: list[Mailbox] = []
 
@@ -228,7 +229,6 @@ class Digest(Section):
     hours: list[Annotated[int, Field(ge=0, le=23)]] = []
     url: Annotated[str, empty_or(addresses.page_url)] = ""
     domains: list[Annotated[str, AfterValidator(addresses.domain)]] = []
-    language: Annotated[str, AfterValidator(known_language)] = "en"
     entries: Annotated[int, Field(ge=1, le=1000)] = 50
     link_days: Days = 7.0
     mail_from: Annotated[str, empty_or(addresses.mailbox)] = ""

@@ -110,13 +110,13 @@ def spam_words(entry: JournalEntry | None) -> list[str]:
 def digest_mail(digest: Digest, settings: Settings, sender: str, key: bytes, now: datetime) -> bytes:
     """The digest as text and as HTML, in ASCII with CR LF line ends."""
     options = settings.digest
-    say = translator(options.language)
+    say = translator(settings.feedback.language)
     expires = now + timedelta(days=options.link_days)
     base = f"{options.url.rstrip('/')}/kept/{link_of(key, digest.address, expires)}"
     facts = {
         "say": say, "address": digest.address, "mails": digest.mails[: options.entries], "base": base,
         "more": max(len(digest.mails) - options.entries, 0), "expires": expires, "subject_of": _subject(say),
-        "days": f"{settings.verdict.quarantine_days:g}", "language": options.language,
+        "days": f"{settings.verdict.quarantine_days:g}", "language": settings.feedback.language,
     }  # fmt: skip
     templates = environment("spamfilter.reports")
     mail = EmailMessage(policy=SMTP)

@@ -244,10 +244,10 @@ def _trouble(visit: Visit, sentence: str, status: int) -> Response:
 
 
 def _shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Response:
-    language = visit.site.settings.digest.language
+    language = visit.site.settings.feedback.language
     link = f"/kept/{visit.parts['link']}"
     return shown(visit, template, status, say=_translator(visit), language=language, link=link, **facts)
 
 
 def _translator(visit: Visit) -> Callable[..., str]:
-    return translator(visit.site.settings.digest.language)
+    return translator(visit.site.settings.feedback.language)

@@ -96,7 +96,7 @@ SAID = re.compile(r"""(?:\bsay|_trouble|_opened)\(\s*(?:visit, (?:found, )?)?["'
 def said() -> set[str]:
     """Sentences of the code and the templates that are translated."""
     folder = Path(spamfilter.__file__).parent
-    files = [*folder.glob("web/kept.py"), *folder.glob("reports/digests.py")]
+    files = [*folder.glob("web/kept.py"), *folder.glob("reports/digests.py"), *folder.glob("relay/feedback_answers.py")]
     files += [*folder.glob("web/templates/*.html"), *folder.glob("reports/templates/digest.html")]
     return {sentence for file in files for sentence in SAID.findall(file.read_text(encoding="utf-8"))}
 

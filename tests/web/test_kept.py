@@ -28,7 +28,7 @@ from tests.web.test_chromium import ARGUMENTS, SHOTS, WIDTHS, listened, opened
 B, C = "b@example.test", "c@example.test"
 PILLS = "casino pills lottery money winner cheap click"
 PROVED = b"Authentication-Results: mx.test; dmarc=pass header.from=example.org\r\n"
-DIGEST = {"url": "http://127.0.0.1:1", "domains": ["example.test"], "language": "de", "link_days": 3.0}
+DIGEST = {"url": "http://127.0.0.1:1", "domains": ["example.test"], "link_days": 3.0}
 LISTS = {"results_from": ["mx.test"]}
 
 
@@ -36,7 +36,10 @@ LISTS = {"results_from": ["mx.test"]}
 def pages() -> Iterator[Site]:
     """A relay that has learnt some mail, keeps spam, and sends digests."""
     verdict = {"spam": 0.8, "on_spam": "quarantine"}
-    with workshop() as folder, site(folder / "s", verdict=verdict, digest=DIGEST, lists=LISTS) as made:
+    with (
+        workshop() as folder,
+        site(folder / "s", verdict=verdict, digest=DIGEST, lists=LISTS, feedback={"language": "de"}) as made,
+    ):
         anna = made.browser("anna")
         for label, text in (("ham", "the agenda of the meeting on monday"), ("spam", PILLS)):
             for number in range(5):

@@ -61,7 +61,26 @@ async def test_an_answer_tells_what_was_known_and_what_was_taken_back(tmp_path: 
             texts.append(message_from_bytes(await answered(hop, number), policy=policy.default).get_content())
         assert "   learnt as spam; score 0." in texts[0]
         assert "   already learnt as spam; score 0." in texts[1]
-        assert "   learnt as ham (was spam, which is taken back); score 0." in texts[2]
+        assert "   learnt as not spam (was spam, which is taken back); score 0." in texts[2]
+
+
+async def test_an_answer_is_in_the_language_of_the_users(tmp_path: Path) -> None:
+    german = ANSWERING.model_copy(update={"language": "de"})
+    async with both(tmp_path, feedback=german) as (hop, running):
+        client = await running.connect()
+        for number, address in enumerate((SPAM, SPAM, HAM), 1):
+            await client.send(forward(ONE), ANNA, address)
+            raw = await answered(hop, number)
+            message = message_from_bytes(raw, policy=policy.default)
+            told = {
+                1: ("1 als Spam gelernt", "als Spam gelernt; Wert 0."),
+                2: ("0 als Spam gelernt, 1 schon bekannt", "schon als Spam gelernt; Wert 0."),
+                3: ("1 als „kein Spam“ gelernt", "als „kein Spam“ gelernt (war Spam, das ist zurückgenommen); Wert 0."),
+            }[number]
+            assert raw.isascii()
+            assert message["subject"] == f"Spamfilter: {told[0]}"
+            assert message.get_content().splitlines()[0] == f"Ihre Mail an den Spamfilter: {told[0]}."
+            assert told[1] in message.get_content()
 
 
 async def test_a_message_id_that_is_none_is_not_quoted(tmp_path: Path) -> None:
