@@ -35,8 +35,8 @@ NAMED_PRIORS = ("map", "empirical", "equal")
     " guessed if not said.",
 )  # fmt: skip
 @click.option(
-    "--likelihood", "likelihoods", multiple=True, type=click.Choice((*OF_TEXT, ONE_RULE)),
-    help="Of texts and counts; one_rule: the baseline of a single column. Several are compared.",
+    "--likelihood", "likelihoods", multiple=True, type=click.Choice((*OF_TEXT, ONE_RULE)), metavar="NAME",
+    help=f"Of texts and counts: {', '.join(OF_TEXT)}; one_rule: the baseline of a single column. Several are compared.",
 )  # fmt: skip
 @click.option(
     "--smoothing", "smoothings", multiple=True, metavar="M|KIND=M", help="1 if not said; 0: unsmoothed; or of a kind."

@@ -23,7 +23,7 @@ INDENT = 7 + 2 + WIDTH + 2
 @click.option("--no-canary", is_flag=True, help="Send no probe through the relay.")
 @click.option(
     "--dovecot",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The folder of Dovecot's configuration, if it is not /etc/dovecot.",
 )
 @as_json_option
