@@ -19,7 +19,8 @@ from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.judging import Judgement
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
-from spamfilter.relay.sender_lists.decision import Origin, decided, use_of
+from spamfilter.relay.sender_lists.decision import Origin, use_of
+from spamfilter.relay.sender_lists.decision import decided as after_rules
 from spamfilter.stores import JournalEntry
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id
@@ -44,12 +45,8 @@ async def hand_over(
     """
     began = time.perf_counter()
     id = new_id()
-    judgement = relay.judge.judge(mail, id)
-    if transaction.authenticated:
-        judgement = judgement.passed()  # mail of authenticated senders always passes
-    elif relay.lists:
-        judgement = _listed(relay, transaction, mail, judgement, id)
-    judged = time.perf_counter()
+    judgement = judged(relay, transaction, mail, id)
+    decided = time.perf_counter()
     try:
         reply = await _act(relay, conversation, transaction, mail, judgement, id, gone)
     except NextHopError as error:
@@ -69,11 +66,19 @@ async def hand_over(
         reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
     ended = time.perf_counter()
     try:
-        record(relay, transaction, mail, judgement, id, reply, int((judged - began) * 1e6), int((ended - began) * 1e6))
-        _teach(relay, transaction, judgement, id)
+        record(relay, transaction, mail, judgement, id, reply, int((decided - began) * 1e6), int((ended - began) * 1e6))
+        show_to_rules(relay, transaction, judgement, id)
     except Exception:
         log.exception("%s: not journalled", id)  # the client must hear the reply all the same
     return reply
+
+
+def judged(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> Judgement:
+    """The verdict on a mail, after the rules on its sender. Mail of authenticated senders always passes."""
+    judgement = relay.judge.judge(mail, id)
+    if transaction.authenticated:
+        return judgement.passed()
+    return _listed(relay, transaction, mail, judgement, id) if relay.lists else judgement
 
 
 def _listed(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judgement, id: str) -> Judgement:
@@ -87,7 +92,7 @@ def _listed(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judg
         )
         recipients = [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients]
         uses = relay.lists.uses(origin, recipients, datetime.now(UTC))
-        return replace(judgement, verdict=decided(judgement.verdict, relay.judge.policy, uses))
+        return replace(judgement, verdict=after_rules(judgement.verdict, relay.judge.policy, uses))
     except Exception:
         log.exception("%s: the lists of senders cannot be applied", id)
         relay.metrics.count("faults", "judge")
@@ -138,7 +143,7 @@ async def _act(
     return reply
 
 
-def _teach(relay: Relay, transaction: Transaction, judgement: Judgement, id: str) -> None:
+def show_to_rules(relay: Relay, transaction: Transaction, judgement: Judgement, id: str) -> None:
     """Show the mail to the automatic rules, if there are any."""
     if relay.feedback.automatic and judgement.message and judgement.reading:
         seen = Seen(
