@@ -13,6 +13,7 @@ import numpy as np
 from spamfilter.bayes.calibration import Calibration, Step
 from spamfilter.bayes.count_table import HashedTable, Words
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
+from spamfilter.bayes.doubt import TOWARDS_SPAM
 from spamfilter.bayes.passages import most_telling
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, loudest, told
@@ -23,8 +24,8 @@ class Score:
     """Log-odds of spam, natural logarithm, and the calibrated probability.
 
     voices: log-odds of each, unweighted. known: share of the message's tokens, over all voices, that have counts.
-    doubt: how far what is unknown could move the log-odds of the posterior, to either side. passage: the part of the
-    text that this is about, if it is not about the whole.
+    doubt: how far what is unknown could move the log-odds of the posterior towards ham; towards spam half as far.
+    passage: the part of the text that this is about, if it is not about the whole.
     """
 
     log_odds: float
@@ -41,8 +42,8 @@ class Score:
 
     @property
     def most(self) -> float:
-        """The posterior if all that is in doubt spoke for spam."""
-        return _moved(self.posterior, self.doubt)
+        """The posterior if what is in doubt spoke for spam."""
+        return _moved(self.posterior, TOWARDS_SPAM * self.doubt)
 
 
 def _moved(posterior: float, log_odds: float) -> float:

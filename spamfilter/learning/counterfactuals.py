@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from spamfilter.bayes import model
 from spamfilter.bayes.counts import Label
+from spamfilter.bayes.doubt import TOWARDS_SPAM
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.verdict import CLASSES, Class, Policy
@@ -85,9 +86,9 @@ class Counterfactuals:
         if self._class == "spam":
             bounds.append((policy.spam, doubt, "unsure" if between else "ham"))
         elif self._class == "unsure":
-            bounds += [(policy.unsure, -doubt, "ham"), (policy.spam, doubt, spam)]
+            bounds += [(policy.unsure, -TOWARDS_SPAM * doubt, "ham"), (policy.spam, doubt, spam)]
         else:
-            bounds.append((policy.unsure, -doubt, "unsure" if between else spam))
+            bounds.append((policy.unsure, -TOWARDS_SPAM * doubt, "unsure" if between else spam))
         return [
             Distance(class_, threshold, calibration.log_odds(threshold) + moved - score.log_odds)
             for threshold, moved, class_ in bounds

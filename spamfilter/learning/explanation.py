@@ -55,7 +55,7 @@ def judgement_text(
         return line
     doubt = (
         [
-            f"  knows {100 * score.known:.0f} % of its words: +-{score.doubt:.1f} of the log-odds are in doubt,"
+            f"  knows {100 * score.known:.0f} % of its words: up to {score.doubt:.1f} of the log-odds are in doubt,"
             f" so it is {class_}"
         ]
         if score.doubt

@@ -67,6 +67,21 @@ def test_voices_of_different_opinions_do_not_agree() -> None:
     assert agreement(said) == pytest.approx((fields + body - phrases) / (fields + phrases + body))
 
 
+def test_a_header_does_not_outvote_a_text_that_people_read() -> None:
+    made = state()
+
+    def agreed(*text: str) -> float:
+        words = {**tokens(*many("spam")), "body": {word.encode(): 1 for word in text}}
+        return agreement(told(VOICES, words, made.counts))
+
+    assert agreed() == pytest.approx(1)
+    both = [word for pair in zip(many("ham"), many("spam"), strict=True) for word in pair]
+    assert agreed(*both[:4]) > agreed(*both[:40]) > agreed(*both)
+    assert agreed(*many("ham")) < agreed(*both) < agreed(*many("ham", 10), *many("spam")) < 1
+    assert agreed(*many("ham")) < 0
+    assert agreed(*many("new")) == pytest.approx(1)
+
+
 def test_mail_of_another_kind_is_in_doubt_and_usual_mail_is_not() -> None:
     made = state()
     assert model.score(VOICES, tokens(*many("spam")), made).doubt == 0

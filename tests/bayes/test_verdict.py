@@ -71,7 +71,8 @@ def test_a_posterior_becomes_a_class_and_an_action(
         pytest.param(0.99, 4.0, "unsure", "pass", id="spam-in-doubt"),
         pytest.param(0.9, 0.01, "unsure", "pass", id="not-quite-spam"),
         pytest.param(0.01, 0.0, "ham", "pass", id="sure-ham"),
-        pytest.param(0.05, 4.0, "unsure", "pass", id="ham-in-doubt"),
+        pytest.param(0.05, 8.0, "unsure", "pass", id="ham-in-doubt"),
+        pytest.param(0.05, 4.0, "ham", "pass", id="ham-in-less-doubt"),
     ],
 )
 def test_what_is_in_doubt_counts_against_each_class(
@@ -82,7 +83,7 @@ def test_what_is_in_doubt_counts_against_each_class(
 
 @some(100)
 @given(st.floats(1e-9, 1 - 1e-9), st.floats(0, 30))
-def test_doubt_is_as_large_on_both_sides_of_the_log_odds(posterior: float, doubt: float) -> None:
+def test_doubt_is_half_as_large_towards_spam_as_towards_ham(posterior: float, doubt: float) -> None:
     score = Score(0.0, posterior, doubt=doubt)
     assert score.least <= posterior * (1 + 1e-12)
     assert score.most >= posterior * (1 - 1e-12)
@@ -91,7 +92,7 @@ def test_doubt_is_as_large_on_both_sides_of_the_log_odds(posterior: float, doubt
         return math.log(p / (1 - p))
 
     if score.least > 1e-6 and score.most < 1 - 1e-6:
-        assert log_odds(score.most) - log_odds(posterior) == pytest.approx(score.doubt, abs=1e-6)
+        assert log_odds(score.most) - log_odds(posterior) == pytest.approx(score.doubt / 2, abs=1e-6)
         assert log_odds(posterior) - log_odds(score.least) == pytest.approx(score.doubt, abs=1e-6)
 
 
