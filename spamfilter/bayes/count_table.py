@@ -7,7 +7,7 @@ a message at once, in a time that grows little with the vocabulary, and takes a 
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -125,19 +125,31 @@ class HashedTable(Words):
     Memory: 21 to 32 bytes a word.
     """
 
-    __slots__ = ("_table", "_used")
+    __slots__ = ("_memory", "_table", "_used")
 
-    def __init__(self, expected: int = 0) -> None:
-        """expected: words that will be added; the table has room for them and some more."""
+    def __init__(self, expected: int = 0, memory: "Memory | None" = None) -> None:
+        """expected: words that will be added; the table has room for them and some more. memory: where it is put, and
+        each larger one after it; by default memory of this process."""
         buckets = max(FEWEST, math.ceil(GROWTH * expected / (FULL * BUCKET)))
-        self._table = _empty(buckets, 2)
+        self._memory = memory or empty
+        self._table = self._memory(buckets, 2)
         self._used = 0
 
+    @classmethod
+    def of(cls, table: Integers, used: int, memory: "Memory | None" = None) -> "HashedTable":
+        """A table that is in memory already. used: slots that have a word."""
+        found = cls.__new__(cls)
+        found._memory, found._table, found._used = memory or empty, table, used
+        return found
+
+    def copied(self, memory: "Memory") -> "HashedTable":
+        """A copy in this memory."""
+        table = memory(len(self._table), self._table.shape[2])
+        table[:] = self._table
+        return HashedTable.of(table, self._used, memory)
+
     def __deepcopy__(self, memo: object) -> "HashedTable":
-        other = HashedTable()
-        other._table, other._used = _empty(len(self._table), self._table.shape[2]), self._used
-        other._table[:] = self._table
-        return other
+        return self.copied(empty)
 
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, Integers]:
         slots = self._find(hashed(tokens))
@@ -166,6 +178,11 @@ class HashedTable(Words):
     @property
     def table(self) -> Integers:
         return self._table
+
+    @property
+    def used(self) -> int:
+        """Slots that have a word."""
+        return self._used
 
     @property
     def _keys(self) -> Integers:
@@ -219,7 +236,7 @@ class HashedTable(Words):
     def _widen(self, counts: Integers) -> None:
         """Change to counts of 64 bits if these need them."""
         if not self._is_wide and counts.max(initial=0) > NARROW:
-            wide = _empty(len(self._table), 3)
+            wide = self._memory(len(self._table), 3)
             wide[:, :, 0], wide[:, :, 1:] = self._keys, self._counts
             self._table = wide
 
@@ -264,7 +281,7 @@ class HashedTable(Words):
     def _grow(self, more: int) -> None:
         """Change to a larger table, without words whose counts are zero, and with room for this many more words."""
         keys, ham, spam = self._live()
-        larger = HashedTable(len(keys) + more)
+        larger = HashedTable(len(keys) + more, self._memory)
         larger._insert(keys)
         larger._set(keys, ham, spam)
         self._table, self._used = larger._table, larger._used
@@ -277,7 +294,11 @@ class HashedTable(Words):
         return np.asarray((bucket + 1) % len(self._table))
 
 
-def _empty(buckets: int, width: int) -> Integers:
+Memory = Callable[[int, int], Integers]
+"""Gives an empty table with so many buckets, and so many numbers of a slot."""
+
+
+def empty(buckets: int, width: int) -> Integers:
     """An empty table, aligned to cache lines. width: numbers of a slot; with two of them a bucket is a cache line."""
     size = buckets * BUCKET * width
     room = np.zeros(size + LINE // 8, np.int64)

@@ -62,6 +62,11 @@ class View(Mapping[str, Tokens]):
         same = family == "body" and "body" in self._found and self._message.shown == self._message.text
         return self["body"] if same else None
 
+    def seen_by(self, voices: "Voices") -> "View":
+        """What these voices see of the message."""
+        names = [voice.name for voice in voices]
+        return self if names == [*self._found] else View(names, self._message)
+
     def __contains__(self, name: object) -> bool:
         return name in self._found  # Mapping.__contains__ would look for the tokens
 

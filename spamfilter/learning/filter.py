@@ -29,13 +29,18 @@ class Filter:
 
     def __init__(self, store: Store, voices: Voices, whole: bool = True) -> None:
         self.store = store
-        self.voices = voices
+        self._voices = voices
         self._whole = whole
         self._state: State | None = None
         if (kept := store.get_setting(RULES)) is None:
             store.put_setting(RULES, kept := rules(voices))
         self._generation = store.generation
         self._check(voices, kept)
+
+    @property
+    def voices(self) -> Voices:
+        """The voices that judge; others after a rebuild that another [learn] section asked for."""
+        return self._voices
 
     @property
     def learnt(self) -> dict[Label, int]:
@@ -75,7 +80,7 @@ class Filter:
 
     def adopt(self, state: State, voices: Voices | None = None) -> None:
         """Judge with these counts, and by these voices, from now on."""
-        self._state, self.voices = state, voices or self.voices
+        self._state, self._voices = state, voices or self._voices
 
     def _loaded(self, voices: Voices) -> State:
         return model.prepared(voices, self.store.load(voice.name for voice in voices))

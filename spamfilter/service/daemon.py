@@ -14,8 +14,11 @@ from pathlib import Path
 from spamfilter.bayes import compiled
 from spamfilter.bayes.voices import Voices
 from spamfilter.config.settings import Settings
+from spamfilter.errors import ConfigError
 from spamfilter.learning.counting_rules import RULES, rules, rules_text
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.shared_counts import SharedCounts
+from spamfilter.learning.shared_filter import ReadingFilter, WritingFilter
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.service import expiry
 from spamfilter.service.listening import Sockets, bound, inherited, raise_descriptor_limit
@@ -56,7 +59,8 @@ def serve(settings: Settings, file: Path | None) -> None:
         process: Process | None = Process(Shared())
         make_loop = loop_factory()  # before the fork, so that all processes share the library in memory
         if (workers := settings.workers()) > 1:
-            filter.learnt  # noqa: B018 - loads the counts
+            shared = _shared(filter)
+            filter, writing = ReadingFilter(store, filter.voices, shared), WritingFilter(store, filter.voices, shared)
             store.close()  # no connection may cross a fork; a process that needs one opens it
         # The objects made so far stay. Searching them for garbage again and again would take a twentieth of the relay's
         # time, and would make each process copy the memory that it shares with the others.
@@ -67,9 +71,24 @@ def serve(settings: Settings, file: Path | None) -> None:
             supervisor = Supervisor(settings, file, workers, ready, places.close)
             process = supervisor.run()
             settings = supervisor.settings
+            if process is not None and process.keeps:
+                filter = writing
         if process is not None:
             with asyncio.Runner(loop_factory=make_loop) as runner:
                 runner.run(Worker(settings, file, filter, process).run(places))
+
+
+def _shared(filter: Filter) -> SharedCounts:
+    """The counts of the store, in memory that the processes share. Raises ConfigError if the system gives none."""
+    try:
+        shared = SharedCounts()
+        shared.replace(filter.loaded(), filter.voices)
+    except OSError as error:
+        raise ConfigError(
+            f"relay.workers: several processes need shared memory, and the system gives none: {error};"
+            " allow memfd_create in the unit of systemd, as the one of this version does, or set workers = 1"
+        ) from error
+    return shared
 
 
 def _voices(settings: Settings, store: Store) -> Voices:

@@ -29,13 +29,10 @@ class Following:
     """A filter kept up to date. learn: the [learn] section that the counts were made by; reread: reads it anew.
 
     well: whether the last read succeeded. catching_up: whether it found entries, so that there may be more. at:
-    time.monotonic of the last one that succeeded. quiet: log failures at level debug only, because another process logs
-    the same ones.
+    time.monotonic of the last one that succeeded.
     """
 
-    def __init__(
-        self, filter: Filter, learn: Learn, reread: Callable[[], Learn], metrics: Metrics, *, quiet: bool = False
-    ) -> None:
+    def __init__(self, filter: Filter, learn: Learn, reread: Callable[[], Learn], metrics: Metrics) -> None:
         self.learn = learn
         self.well = True
         self.catching_up = False
@@ -43,9 +40,8 @@ class Following:
         self._filter = filter
         self._reread = reread
         self._metrics = metrics
-        self._trouble, self._remark = (logging.DEBUG,) * 2 if quiet else (logging.ERROR, logging.WARNING)
         self._wake = asyncio.Event()
-        self._generation = filter.store.generation
+        self._generation: int | None = filter.store.generation
 
     def wake(self) -> None:
         """Read the ledger at once. Called in the event loop."""
@@ -56,10 +52,11 @@ class Following:
         return settings.model_copy(update={"learn": self.learn})
 
     async def load(self) -> None:
-        """Load the counts; if the store cannot be read, `run` catches up later."""
+        """Load the counts; if the store cannot be read, `run` does it later, before it applies anything."""
         try:
             await self._load()
         except Exception as error:
+            self._generation = None
             expected = isinstance(error, SpamfilterError)
             log.warning("%s; judging with what was learnt before", error, exc_info=not expected)
 
@@ -78,7 +75,7 @@ class Following:
                 # Whatever the error is, this task must go on, or nothing more would be learnt. Logged once.
                 if self.well:
                     log.log(  # with a traceback only if the error was not expected
-                        self._trouble,
+                        logging.ERROR,
                         "%s; judging with what was learnt before",
                         error,
                         exc_info=not isinstance(error, SpamfilterError),
@@ -86,7 +83,7 @@ class Following:
                 self.well = self.catching_up = False
             else:
                 if not self.well:
-                    log.log(self._remark, "%s: can be read again", where)
+                    log.warning("%s: can be read again", where)
                 self.well = True
                 self.at = time.monotonic()
 
@@ -103,7 +100,7 @@ class Following:
                 await asyncio.sleep(0)
         except CountError as error:
             if self.well:
-                log.log(self._remark, "%s; loading all counts anew", error)
+                log.warning("%s; loading all counts anew", error)
             self.catching_up = True
             await self._load()
             return False  # if the counts do not fit again, they are not loaded without a pause

@@ -1,9 +1,9 @@
 """Several processes as one relay: a supervisor, a keeper and any number of workers.
 
-The workers listen on the same sockets and carry mail. The keeper has what must exist once: the control socket, the
-writer of the journal, the metrics, the probes of `doctor`, the expiry. The supervisor is the process that systemd
-knows. It opens the sockets and loads the counts, which its children share in memory until they learn, and then only
-watches them. It has no threads and no event loop, so it may fork at any time.
+The workers listen on the same sockets and carry mail. The keeper has what must exist once: the follower of the ledger,
+which writes the counts that all share, the control socket, the writer of the journal, the metrics, the probes of
+`doctor`, the expiry. The supervisor is the process that systemd knows. It opens the sockets and loads the counts into
+shared memory, and then only watches its children. It has no threads and no event loop, so it may fork at any time.
 
 Guarantee: a process that exits unasked is restarted, each at most once every RESTART_SECONDS; one that hangs is ended
 first, see heartbeat. Workers stop when the supervisor tells them or exits for any reason. The keeper stops after the
@@ -49,8 +49,9 @@ class Process:
 
     carries: is a worker. keeps: is the keeper. main: the pid that systemd knows. end: a descriptor, readable when the
     process shall stop. meeting: the socket by which workers open connections to the journal's collector. signals: the
-    signal mask to set. again: it replaces a process, so the counts it got from the supervisor may be old. wakes: an
-    eventfd for each process, written when something was learnt. beats: of all processes; None if there is only one.
+    signal mask to set. again: it replaces a process, which may have been killed while it wrote counts. wake: an
+    eventfd, written when a worker has learnt, so that the keeper reads the ledger. beats: of all processes; None if
+    there is only one.
     """
 
     shared: Shared
@@ -61,7 +62,7 @@ class Process:
     meeting: socket.socket | None = None
     signals: frozenset[int] = frozenset()
     again: bool = False
-    wakes: tuple[int, ...] = ()
+    wake: int = -1
     beats: Heartbeats | None = None
 
     @property
@@ -70,7 +71,7 @@ class Process:
 
     def share_of(self, bound: int) -> int:
         """One worker's share of a bound for all workers."""
-        return max(bound // max(len(self.wakes) - 1, 1), 1)
+        return max(bound // max(len(self.shared.state) - 1, 1), 1)
 
     def beat(self) -> None:
         """Show that this process does not hang."""
@@ -79,12 +80,10 @@ class Process:
         else:
             self.beats.beat(self.shared.own)
 
-    def wake_others(self) -> None:
-        """Make the other processes read the ledger."""
-        for number, wake in enumerate(self.wakes):
-            if number != self.shared.own:
-                with suppress(BlockingIOError):  # the counter is full, so it is readable anyway
-                    os.eventfd_write(wake, 1)
+    def wake_keeper(self) -> None:
+        """Make the keeper read the ledger."""
+        with suppress(BlockingIOError):  # the counter is full, so it is readable anyway
+            os.eventfd_write(self.wake, 1)
 
 
 class Supervisor:
@@ -106,7 +105,7 @@ class Supervisor:
         self._beats = Heartbeats(workers + 1)
         self._looked_at = time.monotonic()
         self._meetings = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._wakes = tuple(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(workers + 1))
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         # Nothing is ever written to these pipes: a reader sees the end of file when the last writer has exited.
         self._life, self._life_of_supervisor = os.pipe()
         self._work, self._work_of_anybody = os.pipe()
@@ -195,7 +194,7 @@ class Supervisor:
             meeting=self._meetings[0] if keeps else self._meetings[1],
             signals=signals,
             again=again,
-            wakes=self._wakes,
+            wake=self._wake,
             beats=self._beats,
         )
 

@@ -75,9 +75,7 @@ class Worker:
         self._collector = Collector(store, meeting) if meeting is not None and process.keeps else None
         self._sending = Sending(meeting) if meeting is not None and process.carries else None
         self._journal = Journal(self._sending or store, process.share_of(limits.journal_backlog), self._limit_log)
-        self._following = Following(
-            filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics, quiet=not process.keeps
-        )
+        self._following = Following(filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics)
         self._mark_queue = MarkQueue(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
         self._relay = Relay(
             judge=Judge(self._filter, settings.policy()),
@@ -125,10 +123,11 @@ class Worker:
         read("journal_waiting", lambda: journal.waiting)
         read("faults", lambda: journal.faults, "journal")
         read("feedback_connections", lambda: self._socket.connections)
-        read("ledger_lag_seconds", lambda: time.monotonic() - self._following.at)
-        read("words", lambda: self._filter.vocabulary)
-        for label in LABELS:
-            read("learnt", partial(lambda label: self._filter.learnt[label], label), label)
+        if self._process.keeps:
+            read("ledger_lag_seconds", lambda: time.monotonic() - self._following.at)
+            read("words", lambda: self._filter.vocabulary)
+            for label in LABELS:
+                read("learnt", partial(lambda label: self._filter.learnt[label], label), label)
         read("resident_bytes", resident_bytes)
 
     def _figures(self) -> Snapshot:
@@ -141,8 +140,10 @@ class Worker:
 
     def _learnt(self) -> None:
         """Called when this process has learnt a mark."""
-        self._following.wake()
-        self._process.wake_others()
+        if self._process.keeps:
+            self._following.wake()
+        else:
+            self._process.wake_keeper()
 
     async def run(self, sockets: Sockets) -> None:
         process, stop = self._process, asyncio.Event()
@@ -155,14 +156,13 @@ class Worker:
         self._facts["submission"] = [name_of(sock) for sock in sockets.submission]
         background = Background(self._limit_log.metrics)
         background.start("the heartbeat", self._beat, BEAT_EVERY)
-        if process.again:
-            await self._following.load()
-        background.start("following the ledger", self._following.run, FOLLOW_EVERY)
-        if process.carries:
-            await self._follow_lists()
-            background.start("following the lists", self._follow_lists, FOLLOW_LISTS_EVERY)
+        await self._follow_lists()
+        background.start("following the lists", self._follow_lists, FOLLOW_LISTS_EVERY)
         background.start("the log of limits", self._sum_up, PERIOD, PERIOD)
         if process.keeps:
+            if process.again:
+                await self._following.load()
+            background.start("following the ledger", self._following.run, FOLLOW_EVERY)
             await self._open_socket()
             expiry = Expiry(self._filter.store, self._relay.quarantine.path, lambda: self._settings)
             uptime = Uptime(self._filter.store, self._relay.next_hop)
@@ -201,7 +201,10 @@ class Worker:
 
     async def _follow_lists(self) -> None:
         with suppress(SpamfilterError):  # following the ledger logs what is wrong with the database
-            await self._list_following.look()
+            if self._process.keeps:
+                await self._list_following.watch()
+            if self._process.carries:
+                await self._list_following.look()
 
     async def _drain(self, front_end: FrontEnd) -> None:
         """Let running transactions finish, for at most `limits.drain_seconds`."""
@@ -229,7 +232,7 @@ class Worker:
                 await self._collector.stop()
 
     def _handle_signals(self, stop: asyncio.Event) -> None:
-        """Handle signals, the end of the supervisor or of the workers, and wake-ups by a process that has learnt."""
+        """Handle signals, the end of the supervisor or of the workers, and wake-ups by a worker that has learnt."""
         process, loop = self._process, asyncio.get_running_loop()
         if process.carries:
             loop.add_signal_handler(signal.SIGTERM, stop.set)
@@ -239,9 +242,9 @@ class Worker:
             loop.add_signal_handler(signal.SIGINT, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         if process.end is not None:
-            wake = process.wakes[process.shared.own]
             loop.add_reader(process.end, stop.set)
-            loop.add_reader(wake, self._woken, wake)
+            if process.keeps:
+                loop.add_reader(process.wake, self._woken, process.wake)
             signal.pthread_sigmask(signal.SIG_SETMASK, process.signals)
 
     def _reload(self) -> None:
