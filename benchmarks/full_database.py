@@ -45,7 +45,7 @@ def make(path: Path, words: int, ledger: int = 0, journal: int = 0) -> None:
         for voice, share in SHARES.items():
             _fill(connection, voice, round(words * share))
         connection.executemany(f"INSERT INTO ledger VALUES ({', '.join('?' * 10)})", _learnings(ledger))
-        connection.executemany(f"INSERT INTO journal VALUES ({', '.join('?' * 18)})", _verdicts(journal))
+        connection.executemany(f"INSERT INTO journal VALUES ({', '.join('?' * 18)}, '')", _verdicts(journal))
 
 
 def _fill(connection: sqlite3.Connection, voice: str, size: int) -> None:

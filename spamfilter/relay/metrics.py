@@ -48,15 +48,14 @@ FAULTS = ("journal", "ledger", "feedback", "judge", "hand_over", "session", "bac
 class Metric:
     """A row of the table.
 
-    labels: name -> every value it may have. bounds: upper ones of a histogram's buckets. merged: how the values of
-    several processes become one.
+    labels: name -> every value it may have. bounds: upper ones of a histogram's buckets. Where a relay has several
+    processes, its number is the sum of theirs; what is one for all, such as the words, only one process has.
     """
 
     kind: Kind
     help: str
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     bounds: Sequence[float] = ()
-    merged: Literal["sum", "max"] = "sum"
 
     def series(self) -> Iterable[Labels]:
         """All combinations of label values."""
@@ -92,7 +91,6 @@ METRICS: dict[str, Metric] = {
         "counter",
         "Entries of the ledger that the relay has taken in while it ran: what was learnt, or taken back.",
         {"label": (*LABELS, "forget"), "source": SOURCES},
-        merged="max",
     ),
     "journal_written": Metric("counter", "Entries of the journal written to the database."),
     "journal_dropped": Metric("counter", "Entries of the journal that were lost for want of a database."),
@@ -109,9 +107,9 @@ METRICS: dict[str, Metric] = {
     "memory_bytes": Metric("gauge", "Bytes of mail in flight: being received, or on their way to the next hop."),
     "handovers": Metric("gauge", "Messages on their way to the next hop."),
     "journal_waiting": Metric("gauge", "Entries of the journal that wait to be written."),
-    "ledger_lag_seconds": Metric("gauge", "Seconds since the relay last knew all that was learnt.", merged="max"),
-    "words": Metric("gauge", "Words that the relay judges by, of all voices.", merged="max"),
-    "learnt": Metric("gauge", "Messages learnt that the relay judges by.", {"label": LABELS}, merged="max"),
+    "ledger_lag_seconds": Metric("gauge", "Seconds since the relay last knew all that was learnt."),
+    "words": Metric("gauge", "Words that the relay judges by, of all voices."),
+    "learnt": Metric("gauge", "Messages learnt that the relay judges by.", {"label": LABELS}),
     "resident_bytes": Metric("gauge", "Memory of the relay."),
 }
 
@@ -186,10 +184,9 @@ def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
     found: Snapshot = {}
     for snapshot in snapshots:
         for name, rows in snapshot.items():
-            together = max if METRICS[name].merged == "max" else sum
             for labels, row in rows.items():
                 known = found.setdefault(name, {}).get(labels)
                 found[name][labels] = (
-                    list(row) if known is None else [together(pair) for pair in zip(known, row, strict=True)]
+                    list(row) if known is None else [mine + more for mine, more in zip(known, row, strict=True)]
                 )
     return found

@@ -19,6 +19,7 @@ async def test_rules_come_and_go_while_the_relay_runs(tmp_path: Path, monkeypatc
         client = await running.connect()
 
         async def said() -> str:
+            await following.watch()
             await following.look()
             hop.messages.clear()
             await client.send(HAM)
@@ -29,6 +30,7 @@ async def test_rules_come_and_go_while_the_relay_runs(tmp_path: Path, monkeypatc
         rule = running.store.add_rule(Rule("block", "a@example.org", at=now), now)
         assert await said() == f" blocked=a@example.org rule={rule.id}"
         unchanged = running.relay.lists
+        await following.watch()
         await following.look()
         assert running.relay.lists is unchanged
 
@@ -38,7 +40,7 @@ async def test_rules_come_and_go_while_the_relay_runs(tmp_path: Path, monkeypatc
         with monkeypatch.context() as broken:
             broken.setattr(MemoryStore, "rules_version", gone)
             with pytest.raises(StoreError):
-                await following.look()
+                await following.watch()
         assert await said() == f" blocked=a@example.org rule={rule.id}"
         running.store.remove_rule(rule.id, "anna", now)
         assert await said() == ""
