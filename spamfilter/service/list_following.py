@@ -11,8 +11,8 @@ from spamfilter.relay.sender_lists.decision import Lists
 from spamfilter.stores import Store
 
 FOLLOW_LISTS_EVERY = 0.4
-"""Seconds between two looks, of one process at the database and of the others at its number: a rule counts within a
-second. A look at the database takes 0.2 ms."""
+"""Seconds between two looks at the database, of one process for all; the others look at its number when they publish
+their metrics, so that a rule counts within a second. A look takes 0.2 ms."""
 
 
 class ListFollowing:
