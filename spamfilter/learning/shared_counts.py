@@ -39,11 +39,9 @@ TABLES = mmap.PAGESIZE + 2 * RECORD
 """Where the tables begin, behind the version and the records."""
 HEAD = struct.Struct("qI")
 """Length and checksum before a record: whatever order a processor writes in, half a record is not taken for one."""
-TRIES = 4
-"""Times that a message is judged while learnings are written. Each takes a tenth of the time that judging takes; after
-that its score stands, from counts of which some may be one learning ahead of the others."""
 PATIENCE = 0.002
-"""Seconds to wait for the end of a learning: longer than one takes, and short beside the rest of a message's way."""
+"""Seconds to wait for counts that stand still: four times what it takes to write a learning. After that a message is
+judged by counts of which some may be a learning ahead of others; it waits no more for a writer that was killed."""
 
 
 class Place(NamedTuple):
@@ -115,24 +113,21 @@ class SharedCounts:
         return self._held
 
     def steady(self, work: Callable[[Held], Result]) -> Result:
-        """The result of work with counts that do not change in the meantime, as far as that can be had."""
-        for _ in range(TRIES):
-            before = self._quiet()
-            result = work(self.held())
-            if self._version[0] == before:
-                break
-        return result
-
-    def _quiet(self) -> int:
-        """The version, when no learning is being written; or after PATIENCE, and then no more for this one."""
-        until = 0.0
-        while (version := self._version[0]) & 1 and version != self._stuck:
+        """The result of work with counts that no learning changes meanwhile, if that can be had within PATIENCE."""
+        give_up = 0.0
+        while (version := self._version[0]) != self._stuck:
+            if not version & 1:
+                result = work(self.held())
+                if self._version[0] == version:
+                    return result
             now = time.monotonic()
-            until = until or now + PATIENCE
-            if now >= until:
+            give_up = give_up or now + PATIENCE
+            if now > give_up:
                 self._stuck = version
-            time.sleep(PATIENCE / 40)
-        return version
+                break
+            if version & 1:
+                time.sleep(PATIENCE / 40)
+        return work(self.held())
 
     # The writer's side
 

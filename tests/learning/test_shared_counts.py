@@ -1,0 +1,217 @@
+"""Counts that several processes share: readers have what the writer has, and a writer may be killed at any moment."""
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+
+from spamfilter.bayes.count_table import NARROW
+from spamfilter.bayes.likelihoods import LIKELIHOODS
+from spamfilter.bayes.voices import Voice
+from spamfilter.learning import shared_counts
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.shared_counts import SharedCounts
+from spamfilter.learning.shared_filter import ReadingFilter, WritingFilter
+from spamfilter.learning.transaction import Reading
+from spamfilter.mail.message import parse
+from spamfilter.stores import Entry
+from tests.support.made import VOICE, mail, reading
+from tests.support.memory_store import MemoryStore
+
+KINDS = [(Voice("fields", kind()),) for kind in LIKELIHOODS.values()]
+
+
+def shared(store: MemoryStore, voices: tuple[Voice, ...] = VOICE) -> tuple[WritingFilter, ReadingFilter, SharedCounts]:
+    counts = SharedCounts()
+    counts.replace(Filter(store, voices).loaded(), voices)
+    return WritingFilter(store, voices, counts), ReadingFilter(store, voices, counts), counts
+
+
+def learn(store: MemoryStore, voices: tuple[Voice, ...], numbers: Iterable[int], words: int = 20) -> None:
+    """Every third mail is forgotten again."""
+    filter = Filter(store, voices, whole=False)
+    for number in numbers:
+        each = reading(f"m{number}", *(f"word{number * 7 + at}" for at in range(words)))
+        filter.learn(each, "spam" if number % 2 else "ham", "cli")
+        if number % 3 == 0:
+            filter.forget(each, "cli")
+
+
+def bytes_of(counts: SharedCounts) -> int:
+    """The memory that the system gives for them."""
+    return os.fstat(counts._file).st_blocks * 512
+
+
+def fork_and_kill(work: Iterator[None]) -> None:
+    """Do this work in another process, and kill that when it yields."""
+    pid = os.fork()
+    if not pid:
+        next(work)
+        os.kill(os.getpid(), signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("voices", KINDS, ids=LIKELIHOODS)
+def test_a_reader_has_what_the_writer_has_learnt_and_forgotten(voices: tuple[Voice, ...]) -> None:
+    store = MemoryStore()
+    writer, reader, _ = shared(store, voices)
+    for first in range(0, 200, 50):  # the table grows from 768 words on
+        learn(store, voices, range(first, first + 50))
+        writer.follow()
+        plain = Filter(store, voices)
+        assert (reader.last, reader.learnt, reader.vocabulary) == (plain.last, plain.learnt, plain.vocabulary)
+        assert reader._all().counts == plain._all().counts
+        assert reader._all().calibration == plain._all().calibration
+        asked = reading("asked", "word7", f"word{7 * first}", "unknown")
+        assert reader.explained(asked) == plain.explained(asked)
+        assert reader.score(asked) == plain.score(asked)
+
+
+def test_other_processes_read_them() -> None:
+    store = MemoryStore()
+    writer, reader, _ = shared(store)
+    before = reader.score(asked := reading("asked", "word0", "word8"))
+    begin, end = os.pipe()
+    pid = os.fork()
+    if not pid:
+        deadline = time.monotonic() + 30
+        while reader.learnt["spam"] < 67 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        os.write(end, repr(reader.score(asked)).encode())
+        os._exit(0)
+    learn(store, VOICE, range(200))
+    writer.follow()
+    said = os.read(begin, 65536).decode()
+    os.waitpid(pid, 0)
+    assert said == repr(Filter(store, VOICE).score(asked)) == repr(reader.score(asked)) != repr(before)
+
+
+def test_a_table_that_grows_gives_the_memory_of_the_old_one_back() -> None:
+    store = MemoryStore()
+    writer, reader, counts = shared(store)
+    sizes = []
+    for first in range(0, 500, 100):
+        learn(store, VOICE, range(first, first + 100), words=100)
+        writer.follow()
+        reader.vocabulary  # noqa: B018 - maps the new one
+        sizes.append(bytes_of(counts))
+    place = next(iter(counts._read))
+    assert place.start > shared_counts.TABLES  # it has grown
+    assert sizes[-1] <= place.size + 2 * 65_536
+
+
+def test_counts_that_need_more_room_get_it() -> None:
+    store = MemoryStore()
+    writer, reader, counts = shared(store)
+    learn(store, VOICE, [1, 2])
+    writer.follow()
+    state = writer._all()
+    with counts.changing(state, VOICE):
+        state.counts["fields"].add("spam", {b"word7": NARROW})
+    assert reader._all().counts["fields"].get(b"word7", "spam") > NARROW
+
+
+def test_a_reader_changes_nothing() -> None:
+    store = MemoryStore()
+    _, reader, _ = shared(store)
+    with pytest.raises(ValueError, match="read-only"):
+        reader._all().counts["fields"].add("ham", {b"lunch": 1})
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_of_a_writer_that_is_killed_nothing_is_left_once_another_has_loaded(grows: bool) -> None:
+    store = MemoryStore()
+    writer, reader, counts = shared(store)
+    learn(store, VOICE, range(0, 200, 2))
+    writer.follow()
+    size, known = bytes_of(counts), reader.last
+    asked = reading("asked", "word14", "word15")
+
+    def half() -> Iterator[None]:
+        state = writer._all()
+        with counts.changing(state, VOICE):
+            deltas: Mapping[bytes, int] = {b"more%d" % at: 1 for at in range(20_000 if grows else 20)}
+            state.counts["fields"].add("ham", {**deltas, b"word14": 5})
+            yield
+
+    fork_and_kill(half())
+    assert reader.last == known  # and they judge meanwhile
+    assert reader.score(asked).known == 1.0
+    learn(store, VOICE, range(1, 200, 2))
+    following = WritingFilter(store, VOICE, counts)
+    assert following.last == known
+    following.adopt(following.loaded())
+    plain = Filter(store, VOICE)
+    assert reader._all().counts == plain._all().counts
+    assert reader.score(asked) == plain.score(asked)
+    assert (reader.last, reader.learnt) == (plain.last, plain.learnt)
+    assert bytes_of(counts) <= size + 2 * 65_536
+
+
+def test_of_a_record_that_is_half_written_nothing_is_read() -> None:
+    store = MemoryStore()
+    writer, reader, counts = shared(store)
+    learn(store, VOICE, [1, 2])
+    writer.follow()
+    number = counts.held().number
+    start = counts._start(number + 1)
+    counts._records[start : start + 64] = bytes(range(64))
+    assert counts._record(number + 1) is None
+    assert counts._record(number - 1) is None
+    assert reader.learnt == Filter(store, VOICE).learnt
+
+
+def test_an_error_while_a_learning_is_written_is_not_shown() -> None:
+    store = MemoryStore()
+    writer, reader, _ = shared(store)
+    learn(store, VOICE, [1])
+    writer.follow()
+
+    def wrong(entry: Entry) -> Entry:
+        return replace(entry, id=entry.id + 1, undoes=entry.id, tokens={"fields": {b"never": 1}})
+
+    with pytest.raises(Exception, match="below zero"):
+        writer.take_in([wrong(entry) for entry in store.entries_after(0)])
+    assert reader.learnt == {"ham": 0, "spam": 1}
+    writer.adopt(writer.loaded())
+    assert reader._all().counts == Filter(store, VOICE)._all().counts
+
+
+def test_a_message_that_was_read_before_a_rebuild_is_judged_by_the_new_voices() -> None:
+    store = MemoryStore()
+    writer, reader, _ = shared(store)
+    read = reader.read(parse(mail(body="cheap pills")))
+    voices = (Voice("body", LIKELIHOODS["multinomial"]()),)
+    other = MemoryStore()
+    plain = Filter(other, voices)
+    plain.learn(Reading(b"1" * 16, {"body": {b"cheap": 1}}), "spam", "cli")
+    plain.learn(Reading(b"2" * 16, {"body": {b"lunch": 1}}), "ham", "cli")
+    writer.adopt(Filter(other, voices).loaded(), voices)
+    assert [voice.name for voice in reader.voices] == ["body"]
+    assert reader.score(read).voices.keys() == {"body"}
+    assert reader.score(read) == plain.score(plain.read(parse(mail(body="cheap pills"))))
+
+
+def test_a_message_is_judged_by_counts_that_stand_still() -> None:
+    store = MemoryStore()
+    writer, _, counts = shared(store)
+    learn(store, VOICE, range(2))
+    seen: list[int] = []
+
+    def work(held: shared_counts.Held) -> int:
+        if not seen:
+            writer.follow()  # as if in another process
+        seen.append(held.state.last)
+        return held.state.last
+
+    assert counts.steady(work) == writer.last
+    assert seen == [0, writer.last]
+
+
+def test_the_file_has_no_name() -> None:
+    _, _, counts = shared(MemoryStore())
+    assert os.readlink(f"/proc/self/fd/{counts._file}").endswith("(deleted)")
