@@ -2,9 +2,10 @@
 
     python benchmarks/memory.py [--marks 10000] [--idle 60] [--result FILE]
 
-Memory is looked at with a database of a million words and four workers: at the start, and after marks over the feedback
-socket, of mails that are all different, one after the other. It is the PSS of proc(5), which counts a page that several
-processes share once. A mail at each worker shows that it has followed to the last mark.
+Memory is looked at with a database of a million words and four workers: at the start, after marks over the feedback
+socket, and after more that another process writes to the database, in batches, since one after the other each waits for
+the disk. All are of different mails. It is the PSS of proc(5), which counts a page that several processes share once.
+Each worker judges mail before it is weighed.
 
 The idle time is that of relays with one, two and four workers that run side by side with the same database and get no
 mail: what the scheduler of the kernel says that all threads of a process have run.
@@ -23,6 +24,12 @@ from typing import TYPE_CHECKING
 from full_database import make, some_mails
 from results import write_result
 
+from spamfilter.bayes.labels import LABELS
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.message import parse
+from spamfilter.stores import open_store
+
 if TYPE_CHECKING:
     from tests.faults.daemon import Daemon
 
@@ -31,6 +38,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 WORDS, WORKERS = 1_000_000, 4
 IDLE_WORKERS = (1, 2, 4)
+BY_SOCKET, BATCH = 600, 100
+"""Marks over the socket, and learnings of a transaction after these."""
 SETTLED = 5.0
 """Seconds after which a relay that has started, or learnt, does nothing that it would not do again and again."""
 
@@ -53,6 +62,7 @@ def relay_of(folder: Path, workers: int) -> "Daemon":
 
 def memory(folder: Path, marks: int) -> list[str]:
     """The table of memory."""
+    from tests.integration.servers import wait_until
     from tests.load.process import family, proportional_bytes
 
     relay = relay_of(folder, WORKERS)
@@ -72,14 +82,22 @@ def memory(folder: Path, marks: int) -> list[str]:
 
     with relay.run():
         look("at the start")
-        began = time.monotonic()
-        for number, mail in enumerate(some_mails(marks)):
-            content = mail.read()
-            relay.ask({"command": "mark", "label": "ham" if number % 2 else "spam", "size": len(content)}, content)
-        took = time.monotonic() - began
+        mails = [(mail.read(), LABELS[number % 2]) for number, mail in enumerate(some_mails(marks))]
+        for content, label in mails[:BY_SOCKET]:
+            relay.ask({"command": "mark", "label": label, "size": len(content)}, content)
         send_to_all(relay)
-        look(f"after {marks:,} marks")
-    return [*lines, "", f"The marks took {took:.0f} s, {marks / took:.0f} a second."]
+        look(f"after {BY_SOCKET} marks")
+        with contextlib.closing(open_store(f"sqlite:///{relay.database}")) as store:
+            filter = Filter(store, Settings().voices())
+            for start in range(BY_SOCKET, marks, BATCH):
+                with filter.training() as training:
+                    for content, label in mails[start : start + BATCH]:
+                        training.learn(filter.read(parse(content)), label, "train")
+            last, words = filter.last, filter.vocabulary
+        wait_until(lambda: relay.ask({"command": "status"})["last"] == last, "the last learning in memory")
+        send_to_all(relay)
+        look(f"after {marks:,} marks, {words:,} words")
+    return lines
 
 
 def send_to_all(relay: "Daemon") -> None:

@@ -1,10 +1,11 @@
 """Counts in memory that all processes of a relay share: one process writes them, the others read them without a lock.
 
-The memory is one anonymous file, which exists before the processes are forked. A table of words is changed where it is,
-word by word in aligned numbers, so that a reader sees a count from before a learning or from after it. A table that
-grows is written anew behind all others, and the pages of the old one go back to the system; no part of the file is used
-twice. All other numbers are one record: the writer writes them to the record that nobody reads, and then increases the
-version, which is odd while a learning is written.
+The address space is mapped before the processes are forked, and larger than any counts; what is not used takes no
+memory. A table of words is changed where it is, word by word in aligned numbers, so that a reader sees a count from
+before a learning or from after it. A table that grows is written anew behind all others, and the pages of the old one
+go back to the system. All other numbers are one record: the writer writes them to the record that nobody reads, and
+then increases the version, which is odd while a learning is written. A reader that finds another version after its work
+does it again.
 
 Guarantee: whenever the writer ends, the record that readers use is whole, and so are the tables that it names; of the
 learning that was being written some words may be counted. The version stays odd then, until the next writer has put
@@ -12,13 +13,12 @@ all counts beside these and changed over.
 """
 
 import mmap
-import os
 import pickle
 import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -37,6 +37,11 @@ RECORD = 2**23
 What is not used takes no memory."""
 TABLES = mmap.PAGESIZE + 2 * RECORD
 """Where the tables begin, behind the version and the records."""
+SIZE = 2**37
+"""Bytes of address space, which a process of 64 bits has a thousand times: for the counts of two billion words, and for
+those that replace them."""
+MAP_NORESERVE = 0x4000
+"""The flag of mmap(2) by which only memory that is used counts; Python 3.11 has no name for it."""
 HEAD = struct.Struct("qI")
 """Length and checksum before a record: whatever order a processor writes in, half a record is not taken for one."""
 PATIENCE = 0.002
@@ -45,16 +50,16 @@ judged by counts of which some may be a learning ahead of others; it waits no mo
 
 
 class Place(NamedTuple):
-    """A table in the file: its first byte, and its shape."""
+    """A table in the memory: its first byte, and its shape."""
 
     start: int
     buckets: int
     width: int
 
     @property
-    def size(self) -> int:
-        """Bytes, in whole pages."""
-        return -(-self.buckets * BUCKET * self.width * 8 // mmap.PAGESIZE) * mmap.PAGESIZE
+    def end(self) -> int:
+        """The first byte of the next page behind it."""
+        return self.start - (-self.buckets * BUCKET * self.width * 8 // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 class Totals(NamedTuple):
@@ -91,25 +96,22 @@ class SharedCounts:
     """The counts of a relay. Create it, and publish counts, before the processes are forked."""
 
     def __init__(self) -> None:
-        self._file = os.memfd_create("spamfilter-counts")
-        os.ftruncate(self._file, TABLES)
-        self._records = memoryview(mmap.mmap(self._file, TABLES))
+        self._shared = mmap.mmap(-1, SIZE, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+        self._shared.madvise(mmap.MADV_DONTDUMP)
+        self._address = np.frombuffer(self._shared, np.uint8).ctypes.data
+        self._records = memoryview(self._shared)
         self._version = self._records[:8].cast("q")
         self._stuck = 0
         self._held = Held(0, State({}, {}, Calibration(), 0), ())
-        self._read: dict[Place, Integers] = {}
-        self._written: dict[int, Place] = {}
-        self._used: set[Place] = set()
+        self._taken: set[Place] = set()
+        self._end = TABLES
 
     def held(self) -> Held:
         """The counts of now, to be read only; their words go on to change."""
         while (number := self._version[0] >> 1) != self._held.number:
             record = self._record(number)
             if record is not None:
-                places = {voice: totals.place for voice, totals in record.totals.items()}
-                known = self._read
-                self._read = {place: self._table(place, mmap.ACCESS_READ, known) for place in places.values()}
-                self._held = _held(record, self._read)
+                self._held = self._built(record)
         return self._held
 
     def steady(self, work: Callable[[Held], Result]) -> Result:
@@ -132,17 +134,15 @@ class SharedCounts:
     # The writer's side
 
     def taken_over(self) -> Held:
-        """The counts for a process that will write them; after another writer that was killed only to be replaced."""
+        """The counts for a process that will write them; after a writer that was killed, `replace` them first."""
         record = None
         while record is None:
             record = self._record(self._version[0] >> 1)
-        tables = {totals.place: self._table(totals.place, mmap.ACCESS_WRITE) for totals in record.totals.values()}
-        self._written = {_address(table): place for place, table in tables.items()}
-        self._used = set(tables)
-        return _held(record, tables, self._memory)
+        self._release({totals.place for totals in record.totals.values()})
+        return self._built(record, self._memory)
 
     def replace(self, state: State, voices: Voices) -> State:
-        """Let everybody judge with these counts; returns them as they are here, to be changed."""
+        """Let all processes judge with these counts; returns them as they are here, to be changed."""
         for counts in state.counts.values():
             assert isinstance(counts.kept, HashedTable)
             counts.kept = counts.kept.copied(self._memory)
@@ -156,17 +156,7 @@ class SharedCounts:
         self._version[0] |= 1
         yield
         number = (self._version[0] >> 1) + 1
-        places = {}
-        for voice, counts in state.counts.items():
-            assert counts.kept.table is not None
-            places[voice] = self._written[_address(counts.kept.table)]
-        totals = {
-            voice: Totals(
-                counts.messages, counts.occurrences, counts.vocabulary, counts.tallies,
-                places[voice], counts.kept.used if isinstance(counts.kept, HashedTable) else 0,
-            )
-            for voice, counts in state.counts.items()
-        }  # fmt: skip
+        totals = {voice: self._totals(counts) for voice, counts in state.counts.items()}
         content = pickle.dumps(
             Record(number, pickle.dumps(voices), state.last, state.learnt, state.calibration, totals)
         )
@@ -176,61 +166,62 @@ class SharedCounts:
         HEAD.pack_into(self._records, start, len(content), zlib.crc32(content))
         self._records[start + HEAD.size : start + HEAD.size + len(content)] = content
         self._version[0] = 2 * number
-        if self._used != (used := set(places.values())):
+        if self._taken != (used := {each.place for each in totals.values()}):
             self._release(used)
 
+    def _totals(self, counts: Counts) -> Totals:
+        table, tallies = counts.kept, counts.tallies
+        assert isinstance(table, HashedTable)
+        buckets, _, width = table.table.shape
+        place = Place(table.table.ctypes.data - self._address, buckets, width)
+        return Totals(counts.messages, counts.occurrences, counts.vocabulary, tallies, place, table.used)
+
     def _memory(self, buckets: int, width: int) -> Integers:
-        """Room for a table, behind all others. Raises OSError if the machine has no memory for it."""
-        place = Place(os.fstat(self._file).st_size, buckets, width)
-        os.posix_fallocate(self._file, place.start, place.size)  # now, and not as a SIGBUS at the first write
-        table = self._table(place, mmap.ACCESS_WRITE)
-        self._written[_address(table)] = place
-        return table
+        """An empty table behind all others, or where one was once. Raises MemoryError if there is no room."""
+        for start in (self._end, TABLES, *(place.end for place in self._taken)):
+            place = Place(start, buckets, width)
+            if place.end <= SIZE and all(place.end <= other.start or other.end <= start for other in self._taken):
+                self._taken.add(place)
+                self._end = place.end
+                return self._table(place)
+        raise MemoryError(f"the counts take more than {SIZE} bytes")
 
     def _release(self, used: set[Place]) -> None:
-        """Give back what is between these tables, also what a writer has left that was killed."""
+        """Give back all but these tables, also what a writer has left that was killed."""
         end = TABLES
-        for start, after in sorted((place.start, place.start + place.size) for place in used):
+        for start, after in sorted([*((place.start, place.end) for place in used), (SIZE, SIZE)]):
             if start > end:
-                with closing(mmap.mmap(self._file, start - end, offset=end)) as gap:
-                    gap.madvise(mmap.MADV_REMOVE)
+                self._shared.madvise(mmap.MADV_REMOVE, end, start - end)
             end = after
-        self._used = used
-        self._written = {address: place for address, place in self._written.items() if place in used}
+        self._taken = used
 
-    def _table(self, place: Place, access: int, known: dict[Place, Integers] | None = None) -> Integers:
-        if known and place in known:
-            return known[place]
-        mapped = mmap.mmap(self._file, place.size, offset=place.start, access=access)
-        shape = place.buckets, BUCKET, place.width
-        return np.frombuffer(mapped, np.int64, place.buckets * BUCKET * place.width).reshape(shape)
+    def _table(self, place: Place) -> Integers:
+        table = np.frombuffer(self._shared, np.int64, place.buckets * BUCKET * place.width, place.start)
+        return table.reshape(place.buckets, BUCKET, place.width)
 
     def _record(self, number: int) -> Record | None:
         """The record with this number; None if the writer has overwritten it by now."""
         start = self._start(number)
         size, checksum = HEAD.unpack_from(self._records, start)
-        content = bytes(self._records[start + HEAD.size : start + HEAD.size + size])
+        content = bytes(self._records[start + HEAD.size : start + RECORD][:size])
         if zlib.crc32(content) != checksum:
             return None
-        record: Record = pickle.loads(content)  # noqa: S301 - of a process of this relay, which alone have the file
+        record: Record = pickle.loads(content)  # noqa: S301 - of a process of this relay, which alone have the memory
         return record if record.number == number else None
+
+    def _built(self, record: Record, memory: Memory | None = None) -> Held:
+        """memory: for a writer; a reader's tables are read-only."""
+        counts = {}
+        for voice, totals in record.totals.items():
+            table = self._table(totals.place)
+            table.flags.writeable = memory is not None
+            counts[voice] = Counts(HashedTable.of(table, totals.used, memory))
+            counts[voice].messages, counts[voice].occurrences = totals.messages, totals.occurrences
+            counts[voice].vocabulary, counts[voice].tallies = totals.vocabulary, totals.tallies
+        voices: Voices = pickle.loads(record.voices)  # noqa: S301 - as in _record
+        return Held(record.number, State(counts, record.learnt, record.calibration, record.last), voices)
 
     @staticmethod
     def _start(number: int) -> int:
         """The first byte of the record with this number: two of them take turns."""
         return mmap.PAGESIZE + number % 2 * RECORD
-
-
-def _held(record: Record, tables: dict[Place, Integers], memory: Memory | None = None) -> Held:
-    counts = {}
-    for voice, totals in record.totals.items():
-        counts[voice] = Counts(HashedTable.of(tables[totals.place], totals.used, memory))
-        counts[voice].messages, counts[voice].occurrences = totals.messages, totals.occurrences
-        counts[voice].vocabulary, counts[voice].tallies = totals.vocabulary, totals.tallies
-    voices: Voices = pickle.loads(record.voices)  # noqa: S301 - as in _record
-    return Held(record.number, State(counts, record.learnt, record.calibration, record.last), voices)
-
-
-def _address(table: Integers) -> int:
-    """Where an array begins in memory."""
-    return int(table.ctypes.data)

@@ -86,7 +86,7 @@ def _shared(filter: Filter) -> SharedCounts:
     except OSError as error:
         raise ConfigError(
             f"relay.workers: several processes need shared memory, and the system gives none: {error};"
-            " allow memfd_create in the unit of systemd, as the one of this version does, or set workers = 1"
+            " lift the limit on address space (ulimit -v), or set workers = 1"
         ) from error
     return shared
 
