@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from spamfilter.bayes import shared_counts
 from spamfilter.bayes.count_table import NARROW
 from spamfilter.bayes.likelihoods import LIKELIHOODS
+from spamfilter.bayes.shared_counts import SharedCounts
 from spamfilter.bayes.voices import Voice
-from spamfilter.learning import shared_counts
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.shared_counts import SharedCounts
-from spamfilter.learning.shared_filter import ReadingFilter, WritingFilter
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import parse
+from spamfilter.service.shared_filter import ReadingFilter, WritingFilter
 from spamfilter.stores import Entry
 from tests.support.made import VOICE, mail, reading
 from tests.support.memory_store import MemoryStore
