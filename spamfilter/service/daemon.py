@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from spamfilter.bayes import compiled
-from spamfilter.bayes.shared_counts import SharedCounts
 from spamfilter.bayes.voices import Voices
 from spamfilter.config.settings import Settings
 from spamfilter.errors import ConfigError
@@ -21,6 +20,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.service import expiry
 from spamfilter.service.listening import Sockets, bound, inherited, raise_descriptor_limit
+from spamfilter.service.shared_counts import SharedCounts
 from spamfilter.service.shared_filter import ReadingFilter, WritingFilter
 from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import Process, Supervisor

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from spamfilter.bayes import model
 from spamfilter.bayes.model import Score, State
-from spamfilter.bayes.shared_counts import Held, SharedCounts
 from spamfilter.bayes.voices import Evidence, View, Voices, VoiceTokens
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
+from spamfilter.service.shared_counts import Held, SharedCounts
 from spamfilter.stores import Entry, Store
 
 

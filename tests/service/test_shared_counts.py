@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.bayes import shared_counts
 from spamfilter.bayes.count_table import NARROW
 from spamfilter.bayes.likelihoods import LIKELIHOODS
-from spamfilter.bayes.shared_counts import SharedCounts
 from spamfilter.bayes.voices import Voice
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import parse
+from spamfilter.service import shared_counts
+from spamfilter.service.shared_counts import SharedCounts
 from spamfilter.service.shared_filter import ReadingFilter, WritingFilter
 from spamfilter.stores import Entry
 from tests.support.made import VOICE, mail, reading
