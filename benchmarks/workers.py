@@ -1,4 +1,4 @@
-"""How much more mail do several workers carry than one, how soon does each know a mark, and what memory do they take?
+"""How much more mail do several workers carry than one, and how soon does each know a mark?
 
     python benchmarks/workers.py [--workers 2] [--rounds 7] [--messages 3000] [--result FILE]
 
@@ -11,8 +11,7 @@ answers, which those on another machine would not, either. The relays may run on
 one worker is bound to the last one, too, which then carries a worker, source and sink, as each of several processors
 does for several workers. What the processors of a machine can do side by side is measured, too, by processes that only
 count: those of a virtual one may be halves of one. Marks are made over the feedback socket, and a client at each worker
-sends one small mail after the other until the header says that more is learnt. Memory is looked at with a database of a
-million words, at the start and after marks, which part what the processes share.
+sends one small mail after the other until the header says that more is learnt. memory.py has what they take in memory.
 
 Needs SPAMFILTER_CORPORA and Postfix; takes about two minutes.
 """
@@ -34,7 +33,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpora import unpacked
-from full_database import make, some_mails
 from results import write_result
 
 from spamfilter.config.settings import Settings
@@ -52,8 +50,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 LEARNT = 2_000
 CONNECTIONS, SIZE = 20, 4096
 MARKS = 30
-WORDS, SPREAD = 1_000_000, 200
-"""Of the database that memory is looked at with, and marks that are made then."""
 ALL = os.sched_getaffinity(0)
 LAST = max(ALL)
 """The processor of what sends and what receives."""
@@ -194,34 +190,6 @@ def delays(folder: Path, workers: int) -> list[float]:
     return found
 
 
-def memory(folder: Path, workers: int) -> list[str]:
-    """The table of memory with a million words."""
-    from tests.faults.daemon import Daemon
-    from tests.load.process import anonymous_bytes, family, proportional_bytes
-
-    relay = Daemon(
-        folder, "maildir:" + str(folder / "mail"), relay={"workers": workers}, feedback={"marks_a_day": 10**6}
-    )
-    make(relay.database, WORDS)
-    lines = [
-        f"Megabytes with {WORDS:,} words: all but files, what is shared counted whole; all, what is shared in part.",
-        "",
-        "| | supervisor | keeper | a worker |",
-        "|---|---|---|---|",
-    ]
-    with relay.run():
-        for after in ("at the start", f"after {SPREAD} marks"):
-            found = [
-                f"{anonymous_bytes(pid) / 1e6:.0f}, {proportional_bytes(pid) / 1e6:.0f}"
-                for pid in family(relay.process.pid)[:3]
-            ]
-            lines.append(f"| {after} | {' | '.join(found)} |")
-            for mail in (mail.read() for mail in some_mails(SPREAD)):
-                relay.ask({"command": "mark", "label": "spam", "size": len(mail)}, mail)
-            time.sleep(1)
-    return lines
-
-
 COUNTING = "for number in range(30_000_000): pass"
 
 
@@ -310,8 +278,6 @@ def main() -> None:
         f"\nA mark is judged by in all {arguments.workers} workers {1000 * statistics.median(late):.0f} ms after its"
         f" answer, median of {MARKS}; at most {1000 * max(late):.0f} ms. Each look is a mail to the next hop.\n"
     )
-    with tempfile.TemporaryDirectory(prefix="workers-") as made:
-        text += "\n" + "\n".join(memory(Path(made), arguments.workers)) + "\n"
     print(text)
     if arguments.result:
         write_result(arguments.result, "Several workers against one", __file__, text)
