@@ -38,8 +38,10 @@ What is not used takes no memory."""
 TABLES = mmap.PAGESIZE + 2 * RECORD
 """Where the tables begin, behind the version and the records."""
 SIZE = 2**37
+LEAST = 2**28
 """Bytes of address space, which a process of 64 bits has a thousand times: for the counts of two billion words, and for
-those that replace them."""
+those that replace them. Where the system gives no more than its memory (vm.overcommit_memory = 2), or a limit is set,
+half as much is asked for, and again, down to LEAST: for some million words."""
 MAP_NORESERVE = 0x4000
 """The flag of mmap(2) by which only memory that is used counts; Python 3.11 has no name for it."""
 HEAD = struct.Struct("qI")
@@ -96,7 +98,7 @@ class SharedCounts:
     """The counts of a relay. Create it, and publish counts, before the processes are forked."""
 
     def __init__(self) -> None:
-        self._shared = mmap.mmap(-1, SIZE, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+        self._shared = _mapped()
         self._shared.madvise(mmap.MADV_DONTDUMP)
         self._address = np.frombuffer(self._shared, np.uint8).ctypes.data
         self._records = memoryview(self._shared)
@@ -180,16 +182,17 @@ class SharedCounts:
         """An empty table behind all others, or where one was once. Raises MemoryError if there is no room."""
         for start in (self._end, TABLES, *(place.end for place in self._taken)):
             place = Place(start, buckets, width)
-            if place.end <= SIZE and all(place.end <= other.start or other.end <= start for other in self._taken):
+            is_free = all(place.end <= other.start or other.end <= start for other in self._taken)
+            if is_free and place.end <= len(self._shared):
                 self._taken.add(place)
                 self._end = place.end
                 return self._table(place)
-        raise MemoryError(f"the counts take more than {SIZE} bytes")
+        raise MemoryError(f"the counts take more than the {len(self._shared)} bytes that could be mapped for them")
 
     def _release(self, used: set[Place]) -> None:
         """Give back all but these tables, also what a writer has left that was killed."""
-        end = TABLES
-        for start, after in sorted([*((place.start, place.end) for place in used), (SIZE, SIZE)]):
+        end, size = TABLES, len(self._shared)
+        for start, after in sorted([*((place.start, place.end) for place in used), (size, size)]):
             if start > end:
                 self._shared.madvise(mmap.MADV_REMOVE, end, start - end)
             end = after
@@ -225,3 +228,15 @@ class SharedCounts:
     def _start(number: int) -> int:
         """The first byte of the record with this number: two of them take turns."""
         return mmap.PAGESIZE + number % 2 * RECORD
+
+
+def _mapped() -> mmap.mmap:
+    """Memory for all counts. Raises OSError if there is not even address space for LEAST."""
+    size = SIZE
+    while True:
+        try:
+            return mmap.mmap(-1, size, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+        except OSError:
+            if size <= LEAST:
+                raise
+            size //= 2

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -227,3 +228,17 @@ def test_address_space_is_used_again_and_never_more_than_there_is(monkeypatch: p
     with pytest.raises(MemoryError):
         writer.adopt(writer.loaded())
     assert reader.learnt["spam"] == 2
+
+
+def test_where_address_space_is_limited_less_of_it_is_asked_for() -> None:
+    """As with vm.overcommit_memory = 2, or a limit of the service manager."""
+    pid = os.fork()
+    if not pid:
+        resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))
+        store = MemoryStore()
+        writer, reader, _ = shared(store)
+        learn(store, VOICE, range(50))
+        writer.follow()
+        os._exit(0 if reader.last == writer.last > 0 else 1)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
