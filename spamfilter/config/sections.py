@@ -66,6 +66,7 @@ Login = Annotated[str, Field(min_length=1), AfterValidator(addresses.one_line)]
 class Relay(Section):
     listen: Annotated[list[Address], Field(min_length=1)] = ["127.0.0.1:10025"]
     submission: list[Annotated[str, AfterValidator(addresses.address_or_socket)]] = []
+    milter: list[Annotated[str, AfterValidator(addresses.address_or_socket)]] = []
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 0
     next_hop: Annotated[str, empty_or(addresses.next_hop)] = ""
     next_hop_tls: Literal["none", "starttls"] = "none"

@@ -7,6 +7,7 @@ one is set. Fields with our names that came with the mail are removed first: a s
 import re
 from collections.abc import Iterable, Iterator
 from email.header import Header
+from itertools import takewhile
 
 # Also with characters between name and colon that some mail programs tolerate. No two neighbouring parts can match the
 # same byte, so that the time is linear whatever a header holds. The *+ does not backtrack, which would take fifty times
@@ -15,6 +16,9 @@ _OURS = re.compile(
     rb"^(?:x-spam-flag|x-spam-status|x-spamfilter-[!-9;-~]*+)[\x00-\x20\x7f\xa0]*+:[^\n]*+\n(?:[ \t][^\n]*+\n)*+",
     re.IGNORECASE | re.MULTILINE,
 )
+MOST_ADDED = 8
+"""Fields that `mark` may add, and more: a verdict has four."""
+_FIELD_END = re.compile(rb"\r\n(?![ \t])")
 _NEXT_FIELD = re.compile(rb"\n(?=[!-9;-~])")
 _SUBJECT = re.compile(rb"^subject[ \t]*:[ \t]*", re.IGNORECASE | re.MULTILINE)
 PIECE = 65_536
@@ -46,6 +50,28 @@ def header_end(mail: bytes) -> int:
         return 0
     end = mail.find(b"\r\n\r\n")
     return len(mail) if end < 0 else end + 2
+
+
+def is_ours(name: bytes) -> bool:
+    """Whether a header field of this name is removed, as one that a sender has forged."""
+    return name[:6].lower() == b"x-spam" and _OURS.fullmatch(name + b":\n") is not None
+
+
+def fields_added(head: bytes) -> list[tuple[bytes, bytes]]:
+    """The fields that `mark` has put at the top of a header: names and values."""
+    first = MBOX_LINE.match(head)
+    lines = head[first.end() if first else 0 :].split(b"\r\n", MOST_ADDED)
+    fields = (line.partition(b": ") for line in lines)
+    return [(name, value) for name, _, value in takewhile(lambda field: is_ours(field[0]), fields)]
+
+
+def subject_of(head: bytes) -> bytes | None:
+    """The first subject of a header as it is written, folded lines and all, without the blanks before it."""
+    for start, end in _pieces(head):
+        if match := _SUBJECT.search(head, start, end):
+            stop = _FIELD_END.search(head, match.end())
+            return head[match.end() : stop.start() if stop else len(head)]
+    return None
 
 
 def _without_ours(head: bytes) -> bytes:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
+from spamfilter.relay.milter import MilterFrontEnd
 from spamfilter.relay.relay import FrontEnd, Relay
 from spamfilter.relay.smtp import SmtpFrontEnd
 
-FRONT_ENDS: dict[str, Callable[[Relay], FrontEnd]] = {"smtp": SmtpFrontEnd}
+FRONT_ENDS: dict[str, Callable[[Relay], FrontEnd]] = {"smtp": SmtpFrontEnd, "milter": MilterFrontEnd}
 
 __all__ = ["FRONT_ENDS", "FrontEnd", "Relay"]

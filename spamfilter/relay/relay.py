@@ -72,6 +72,7 @@ class Relay:
         self.canaries = self.shared.canaries
         self.memory = Memory(self.limits.memory_bytes, self.shared, self.limits.message_size)
         self.conversations = conversations(self.shared)
+        self.metrics.read_by("connections", lambda: self.shared.open[self.shared.own])
         self.metrics.read_by("memory_bytes", lambda: self.memory.own)
         self.metrics.read_by("handovers", lambda: len(self.handovers))
 

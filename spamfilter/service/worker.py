@@ -151,10 +151,11 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._handle_signals(stop)
         loop.set_exception_handler(AcceptFaults())
-        front_end = FRONT_ENDS["smtp"](self._relay) if process.carries else None
+        smtp, milter = (FRONT_ENDS[name](self._relay) for name in ("smtp", "milter"))
         self._filter.learnt  # noqa: B018 - loads the counts
         self._facts["listening"] = [name_of(sock) for sock in sockets.mail]
         self._facts["submission"] = [name_of(sock) for sock in sockets.submission]
+        self._facts["milter"] = [name_of(sock) for sock in sockets.milter]
         background = Background(self._limit_log.metrics)
         background.start("the heartbeat", self._beat, BEAT_EVERY)
         await self._follow_lists()
@@ -172,8 +173,9 @@ class Worker:
         if self._collector is not None:
             self._collector.start()
         self._journal.start()
-        if front_end is not None:
-            await front_end.start(sockets.mail, sockets.submission)
+        if process.carries:
+            await smtp.start(sockets.mail, sockets.submission)
+            await milter.start(sockets.milter)
         metrics_front_end = await self._open_metrics(sockets.metrics) if process.keeps else None
         if process.keeps:
             self._canaries.start()
@@ -188,8 +190,8 @@ class Worker:
         if process.alone:
             notify("STOPPING=1")
             log.info("stopping: running transactions finish, for at most %g s", self._relay.limits.drain_seconds)
-        if front_end is not None:
-            await self._drain(front_end)
+        if process.carries:
+            await self._drain(smtp, milter)
         if metrics_front_end is not None:
             metrics_front_end.close()
         background.stop()
@@ -207,16 +209,17 @@ class Worker:
             if self._process.carries:
                 await self._list_following.look()
 
-    async def _drain(self, front_end: FrontEnd) -> None:
+    async def _drain(self, *front_ends: FrontEnd) -> None:
         """Let running transactions finish, for at most `limits.drain_seconds`."""
-        draining = asyncio.create_task(front_end.drain())
+        draining = asyncio.gather(*(front_end.drain() for front_end in front_ends))
         await asyncio.sleep(0)  # lets `drain` close the listening sockets
         self._process.shared.state[self._process.shared.own] = 0
         try:
             await asyncio.wait_for(draining, self._relay.limits.drain_seconds)
         except TimeoutError:
             self._limit_log.noted("drain_seconds", "what is still running is cut off")
-        front_end.close()
+        for front_end in front_ends:
+            front_end.close()
 
     async def _close(self) -> None:
         """Close every part. Marks that have begun are still learnt, and the journal is written."""

@@ -1,6 +1,7 @@
 """Listens on a socket in the file system: replaces one that an ended process has left, and nothing else."""
 
 import os
+import pwd
 import socket
 import stat
 import struct
@@ -12,10 +13,23 @@ from spamfilter.system.paths import LONGEST_SOCKET
 _CREDENTIALS = struct.Struct("iII")
 """Process, user and group: unix(7). The latter two are no signed numbers."""
 
+MAIL_SERVER = "postfix"
+"""The user of the mail server that connects: Postfix's mail_owner, which nobody changes as a rule. Sendmail is root."""
+
 
 def user_of(client: socket.socket) -> int:
     """The user that a connected client had when it connected, as the kernel says."""
     return int(_CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1])
+
+
+def is_mail_server(uid: int) -> bool:
+    """Whether a process of this user may say who the sender of a mail is: the mail server's, ours, or root's."""
+    if uid in (0, os.getuid()):
+        return True
+    try:
+        return pwd.getpwnam(MAIL_SERVER).pw_uid == uid
+    except KeyError:
+        return False
 
 
 def bound(path: Path) -> socket.socket:

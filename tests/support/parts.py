@@ -220,6 +220,7 @@ async def relaying(
     submission: bool = False,
     proven: bool = False,
     proxy_protocol: bool = False,
+    front_end: str = "smtp",
 ) -> AsyncIterator[Running]:
     """A relay with a store in memory in front of a next hop, on a free port.
 
@@ -253,15 +254,15 @@ async def relaying(
     Path(short.name).chmod(0o755)
     path = Path(short.name) / "x.sock" if proven else None
     (sock,) = bound("relay.listen", "127.0.0.1:0" if path is None else f"unix:{path}")
-    front_end = FRONT_ENDS["smtp"](relay)
-    await front_end.start([] if submission or proven else [sock], [sock] if submission or proven else [])
+    listening = FRONT_ENDS[front_end](relay)
+    await listening.start([] if submission or proven else [sock], [sock] if submission or proven else [])
     running = Running(relay, store, 0 if path else sock.getsockname()[1], path)
     try:
         yield running
     finally:
         for client in running.clients:
             client.close()
-        front_end.close()
+        listening.close()
         hop.close()
         for _ in range(100):
             if not relay.handovers:

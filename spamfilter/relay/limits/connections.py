@@ -35,7 +35,7 @@ class Guest(Protocol):
 
 
 class Crowd:
-    """The clients that are connected to this process; limits count those of all processes.
+    """The clients of one front end in this process; limits count those of all front ends and processes.
 
     coming: connections that were accepted, but have not entered yet.
     """
@@ -71,7 +71,7 @@ class Crowd:
     def is_larger(self) -> bool:
         """Whether another worker has fewer connections, by more than one and a tenth of its own."""
         least = min(self._shared.open[1:])
-        return len(self._clients) + self.coming > least + 1 + least // 10
+        return self._shared.open[self._shared.own] + self.coming > least + 1 + least // 10
 
     def __len__(self) -> int:
         return len(self._clients)

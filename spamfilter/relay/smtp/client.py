@@ -6,8 +6,6 @@ not SMTP ends the session: a browser that was made to send a form to this port d
 
 import asyncio
 import logging
-import os
-import pwd
 import socket
 from ipaddress import IPv4Address, IPv6Address
 
@@ -36,8 +34,6 @@ NOT_SMTP = Reply.of("421 4.7.0 This is not SMTP; closing connection")
 NO_MEMORY = Reply.of("421 4.3.0 Temporary fault; closing connection")
 REFUSALS_LOGGED = 20
 """Rejected commands of a session that are logged; a session may have as many as [limits] commands."""
-MAIL_SERVER = "postfix"
-"""The user whose processes connect to a submission socket: Postfix's mail_owner, which nobody changes as a rule."""
 LOOPBACK = "127.0.0.1"
 """The address of a client on a socket in the file system, which has none."""
 
@@ -74,8 +70,8 @@ class Client(Server):
         try:
             if not self._enters():
                 return
-            if self._proven and not _is_mail_server(user := unix_socket.user_of(sock)):
-                log.warning("submission: uid %d is not the mail server (%s); refused", user, MAIL_SERVER)
+            if self._proven and not unix_socket.is_mail_server(user := unix_socket.user_of(sock)):
+                log.warning("submission: uid %d is not the mail server (%s); refused", user, unix_socket.MAIL_SERVER)
                 self._say_goodbye(Reply.of("554 5.7.1 This socket is for the mail server only"))
                 return
             self._relay.metrics.count("sessions")
@@ -257,13 +253,3 @@ def _reply(line: str | bytes) -> Reply:
     """A line of aiosmtpd's as a reply, with the enhanced status code that it lacks."""
     text = line if isinstance(line, str) else line.decode("utf-8", "replace")
     return Reply.of(text.replace("500 ", "500 5.5.2 ", 1) if text.startswith("500 ") else text)
-
-
-def _is_mail_server(uid: int) -> bool:
-    """Whether a process of this user may say who the sender of a mail is."""
-    if uid in (0, os.getuid()):
-        return True
-    try:
-        return pwd.getpwnam(MAIL_SERVER).pw_uid == uid
-    except KeyError:
-        return False

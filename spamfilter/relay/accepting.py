@@ -1,16 +1,19 @@
-"""Accepting connections on a socket that several processes listen on, so that each gets about the same number.
+"""Accepting connections, the same for each protocol.
 
-The kernel wakes all processes for a connection, and the first to accept gets it, so one process might get all. So a
-process accepts one connection at a time, and waits for a moment if another process has fewer. After that moment it
-accepts the connection if it is still there, so no connection waits for a process that hangs.
+Several processes that listen on one socket get about the same number of them. The kernel wakes all processes for a
+connection, and the first to accept gets it, so one process might get all. So a process accepts one connection at a
+time, and waits for a moment if another process has fewer. After that moment it accepts the connection if it is still
+there, so no connection waits for a process that hangs.
 """
 
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 
 from spamfilter.relay.limits.connections import Crowd
+from spamfilter.relay.relay import FrontEnd, Relay
 
 MOMENT = 0.005
 """Seconds to wait: an idle process needs a fiftieth of it to accept, a busy one has time for some mails."""
@@ -77,3 +80,44 @@ class Acceptor:
             sock.close()  # the client has hung up
         finally:
             self._crowd.coming -= 1
+
+
+class Listening(FrontEnd):
+    """A protocol on any number of sockets. A subclass makes its connections, which enter and leave the crowd."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._servers: list[asyncio.Server | Acceptor] = []
+        self._crowd = Crowd(relay.shared)
+
+    @abstractmethod
+    def connection(self, sock: socket.socket, submission: bool) -> Callable[[], asyncio.BaseProtocol]:
+        """What makes a connection that has come by this socket. submission: of authenticated senders."""
+
+    async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
+        loop = asyncio.get_running_loop()
+        for sock in (*sockets, *submission):
+            made = self.connection(sock, sock in submission)
+            if self._relay.shared.has_others:
+                acceptor = Acceptor(sock, made, self._crowd)
+                acceptor.start()
+                self._servers.append(acceptor)
+            elif sock.family == socket.AF_UNIX:
+                self._servers.append(await loop.create_unix_server(made, sock=sock, backlog=1024))
+            else:
+                self._servers.append(await loop.create_server(made, sock=sock, backlog=1024))
+
+    async def drain(self) -> None:
+        self._relay.draining = True
+        for server in self._servers:
+            server.close()
+        while self._crowd or self._relay.handovers:
+            for client in self._crowd:
+                client.leave_if_idle()
+            await asyncio.sleep(0.05)
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for client in self._crowd:
+            client.abort()

@@ -1,0 +1,193 @@
+"""The milter protocol as bytes and values, without a socket: what the mail server sends, and what it is told.
+
+A packet is its length in four bytes, a letter for the command, and data. Texts in the data end with NUL.
+Source: libmilter of Sendmail 8.17, mfdef.h; Postfix MILTER_README. Version 6 is the newest; older ones down to 2 differ
+by the steps that are offered.
+Guarantee: any bytes give packets or a ProtocolError; nothing is read twice, whatever the pieces that the bytes come in.
+"""
+
+import ipaddress
+import struct
+from dataclasses import dataclass
+from enum import IntFlag
+
+VERSIONS = range(2, 7)
+LONGEST = 1 + 2**20
+"""Bytes of a packet without its length: the largest piece of text that libmilter knows, and the letter. Postfix and
+Sendmail send pieces of 64 KB, and header fields of at most 100 KB."""
+UNKNOWN = "0.0.0.0"  # noqa: S104 - in the journal, not listened on
+"""The address of a client that has none, or that the mail server does not know."""
+LOCAL = "127.0.0.1"
+"""The address of a client that has reached the mail server without a network."""
+
+NEGOTIATE, MACROS, CONNECT, HELO, MAIL, RCPT, DATA = b"O", b"D", b"C", b"H", b"M", b"R", b"T"
+HEADER, HEADER_END, BODY, END, ABORT, QUIT, REUSE, UNKNOWN_COMMAND = b"L", b"N", b"B", b"E", b"A", b"Q", b"K", b"U"
+"""What the mail server sends."""
+CONTINUE, DISCARD, REPLY, INSERT, CHANGE = b"c", b"d", b"y", b"i", b"m"
+"""What it is told."""
+
+
+class ProtocolError(Exception):
+    """The peer does not speak milter; the text says what is wrong, without content of a mail."""
+
+
+class Actions(IntFlag):
+    """What may be done to a mail: SMFIF_*."""
+
+    ADD_HEADERS = 0x01
+    CHANGE_HEADERS = 0x10
+
+
+class Steps(IntFlag):
+    """What the mail server leaves out, or sends without waiting for an answer, or how it sends it: SMFIP_*."""
+
+    NO_HELO = 0x02
+    NO_HEADER_END = 0x40
+    NO_UNKNOWN = 0x100
+    NO_DATA = 0x200
+    SILENT_HEADER = 0x80
+    SILENT_CONNECT = 0x1000
+    SILENT_HELO = 0x2000
+    SILENT_MAIL = 0x4000
+    SILENT_RCPT = 0x8000
+    SILENT_DATA = 0x10000
+    SILENT_UNKNOWN = 0x20000
+    SILENT_HEADER_END = 0x40000
+    SILENT_BODY = 0x80000
+    LEADING_SPACE = 0x100000
+
+
+SILENT = {
+    CONNECT: Steps.SILENT_CONNECT,
+    HELO: Steps.SILENT_HELO,
+    MAIL: Steps.SILENT_MAIL,
+    RCPT: Steps.SILENT_RCPT,
+    DATA: Steps.SILENT_DATA,
+    HEADER: Steps.SILENT_HEADER,
+    HEADER_END: Steps.SILENT_HEADER_END,
+    BODY: Steps.SILENT_BODY,
+    UNKNOWN_COMMAND: Steps.SILENT_UNKNOWN,
+}
+"""Command -> the step by which it has no answer."""
+
+_LENGTH = struct.Struct(">I")
+_OFFER = struct.Struct(">III")
+
+
+class Decoder:
+    """Cuts what arrives into packets."""
+
+    def __init__(self) -> None:
+        self._unread = bytearray()
+        self._start = 0
+
+    def feed(self, data: bytes | memoryview) -> None:
+        self._unread += data
+
+    @property
+    def unread(self) -> int:
+        """Bytes that wait."""
+        return len(self._unread) - self._start
+
+    def packet(self) -> tuple[bytes, bytes] | None:
+        """Command and data of the next packet, None until it is whole. Raises ProtocolError."""
+        if self.unread > _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._unread, self._start)
+            if not 0 < length <= LONGEST:
+                raise ProtocolError(f"a packet of {length} bytes")
+            begin = self._start + _LENGTH.size
+            if begin + length <= len(self._unread):
+                self._start = begin + length
+                return bytes(self._unread[begin : begin + 1]), bytes(self._unread[begin + 1 : self._start])
+        del self._unread[: self._start]
+        self._start = 0
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one side can do, in a negotiation."""
+
+    version: int
+    actions: Actions
+    steps: Steps
+
+    @staticmethod
+    def of(data: bytes) -> "Offer":
+        if len(data) < _OFFER.size:
+            raise ProtocolError("a negotiation that is too short")
+        version, actions, steps = _OFFER.unpack_from(data)
+        return Offer(version, Actions(actions), Steps(steps))
+
+    def packet(self) -> bytes:
+        return packet(NEGOTIATE, _OFFER.pack(self.version, self.actions, self.steps))
+
+
+def packet(command: bytes, data: bytes = b"") -> bytes:
+    """The bytes of a packet.
+
+    >>> packet(CONTINUE), packet(REPLY, b"451 later\\0")[:5]
+    (b'\\x00\\x00\\x00\\x01c', b'\\x00\\x00\\x00\\x0by')
+    """
+    return _LENGTH.pack(len(data) + len(command)) + command + data
+
+
+def texts(data: bytes) -> list[bytes]:
+    """The texts in the data of a packet: arguments of a command, or name and value of a header field."""
+    if not data.endswith(b"\0"):
+        raise ProtocolError("a text without its end")
+    return data[:-1].split(b"\0")
+
+
+def macros(data: bytes) -> tuple[bytes, dict[bytes, bytes]]:
+    """For which command macros are meant, and the macros, names without braces.
+
+    >>> macros(b"M{auth_authen}\\0ann\\0i\\x004711\\0")
+    (b'M', {b'auth_authen': b'ann', b'i': b'4711'})
+    """
+    if not data:
+        raise ProtocolError("macros for no command")
+    parts = texts(data[1:]) if len(data) > 1 else []
+    if len(parts) % 2:
+        raise ProtocolError("a macro without a value")
+    names = (name[1:-1] if name[:1] + name[-1:] == b"{}" else name for name in parts[::2])
+    return data[:1], dict(zip(names, parts[1::2], strict=True))
+
+
+def client_address(data: bytes) -> str:
+    """The address of the client in the data of CONNECT, without IPv6 prefixes.
+
+    >>> client_address(b"mail.test\\x004\\x00\\x19192.0.2.7\\0"), client_address(b"localhost\\0L\\0\\0/run/x\\0")
+    ('192.0.2.7', '127.0.0.1')
+    """
+    _, end, rest = data.partition(b"\0")
+    family, place = rest[:1], rest[3:]
+    if not end or not family:
+        raise ProtocolError("a client without an address")
+    if family == b"L":
+        return LOCAL
+    if family not in (b"4", b"6"):
+        return UNKNOWN
+    text = texts(place)[0].decode("ascii", "replace")
+    text = text[5:] if text[:5].lower() == "ipv6:" else text
+    text = text.removeprefix("::ffff:") if "." in text else text
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return UNKNOWN
+    return text
+
+
+def reply(*lines: bytes) -> bytes:
+    """The packet that makes the mail server answer with this SMTP reply, lines with code and without line end."""
+    return packet(REPLY, b"\r\n".join(lines).replace(b"%", b"%%") + b"\0")  # the text is a format of printf
+
+
+def insert(name: bytes, value: bytes, place: int = 0) -> bytes:
+    """The packet that inserts a header field before the field of this number."""
+    return packet(INSERT, _LENGTH.pack(place) + name + b"\0" + value + b"\0")
+
+
+def change(name: bytes, number: int, value: bytes) -> bytes:
+    """The packet that changes the value of the field of this number, from 1, among those of its name; b"" deletes."""
+    return packet(CHANGE, _LENGTH.pack(number) + name + b"\0" + value + b"\0")
