@@ -18,7 +18,6 @@ _OURS = re.compile(
 )
 MOST_ADDED = 8
 """Fields that `mark` may add, and more: a verdict has four."""
-_FIELD_END = re.compile(rb"\r\n(?![ \t])")
 _NEXT_FIELD = re.compile(rb"\n(?=[!-9;-~])")
 _SUBJECT = re.compile(rb"^subject[ \t]*:[ \t]*", re.IGNORECASE | re.MULTILINE)
 PIECE = 65_536
@@ -66,11 +65,16 @@ def fields_added(head: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def subject_of(head: bytes) -> bytes | None:
-    """The first subject of a header as it is written, folded lines and all, without the blanks before it."""
+    """The first subject of a header as it is written, folded lines and all, without the blanks before it.
+
+    head: each line ends with CR LF.
+    """
     for start, end in _pieces(head):
         if match := _SUBJECT.search(head, start, end):
-            stop = _FIELD_END.search(head, match.end())
-            return head[match.end() : stop.start() if stop else len(head)]
+            stop = head.find(b"\r\n", match.end())
+            while head[stop + 2 : stop + 3] in (b" ", b"\t"):
+                stop = head.find(b"\r\n", stop + 2)
+            return head[match.end() : stop]
     return None
 
 

@@ -91,7 +91,7 @@ class Decoder:
 
     def packet(self) -> tuple[bytes, bytes] | None:
         """Command and data of the next packet, None until it is whole. Raises ProtocolError."""
-        if self.unread > _LENGTH.size:
+        if self.unread >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._unread, self._start)
             if not 0 < length <= LONGEST:
                 raise ProtocolError(f"a packet of {length} bytes")
