@@ -1,8 +1,8 @@
 """Does any input break a guarantee? Coverage-guided fuzzing, so many runs of each target.
 
-The targets are those of tests/fuzzing/: parser, tokenizer, SMTP dialogue, configuration, mailboxes, feedback socket,
-and what a next hop says. Each begins with its evidence, tests/evidence/NAME/, and with what earlier runs have found
-to be interesting, if --inputs names a folder to keep that in. An input that breaks something is written to
+The targets are those of tests/fuzzing/: parser, tokenizer, SMTP dialogue, milter, configuration, mailboxes, feedback
+socket, and what a next hop says. Each begins with its evidence, tests/evidence/NAME/, and with what earlier runs have
+found to be interesting, if --inputs names a folder to keep that in. An input that breaks something is written to
 --findings, and the rest of the runs goes on without it.
 
     python benchmarks/fuzz.py [--runs N | --seconds S] [--target NAME]... [--jobs N] [--result FILE]

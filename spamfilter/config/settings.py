@@ -123,7 +123,9 @@ class Settings(sections.Section):
             found.append(f'verdict.on_ham = "{self.verdict.on_ham}" keeps good mail from its readers')
         if "trap" in self.feedback.automatic and not self.feedback.traps:
             found.append('feedback.automatic has "trap", but feedback.traps names no address')
-        if "answered" in self.feedback.automatic and not any(map(socket_of, self.relay.submission)):
+        if "answered" in self.feedback.automatic and not any(
+            map(socket_of, (*self.relay.submission, *self.relay.milter))
+        ):
             found.append(
                 'feedback.automatic has "answered", but relay.submission names no socket, as in'
                 ' "unix:/run/spamfilter/submission.sock": no answer will teach'

@@ -74,8 +74,12 @@ METRICS: dict[str, Metric] = {
         {"rule": ("blocked", "allowed", "unproved")},
     ),
     "message_bytes": Metric("counter", "Bytes of the messages judged."),
-    "sessions": Metric("counter", "Connections of SMTP clients that were greeted."),
-    "replies": Metric("counter", "SMTP replies to clients.", {"code": ("2xx", "3xx", "4xx", "5xx")}),
+    "sessions": Metric("counter", "Connections of clients that were greeted, and of mail servers by milter."),
+    "replies": Metric(
+        "counter",
+        "SMTP replies to clients, also those that a mail server is told by milter.",
+        {"code": ("2xx", "3xx", "4xx", "5xx")},
+    ),
     "final_replies": Metric(
         "counter",
         "What clients heard of each message in the end, also of those that never came to their text.",
@@ -102,7 +106,7 @@ METRICS: dict[str, Metric] = {
     "stage_seconds": Metric("histogram", "Seconds of a stage of a message.", {"stage": STAGES}, bounds=STAGE_SECONDS),
     "transaction_seconds": Metric("histogram", "Seconds from MAIL to the reply to the message.", bounds=SECONDS),
     "score": Metric("histogram", "Probabilities of spam of the messages judged.", bounds=SCORES),
-    "connections": Metric("gauge", "Connections of SMTP clients."),
+    "connections": Metric("gauge", "Connections of SMTP clients, and of mail servers by milter."),
     "feedback_connections": Metric("gauge", "Connections to the feedback socket."),
     "memory_bytes": Metric("gauge", "Bytes of mail in flight: being received, or on their way to the next hop."),
     "handovers": Metric("gauge", "Messages on their way to the next hop."),

@@ -320,6 +320,9 @@ def test_the_policy_is_what_the_verdict_section_says(tmp_path: Path) -> None:
         pytest.param(
             '[feedback]\nautomatic = ["answered"]\n[relay]\nsubmission = ["unix:/run/x.sock"]', [], id="a-socket"
         ),
+        pytest.param(
+            '[feedback]\nautomatic = ["answered"]\n[relay]\nmilter = ["unix:/run/x.sock"]', [], id="a-milter-socket"
+        ),
         pytest.param('[feedback]\nautomatic = ["trap"]\ntraps = ["a@x.example"]', [], id="a-trap"),
         pytest.param("[limits]\nfinal_seconds = 96", ["limits.final_seconds above 95"], id="too-patient"),
         pytest.param('[relay]\nnext_hop = "smtp://127.0.0.1:10025"', ["mail would loop"], id="its-own-next-hop"),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.fuzzing import configuration, dialogue, feedback_socket, mailboxes, next_hop, parser, tokenizer
+from tests.fuzzing import configuration, dialogue, feedback_socket, mailboxes, milter, next_hop, parser, tokenizer
 from tests.fuzzing.target import Target
 
 EVIDENCE = Path(__file__).parents[1] / "evidence"
@@ -14,5 +14,6 @@ TARGETS: dict[str, Target] = {
     "configuration": configuration.target,
     "mailboxes": mailboxes.target,
     "feedback_socket": feedback_socket.target,
+    "milter": milter.target,
     "next_hop": next_hop.target,
 }

@@ -301,11 +301,12 @@ def configure_postfix(
     to: int,
     front_checks_users: bool,
     lmtp: int | None = None,
+    milter: int | Path | None = None,
     settings: str = "",
 ) -> Postfix:
     """Write a configuration from the shipped samples, with their ports exchanged for those given.
 
-    proxy: a port, or a path as for the shipped submission service. settings: further lines of main.cf.
+    proxy, milter: a port, or a path as for the shipped submission service. settings: further lines of main.cf.
     """
     front = free_port()
     etc, data = folder / "etc", folder / "data"
@@ -322,10 +323,13 @@ def configure_postfix(
     entry = f"127.0.0.1:{front} inet n - n - - smtpd"
     if proxy is None:
         master += entry + "\n"
-    for layout, filter_port in (("before-queue", proxy), ("after-queue", content_filter)):
+    for layout, filter_port in (("before-queue", proxy), ("after-queue", content_filter), ("milter", milter)):
         if filter_port is not None:
             sample = shipped(f"config/postfix/{layout}")
-            main += _with_ports((sample / "main.cf.fragment").read_text(), filter_port, back)
+            lines = (sample / "main.cf.fragment").read_text()
+            if isinstance(filter_port, Path):
+                lines = lines.replace("inet:127.0.0.1:10027", f"unix:{filter_port}")
+            main += _with_ports(lines, filter_port, back)
             added = (sample / "master.cf.fragment").read_text()
             if isinstance(filter_port, Path):
                 added = added.replace("127.0.0.1:10025", f"unix:{filter_port}")
@@ -340,7 +344,7 @@ def configure_postfix(
 
 
 def _with_ports(text: str, filter_port: int | Path, back: int) -> str:
-    return text.replace(":10025", f":{filter_port}").replace(":10026", f":{back}")
+    return re.sub(":(10025|10027)", f":{filter_port}", text).replace(":10026", f":{back}")
 
 
 @contextlib.contextmanager
@@ -353,9 +357,10 @@ def postfix(
     content_filter: int | None = None,
     front_checks_users: bool = True,
     lmtp: int | None = None,
+    milter: int | Path | None = None,
     settings: str = "",
 ) -> Iterator[Postfix]:
-    """Postfix that delivers to the port `to`, with a filter before the queue (`proxy`), after it, or none.
+    """Postfix that delivers to the port `to`, with a filter before the queue (`proxy`), after it, asked, or none.
 
     front_checks_users: False leaves unknown recipients to the server behind the filter. lmtp: the port that the
     users' mail goes to instead, by LMTP. settings: further lines of main.cf.
@@ -370,9 +375,10 @@ def postfix(
         to=to,
         front_checks_users=front_checks_users,
         lmtp=lmtp,
+        milter=milter,
         settings=settings,
     )
-    ports = [server.front] if proxy is content_filter is None else [server.front, server.back]
+    ports = [server.front] if proxy is content_filter is milter is None else [server.front, server.back]
     command = [program, "-c", str(folder / "etc")]
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen([*command, "start-fg"], stdout=output, stderr=output, start_new_session=True)

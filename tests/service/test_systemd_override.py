@@ -36,6 +36,11 @@ def lines(**settings: dict[str, Any]) -> list[str]:
             {"submission": ["unix:/run/spamfilter/x.sock", "[::1]:587"]}, DEFAULT[1:], id="a submission socket"
         ),
         pytest.param(
+            {"milter": ["192.0.2.9:10027", "unix:/run/spamfilter/m.sock"], "trusted": ["192.0.2.0/24"]},
+            ["IPAddressDeny=any", "IPAddressAllow=192.0.2.0/24 localhost"],
+            id="a mail server elsewhere asks by milter",
+        ),
+        pytest.param(
             {"next_hop": "smtp://[2001:db8::1]:25"},
             ["IPAddressDeny=any", "IPAddressAllow=2001:db8::1 localhost"],
             id="IPv6",

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 import socket
+from typing import cast
 
 from spamfilter.relay.limits.connections import LIMIT_REPLIES, Crowd
 from spamfilter.relay.limits.deadline import Deadline
@@ -39,8 +40,7 @@ class Connection(asyncio.Protocol):
         self._waits = "session_seconds"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         sock = transport.get_extra_info("socket")
         proven = sock is not None and sock.family == socket.AF_UNIX
         self._peer = LOCAL if proven else str((transport.get_extra_info("peername") or ("",))[0])
@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
             self._end("not in relay.trusted; refused")
         elif limit := self._crowd.enter(self, self._peer, self._relay.limits, trusted=True):
             self._relay.limit_log.noted(limit, f"the mail server {self._peer} is disconnected")
-            transport.abort()
+            self._transport.abort()
         else:
             self._relay.metrics.count("sessions")
             self._wait()
