@@ -169,21 +169,26 @@ def with_rspamd(folder: Path, to: int, mails: Path, *, self_scan: bool) -> Itera
 
 
 @contextlib.contextmanager
-def with_relay(folder: Path, to: int, mails: Path) -> Iterator[Chain]:
-    """Postfix with our relay before the queue, by the samples that we ship; taught as with_rspamd's."""
-    back = free_port()
-    settings = {"next_hop": f"smtp://127.0.0.1:{back}", "workers": 0}
+def with_relay(folder: Path, to: int, mails: Path, *, as_milter: bool) -> Iterator[Chain]:
+    """Postfix with our relay before the queue, or as a milter, by the samples that we ship; taught as with_rspamd's."""
+    back, asked = free_port(), free_port()
+    settings: dict[str, object] = {"next_hop": f"smtp://127.0.0.1:{back}", "workers": 0}
+    if as_milter:
+        settings["milter"] = [f"127.0.0.1:{asked}"]
     with relay(folder / "relay", relay=settings, verdict={"reject": 0}) as filter:
         done = filter.command("train", "--spam", str(mails / "spam"), "--ham", str(mails / "ham"), seconds=600)
         if done.returncode:
             raise RuntimeError(done.stderr)
+        way = {"milter": asked, "settings": BOTH} if as_milter else {"proxy": filter.port}
         with (
-            postfix(folder / "postfix", to=to, back=back, proxy=filter.port) as server,
+            postfix(folder / "postfix", to=to, back=back, **way) as server,
             contextlib.closing(sqlite3.connect(filter.state / "spamfilter.db")) as database,
         ):
             journal = Journal(database)
             log = Growing(server.folder / "log")
-            yield Chain("ours", server, log, (filter.process.pid,), journal.rest)
+            yield Chain(
+                "ours, milter" if as_milter else "ours, proxy", server, log, (filter.process.pid,), journal.rest
+            )
 
 
 class Journal:

@@ -1,12 +1,13 @@
-"""Does Postfix carry more mail with our relay before its queue, or with rspamd as a milter, and what does each cost?
+"""Does Postfix carry more mail with our relay, before its queue or as a milter, or with rspamd, and at what cost?
 
     python benchmarks/rspamd.py [--rounds 7] [--messages 1000] [--result FILE]
 
-The same client sends the same mails of trec07p over 20 connections that it keeps, through four chains that run side by
+The same client sends the same mails of trec07p over 20 connections that it keeps, through five chains that run side by
 side: Postfix with nothing; with rspamd as Debian installs it, a proxy that speaks Milter before workers that judge;
-with rspamd whose proxies judge themselves (self_scan); and with our relay, by the samples and settings we ship, journal
-and all. rspamd has Bayes and nothing else, a process that judges for each processor, and Redis on a Unix socket. Both
-have learnt the same 2,000 mails, and only mark spam. All mail is queued and goes on to one smtp-sink.
+with rspamd whose proxies judge themselves (self_scan); and with our relay, before the queue and as a milter, by the
+samples and settings we ship, journal and all. rspamd has Bayes and nothing else, a process that judges for each
+processor, and Redis on a Unix socket. All have learnt the same 2,000 mails, and only mark spam. All mail is queued and
+goes on to one smtp-sink.
 
 In each round each chain has its turn, in this order and then in the other, so that a noisy machine is noisy for all. A
 turn ends when the last mail has arrived; each must arrive exactly once, and be judged. A ratio is that of two turns of
@@ -39,7 +40,7 @@ PROGRAMS = {"postfix": "postfix", "rspamd": "rspamd", "redis-server": "redis-ser
 POLICY = Path("/usr/sbin/policy-rc.d")
 """A package's services are started unless this says no."""
 GROUPS = ("Postfix", "filter", "sender and sink")
-OURS, PEERS = "ours", ("rspamd", "rspamd, self-scan")
+OURS, PEERS = ("ours, proxy", "ours, milter"), ("rspamd", "rspamd, self-scan")
 
 
 def install() -> None:
@@ -83,7 +84,8 @@ def chains(folder: Path, mails: Path) -> Iterator[tuple[list[Chain], int]]:
                 stack.enter_context(alone(folder / "alone", port)),
                 stack.enter_context(with_rspamd(folder / "rspamd", port, mails, self_scan=False)),
                 stack.enter_context(with_rspamd(folder / "self-scan", port, mails, self_scan=True)),
-                stack.enter_context(with_relay(folder / "ours", port, mails)),
+                stack.enter_context(with_relay(folder / "proxy", port, mails, as_milter=False)),
+                stack.enter_context(with_relay(folder / "milter", port, mails, as_milter=True)),
             ],
             pid,
         )
@@ -107,7 +109,7 @@ def quartiles(values: list[float], form: str = "%.2f") -> str:
 
 
 def tables(turns: dict[str, list[Turn]], messages: int, labels: dict[str, int]) -> str:
-    names = [name for name in ("no filter", *PEERS, OURS) if name in turns]
+    names = [name for name in ("no filter", *PEERS, *OURS) if name in turns]
     lines = [
         "Medians and quartiles. Accepted: until the client has heard the last 250; carried: until the last mail is in"
         " the sink.",
@@ -133,10 +135,10 @@ def tables(turns: dict[str, list[Turn]], messages: int, labels: dict[str, int]) 
         "",
         "Ratios of two turns of a round.",
         "",
-        "| ours to | carried | processor, filter | processor, Postfix | processor, filter and Postfix |",
+        "| | carried | processor, filter | processor, Postfix | processor, filter and Postfix |",
         "|---|---|---|---|---|",
     ]
-    lines += [f"| {peer} | {' | '.join(ratios(turns[OURS], turns[peer]))} |" for peer in PEERS]
+    lines += [f"| {own} to {peer} | {' | '.join(ratios(turns[own], turns[peer]))} |" for own in OURS for peer in PEERS]
     lines += [
         "",
         f"Verdicts on the {messages} mails of each turn, {labels['spam']} of them spam and {labels['ham']} ham; each"
@@ -146,7 +148,7 @@ def tables(turns: dict[str, list[Turn]], messages: int, labels: dict[str, int]) 
         f"| | {' | '.join(CLASSES)} |",
         "|---" * (len(CLASSES) + 1) + "|",
     ]
-    for name in (*PEERS, OURS):
+    for name in (*PEERS, *OURS):
         counts = [sorted({each.verdicts[kind] for each in turns[name]}) for kind in CLASSES]
         lines.append(f"| {name} | {' | '.join(' to '.join(map(str, {each[0]: 0, each[-1]: 0})) for each in counts)} |")
     return "\n".join(lines) + "\n"

@@ -199,17 +199,23 @@ def test_of_many_mails_none_is_lost_and_none_doubled(chain: Chain) -> None:
     assert "warning: milter" not in chain.postfix.log()
 
 
-def test_by_a_socket_and_while_the_relay_is_away() -> None:
+def test_by_a_socket_with_another_milter_before_it_and_while_the_relay_is_away() -> None:
     with workshop() as folder:
         path = folder / "milter.sock"
         with connected(folder, path, workers=1) as made:
             assert send(made.postfix.front, "by a socket").startswith("250")
             (mail,) = made.arrived("by a socket")
             assert b"X-Spam-Status: " in mail
+            made.postfix.run("postconf", "-e", f"smtpd_milters=unix:{path}, unix:{path}")
+            made.postfix.run("postfix", "reload")
+            wait_until(lambda: send(made.postfix.front, "asked twice").startswith("250"), "a reloaded server")
+            mail = made.arrived("asked twice")[-1]
+            assert mail.count(b"X-Spamfilter-Id: ") == 1  # the second has seen what the first has added
+            wait_until(lambda: len(made.journal("asked twice")) >= 2, "an entry of each")
             made.relay.process.send_signal(signal.SIGSTOP)
             try:
                 path.rename(folder / "elsewhere")
-                assert send(made.postfix.front, "away").startswith(("451", "503"))
+                assert send(made.postfix.front, "away").startswith("451 4.7.1")
                 assert made.postfix.queued() == 0
                 assert "milter_default_action = tempfail\n" in made.postfix.run("postconf", "-n").stdout
                 made.postfix.run("postconf", "-e", f"smtpd_milters={{ unix:{path}, default_action=accept }}")

@@ -17,10 +17,12 @@ import pytest
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.sections import Feedback, Limits
 from spamfilter.config.sender_rules import rule
+from spamfilter.relay.milter import MilterFrontEnd
 from spamfilter.relay.milter.arriving import MOST_FORGED
 from spamfilter.relay.next_hops.maildir import unwrapped
 from spamfilter.relay.quarantine.quarantine import Quarantine
 from spamfilter.relay.sender_lists.decision import Lists
+from spamfilter.service.listening import bound
 from spamfilter.stores import UNJUDGED
 from spamfilter.system import unix_socket
 from tests.support.made import mail
@@ -348,6 +350,27 @@ async def test_over_the_limit_of_connections_a_mail_server_is_disconnected(tmp_p
         writer.close()
         assert running.relay.metrics.value("connections") == 1
         assert (await server.send(MAIL)).reply == ""
+
+
+async def test_at_the_end_a_running_mail_is_answered_and_idle_connections_are_closed(tmp_path: Path) -> None:
+    async with milter(tmp_path) as running:
+        front_end = MilterFrontEnd(running.relay)
+        (sock,) = bound("relay.milter", "127.0.0.1:0")
+        await front_end.start([sock])
+        running.port = sock.getsockname()[1]
+        idle, busy = [await MailServer.connect(running) for _ in range(2)]
+        await busy.step(b"M", b"<a@example.org>\0")
+        await busy.step(b"R", b"<b@example.test>\0")
+        await busy.writer.drain()
+        await asyncio.sleep(0.05)
+        ending = asyncio.create_task(front_end.drain())
+        assert await idle.packet() == (b"", b"")
+        busy.put(b"B", b"text\r\n")
+        busy.put(b"E")
+        assert [(await busy.packet())[0] for _ in range(3)] == [b"i", b"i", b"c"]
+        await ending
+        assert await busy.packet() == (b"", b"")
+        assert running.journal() == ["pass"]
 
 
 async def test_a_connection_that_is_silent_in_a_text_is_ended(tmp_path: Path) -> None:
