@@ -42,6 +42,7 @@ MODULES = {
     "relay/delivery": "relay/smtp/test_proxy.py faults/test_next_hop.py",
     "relay/session/mail": "relay/test_session.py relay/smtp/test_proxy.py",
     "relay/smtp/incoming": "relay/smtp/test_proxy.py hostile/test_sizes_smtp.py",
+    "relay/milter/session": "relay/milter/test_milter.py relay/milter/test_peers.py",
     "relay/limits/budget": "relay/limits/test_memory.py hostile/test_exhaustion_smtp.py",
     "relay/journal": "relay/test_journal.py",
     "relay/next_hops/smtp": "relay/next_hops/test_smtp.py faults/test_next_hop.py faults/test_next_hop_tls.py",

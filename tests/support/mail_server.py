@@ -2,10 +2,13 @@
 
 import asyncio
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from tests.support.parts import Running
+from tests.support.parts import Hop, Running, relaying
 
 ALL_ACTIONS, ALL_STEPS = 0x1FF, 0x1FFFFF
 """What Postfix offers, and Sendmail."""
@@ -15,7 +18,19 @@ LEADING_SPACE = 0x100000
 PIECE = 65_535
 CLIENT = b"mail.example\x004\x04\xd2192.0.2.7\0"
 
+MAIL = b"From: a@example.org\r\nSubject: hello\r\nMessage-ID: <1@example.org>\r\n\r\nhello\r\n"
+
 Field = tuple[bytes, bytes]
+
+
+@asynccontextmanager
+async def milter(folder: Path, **settings: Any) -> AsyncIterator[Running]:
+    async with (
+        Hop() as hop,
+        relaying(folder, f"smtp://127.0.0.1:{hop.port}", front_end="milter", **settings) as running,
+    ):
+        yield running
+        assert hop.connections == 0  # the mail server delivers, not we
 
 
 @dataclass
