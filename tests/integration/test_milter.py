@@ -33,6 +33,7 @@ from tests.support.real import require, require_root
 
 PAGE = (Path(__file__).parents[2] / "docs" / "milter.md").read_text(encoding="utf-8")
 MAILS, SESSIONS = 500, 20
+TEACHES = "spam@bulk.test"
 STRANGER = ("127.0.0.2", 0)
 
 
@@ -78,17 +79,22 @@ def settings_of_the_page(milter: str, back: int) -> dict[str, object]:
 
 
 @contextmanager
-def connected(folder: Path, milter: int | Path, workers: int) -> Iterator[Chain]:
+def connected(
+    folder: Path, milter: int | Path, workers: int, trusted: str = "127.0.0.0/8", feedback: str = ""
+) -> Iterator[Chain]:
+    """feedback: the address for marks as spam."""
     back = free_port()
     address = f"unix:{milter}" if isinstance(milter, Path) else f"127.0.0.1:{milter}"
     own = settings_of_the_page(address, back) | {"workers": workers, "listen": ["127.0.0.1:0"]}
+    own["trusted"] = [trusted]
+    marks: dict[str, object] = {"spam_addresses": [feedback] if feedback else []}
     with (
         sink() as end,
-        relay(folder / "relay", relay=own, verdict={"reject_after": 0}) as filter,
+        relay(folder / "relay", relay=own, verdict={"reject_after": 0}, feedback=marks) as filter,
         postfix(folder / "postfix", to=end.port, back=back, milter=milter) as server,
     ):
         assert f"listening on {address} for milter" in filter.log()
-        yield Chain(server, filter, end, {"relay": own})
+        yield Chain(server, filter, end, {"relay": own, "feedback": marks})
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +203,45 @@ def test_of_many_mails_none_is_lost_and_none_doubled(chain: Chain) -> None:
     assert len(mails) == len(recipients) == MAILS
     assert len({mail.values("X-Spamfilter-Id")[0] for mail in mails}) == MAILS
     assert "warning: milter" not in chain.postfix.log()
+
+
+def mark(port: int, sender: str) -> str:
+    """Forward a mail to the address for spam; the reply."""
+    mail = EmailMessage()
+    mail["From"], mail["To"], mail["Subject"] = sender, TEACHES, "look at this"
+    mail.set_content("attached")
+    attached = EmailMessage()
+    attached["From"], attached["Subject"] = "shop@example.org", "pills"
+    attached.set_content("Cheap pills without a prescription.\n")
+    mail.add_attachment(attached)
+    with smtplib.SMTP("127.0.0.1", port, "client.test", timeout=60, source_address=STRANGER) as client:
+        client.ehlo()
+        client.mail(sender)
+        code, text = client.rcpt(TEACHES)
+        if code == 250:
+            code, text = client.data(mail.as_bytes(policy=SMTP))
+        return f"{code} {text.decode()}"
+
+
+def test_marks_by_mail_are_those_of_the_sender_that_postfix_has_authenticated() -> None:
+    """Postfix is told a default for the macro that names the login, as if each sender had logged in."""
+    with workshop() as folder:
+        path = folder / "milter.sock"
+        with connected(folder, path, workers=1, trusted="127.0.0.1/32", feedback=TEACHES) as made:
+            assert mark(made.postfix.front, "ann@example.test").startswith(
+                "550 5.7.1 This address is for our own users"
+            )
+            made.postfix.run("postconf", "-e", "milter_macro_defaults=auth_authen=ann")
+            made.postfix.run("postfix", "reload")
+            wait_until(lambda: mark(made.postfix.front, "ann@example.test").startswith("250"), "a reloaded server")
+            with closing(sqlite3.connect(made.relay.state / "spamfilter.db")) as database:
+                assert database.execute("SELECT by FROM ledger").fetchall() == [("ann@example.test",)]
+            made.change(on_unsure="reject", reject_after=0)
+            assert send(made.postfix.front, "of our own").startswith("250")
+            (passed,) = made.arrived("of our own")
+            assert b"X-Spamfilter-Id: " in passed
+            assert b"X-Spam-Status" not in passed
+            assert made.arrived("look at this") == []
 
 
 def test_by_a_socket_with_another_milter_before_it_and_while_the_relay_is_away() -> None:
