@@ -1,6 +1,7 @@
 """What became of a mail: remembered when its file is gone, and right across crashes."""
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -171,10 +172,14 @@ async def test_after_a_crash_a_deletion_for_one_recipient_counts(
     assert await warder.release(id) == f"{id}: delivered to <c@example.net>\n"
 
 
-def test_the_latest_mails_come_first(warder: Warder) -> None:
-    ids = [warder.keep(recipients=TWO[number % 2 :][:1])[0] for number in range(6)]
+def test_the_latest_mails_come_first(warder: Warder, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = []
+    for number, microseconds in enumerate((9, 10, 98_000, 99_000, 100_000, 101_000)):  # all in one second
+        monkeypatch.setattr(time, "time_ns", lambda at=microseconds: (1_800_000_000 * 10**6 + at) * 1000)
+        ids.append(warder.keep(recipients=TWO[number % 2 :][:1])[0])
     with warder.shell.store() as store:
         quarantine = Quarantine(warder.path, store)
+        assert [mail.id for mail in quarantine.mails()] == ids
         assert [mail.id for mail in quarantine.latest(2)] == [ids[5], ids[4]]
         assert [mail.id for mail in quarantine.latest(9)] == ids[::-1]
         quarantine.delete(quarantine.find(ids[3]), "anna")

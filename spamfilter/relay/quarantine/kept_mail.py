@@ -25,6 +25,8 @@ FLAGS = ":2,"
 PASSED = "P"
 """The begin of Maildir's flags in a file name, and the flag of a mail that was sent on."""
 _ENVELOPE = b"X-Spamfilter-Sender: <"
+_NAME = re.compile(r"([0-9]{1,11})(?:\.(?:M([0-9]{1,6})P)?|$)")
+"""The begin of a Maildir file's name: seconds, and microseconds if it has them, without leading zeros."""
 _SCORE = re.compile(rb"^X-Spam-Status: [^\n]*?\bscore=([0-9.]{1,10})", re.MULTILINE)
 
 
@@ -103,11 +105,11 @@ def _has_envelope(content: bytes) -> bool:
 
 
 def came(path: Path) -> datetime:
-    """When a mail was added: by the name of its file, as in every Maildir, else by the file's time."""
-    seconds = path.name.partition(".")[0]
-    if seconds.isascii() and seconds.isdecimal() and len(seconds) <= 11:
-        return datetime.fromtimestamp(int(seconds), UTC)
-    return written(path)
+    """When a mail was added, to the microsecond: by the name of its file, as in every Maildir, else by its time."""
+    match = _NAME.match(path.name)
+    if match is None:
+        return written(path)
+    return datetime.fromtimestamp(int(match[1]), UTC).replace(microsecond=int(match[2] or 0))
 
 
 def written(path: Path) -> datetime:
