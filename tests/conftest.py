@@ -2,8 +2,9 @@
 
 import re
 import signal
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,19 @@ def corpora() -> Path:
 def corpus() -> Callable[[str], Path]:
     """The folder of one corpus by name; skips where it is missing."""
     return real.corpus
+
+
+@pytest.fixture
+def local_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Takes a time zone as POSIX writes it."""
+
+    def set_to(zone: str) -> None:
+        patch.setenv("TZ", zone)
+        time.tzset()
+
+    with monkeypatch.context() as patch:
+        yield set_to
+    time.tzset()
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ class CommandGroup(click.Group):
 
 
 def moment(option: str, text: str, now: "datetime") -> "datetime":
-    """The begin of a span like 7d that ends now, or a date. Raises InputError, which names the option."""
+    """The begin of a span like 7d that ends now, or a date in local time. Raises InputError, which names the option."""
     import re
     from datetime import timedelta
 

@@ -8,6 +8,7 @@ import click
 from spamfilter.commands.command import as_json_option, opened_store, settings_of, user
 from spamfilter.errors import InputError
 from spamfilter.system.escaping import harmless
+from spamfilter.system.moments import moment_text
 from spamfilter.system.screen import coloured, sentence, warn
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _show_former(former: "FormerRule", as_json: bool, now: "datetime") -> None:
         click.echo(rendering.to_json(_json(former.rule, now) | ended))
     else:
         by = f" by {harmless(former.ended_by)}" if former.ended_by else ""
-        click.echo(f"{_text(former.rule, now)}\n       {former.ending}{by}, {former.ended:%Y-%m-%d %H:%M} UTC")
+        click.echo(f"{_text(former.rule, now)}\n       {former.ending}{by}, {moment_text(former.ended)}")
 
 
 def _text(rule: "Rule", now: "datetime") -> str:
@@ -142,11 +143,11 @@ def _text(rule: "Rule", now: "datetime") -> str:
     if rule.whom:
         parts.append(f"for {rule.whom}")
     if rule.expires is not None:
-        parts.append(f"{'expired' if rule.expires <= now else 'until'} {rule.expires:%Y-%m-%d %H:%M} UTC")
+        parts.append(f"{'expired' if rule.expires <= now else 'until'} {moment_text(rule.expires)}")
     if rule.at is None:
         parts.append("(configuration)")
     else:
-        parts.append(f"({f'by {harmless(rule.by)}, ' if rule.by else ''}{rule.at:%Y-%m-%d %H:%M})")
+        parts.append(f"({f'by {harmless(rule.by)}, ' if rule.by else ''}{moment_text(rule.at)})")
     return "  ".join([*parts, harmless(rule.note)]).rstrip()
 
 

@@ -16,6 +16,7 @@ from spamfilter.commands.mail_arguments import named_mails, subjects
 from spamfilter.errors import TryAgain
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless
+from spamfilter.system.moments import moment_text
 from spamfilter.system.paths import configured_quarantine, configured_socket
 from spamfilter.system.screen import coloured, sentence
 
@@ -137,9 +138,7 @@ def mark_ham(file: Path | None, names: tuple[str, ...], as_json: bool, by: str |
 
 @click.command()
 @_options
-@click.option(
-    "--since", help="With --by alone: only marks since then; a span (24h, 7d, 4w) or a date (2026-01-31, UTC)."
-)
+@click.option("--since", help="With --by alone: only marks since then; a span (24h, 7d, 4w) or a date (2026-01-31).")
 @click.option("--yes", is_flag=True, help="With --by alone: undo the marks, and do not only show them.")
 def forget(
     file: Path | None,
@@ -213,7 +212,7 @@ def _taught_text(by: str, taught: "Sequence[Taught]") -> str:
         return f"{name} has no marks that count"
     entries = [each.entry for each in taught]
     first, last = min(entry.at for entry in entries), max(entry.at for entry in entries)
-    lines = [f"{name} has {len(entries)} marks that count, from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"]
+    lines = [f"{name} has {len(entries)} marks that count, from {moment_text(first)} to {moment_text(last)}"]
     numbers = Counter((entry.source, "taken back" if entry.undoes else entry.label) for entry in entries)
     lines += [f"  {source:<10} {label:<5} {number:>8}" for (source, label), number in sorted(numbers.items())]
     again = Counter(each.before.label for each in taught if each.before is not None)

@@ -13,6 +13,7 @@ from spamfilter.commands.command import CommandGroup, as_json_option, opened_fil
 from spamfilter.errors import InputError, SpamfilterError, StoreError
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import id_in
+from spamfilter.system.moments import moment_text
 from spamfilter.system.screen import complain, row, sentence, warn
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ def _lines(mail: "Quarantined", events: "Sequence[QuarantineEvent]") -> list[str
     score = "  -  " if mail.score is None else f"{mail.score:.3f}"
     recipients = ", ".join(mail.recipients)
     lines = [
-        f"{mail.id or '-':<26}  {mail.at:%Y-%m-%d %H:%M}  score {score}  {mail.size:,} bytes",
+        f"{mail.id or '-':<26}  {moment_text(mail.at)}  score {score}  {mail.size:,} bytes",
         f"  <{harmless(mail.sender)}> to {harmless(recipients)}",
         f"  {harmless(mail.subject) or '(no subject)'}",
     ]

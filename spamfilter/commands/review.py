@@ -25,6 +25,7 @@ from spamfilter.learning.transaction import Reading
 from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless
+from spamfilter.system.moments import moment_text
 from spamfilter.system.screen import coloured, complain, judgement, sentence, table_width
 from spamfilter.system.terminal import keys
 
@@ -37,7 +38,7 @@ SHOWN = 200
 
 
 @click.command()
-@click.option("--since", help="Only mail since then; a span (24h, 7d, 4w) or a date (2026-01-31, UTC).")
+@click.option("--since", help="Only mail since then; a span (24h, 7d, 4w) or a date (2026-01-31).")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of messages.")
 @as_json_option
 @click.pass_obj
@@ -206,7 +207,7 @@ class _Session:
         skipped = ", skipped before" if waiting.skipped else ""
         for line in (
             "",
-            f"{at + 1} of {len(self._queue)}  {entry.id}  {entry.at:%Y-%m-%d %H:%M} UTC{skipped}",
+            f"{at + 1} of {len(self._queue)}  {entry.id}  {moment_text(entry.at)}{skipped}",
             f"  from     {harmless(entry.sender[:SHOWN])}",
             f"  to       {harmless(', '.join(entry.recipients)[:SHOWN])}",
             f"  subject  {harmless(entry.subject[:SHOWN])}",

@@ -15,10 +15,10 @@ from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.relay.quarantine.history import state_of, told
 from spamfilter.reports import rendering
-from spamfilter.stores import JOURNAL_CLASSES, Entry, JournalEntry, Store, Wanted
+from spamfilter.stores import WANTED_CLASSES, Entry, JournalEntry, Store, Wanted
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import id_in
-from spamfilter.system.moments import moment_of
+from spamfilter.system.moments import hour_in_utc, moment_of, moment_text
 from spamfilter.system.screen import coloured, row
 
 _score = click.FloatRange(0, 1)
@@ -31,8 +31,8 @@ _score = click.FloatRange(0, 1)
 @click.option("--sender", default="", metavar="TEXT", help="Likewise; <> finds mail without a sender, as bounces.")
 @click.option("--subject", default="", metavar="WORDS", help="Words of the subject, or parts of words.")
 @click.option("--since", help="Mail since then; a span (24h, 7d, 4w) or a date or time (2026-01-31, 2026-01-31T13:00).")
-@click.option("--until", help="Mail until then: the end of a date (2026-01-31), or a time. Both are in UTC.")
-@click.option("--hour", type=click.IntRange(0, 23), help="Only mail of this hour of each day, in UTC.")
+@click.option("--until", help="Mail until then: the end of a date (2026-01-31), or a time.")
+@click.option("--hour", type=click.IntRange(0, 23), help="Only mail of this hour of each day, by the clock of today.")
 @click.option("--client", default="", metavar="ADDRESS", help="The IP address of the client, or a part of one.")
 @click.option("--message-id", default="", metavar="ID", help="The whole Message-ID.")
 @click.option(
@@ -41,8 +41,8 @@ _score = click.FloatRange(0, 1)
 @click.option(
     "--class",
     "class_",
-    type=click.Choice(JOURNAL_CLASSES),
-    help="How the mail was judged; unjudged: refused before its text.",
+    type=click.Choice(WANTED_CLASSES),
+    help="How the mail was judged; judged: in any way; unjudged: refused or deferred before its text.",
 )
 @click.option("--marked", type=click.Choice(LABELS), help="What people have marked it as.")
 @click.option("--action", type=click.Choice(ACTIONS), help="What the relay did.")
@@ -61,6 +61,8 @@ def search(
     Example: spamfilter search --recipient anna@example.org --since 7d
     """
     begin = None if since is None else moment("--since", since, datetime.now(UTC))
+    if (hour := conditions["hour"]) is not None:
+        conditions["hour"] = hour_in_utc(hour, datetime.now(UTC))
     wanted = Wanted(since=begin, until=None if until is None else _end(until), **conditions)
     with opened_store(settings_of(file)) as store:
         found = store.search(wanted, limit)
@@ -117,7 +119,7 @@ def show(file: Path | None, /, names: tuple[str, ...], as_json: bool) -> None:
             for one in about.history or ():
                 said = "taken back" if one.undoes else one.label
                 by = f" by {harmless(one.by)}" if one.by else ""
-                row(f"  #{one.id}  {one.at:%Y-%m-%d %H:%M} UTC  {said}  {one.source}{by}")
+                row(f"  #{one.id}  {moment_text(one.at)}  {said}  {one.source}{by}")
             if not about.history:
                 click.echo("  never learnt")
             for line in text.splitlines():
@@ -174,7 +176,7 @@ def _lines(entry: JournalEntry) -> tuple[str, ...]:
     """What was judged, whose mail it is, and how it went on."""
     judged = f"{coloured(entry.class_, 8)}  {entry.score:.3f}  {entry.action}"
     return (
-        f"{entry.id}  {entry.at:%Y-%m-%d %H:%M} UTC  {judged}",
+        f"{entry.id}  {moment_text(entry.at)}  {judged}",
         f"  <{harmless(entry.sender)}> to {harmless(', '.join(entry.recipients))}",
         f"  {harmless(entry.subject) or '(no subject)'}",
         f"  {harmless(entry.client or 'no client')}: {harmless(entry.reply or 'no reply')}",

@@ -22,7 +22,7 @@ ATTENTION = ("  CHANGED", "Advice", "Outages", "Not delivered", "Needs review")
 
 
 @click.command()
-@click.option("--since", default="7d", show_default=True, help="A span (24h, 7d, 4w) or a date (2026-01-31, UTC).")
+@click.option("--since", default="7d", show_default=True, help="A span (24h, 7d, 4w) or a date (2026-01-31).")
 @click.option("--until", default="", help="The end of the period, likewise; by default now.")
 @click.option(
     "--format",
@@ -51,6 +51,7 @@ def stats(
     from spamfilter.errors import InputError
     from spamfilter.reports.mail import address_of
     from spamfilter.reports.report import build
+    from spamfilter.system.moments import hour_zone
 
     if as_json and click.get_current_context().get_parameter_source("form") == click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--json and --format exclude each other")
@@ -64,7 +65,8 @@ def stats(
     if mail:
         recipients += settings.report.mail_to
     with opened_store(settings, existing=True) as store:
-        report = build(store, list(settings.learn.kinds()), begin, end)
+        zone = UTC if as_json or form == "json" else hour_zone(now)
+        report = build(store, list(settings.learn.kinds()), begin, end, zone=zone)
     if recipients:
         _send(settings, report, recipients, now)
         click.echo(f"sent to {', '.join(recipients)}")

@@ -6,10 +6,11 @@ Each function raises ValueError with a sentence for the user.
 import ipaddress
 import re
 from collections.abc import Collection
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 
 from spamfilter.config import addresses
 from spamfilter.stores.sender_lists import Kind, Rule
+from spamfilter.system.moments import moment_of
 
 LONGEST_NOTE = 200
 """Characters of a note: a line of the list."""
@@ -52,8 +53,10 @@ def _domain(text: str) -> str:
 def rule(kind: Kind, text: str) -> Rule:
     """A rule of the configuration: "SENDER", "SENDER for RECIPIENT" or "SENDER until DATE", or with both.
 
-    >>> rule("block", "example.org for me@example.net until 2026-12-31").expires
-    datetime.datetime(2027, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)
+    DATE is the last day, in local time.
+
+    >>> rule("block", "example.org for me@example.net until 2026-12-31").whom
+    'me@example.net'
     """
     match = _RULE.fullmatch(text)
     if match is None:
@@ -62,9 +65,8 @@ def rule(kind: Kind, text: str) -> Rule:
     expires = None
     if until is not None:
         try:
-            last = date.fromisoformat(until)
-            expires = datetime.combine(last + timedelta(days=1), time(), UTC)
-        except (ValueError, OverflowError):
+            expires = moment_of(date.fromisoformat(until).isoformat(), end=True)
+        except ValueError:
             raise ValueError(f"{until!r} is not a date, as in 2026-12-31") from None
     return Rule(kind, sender(what), recipients(whom or ""), expires)
 

@@ -13,10 +13,10 @@ from spamfilter.errors import NextHopError, StoreError
 from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.reports.outages import downtimes
 from spamfilter.reports.outages import outages as outages_of
-from spamfilter.reports.text import moment, span
 from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import may, owner
+from spamfilter.system.moments import moment_text, span_text
 
 MAILDIR = "maildir"
 LOOK_BACK = timedelta(hours=24)
@@ -63,12 +63,12 @@ def outages(examined: Examination) -> Iterator[Finding]:
     for one in found:
         yield Finding(
             "warning",
-            f"{span(one.begin, one.end)} UTC: {one.messages:,} messages were put off: {printable(one.reply, 200)}",
+            f"{span_text(one.begin, one.end)}: {one.messages:,} messages were put off: {printable(one.reply, 200)}",
             "senders try again; the next hop's log of that time says why; spamfilter stats --since 24h has the replies",
         )
     for down in downtimes(store, since, examined.now):
-        until = span(down.begin, down.end) if down.end else f"since {moment(down.begin)}"
-        yield Finding("warning", f"{until} UTC: the relay did not run", "journalctl -u spamfilter says why it ended")
+        until = span_text(down.begin, down.end) if down.end else f"since {moment_text(down.begin)}"
+        yield Finding("warning", f"{until}: the relay did not run", "journalctl -u spamfilter says why it ended")
     if not found:
         yield Finding("ok", "no mail was put off in the last 24 hours")
 

@@ -11,6 +11,7 @@ from spamfilter.config.sections import Feedback
 from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.service.control_socket.client import NoRelay
 from spamfilter.service.expiry import latest_time, leap
+from spamfilter.system.moments import moment_text
 
 SILENT = timedelta(days=14)
 """Without a mark for this long, the path of feedback may be broken."""
@@ -130,7 +131,7 @@ def clock(examined: Examination) -> Iterator[Finding]:
     if ahead:
         yield Finding(
             "warning",
-            f"{len(ahead)} entries are in the future, up to {max(ahead):%Y-%m-%d %H:%M} UTC",
+            f"{len(ahead)} entries are in the future, up to {moment_text(max(ahead))}",
             "set the clock and synchronise it: timedatectl set-ntp true",
         )
         return
@@ -140,11 +141,11 @@ def clock(examined: Examination) -> Iterator[Finding]:
         before, after = leaps[-1]
         yield Finding(
             "warning",
-            f"the clock went back by {_days(before - after)} on {after:%Y-%m-%d %H:%M} UTC",
+            f"the clock went back by {_days(before - after)} on {moment_text(after)}",
             "synchronise the clock: timedatectl set-ntp true",
         )
     else:
-        yield Finding("ok", f"{now:%Y-%m-%d %H:%M} UTC, and no entry is in the future")
+        yield Finding("ok", f"{moment_text(now)}, and no entry is in the future")
 
 
 def _days(span: timedelta) -> str:

@@ -17,6 +17,7 @@ from spamfilter.bayes.voices import Evidence
 from spamfilter.learning.counterfactuals import Outcome
 from spamfilter.learning.provenance import SILENT, Origin, Provenance, Trace, shown
 from spamfilter.system.escaping import harmless, printable
+from spamfilter.system.moments import moment_text
 from spamfilter.system.terminal import WIDTH
 
 LOUDEST = 5
@@ -186,7 +187,7 @@ def origins_text(because: Provenance, width: int = WIDTH, most: int | None = Non
 def _origin(item: Origin) -> str:
     way = f"{printable(item.source, 10)} by {printable(item.by, 16)}" if item.by else printable(item.source, 10)
     named = f"  {item.id or '-':<26}  {printable(item.subject, 60)}" if item.id or item.subject else ""
-    return f"  {'#' + str(item.training):<8} {item.at:%Y-%m-%d %H:%M}  {item.label:<4}  {way:<14}{named}"
+    return f"  {'#' + str(item.training):<8} {moment_text(item.at)}  {item.label:<4}  {way:<14}{named}"
 
 
 def _changes(score: Score, class_: Class, because: Provenance, width: int) -> Iterator[str]:

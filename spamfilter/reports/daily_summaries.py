@@ -9,7 +9,7 @@ undercounted.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from heapq import nsmallest
 from math import ceil, exp, log
 from typing import Any
@@ -58,6 +58,10 @@ def bin_of(score: float) -> int:
     return min(int(score * BINS), BINS - 1)
 
 
+Hours = Counter[tuple[int, str, str]]
+"""Messages by hour of the day, class and action."""
+
+
 @dataclass(slots=True)
 class Summary:
     """Figures of some entries, in messages; comments say what the keys of each Counter are.
@@ -70,7 +74,7 @@ class Summary:
 
     bytes: int = 0
     store_bytes: int = 0
-    hours: Counter[tuple[int, str, str]] = field(default_factory=Counter)  # hour of the day, class, action
+    hours: Hours = field(default_factory=Counter)  # hour of the day, class, action
     replies: Counter[str] = field(default_factory=Counter)  # accepted, put_off, refused
     troubles: Counter[str] = field(default_factory=Counter)  # replies that were not accepted, by their text
     unjudged: Counter[tuple[int, str]] = field(default_factory=Counter)  # hour of the day, put_off or refused
@@ -290,6 +294,17 @@ def keep(store: Store, now: datetime, entries_before: datetime) -> int:
         store.put_summary(day, made.to_json())
         changed += 1
     return changed
+
+
+def local_days(days: Mapping[date, Summary], zone: timezone) -> dict[date, Hours]:
+    """The messages of days of a zone, whole hours from UTC, from summaries of days in UTC."""
+    ahead = zone.utcoffset(None) // HOUR
+    found: defaultdict[date, Hours] = defaultdict(Counter)
+    for day, summary in days.items():
+        for (hour, class_, action), number in summary.hours.items():
+            later, at = divmod(hour + ahead, 24)
+            found[day + later * DAY][at, class_, action] += number
+    return found
 
 
 def total(summaries: Iterable[Summary]) -> Summary:

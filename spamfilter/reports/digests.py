@@ -23,6 +23,7 @@ from spamfilter.reports.digest_links import link_of, user_of
 from spamfilter.reports.html import environment
 from spamfilter.stores import JournalEntry, QuarantineEvent, Store
 from spamfilter.system.escaping import harmless
+from spamfilter.system.moments import day_text, moment_text
 
 LAST = "last_digest"
 """The name of the database's setting with the time of the last digests."""
@@ -146,13 +147,13 @@ def _plain(facts: dict[str, object]) -> str:
     lines = [say("These mails to {address} look like spam and were kept:", address=facts["address"]), ""]
     for mail in mails:
         lines += [harmless(subject_of(mail)), f"  {say('From')}: {harmless(mail.sender) or '<>'}"]
-        lines.append(f"  {say('Received')}: {mail.at:%Y-%m-%d %H:%M} UTC")
+        lines.append(f"  {say('Received')}: {moment_text(mail.at)}")
         if mail.words:
             lines.append("  " + say("Words that count as spam: {words}", words=harmless(", ".join(mail.words))))
         lines += [f"  {say('Look at it or deliver it')}: {base}/{mail.id}", ""]
     if facts["more"]:
         lines += [say("{number} more are on the page.", number=facts["more"]), ""]
-    lines += [say("All kept mails, until {day}:", day=f"{expires:%Y-%m-%d}"), f"{base}", ""]
+    lines += [say("All kept mails, until {day}:", day=day_text(expires)), f"{base}", ""]
     days = facts["days"]
     lines.append(say("What you do not need, you may leave alone: it is deleted after {days} days.", days=days))
     return "\n".join(lines) + "\n"

@@ -15,12 +15,12 @@ from spamfilter.reports.text import (
     TRAININGS,
     disk_text,
     drift_text,
-    moment,
     outage_texts,
     relative_change,
     size_text,
 )
 from spamfilter.system.escaping import harmless
+from spamfilter.system.moments import day_text, moment_text
 
 
 def report_html(report: Report, host: str = "") -> str:
@@ -36,7 +36,8 @@ def environment(room: str) -> Environment:
         "capital": _capital,
         "class_name": class_name,
         "milliseconds": _milliseconds,
-        "moment": moment,
+        "day": day_text,
+        "moment": moment_text,
         "number": _number,
         "percent": _percent,
         "rule_name": _rule_name,

@@ -14,6 +14,7 @@ from spamfilter.reports.html import report_html
 from spamfilter.reports.report import Report
 from spamfilter.reports.text import report_text
 from spamfilter.system.escaping import printable
+from spamfilter.system.moments import day_text
 
 WIDTH = 76
 """Columns of the text: few enough that no mail program folds a line."""
@@ -32,7 +33,7 @@ def report_mail(report: Report, sender: str, recipients: Sequence[str], host: st
     mail = EmailMessage(policy=SMTP)
     mail["From"] = Address("spamfilter", addr_spec=sender)
     mail["To"] = ", ".join(recipients)
-    mail["Subject"] = f"spamfilter report of {host}, {report.since:%Y-%m-%d} to {report.until:%Y-%m-%d}"
+    mail["Subject"] = f"spamfilter report of {host}, {day_text(report.since)} to {day_text(report.until)}"
     mail["Date"] = format_datetime(now)
     mail["Message-ID"] = make_msgid(domain=sender.partition("@")[2])
     mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: keeps vacation replies away

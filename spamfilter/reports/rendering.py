@@ -85,6 +85,7 @@ def training_json(entry: "Entry") -> dict[str, Any]:
 def report_json(report: "Report") -> dict[str, Any]:
     """A report; the figures of the period itself are at the top level, beside `since` and `until`."""
     body = asdict(report)
+    del body["zone"]
     return {"since": body.pop("since"), "until": body.pop("until"), **body.pop("figures"), **body}
 
 

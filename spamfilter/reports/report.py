@@ -6,7 +6,7 @@ Figures are compared with the period of the same length before. Lists are cut to
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
 from shutil import disk_usage
@@ -14,11 +14,12 @@ from shutil import disk_usage
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.voices import subject_words
 from spamfilter.reports import daily_summaries
-from spamfilter.reports.daily_summaries import DAY, HOUR, Summary, midnight
+from spamfilter.reports.daily_summaries import DAY, HOUR, Hours, Summary
 from spamfilter.reports.drift import Drift, drift
 from spamfilter.reports.outages import Downtime, Outage, downtimes, outages
 from spamfilter.reports.report_figures import Calibrated, Figures, Slot, calibration_of, figures_of, slot_of
 from spamfilter.stores import Store, Trainings
+from spamfilter.system.moments import moment_text
 
 LATEST = 10
 WORDS = 15
@@ -114,13 +115,14 @@ class Report:
     """One period. before: the figures of the period of the same length before it.
 
     waiting: the latest messages that need review; waiting_in_all: how many there are. troubles: the most frequent
-    replies that deferred or rejected mail. timeline: each hour of a period of at most HOURLY. outages, downtimes: when
-    mail was put off, and when the relay did not run, the latest of them. risen, fallen: words that were influential in
-    significantly more or fewer verdicts than before.
+    replies that deferred or rejected mail. zone: of the days and hours. timeline: each hour of a period of
+    at most HOURLY. outages, downtimes: when mail was put off, and when the relay did not run, the latest of them.
+    risen, fallen: words that were influential in significantly more or fewer verdicts than before.
     """
 
     since: datetime
     until: datetime
+    zone: timezone
     figures: Figures
     before: Figures
     days: list[Slot]
@@ -151,12 +153,17 @@ class Report:
 
 
 def build(
-    store: Store, voices: Sequence[str], since: datetime, until: datetime, parts: daily_summaries.Parts | None = None
+    store: Store,
+    voices: Sequence[str],
+    since: datetime,
+    until: datetime,
+    parts: daily_summaries.Parts | None = None,
+    zone: timezone = UTC,
 ) -> Report:
     """The report of a period; moments in UTC, `until` not included.
 
     If the journal has lost entries of the first day, the period begins with that whole day. parts: for reports that are
-    made again and again, see `by_day`.
+    made again and again, see `by_day`. zone: of days and hours, whole hours from UTC.
     """
     since = daily_summaries.begin(store, since)
     span = until - since
@@ -173,15 +180,19 @@ def build(
     size = _size(store.size(), (*reversed(before), days), _free_bytes(store.where))
     drifts = _drifts(figures, figures_of(earlier))
     now = datetime.now(UTC)
+    by_hour, by_clock = daily_summaries.local_days(days, zone), Hours()
+    for one in by_hour.values():
+        by_clock.update(one)
     off, down = outages(store, since, until), downtimes(store, since, min(until, now))
     return Report(
         since=since,
         until=until,
+        zone=zone,
         figures=figures,
         before=figures_of(previous),
-        days=_slots(days, since, until, now, DAY),
-        timeline=_slots(days, since, until, now, HOUR) if span <= HOURLY else [],
-        hours=[slot_of(f"{hour:02}", mail, hour) for hour in range(24)],
+        days=_slots(by_hour, since, until, now, DAY, zone),
+        timeline=_slots(by_hour, since, until, now, HOUR, zone) if span <= HOURLY else [],
+        hours=[slot_of(f"{hour:02}", by_clock, hour) for hour in range(24)],
         drifts=drifts,
         calibration=calibration_of(mail),
         waiting=[WaitingMessage(one.id, one.at, one.score, one.sender, one.subject) for one in waiting],
@@ -208,13 +219,19 @@ def build(
 
 
 def _slots(
-    days: Mapping[date, Summary], since: datetime, until: datetime, now: datetime, step: timedelta
+    days: Mapping[date, Hours],
+    since: datetime,
+    until: datetime,
+    now: datetime,
+    step: timedelta,
+    zone: timezone,
 ) -> list[Slot]:
-    """Each day or hour of a period, by the summaries of its days. now: what comes after it has not been yet."""
-    at = since.replace(minute=0, second=0, microsecond=0) if step == HOUR else midnight(since.date())
+    """Each day or hour of a period, by the hours of its days. now: what comes after it has not been yet."""
+    first = since.astimezone(zone)
+    at = datetime.combine(first, time(first.hour if step == HOUR else 0), zone)
     found = []
     while at < until:
-        mail, whole = days.get(at.date()), since <= at and at + step <= min(until, now)
+        mail, whole = days.get(at.date(), Hours()), since <= at and at + step <= min(until, now)
         if step == HOUR:
             found.append(slot_of(f"{at:%Y-%m-%d %H:%M}", mail, at.hour, whole))
         else:
@@ -328,7 +345,7 @@ def _advice(
     if off:
         last, number = off[-1], sum(one.messages for one in off)
         found.append(
-            f"{number:,} message{'s were' if number > 1 else ' was'} put off, the last at {last.end:%Y-%m-%d %H:%M} UTC"
+            f"{number:,} message{'s were' if number > 1 else ' was'} put off, the last at {moment_text(last.end)}"
             f" ({last.reply}): senders try again; see Outages, and what the next hop's log says of these times"
         )
     if down:

@@ -13,7 +13,7 @@ from spamfilter.bayes.confidence_intervals import wilson
 from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
 from spamfilter.evaluation.error_rates import logistic_average
-from spamfilter.reports.daily_summaries import BINS, REPLIES, Summary, duration
+from spamfilter.reports.daily_summaries import BINS, REPLIES, Hours, Summary, duration
 
 FEW = 20
 """Messages below which the rate of an interval says little."""
@@ -99,7 +99,7 @@ class Calibrated:
 
 def figures_of(mail: Summary) -> Figures:
     """The figures of a period from its summary."""
-    classes = _counted(mail, 1, CLASSES)
+    classes = _counted(mail.hours, 1, CLASSES)
     marked: Counter[tuple[str, str]] = Counter()
     for (class_, _, label), number in mail.marked.items():
         marked[class_, label] += number
@@ -110,7 +110,7 @@ def figures_of(mail: Summary) -> Figures:
         messages=mail.messages,
         bytes=mail.bytes,
         classes=classes,
-        actions=_counted(mail, 2, ACTIONS),
+        actions=_counted(mail.hours, 2, ACTIONS),
         replies={name: mail.replies[name] for name in REPLIES.values()},
         unjudged={
             name: sum(number for (_, said), number in mail.unjudged.items() if said == name)
@@ -125,17 +125,16 @@ def figures_of(mail: Summary) -> Figures:
     )
 
 
-def _counted(mail: Summary, part: int, names: Iterable[str], hour: int | None = None) -> dict[str, int]:
-    """Messages by one part of the keys of `hours`, 1: class, 2: action; of one hour of the day, or of all."""
+def _counted(hours: Hours, part: int, names: Iterable[str], hour: int | None = None) -> dict[str, int]:
+    """Messages by one part of the keys of `Summary.hours`, 1: class, 2: action; of one hour of the day, or of all."""
     found: Counter[int | str] = Counter()
-    for key, number in mail.hours.items():
+    for key, number in hours.items():
         if hour in (None, key[0]):
             found[key[part]] += number
     return {name: found[name] for name in names}
 
 
-def slot_of(at: str, mail: Summary | None, hour: int | None = None, whole: bool = True) -> Slot:
-    mail = mail or Summary()
+def slot_of(at: str, mail: Hours, hour: int | None = None, whole: bool = True) -> Slot:
     return Slot(at, _counted(mail, 1, CLASSES, hour), _counted(mail, 2, ACTIONS, hour), whole)
 
 

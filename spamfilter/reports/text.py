@@ -5,7 +5,6 @@ Guarantee: no line is wider than the terminal, and no line has control character
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from textwrap import wrap
 
 from spamfilter.reports.drift import Drift
@@ -13,6 +12,7 @@ from spamfilter.reports.report import MatteringWord, Report
 from spamfilter.reports.report_figures import Delay, Figures, Rate
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import ID_LENGTH
+from spamfilter.system.moments import moment_text, offset_text, span_text
 
 NARROWEST, WIDEST = 60, 120
 """Columns: the tables need 60, and lines of more than 120 are hard to read."""
@@ -40,17 +40,13 @@ def report_text(report: Report, width: int = 100, encoding: str = "utf-8") -> st
     lines = [
         line for section in (_advice, _mail, _errors, _learning, _latest, _lists) for line in section(report, width)
     ]
-    head = f"spamfilter report, {moment(report.since)} to {moment(report.until)} UTC"
+    head = f"spamfilter report, {moment_text(report.since)} to {moment_text(report.until)}"
     text = "\n".join(line[:width].rstrip() for line in (head, *lines))
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
         return text.translate(str.maketrans(BARS, PLAIN_BARS))
     return text
-
-
-def moment(at: datetime) -> str:
-    return at.strftime("%Y-%m-%d %H:%M")
 
 
 def size_text(count: float) -> str:
@@ -101,22 +97,13 @@ def drift_text(drift: Drift) -> str:
 def outage_texts(report: Report) -> list[str]:
     """When mail was put off and when the relay did not run, a sentence each, in their order."""
     found = [
-        (one.begin, f"{span(one.begin, one.end)}: {_messages(one.messages)} put off: {printable(one.reply, 200)}")
+        (one.begin, f"{span_text(one.begin, one.end)}: {_messages(one.messages)} put off: {printable(one.reply, 200)}")
         for one in report.outages
     ]
     for down in report.downtimes:
-        until = span(down.begin, down.end) if down.end else f"since {moment(down.begin)}"
+        until = span_text(down.begin, down.end) if down.end else f"since {moment_text(down.begin)}"
         found.append((down.begin, f"{until}: the relay did not run"))
     return [sentence for _, sentence in sorted(found)]
-
-
-def span(begin: datetime, end: datetime) -> str:
-    """A time from one moment to another, with the day of the second only if it is another day.
-
-    >>> span(datetime(2026, 11, 22, 23, 14), datetime(2026, 11, 22, 23, 46))
-    '2026-11-22 23:14 to 23:46'
-    """
-    return f"{moment(begin)} to {moment(end) if end.date() != begin.date() else end.strftime('%H:%M')}"
 
 
 def _messages(number: int) -> str:
@@ -153,7 +140,7 @@ def _mail(report: Report, width: int) -> Iterator[str]:
         yield f"  by day    {sparkline(per_day)}"
         yield f"  spam      {''.join(sparkline([*spam, max(per_day)])[:-1])}"
         by_hour = _grouped([sum(hour.classes.values()) for hour in report.timeline or report.hours], room)
-        yield f"  by hour   {sparkline(by_hour)}{'' if report.timeline else '  0 to 23, UTC'}"
+        yield f"  by hour   {sparkline(by_hour)}{'' if report.timeline else f'  0 to 23, {offset_text(report.zone)}'}"
     yield ""
     yield "Processing time (median, 99th percentile)"
     yield f"  judging   {_delay(now.judging)}"
@@ -243,7 +230,7 @@ def _latest(report: Report, width: int) -> Iterator[str]:
         yield "Learnt lately"
         sources = [item.source + (f" by {printable(item.by, 20)}" if item.by else "") for item in report.latest]
         for item, source in zip(report.latest, sources, strict=True):
-            head = f"  {moment(item.at)}  {item.label:<4}  {source:<{max(map(len, sources))}}"
+            head = f"  {moment_text(item.at)}  {item.label:<4}  {source:<{max(map(len, sources))}}"
             if len(head) + 2 + len(item.id) <= width:  # part of an id is of no use
                 head += f"  {item.id:<{ID_LENGTH}}"
             yield head + (f"  {printable(item.subject, room)}" if (room := width - len(head) - 2) > 0 else "")

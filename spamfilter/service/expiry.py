@@ -17,6 +17,7 @@ from spamfilter.errors import SpamfilterError
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.reports import daily_summaries
 from spamfilter.stores import Store, Wanted
+from spamfilter.system.moments import moment_text
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ def leap(clock: datetime, seen: datetime) -> tuple[str, str] | None:
     if abs(clock - seen) < LEAP:
         return None
     days = f"{abs(clock - seen) / LEAP:.0f} days"
-    last = f"the latest time that this database has seen, {seen:%Y-%m-%d %H:%M} UTC"
+    last = f"the latest time that this database has seen, {moment_text(seen)}"
     if clock < seen:
         return f"{days} behind {last}", "less expires until the clock is set"
     hours = STEP // timedelta(hours=1)

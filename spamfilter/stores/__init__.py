@@ -8,7 +8,16 @@ schema has the tables, and sql/ the implementation for SQLite and PostgreSQL.
 from collections.abc import Callable
 
 from spamfilter.errors import StoreError
-from spamfilter.stores.journal import JOURNAL_CLASSES, UNJUDGED, JournalClass, JournalEntry, Labelled, PutOff, Wanted
+from spamfilter.stores.journal import (
+    UNJUDGED,
+    WANTED_CLASSES,
+    JournalClass,
+    JournalEntry,
+    Labelled,
+    PutOff,
+    Wanted,
+    WantedClass,
+)
 from spamfilter.stores.quarantine_events import QuarantineEvent
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sender_lists import FormerRule, Rule
@@ -17,9 +26,9 @@ from spamfilter.stores.sql.connection import POSTGRESQL
 from spamfilter.stores.store import Entry, Holders, Learning, Relearnt, Store, Trainings
 
 __all__ = [
-    "JOURNAL_CLASSES",
     "STORES",
     "UNJUDGED",
+    "WANTED_CLASSES",
     "Entry",
     "FormerRule",
     "Holders",
@@ -34,6 +43,7 @@ __all__ = [
     "Store",
     "Trainings",
     "Wanted",
+    "WantedClass",
     "open_store",
 ]
 

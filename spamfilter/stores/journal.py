@@ -14,7 +14,9 @@ from spamfilter.bayes.voices import VoiceTokens
 UNJUDGED: Final = "unjudged"
 """The class of an entry whose mail never came to its text: refused or deferred at MAIL, at RCPT or before its end."""
 JournalClass = Class | Literal["unjudged"]
-JOURNAL_CLASSES: tuple[JournalClass, ...] = (*CLASSES, UNJUDGED)
+WantedClass = JournalClass | Literal["judged"]
+WANTED_CLASSES: tuple[WantedClass, ...] = (*CLASSES, "judged", UNJUDGED)
+"""What a search can ask for; judged: of any class of a verdict."""
 
 NAMED = 5
 """Most journal entries found by one Message-ID: a mail is judged again at each delivery attempt and for each list."""
@@ -66,7 +68,7 @@ class Wanted:
     bulk training or a rule, have marked the message as. unsure_first: unsure entries come before all others.
     """
 
-    class_: JournalClass | None = None
+    class_: WantedClass | None = None
     action: Action | None = None
     sender: str = ""
     recipient: str = ""

@@ -95,11 +95,11 @@ class Repetitions(logging.Filter):
 
 
 class _Text(logging.Formatter):
-    """Time in UTC, level and message; in colours, warnings and errors stand out."""
+    """Time, level and message. On a terminal the time is local, and warnings and errors stand out in colours."""
 
-    def __init__(self, colours: bool = False) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
-        self.converter = time.gmtime
+    def __init__(self, terminal: bool = False, colours: bool = False) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", f"%Y-%m-%dT%H:%M:%S{'%z' if terminal else 'Z'}")
+        self.converter = time.localtime if terminal else time.gmtime
         self._colours = COLOURS if colours else {}
 
     def format(self, record: logging.LogRecord) -> str:
@@ -119,7 +119,7 @@ def set_up(form: str, level: str) -> None:
     if os.environ.get("JOURNAL_STREAM") and not terminal:  # a terminal in a desktop session inherits the variable
         formatter = _Journald(_JOURNALD if form == "text" else formatter)
     elif form == "text" and terminal:
-        formatter = _Text(colours_wanted())
+        formatter = _Text(True, colours_wanted())
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     handler.addFilter(Repetitions())

@@ -4,8 +4,9 @@ Guarantee: nothing is written; input of a visitor is only ever used as a value.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -23,9 +24,9 @@ from spamfilter.learning.provenance import provenance
 from spamfilter.mail.message import parse
 from spamfilter.relay.quarantine import Quarantine, Quarantined
 from spamfilter.relay.quarantine.history import state_of
-from spamfilter.stores import Entry, JournalClass, JournalEntry, QuarantineEvent, Store, Wanted
+from spamfilter.stores import Entry, JournalEntry, QuarantineEvent, Store, Wanted, WantedClass
 from spamfilter.system.ids import ID_LENGTH, is_id
-from spamfilter.system.moments import moment_of
+from spamfilter.system.moments import hour_in_utc, moment_of
 
 PAGE = 50
 """Messages on one page of a search."""
@@ -47,7 +48,7 @@ Until = Annotated[datetime, BeforeValidator(lambda text: _moment(text, end=True)
 
 def _moment(text: object, end: bool) -> datetime:
     try:
-        return moment_of(str(text), end)
+        return moment_of(str(text), end, UTC)
     except ValueError:
         raise ValueError("neither a date (2026-01-31) nor a time (2026-01-31 13:00)") from None
 
@@ -65,7 +66,7 @@ class Search(Input):
     after: the page of mail that is older or newer than this id; '': the latest.
     """
 
-    class_: JournalClass | SkipJsonSchema[None] = Field(None, alias="class")
+    class_: WantedClass | SkipJsonSchema[None] = Field(None, alias="class")
     action: Action | SkipJsonSchema[None] = None
     sender: Text = ""
     recipient: Text = ""
@@ -84,6 +85,8 @@ class Search(Input):
     after: Place = ""
 
 
+HOURS = {str(hour) for hour in range(24)}
+"""What the field for the hour of the day takes."""
 SEARCHED = tuple(field.alias or name for name, field in Search.model_fields.items())
 
 
@@ -107,8 +110,13 @@ class Looked:
 
 
 def search_of(query: Mapping[str, str]) -> Search:
-    """The search of a form; empty fields are ignored. Raises InputError."""
+    """The search of a form; empty fields are ignored, times are local. Raises InputError."""
     given = {name: text.strip() for name in SEARCHED if (text := query.get(name, "")).strip()}
+    for name in given.keys() & {"since", "until"}:
+        with suppress(ValueError):  # what is no time is told below
+            given[name] = moment_of(given[name], end=name == "until").isoformat()
+    if given.get("hour") in HOURS:
+        given["hour"] = str(hour_in_utc(int(given["hour"]), datetime.now(UTC)))
     try:
         return Search.model_validate_strings(given)
     except ValidationError as error:

@@ -8,7 +8,7 @@ from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.verdict import ACTIONS
 from spamfilter.errors import InputError
 from spamfilter.relay.quarantine import told
-from spamfilter.stores import JOURNAL_CLASSES
+from spamfilter.stores import WANTED_CLASSES
 from spamfilter.system.ids import first_id
 from spamfilter.system.moments import moment_of
 from spamfilter.web import marking, message_views
@@ -35,7 +35,7 @@ def listed(visit: Visit) -> Response:
     ]
     return shown(
         visit, "messages", 400 if trouble else 200, found=found, query=query, conditions=conditions, trouble=trouble,
-        links=links, moved=any(visit.query.get(name) for name in ("before", "after", "day")), classes=JOURNAL_CLASSES,
+        links=links, moved=any(visit.query.get(name) for name in ("before", "after", "day")), classes=WANTED_CLASSES,
         labels=message_views.labels_of(visit.site.store, found.entries), actions=ACTIONS,
     )  # fmt: skip
 

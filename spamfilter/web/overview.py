@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -11,6 +11,7 @@ from spamfilter.reports.daily_summaries import DAY, HOUR, REPLIES
 from spamfilter.reports.html import facts
 from spamfilter.reports.report import Report, build
 from spamfilter.reports.report_figures import Slot
+from spamfilter.system.moments import hour_zone
 from spamfilter.system.process import own_name
 from spamfilter.web.message_views import LONGEST
 from spamfilter.web.site import Site, Visit, shown
@@ -19,13 +20,12 @@ PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365}
 """Name -> days."""
 CODES = {name: digit for digit, name in REPLIES.items()}
 """Kind of reply -> the begin of its codes."""
-SECONDS = "%Y-%m-%d %H:%M:%S+00:00"
 
 
 def overview(visit: Visit) -> Response:
     """The report of a period."""
     period = period_of(visit, PERIODS)
-    report = report_of(visit.site, PERIODS[period])
+    report = report_of(visit.site, PERIODS[period], hour_zone(datetime.now(UTC)))
     host = visit.site.settings.relay.hostname or own_name()
     return shown(visit, "overview", period=period, periods=PERIODS, search=Searches(report), **facts(report, host))
 
@@ -36,19 +36,21 @@ class Searches:
 
     report: Report
 
-    def found(self, **conditions: object) -> str:
-        """Messages of the period that meet these conditions."""
-        texts = {"since": f"{self.report.since:{SECONDS}}"} | {key: str(it) for key, it in conditions.items()}
+    def found(self, class_: str = "judged", **conditions: object) -> str:
+        """Messages of the period that meet these conditions; only judged ones count but for the replies."""
+        texts = {"since": _seconds(self.report.since)} | {key: str(it) for key, it in conditions.items()}
+        if class_:
+            texts["class"] = class_
         possible = all(0 < len(text) <= LONGEST for text in texts.values())
-        return f"/messages?{urlencode({key.rstrip('_'): text for key, text in texts.items()})}" if possible else ""
+        return f"/messages?{urlencode(texts)}" if possible else ""
 
     def slot(self, slot: Slot) -> str:
         """A day, an hour, or an hour of each day. The period begins within the first day, or with it."""
         if len(slot.at) == len("23"):
             return self.found(hour=int(slot.at))
-        begin = datetime.fromisoformat(slot.at).replace(tzinfo=UTC)
+        begin = datetime.fromisoformat(slot.at).replace(tzinfo=self.report.zone)
         end = begin + (HOUR if ":" in slot.at else DAY)
-        return self.found(since=f"{max(begin, self.report.since):{SECONDS}}", until=f"{end:{SECONDS}}")
+        return self.found(since=_seconds(max(begin, self.report.since)), until=_seconds(end))
 
     def counted(self, title: str, name: str) -> str:
         """Messages of a class or an action, or with a reply."""
@@ -68,7 +70,7 @@ class Searches:
         return self.found(client=address)
 
     def reply(self, text: str) -> str:
-        return self.found(reply=text.partition("<>")[0].strip())  # without the address that was left out
+        return self.found(class_="", reply=text.partition("<>")[0].strip())  # without the address that was left out
 
 
 def period_of(visit: Visit, periods: Mapping[str, int]) -> str:
@@ -77,11 +79,15 @@ def period_of(visit: Visit, periods: Mapping[str, int]) -> str:
     return period if period in periods else "week"
 
 
-def report_of(site: Site, days: int) -> Report:
+def _seconds(at: datetime) -> str:
+    return at.astimezone().isoformat(" ", "seconds")
+
+
+def report_of(site: Site, days: int, zone: timezone = UTC) -> Report:
     """The report of the last days. Reports are made one at a time, because each reads much of the database."""
     voices = [voice.name for voice in site.voices()]
     with site.busy:
-        return build(site.store, voices, *last(days), site.parts)
+        return build(site.store, voices, *last(days), site.parts, zone)
 
 
 def last(days: int) -> tuple[datetime, datetime]:

@@ -25,7 +25,7 @@ def test_what_is_known_of_a_message_is_shown_by_its_id_and_by_its_training(shell
     by_id, by_number = (shell.done("show", name) for name in (ID, "#1"))
     assert by_id == by_number
     assert "\n  An offer\n" in by_id
-    assert re.search(r"\n  #1  \S+ \S+ UTC  spam  cli by anna\n  #2  .* taken back  cli by anna\n", by_id)
+    assert re.search(r"\n  #1  \S+ \S+  spam  cli by anna\n  #2  .* taken back  cli by anna\n", by_id)
     assert by_id.endswith("\n  | cheap pills for you\n")
     told = json.loads(shell.done("show", "--json", "2"))
     assert told.keys() == documented("show --json")

@@ -22,6 +22,7 @@ from spamfilter.learning.review import Review
 from spamfilter.stores import Entry, JournalEntry
 from spamfilter.system import paths
 from spamfilter.system.ids import new_id
+from spamfilter.system.moments import moment_text
 from tests.integration.servers import relay, wait_until
 from tests.project.test_docs import documented
 from tests.support.made import NOON, VOICE, journal_entry, mail
@@ -210,7 +211,7 @@ def test_a_message_is_shown_with_what_speaks_for_it_and_does_no_harm(reviewer: R
     with reviewer.store() as store:
         store.write_journal([entry])
     said = reviewer.press().stdout
-    assert f"1 of 1  {entry.id}  {NOW:%Y-%m-%d %H:%M} UTC\n" in said
+    assert f"1 of 1  {entry.id}  {moment_text(NOW)}\n" in said
     assert "  from     a\\x07@x\n  to       b@y\\n, c@z\n  subject  grün\\x1b[2J\n" in said
     assert "  score    0.700 (unsure) when it came, 0." in said
     assert "  words    subject:taught +" in said

@@ -16,6 +16,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
 from spamfilter.stores import Store
 from spamfilter.stores.sql import connection as sql_connection
+from spamfilter.system.moments import moment_text
 from tests.project.test_docs import documented
 from tests.support.made import NOON, journal_entry, mail
 from tests.support.shell import Shell
@@ -57,9 +58,9 @@ def test_it_is_shown_and_nothing_is_done_without_yes(shell: Shell) -> None:
     teach(shell, "mallory", "ham", "c", at=NOW - timedelta(days=1))
     teach(shell, "ann", "spam", "d")
     before = shell.rows("ledger")
-    first, last = (f"{NOW - timedelta(days=days):%Y-%m-%d %H:%M}" for days in (2, 1))
+    first, last = (moment_text(NOW - timedelta(days=days)) for days in (2, 1))
     assert shell.done("forget", "--by", "mallory").splitlines() == [
-        f"mallory has 3 marks that count, from {first} to {last} UTC",
+        f"mallory has 3 marks that count, from {first} to {last}",
         "  cli        ham          1",
         "  imap       spam         2",
         "nothing is undone yet; add --yes to undo it",

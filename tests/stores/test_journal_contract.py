@@ -162,6 +162,7 @@ SOME = {
     [
         pytest.param(Wanted(), "54321", id="all"),
         pytest.param(Wanted(class_="unsure"), "42", id="class"),
+        pytest.param(Wanted(class_="judged"), "54321", id="judged"),
         pytest.param(Wanted(action="tag"), "3", id="action"),
         pytest.param(Wanted(sender="EXAMPLE.ORG"), "21", id="sender-in-either-case"),
         pytest.param(Wanted(subject="Mon day"), "31", id="parts-of-words"),

@@ -319,7 +319,7 @@ def _is_wanted(entry: JournalEntry, wanted: Wanted) -> bool:
         return part.encode().lower() in text.encode().lower()  # of bytes: letters of ASCII alone
 
     return (
-        entry.class_ == (wanted.class_ or entry.class_)
+        (wanted.class_ in (None, entry.class_) or (wanted.class_ == "judged" and entry.class_ != UNJUDGED))
         and entry.action == (wanted.action or entry.action)
         and has(f"<{entry.sender}>", wanted.sender)
         and (not wanted.recipient or any(has(f"<{one}>", wanted.recipient) for one in entry.recipients))

@@ -8,8 +8,10 @@ from html import unescape
 
 import pytest
 
+from tests.faults.client import Client
+from tests.faults.fault import Say
 from tests.integration.servers import workshop
-from tests.web.pages import Site, mail_of, site
+from tests.web.pages import Browser, Site, mail_of, site
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +24,14 @@ def pages() -> Iterator[Site]:
 def sent(pages: Site) -> str:
     for number in range(3):
         pages.send(mail_of(f"mail{number}", f"Mail {number}", "some words"))
+    with Client(pages.relay.port) as client:
+        for reply in (b"550 5.1.1 no such user\r\n", b"451 4.3.0 later\r\n"):  # refused and put off before the text
+            pages.hop.faults["RCPT"] = Say(reply)
+            client.ask("EHLO client.test")
+            client.ask("MAIL FROM:<a@example.org>")
+            client.ask("RCPT TO:<gone@example.test>")
+            client.ask("RSET")
+    pages.hop.faults.clear()
     return pages.send(mail_of("last", "The last one", "some other words"))
 
 
@@ -40,9 +50,22 @@ def test_each_name_and_number_of_the_overview_leads_to_the_mails_that_it_counts(
         kinds |= dict.fromkeys(re.findall(r"[?;](?:amp;)?(\w+)=", address), 1)
     names = {"class", "action", "reply", "since", "until", "hour", "sender", "recipient", "client"}
     assert kinds.keys() == names
-    (number,) = re.findall(r'id="messages">(\d+)<', page)
-    (tile,) = re.findall(r'<dt><a href="(/messages[^"]+)">messages</a>', page)
-    assert f'<b id="found">{number}</b>' in anna.get(unescape(tile)).text
+    unjudged = [name for _, name, _ in rows if name.startswith("unjudged")]
+    assert unjudged == ["unjudged: deferred", "unjudged: rejected"] * 2
+    bars = set(re.findall(r'<li><a href="(/messages\?[^"]+)"', shown_at_all))
+    assert len(bars) > 24
+    assert bars <= {address for address, _, _ in rows}
+    tiles = re.findall(r'<dt><a href="(/messages[^"]+)">([^<]+)</a></dt><dd[^>]*>([^<]+)</dd>', page)
+    found = {name: found_by(anna, address) for address, name, _ in tiles}
+    said = {name: said for _, name, said in tiles}
+    assert said["messages"] == str(found["messages"])
+    assert said["spam"] == f"{100 * found['spam'] / found['messages']:.2f} %"
+
+
+def found_by(browser: Browser, address: str) -> int:
+    """The number of messages that a search finds."""
+    shown = re.findall(r'<b id="found">([\d,]+)</b>', browser.get(unescape(address)).text)
+    return int(shown[0].replace(",", "")) if shown else 0
 
 
 def test_each_error_of_the_overview_leads_to_the_mails_that_users_corrected(pages: Site, sent: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from spamfilter.stores import QuarantineEvent
 from spamfilter.system.escaping import harmless
+from spamfilter.system.moments import moment_text
 
 
 def delivered_to(events: Iterable[QuarantineEvent]) -> set[str]:
@@ -39,4 +40,4 @@ def told(event: QuarantineEvent) -> str:
     word = "for" if event.outcome == "deleted" else "to"
     to = f" {word} {harmless(', '.join(event.recipients))}" if event.recipients else ""
     by = f" by {harmless(event.by)}" if event.by else ""
-    return f"{event.outcome}{to}{by}, {event.at:%Y-%m-%d %H:%M} UTC"
+    return f"{event.outcome}{to}{by}, {moment_text(event.at)}"

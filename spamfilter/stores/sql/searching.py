@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, cast, column, exists, extract, func, literal, select
 
 from spamfilter.bayes.labels import NOBODYS
-from spamfilter.stores.journal import JournalEntry, Wanted
+from spamfilter.stores.journal import UNJUDGED, JournalEntry, Wanted
 from spamfilter.stores.schema import journal, ledger
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.dialects import has_text, json_elements, unindexed
@@ -54,7 +54,9 @@ _class, _at = unindexed(journal.c["class"]), unindexed(journal.c.at)
 
 
 def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
-    if wanted.class_:
+    if wanted.class_ == "judged":
+        yield _class != UNJUDGED
+    elif wanted.class_:
         yield _class == wanted.class_
     if wanted.action:
         yield journal.c.action == wanted.action

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
+from urllib.parse import urlencode
 
 from spamfilter.config.settings import Settings
 from spamfilter.doctor import Examination
 from spamfilter.doctor.delivery import next_hop
 from spamfilter.errors import Refused, SpamfilterError
 from spamfilter.reports.outages import outages
-from spamfilter.reports.text import span
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.stores import Store
+from spamfilter.system.moments import moment_text, span_text
 
 FRESH_SECONDS = 5.0
 """Time for which the line is shown again without another look."""
@@ -92,8 +93,8 @@ class StatusStrip:
         yield State("database answers", True, DOCTOR)
         for one in found[-1:]:
             number = sum(each.messages for each in found)
-            when = f"{span(one.begin, one.end)} UTC" if len(found) == 1 else "in the last 24 hours"
-            search = f"/messages?reply=4&since={found[0].begin:%Y-%m-%dT%H:%M}"
+            when = span_text(one.begin, one.end) if len(found) == 1 else "in the last 24 hours"
+            search = f"/messages?{urlencode({'reply': 4, 'since': moment_text(found[0].begin)})}"
             yield State(f"{number:,} message{'s' if number > 1 else ''} put off {when}", False, search)
 
 
