@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from spamfilter.errors import InputError
+from spamfilter.stores.sender_lists import LINK
 from spamfilter.system.file_access import make_file
 from spamfilter.system.paths import state_directory
 
@@ -69,7 +70,7 @@ def address_of_link(key: bytes, link: str, now: datetime) -> str | None:
 
 def user_of(address: str) -> str:
     """How history, lists and ledger name a user who acts by the link of an address."""
-    return f"digest link: {address}"
+    return LINK + address
 
 
 def _signature(key: bytes, said: bytes) -> bytes:

@@ -8,6 +8,8 @@ from typing import Literal
 Kind = Literal["allow", "block"]
 Ending = Literal["undone", "replaced", "expired"]
 
+LINK = "digest link: "
+"""Before the address of a user who acts by the link of a digest, in `by`."""
 MOST_RULES = 10_000
 """Rules in a store: each relay looks at them several times a second and holds them in memory."""
 MOST_FORMER = 10_000
@@ -31,6 +33,11 @@ class Rule:
     at: datetime | None = None
     note: str = ""
     id: int = 0
+
+    @property
+    def of_user(self) -> bool:
+        """Whether a user made it for themselves, by the link of a digest."""
+        return self.by.startswith(LINK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ lists name it. The text of a mail is shown as text, without links.
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -19,7 +19,7 @@ from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.mail.message import parse
 from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.quarantine import Quarantine, Quarantined
-from spamfilter.relay.sender_lists.decision import Origin
+from spamfilter.relay.sender_lists.decision import Lists, Origin
 from spamfilter.reports.digest_links import address_of_link, read_key, user_of
 from spamfilter.stores import Rule
 from spamfilter.stores.sender_lists import Kind
@@ -123,6 +123,8 @@ def _listing(visit: Visit, address: str, found: Quarantined, kind: Kind) -> Resp
     sender, rules = _sender(visit, found), store.rules()
     if any(rule.what == sender and rule.whom == address and rule.by != who.name for rule in rules):
         return _opened(visit, found, "Your administrator has made a rule on this sender for you.", 403)
+    if kind == "allow" and _is_blocked(visit, address, found, rules):
+        return _opened(visit, found, "Your administrator blocks this sender.", 403)
     if sum(rule.by == who.name for rule in rules) >= MOST_RULES:
         return _opened(visit, found, "There are too many rules. Undo some first.", 403)
     try:
@@ -140,6 +142,14 @@ def _listing(visit: Visit, address: str, found: Quarantined, kind: Kind) -> Resp
         "Mail from {sender} always comes to you from now on, if your mail server can prove its sender.", sender=sender
     )
     return _list(visit, address, [proved])
+
+
+def _is_blocked(visit: Visit, address: str, found: Quarantined, rules: Sequence[Rule]) -> bool:
+    """Whether a rule of the administrator blocks the sender of a mail, so that no rule of a user allows it."""
+    origin = Origin(Quarantine(visit.site.settings.quarantine_path()).read(found), found.sender, "")
+    of_administrators = (rule for rule in [*visit.site.settings.lists.rules(), *rules] if not rule.of_user)
+    (use,) = Lists(of_administrators).uses(origin, [address], datetime.now(UTC))
+    return use is not None and use.rule.kind == "block"
 
 
 def _undone(visit: Visit, address: str, id: str) -> list[str]:

@@ -246,6 +246,12 @@ def test_a_link_replaces_no_rule_of_the_administrator_and_fills_no_database(page
     assert "Diese Regel gibt es nicht." in browser.submit(link, link, undo=str(before["rule"])).words
     assert rules(pages) == [before]
     pages.relay.command("unlist", str(before["rule"]))
+    assert pages.relay.command("block", "example.org").returncode == 0
+    (blocked,) = rules(pages)
+    answer = browser.submit(f"{link}/{id}", f"{link}/{id}", rule="allow")
+    assert (answer.status, "Ihr Administrator sperrt diesen Absender." in answer.words) == (403, True)
+    assert rules(pages) == [blocked]
+    pages.relay.command("unlist", str(blocked["rule"]))
     now = datetime.now(UTC)
     with closing(open_store(f"sqlite:///{pages.relay.database}")) as store:
         for number in range(MOST_RULES):

@@ -3,7 +3,8 @@
 Of the rules on a sender, the one for the recipient's address comes before one for its domain and that before one for
 everybody; then the sender's address before its domain, a sub-domain before the domain above it, and both before the
 client's network; then block before allow. An allowing rule whose sender is not proved is passed over, and shown if
-no other rule holds. One action serves all recipients: the mildest of those that each would have.
+no other rule holds. What users allow by the link of a digest yields to what administrators block. One action serves
+all recipients: the mildest of those that each would have.
 
 Guarantee: the time does not grow with the number of rules.
 """
@@ -135,7 +136,11 @@ class Lists:
         ]
         found.sort(key=lambda each: _specificity(each[0]), reverse=True)
         uses = [Use(rule, origin.proof(way) if rule.kind == "allow" else "") for rule, way in found]
-        return next((use for use in uses if use.obeyed), uses[0] if uses else None)
+        obeyed = [use for use in uses if use.obeyed]
+        administrators = next((use for use in obeyed if not use.rule.of_user), None)
+        if administrators is not None and administrators.rule.kind == "block":
+            return administrators
+        return next(iter(obeyed or uses), None)
 
 
 def decided(verdict: Verdict, policy: Policy, uses: Sequence[Use | None]) -> Verdict:

@@ -10,6 +10,7 @@ import pytest
 from spamfilter.bayes.verdict import Action, Class, Policy, Verdict
 from spamfilter.config.sender_rules import rule
 from spamfilter.relay.sender_lists.decision import Lists, Origin, decided
+from spamfilter.stores import Rule
 from tests.support.made import NOON
 
 RESULTS = "Authentication-Results: mx; dmarc=pass header.from=a.good.example; spf=pass smtp.mailfrom=env.example\r\n"
@@ -77,6 +78,16 @@ def test_what_is_allowed_but_not_proved_is_passed_over() -> None:
     assert met(listed("+a.good.example"), mail=forged) == ["allow a.good.example ?"]
     assert met(listed("+a.good.example", "-good.example"), mail=forged) == ["block good.example"]
     assert met(listed("+a.good.example", "+192.0.2.0/24"), mail=forged) == ["allow 192.0.2.0/24"]
+
+
+def test_what_a_user_allows_yields_to_what_the_administrator_blocks() -> None:
+    allowed, blocked = (Rule(kind, "a.good.example", ME, by=f"digest link: {ME}") for kind in ("allow", "block"))
+    assert met(Lists([allowed])) == [f"allow a.good.example {ME}"]
+    assert met(Lists([allowed, Rule("block", "example")])) == ["block example"]
+    assert met(Lists([allowed, Rule("block", "192.0.2.0/24", "net.example")])) == ["block 192.0.2.0/24 net.example"]
+    above = Rule("block", "example"), Rule("allow", "good.example")
+    assert met(Lists([allowed, *above])) == [f"allow a.good.example {ME}"]
+    assert met(Lists([blocked, Rule("allow", "a.good.example")])) == [f"block a.good.example {ME}"]
 
 
 def judged(class_: Class, action: Action) -> Verdict:
