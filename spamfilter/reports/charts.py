@@ -113,13 +113,13 @@ def _day_label(days: int) -> Callable[[int, Slot], str]:
 
 
 def _hour_label(hours: int) -> Callable[[int, Slot], str]:
-    """The label below a bar: the day at its begin; with few of them every third hour, too."""
+    """The label below a bar: the day at its begin; with few bars every third hour, too, where the day leaves room."""
     few = hours <= 24 * SHORT.days + 1
 
     def label(number: int, slot: Slot) -> str:
         at = datetime.fromisoformat(slot.at)
         if not at.hour:
             return at.strftime("%-d %b" if number < 24 or at.day == 1 else "%-d")
-        return at.strftime("%H") if few and not at.hour % 3 else ""
+        return at.strftime("%H") if few and at.hour > 3 and not at.hour % 3 else ""
 
     return label
