@@ -30,6 +30,7 @@ from spamfilter.relay.quarantine import Quarantine
 from spamfilter.system import paths as places
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import new_id
+from spamfilter.system.moments import moment_text
 from tests.integration.servers import relay, wait_until
 from tests.project.test_docs import documented
 from tests.support.made import journal_entry, mail, some
@@ -405,7 +406,7 @@ async def test_the_list_tells_what_is_there(warder: Warder) -> None:
         "history": [],
     }
     shown = (await warder.run("list")).stdout
-    assert shown.startswith(f"{id}  {at:%Y-%m-%d %H:%M}  score 0.987  ")
+    assert shown.startswith(f"{id}  {moment_text(at)}  score 0.987  ")
     assert "<a@example.org> to b@example.net, c@example.net\n  grün\\x1b[2J\n" in shown
 
 

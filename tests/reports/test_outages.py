@@ -8,6 +8,7 @@ from spamfilter.reports.outages import DOWN, MOST, Downtime, Outage, downtimes, 
 from spamfilter.reports.report import build
 from spamfilter.reports.text import outage_texts, report_text
 from spamfilter.stores import UNJUDGED, Store
+from spamfilter.system.moments import span_text
 from tests.stores.conftest import store
 from tests.support.made import NOON, journal_entry
 
@@ -45,7 +46,7 @@ def test_what_was_put_off_is_counted_beside_what_was_judged(store: Store) -> Non
     report = build(store, ["fields"], NOON - 60 * MINUTE, NOON + 60 * MINUTE)
     assert (report.figures.messages, report.figures.unjudged) == (1, {"put_off": 2, "refused": 4})
     assert [(one.reply, one.messages) for one in report.troubles] == [("550 5.1.1 <>: nobody", 4), (AWAY, 2)]
-    assert outage_texts(report) == [f"{NOON:%Y-%m-%d %H:%M} to {NOON + MINUTE:%H:%M}: 2 messages put off: {AWAY}"]
+    assert outage_texts(report) == [f"{span_text(NOON, NOON + MINUTE)}: 2 messages put off: {AWAY}"]
     assert any("2 messages were put off" in sentence for sentence in report.advice)
     assert "unjudged  2 deferred, 4 rejected" in report_text(report)
 
