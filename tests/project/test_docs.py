@@ -49,7 +49,8 @@ def test_the_report_and_its_description_name_the_same() -> None:
     types = (Report, Figures, Rate, Delay, Slot, Calibrated, Named, Trouble, MatteringWord, LearntWord, Size, Drift)
     parts = (LearntMessage, WaitingMessage, Trainings)
     assert spoken_of("stats --json") >= {field.name for type in (*types, *parts) for field in fields(type)} - {
-        "figures"
+        "figures",
+        "zone",
     }
 
 
