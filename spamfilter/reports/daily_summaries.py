@@ -32,7 +32,7 @@ PIECE, MANY = timedelta(minutes=10), 10_000
 """Period whose entries are in memory at a time, on a day with more than MANY of them."""
 PARTS = 400
 """Parts of days and hours that are kept in memory, at most some 100 KB each: a report has ten parts of days, and of
-six days all hours."""
+five days all hours."""
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 REPLIES = {"2": "accepted", "4": "put_off", "5": "refused"}
 TROUBLE = 100
@@ -188,13 +188,11 @@ def of_period(store: Store, since: datetime, until: datetime, entries: int, hour
     made = Summary()
     while since < until:
         end = min(until, since.replace(minute=0, second=0, microsecond=0) + HOUR)
-        if hours is None:
-            made.merge(_counted(store, since, end, entries))
-        else:
-            key = since, end, store.journal_number(since, end)
-            if key not in hours:
-                hours[key] = _counted(store, since, end, entries)
-            made.merge(hours[key])
+        key = since, end, entries
+        hour = _counted(store, *key) if hours is None or key not in hours else hours[key]
+        if hours is not None:
+            hours[key] = hour
+        made.merge(hour)
         made.trim_to(COUNTED)
         since = end
     made.trim()
@@ -230,8 +228,8 @@ def begin(store: Store, since: datetime) -> datetime:
 
 
 Parts = dict[tuple[datetime, datetime, int], Summary]
-"""Begin and end of an hour, and the number of its entries -> its summary; of a part of a day, with minus the number of
-entries of that day -> its summary with the most frequent names and words alone."""
+"""Begin and end of an hour, and the number of entries of that day -> its summary; of a part of a day, with minus the
+number -> its summary with the most frequent names and words alone."""
 
 
 def by_day(store: Store, since: datetime, until: datetime, parts: Parts | None = None) -> dict[date, Summary]:
@@ -260,13 +258,14 @@ def by_day(store: Store, since: datetime, until: datetime, parts: Parts | None =
 def _part(store: Store, begin: datetime, end: datetime, entries: int, parts: Parts | None) -> Summary:
     """As `of_period`, from the parts that were found before if it is one of them.
 
-    The hours are kept, too, which stay the same while begin and end move on.
+    Of a day that is over the hours are kept, too, which stay the same while begin and end move on.
     """
     if parts is None:
         return of_period(store, begin, end, entries)
     key = begin, end, -entries
     if key not in parts:
-        parts[key] = of_period(store, begin, end, entries, parts if entries <= MANY else None)
+        over = midnight(begin.date()) + DAY + LATE <= datetime.now(UTC)
+        parts[key] = of_period(store, begin, end, entries, parts if over and entries <= MANY else None)
         while len(parts) > PARTS:
             del parts[next(iter(parts))]
     return parts[key]

@@ -158,10 +158,6 @@ class Journal(ABC):
         """Day, in UTC -> number of its entries; days without entries are left out."""
 
     @abstractmethod
-    def journal_number(self, since: datetime, until: datetime) -> int:
-        """The number of entries of a period, from the index of times."""
-
-    @abstractmethod
     def put_off(self, since: datetime, until: datetime) -> list[PutOff]:
         """Entries of a period whose client heard a 4xx that no verdict asked for, oldest first; at most MANY."""
 

@@ -378,9 +378,6 @@ class Busy(Store):
     def journal_days(self, first: Any, last: Any) -> Any:
         raise NotImplementedError
 
-    def journal_number(self, since: Any, until: Any) -> Any:
-        raise NotImplementedError
-
     def labelled(self, since: Any, until: Any, without: Any) -> Any:
         raise NotImplementedError
 

@@ -224,9 +224,6 @@ class MemoryStore(MemorySenderLists, Store):
         days = (entry.at.date() for entry in self._journal.values())
         return dict(Counter(day for day in days if first <= day <= last))
 
-    def journal_number(self, since: datetime, until: datetime) -> int:
-        return sum(since <= entry.at < until for entry in self._journal.values())
-
     def labelled(self, since: datetime, until: datetime, without: Collection[str]) -> list[Labelled]:
         found = ((entry, self._active.get(entry.digest)) for entry in self.journal(since, until))
         return [

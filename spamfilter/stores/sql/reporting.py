@@ -57,11 +57,6 @@ class SqlReporting(Database):
                 begin += DAY
         return found
 
-    def journal_number(self, since: datetime, until: datetime) -> int:
-        query = select(func.count()).where(journal.c.at >= since, journal.c.at < until)
-        with self.reading() as connection:
-            return int(connection.execute(query).scalar_one())
-
     def put_off(self, since: datetime, until: datetime) -> list[PutOff]:
         unasked = (journal.c["class"] == UNJUDGED) | (journal.c.action != "defer")
         deferred = text("reply >= '4' AND reply < '5'")  # word for word as in the index
