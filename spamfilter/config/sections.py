@@ -89,7 +89,7 @@ class Relay(Section):
     def dangers(self) -> list[str]:
         """A sentence for each value that lets mail loop, loses all mail from outside, or relays for everybody."""
         found = []
-        hop = addresses.host_and_port(self.next_hop.removeprefix("smtp://"))
+        hop = addresses.host_and_port(addresses.next_hop_place(self.next_hop))
         if any(addresses.leads_to(hop, addresses.host_and_port(text)) for text in (*self.listen, *self.submission)):
             found.append(f"relay.next_hop = {self.next_hop!r} is where the relay itself listens: mail would loop")
         if everybody := [text for text in self.trusted if ipaddress.ip_network(text).prefixlen == 0]:
@@ -108,8 +108,10 @@ class Relay(Section):
                 f"tls_certificate = {self.tls_certificate!r} and tls_key = {self.tls_key!r} go together:"
                 " set both or none"
             )
-        if self.next_hop_tls == "starttls" and not self.next_hop.startswith("smtp:"):
-            raise ValueError(f'next_hop_tls = "starttls" needs an smtp:// next_hop, not {self.next_hop!r}')
+        if self.next_hop_tls == "starttls" and not addresses.next_hop_place(self.next_hop):
+            raise ValueError(
+                f'next_hop_tls = "starttls" needs a next_hop smtp://host:port or lmtp://host:port, not {self.next_hop!r}'
+            )
         return self
 
 

@@ -80,6 +80,18 @@ def size_of(argument: str) -> int:
     return int(size.group(1)) if size else 0
 
 
+def without_size(argument: str) -> str:
+    """The argument of MAIL without its SIZE.
+
+    >>> without_size("FROM:<a@b> SIZE=1000 BODY=7BIT")
+    'FROM:<a@b> BODY=7BIT'
+    """
+    match = _PATH.fullmatch(argument)
+    if match is None or not match.group(4):
+        return argument
+    return argument[: match.start(4)] + _SIZE.sub(lambda found: " " * found[0].endswith(" "), match.group(4), count=1)
+
+
 def is_plain(recipient: str, domains: frozenset[str]) -> bool:
     """Whether an untrusted client may send to a recipient: a plain address in these domains, or postmaster.
 

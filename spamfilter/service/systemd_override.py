@@ -7,7 +7,7 @@ the network stays open, and a comment says why.
 import ipaddress
 from pathlib import Path
 
-from spamfilter.config.addresses import socket_of, split_address
+from spamfilter.config.addresses import next_hop_place, socket_of, split_address
 from spamfilter.config.settings import Settings
 from spamfilter.service.listening import descriptors
 from spamfilter.stores.sql.connection import host_of
@@ -58,8 +58,8 @@ def _addresses(settings: Settings) -> list[str]:
         if settings.metrics.listen and not _is_loopback(split_address(settings.metrics.listen)[0]):
             raise ValueError("[metrics] listen is for other hosts")
         found |= set(relay.trusted)  # all others may send nothing anyway
-    if relay.next_hop.startswith("smtp:"):
-        found |= _address(split_address(relay.next_hop.removeprefix("smtp://"))[0], "next_hop")
+    if place := next_hop_place(relay.next_hop):
+        found |= _address(split_address(place)[0], "next_hop")
     if host := host_of(settings.store_url()):
         found |= _address(host, "[store] url")
     return sorted(found)

@@ -136,6 +136,7 @@ def test_all_faults_are_named_at_once() -> None:
         pytest.param('[relay]\ntrusted = []', "relay.trusted", [], id="nobody-trusted"),
         pytest.param('[relay]\ntrusted = ["10.0.0.1"]', "relay.trusted", ["10.0.0.1"], id="one-address-trusted"),
         pytest.param('[relay]\nnext_hop = "smtp://[::1]:24"', "relay.next_hop", "smtp://[::1]:24", id="next-hop-ipv6"),
+        pytest.param('[relay]\nnext_hop = "lmtp:///a/b"', "relay.next_hop", "lmtp:///a/b", id="next-hop-socket"),
         pytest.param('[relay]\nnext_hop = "maildir:/a b/ü"', "relay.next_hop", "maildir:/a b/ü", id="odd-maildir"),
         pytest.param('[store]\nurl = "sqlite:////x.db"', "store.url", "sqlite:////x.db", id="a-database"),
         pytest.param("[learn]\nvoices = []", "learn.voices", [], id="the-default-voices"),

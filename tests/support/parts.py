@@ -33,7 +33,8 @@ class Hop:
     """A next hop. replies: first word or whole line -> what to answer instead of the usual.
 
     An answer may be bytes (whole lines), or 'close', 'hang'; delays: seconds before it. received: command
-    lines; messages: what came after DATA, as on the wire, without the end.
+    lines; messages: what came after DATA, as on the wire, without the end. A client that says LHLO gets a reply to the
+    message for each recipient, 'DOT TO:<b@example.test>' in replies.
     """
 
     def __init__(self, keywords: tuple[str, ...] = KEYWORDS) -> None:
@@ -82,12 +83,15 @@ class Hop:
     async def _dialogue(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not await self._answer(writer, "CONNECT", b"220 hop.test ESMTP\r\n"):
             return
+        recipients: list[str] = []
+        lmtp = False
         while line := await reader.readline():
             line = line.rstrip(b"\r\n")
             self.received.append(line)
             verb = line.split(b" ")[0].upper().decode("ascii", "replace")
             usual = b"250 2.0.0 Ok\r\n"
-            if verb == "EHLO":
+            if verb in ("EHLO", "LHLO"):
+                lmtp = verb == "LHLO"
                 usual = b"".join(b"250-%s\r\n" % word.encode() for word in ("hop.test", *self.keywords))
                 usual += b"250 HELP\r\n"
             elif verb == "DATA":
@@ -99,12 +103,19 @@ class Hop:
             elif verb == "QUIT":
                 usual = b"221 bye\r\n"
             name = line.decode("utf-8", "replace")
-            if not await self._answer(writer, name if name in self.replies else verb, usual):
+            known = name if name in self.replies else verb
+            if not await self._answer(writer, known, usual):
                 return
+            if verb in ("MAIL", "RSET"):
+                recipients.clear()
+            elif verb == "RCPT" and self.replies.get(known, usual).startswith(b"2"):
+                recipients.append(name[5:].partition(" ")[0])
             if verb == "DATA" and self.replies.get("DATA", b"354")[:3] == b"354":
-                await self._message(reader, writer)
+                await self._message(reader, writer, recipients if lmtp else [""])
 
-    async def _message(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _message(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, recipients: Sequence[str]
+    ) -> None:
         content = b"\r\n"
         while not content.endswith(b"\r\n.\r\n"):
             block = await reader.read(65536)
@@ -115,8 +126,11 @@ class Hop:
         self.messages.append(content[2:-3])
         if self.before_final is not None:
             await self.before_final()
-        if not await self._answer(writer, "DOT", b"250 2.0.0 Ok: queued as 4711\r\n"):
-            raise ConnectionError
+        for recipient in recipients:
+            name = f"DOT {recipient}"
+            known = name if name in self.replies else "DOT"
+            if not await self._answer(writer, known, b"250 2.0.0 Ok: queued as 4711\r\n"):
+                raise ConnectionError
 
     async def _answer(self, writer: asyncio.StreamWriter, name: str, usual: bytes) -> bool:
         answer = self.replies.get(name, usual)
