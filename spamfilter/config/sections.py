@@ -5,7 +5,7 @@ Guarantee: no section holds a value outside its bounds, or values that contradic
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Annotated, Literal, Self
 
@@ -66,6 +66,7 @@ Login = Annotated[str, Field(min_length=1), AfterValidator(addresses.one_line)]
 class Relay(Section):
     listen: Annotated[list[Address], Field(min_length=1)] = ["127.0.0.1:10025"]
     submission: list[Annotated[str, AfterValidator(addresses.address_or_socket)]] = []
+    lmtp: list[Annotated[str, AfterValidator(addresses.address_or_socket)]] = []
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 0
     next_hop: Annotated[str, empty_or(addresses.next_hop)] = ""
     next_hop_tls: Literal["none", "starttls"] = "none"
@@ -82,6 +83,10 @@ class Relay(Section):
     def networks(self) -> tuple[Network, ...]:
         return tuple(ipaddress.ip_network(text) for text in self.trusted)
 
+    def places(self) -> list[str]:
+        """All addresses at which mail is received."""
+        return [*self.listen, *self.submission, *self.lmtp]
+
     def own_domains(self) -> frozenset[str]:
         """`domains` in lower case."""
         return frozenset(domain.lower() for domain in self.domains)
@@ -90,16 +95,21 @@ class Relay(Section):
         """A sentence for each value that lets mail loop, loses all mail from outside, or relays for everybody."""
         found = []
         hop = addresses.host_and_port(addresses.next_hop_place(self.next_hop))
-        if any(addresses.leads_to(hop, addresses.host_and_port(text)) for text in (*self.listen, *self.submission)):
+        own_socket = self.next_hop.replace("lmtp://", "unix:", 1) in self.places()
+        if own_socket or any(addresses.leads_to(hop, addresses.host_and_port(text)) for text in self.places()):
             found.append(f"relay.next_hop = {self.next_hop!r} is where the relay itself listens: mail would loop")
         if everybody := [text for text in self.trusted if ipaddress.ip_network(text).prefixlen == 0]:
             found.append(f"relay.trusted has {everybody[0]!r}, every client: an open relay, which sends anybody's spam")
-        elif not self.domains and (every := [text for text in self.listen if addresses.is_everywhere(text)]):
+        elif not self.domains and (every := list(self._everywhere())):
             found.append(
-                f"relay.listen = {every[0]!r} takes clients from everywhere, but relay.domains is empty: all mail of"
+                f"{every[0]} takes clients from everywhere, but relay.domains is empty: all mail of"
                 " clients outside relay.trusted is rejected; name your domains"
             )
         return found
+
+    def _everywhere(self) -> Iterator[str]:
+        for key, listed in (("listen", self.listen), ("lmtp", self.lmtp)):
+            yield from (f"relay.{key} = {text!r}" for text in listed if addresses.is_everywhere(text))
 
     @model_validator(mode="after")
     def _pairs(self) -> Self:
@@ -110,7 +120,7 @@ class Relay(Section):
             )
         if self.next_hop_tls == "starttls" and not addresses.next_hop_place(self.next_hop):
             raise ValueError(
-                f'next_hop_tls = "starttls" needs a next_hop smtp://host:port or lmtp://host:port, not {self.next_hop!r}'
+                f'next_hop_tls = "starttls" needs an smtp:// or lmtp:// next_hop with a port, not {self.next_hop!r}'
             )
         return self
 

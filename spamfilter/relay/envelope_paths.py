@@ -2,6 +2,7 @@
 
 import re
 import string
+from collections.abc import Iterator
 
 # Angle brackets may be missing, because many next hops tolerate that.
 _PATH = re.compile(r'(FROM|TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))( .*)?', re.IGNORECASE)
@@ -67,6 +68,19 @@ def folded(address: str) -> str:
     True
     """
     return address.translate(_TO_LOWER)
+
+
+def above(address: str) -> Iterator[str]:
+    """An address, its domain and all domains above that.
+
+    >>> list(above("a@b.example.org"))
+    ['a@b.example.org', 'b.example.org', 'example.org', 'org']
+    """
+    yield address
+    domain = address.rpartition("@")[2]
+    while domain:
+        yield domain
+        domain = domain.partition(".")[2]
 
 
 def size_of(argument: str) -> int:

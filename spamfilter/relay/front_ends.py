@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from spamfilter.relay.relay import FrontEnd, Relay
 from spamfilter.relay.smtp import SmtpFrontEnd
+from spamfilter.relay.smtp.lmtp import LmtpFrontEnd
 
-FRONT_ENDS: dict[str, Callable[[Relay], FrontEnd]] = {"smtp": SmtpFrontEnd}
+FRONT_ENDS: dict[str, Callable[[Relay], FrontEnd]] = {"smtp": SmtpFrontEnd, "lmtp": LmtpFrontEnd}
 
 __all__ = ["FRONT_ENDS", "FrontEnd", "Relay"]

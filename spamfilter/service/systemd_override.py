@@ -41,7 +41,7 @@ def _folders(settings: Settings) -> list[Path]:
         Path(settings.verdict.quarantine) if settings.verdict.quarantine else None,
         Path(address) if kind == "maildir" else None,
     ]
-    named += [path.parent for text in settings.relay.submission if (path := socket_of(text))]
+    named += [path.parent for text in settings.relay.places() if (path := socket_of(text))]
     beside = {path for path in named if path and not path.is_relative_to(SYSTEM_STATE) and path != SYSTEM_RUN}
     return sorted(beside)
 
@@ -50,8 +50,8 @@ def _addresses(settings: Settings) -> list[str]:
     """The addresses that the relay talks to. Raises ValueError, with the reason, if they are not known."""
     relay = settings.relay
     found = {"localhost"}
-    submission = [text for text in relay.submission if not socket_of(text)]
-    ours = [split_address(text)[0] for text in (*relay.listen, *submission, settings.metrics.listen) if text]
+    places = [text for text in relay.places() if not socket_of(text)]
+    ours = [split_address(text)[0] for text in (*places, settings.metrics.listen) if text]
     if not all(map(_is_loopback, ours)):
         if relay.domains:
             raise ValueError("mail for [relay] domains comes from everywhere")

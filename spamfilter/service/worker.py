@@ -149,10 +149,11 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._handle_signals(stop)
         loop.set_exception_handler(AcceptFaults())
-        front_end = FRONT_ENDS["smtp"](self._relay) if process.carries else None
+        front_ends = {name: made(self._relay) for name, made in FRONT_ENDS.items()} if process.carries else {}
         self._filter.learnt  # noqa: B018 - loads the counts
         self._facts["listening"] = [name_of(sock) for sock in sockets.mail]
         self._facts["submission"] = [name_of(sock) for sock in sockets.submission]
+        self._facts["lmtp"] = [name_of(sock) for sock in sockets.lmtp]
         background = Background(self._limit_log.metrics)
         background.start("the heartbeat", self._beat, BEAT_EVERY)
         if process.again:
@@ -171,8 +172,9 @@ class Worker:
         if self._collector is not None:
             self._collector.start()
         self._journal.start()
-        if front_end is not None:
-            await front_end.start(sockets.mail, sockets.submission)
+        if front_ends:
+            await front_ends["smtp"].start(sockets.mail, sockets.submission)
+            await front_ends["lmtp"].start(sockets.lmtp)
         metrics_front_end = await self._open_metrics(sockets.metrics) if process.keeps else None
         if process.keeps:
             self._canaries.start()
@@ -187,8 +189,8 @@ class Worker:
         if process.alone:
             notify("STOPPING=1")
             log.info("stopping: running transactions finish, for at most %g s", self._relay.limits.drain_seconds)
-        if front_end is not None:
-            await self._drain(front_end)
+        if front_ends:
+            await self._drain([*front_ends.values()])
         if metrics_front_end is not None:
             metrics_front_end.close()
         background.stop()
@@ -203,16 +205,17 @@ class Worker:
         with suppress(SpamfilterError):  # following the ledger logs what is wrong with the database
             await self._list_following.look()
 
-    async def _drain(self, front_end: FrontEnd) -> None:
+    async def _drain(self, front_ends: Sequence[FrontEnd]) -> None:
         """Let running transactions finish, for at most `limits.drain_seconds`."""
-        draining = asyncio.create_task(front_end.drain())
+        draining = asyncio.gather(*(front_end.drain() for front_end in front_ends))
         await asyncio.sleep(0)  # lets `drain` close the listening sockets
         self._process.shared.state[self._process.shared.own] = 0
         try:
             await asyncio.wait_for(draining, self._relay.limits.drain_seconds)
         except TimeoutError:
             self._limit_log.noted("drain_seconds", "what is still running is cut off")
-        front_end.close()
+        for front_end in front_ends:
+            front_end.close()
 
     async def _close(self) -> None:
         """Close every part. Marks that have begun are still learnt, and the journal is written."""

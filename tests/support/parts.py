@@ -5,7 +5,7 @@ import ipaddress
 import re
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +21,7 @@ from spamfilter.relay.front_ends import FRONT_ENDS, Relay
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.next_hops import Maildir, NextHop, Timeouts, open_next_hop
+from spamfilter.relay.sender_lists.decision import Lists
 from spamfilter.service.listening import bound
 from spamfilter.stores import JournalEntry, Store
 from tests.support.memory_store import open_store
@@ -145,9 +146,10 @@ class Hop:
 
 
 class Client:
-    """An SMTP client that sees every byte."""
+    """A client of SMTP or LMTP that sees every byte."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: str = "EHLO") -> None:
+        self.hello = hello
         self.reader = reader
         self.writer = writer
 
@@ -170,9 +172,11 @@ class Client:
         return reply
 
     async def envelope(self, sender: str = "a@example.org", *recipients: str) -> bytes:
-        """EHLO, MAIL and RCPT; the reply to the last."""
+        """EHLO or LHLO, MAIL and RCPT; the reply to the last."""
         names = recipients or ("b@example.test",)
-        return await self.ask("EHLO client.example", f"MAIL FROM:<{sender}>", *(f"RCPT TO:<{name}>" for name in names))
+        return await self.ask(
+            f"{self.hello} client.example", f"MAIL FROM:<{sender}>", *(f"RCPT TO:<{name}>" for name in names)
+        )
 
     async def send(self, mail: bytes, sender: str = "a@example.org", *recipients: str) -> bytes:
         """A whole transaction with a mail whose lines end with CR LF; the reply after the dot."""
@@ -189,7 +193,8 @@ class Client:
 class Running:
     """A relay that runs in this event loop, on a port or on a path. connect: a new client, greeted."""
 
-    def __init__(self, relay: Relay, store: Store, port: int, path: Path | None = None) -> None:
+    def __init__(self, relay: Relay, store: Store, port: int, path: Path | None = None, door: str = "smtp") -> None:
+        self.door = door
         self.relay = relay
         self.store = store
         self.port = port
@@ -197,10 +202,11 @@ class Running:
         self.clients: list[Client] = []
 
     async def connect(self, *, greet: bool = True, tls: ssl.SSLContext | None = None) -> Client:
+        hello = {"smtp": "EHLO", "lmtp": "LHLO"}[self.door]
         if self.path is not None:
-            client = Client(*await asyncio.open_unix_connection(self.path, limit=2**20))
+            client = Client(*await asyncio.open_unix_connection(self.path, limit=2**20), hello)
         else:
-            client = Client(*await asyncio.open_connection("127.0.0.1", self.port, limit=2**20))
+            client = Client(*await asyncio.open_connection("127.0.0.1", self.port, limit=2**20), hello)
         self.clients.append(client)
         if greet:
             assert (await client.reply()).startswith(b"220 ")
@@ -234,10 +240,15 @@ async def relaying(
     submission: bool = False,
     proven: bool = False,
     proxy_protocol: bool = False,
+    policies: Mapping[str, Policy] | None = None,
+    lists: Lists | None = None,
+    door: str = "smtp",
+    path: bool = False,
 ) -> AsyncIterator[Running]:
     """A relay with a store in memory in front of a next hop, on a free port.
 
-    submission: for authenticated senders. proven: for those of a mail server that the kernel knows, on a path.
+    submission: for authenticated senders. proven: for those of a mail server that the kernel knows, on a path. door: a
+    row of FRONT_ENDS. path: it listens on a path.
     """
     store = filter.store if filter else open_store("memory:")
     hop = (
@@ -248,7 +259,7 @@ async def relaying(
     filter = filter or Filter(store, Settings().voices())
     desk = MarkQueue(filter, marks_a_day=200, learnt=filter.follow)
     relay = Relay(
-        judge=Judge(filter, policy or Policy()),
+        judge=Judge(filter, policy or Policy(), policies),
         journal=Journal(store),
         next_hop=hop,
         quarantine=Maildir(folder / "quarantine"),
@@ -258,6 +269,7 @@ async def relaying(
         hostname="relay.test",
         mark_queue=desk,
         feedback=feedback or Feedback(),
+        lists=lists or Lists(),
         automatic=Automatic(desk, store),
         tls=tls,
         normalise=normalise,
@@ -265,11 +277,11 @@ async def relaying(
     )
     short = tempfile.TemporaryDirectory()  # a test's own folder may have too long a name for a socket
     Path(short.name).chmod(0o755)
-    path = Path(short.name) / "x.sock" if proven else None
-    (sock,) = bound("relay.listen", "127.0.0.1:0" if path is None else f"unix:{path}")
-    front_end = FRONT_ENDS["smtp"](relay)
+    place = Path(short.name) / "x.sock" if proven or path else None
+    (sock,) = bound("relay.listen", "127.0.0.1:0" if place is None else f"unix:{place}")
+    front_end = FRONT_ENDS[door](relay)
     await front_end.start([] if submission or proven else [sock], [sock] if submission or proven else [])
-    running = Running(relay, store, 0 if path else sock.getsockname()[1], path)
+    running = Running(relay, store, 0 if place else sock.getsockname()[1], place, door)
     try:
         yield running
     finally:

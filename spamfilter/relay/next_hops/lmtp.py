@@ -64,15 +64,18 @@ class _LmtpConversation(SmtpConversation):
             self._accepted += reply.positive
         return reply
 
+    async def _last_reply(self) -> Reply:
+        reply = await self._reply()
+        if reply.code >= 400 or reply.positive:
+            return reply
+        raise NextHopError(f"{self._hop.where}: answered the message with {reply.text}")
+
     async def _outcome(self) -> Reply:
         replies: list[Reply] = []
         missing, self._accepted = self._accepted, 0
         try:
             while missing:
-                reply = await self._reply()
-                if reply.code < 400 and not reply.positive:
-                    raise NextHopError(f"{self._hop.where}: answered the message with {reply.text}")
-                replies.append(reply)
+                replies.append(await self._last_reply())
                 missing -= 1
         except (NextHopError, TooLate) as error:
             if not replies:

@@ -68,7 +68,7 @@ class Session(Greeting):
             self.attempt = self.attempt or Attempt(client, path_of(argument, "FROM") or "", 0)
             return LEAVING
         if not self._greeted:
-            return Reply.of("503 5.5.1 Say HELO or EHLO first")
+            return Reply.of(f"503 5.5.1 Say {'LHLO' if self._each else 'HELO or EHLO'} first")
         if self.transaction is not None:
             return Reply.of("503 5.5.1 Nested MAIL command")
         path = path_of(argument, "FROM")
@@ -104,6 +104,8 @@ class Session(Greeting):
             self.transaction = Transaction(
                 encoded(path), client, own, self._submission, self._proven, self.peer, began, size, origin
             )
+            if self._each:
+                self.transaction.each, self.transaction.opening = True, (*told, line)
         return reply
 
     @answered
@@ -126,6 +128,8 @@ class Session(Greeting):
             line = encoded(f"RCPT {argument}")
             self._conversation.pipeline(chain([line], islice(self._recipients(coming), room - 1)))
             reply = await self._conversation.command(line)
+            if self._each and reply.positive:
+                self.transaction.accepted.append(line)
         elif reply is None:
             reply = Reply.of("250 2.1.5 Ok")
         if reply.positive:
@@ -190,10 +194,11 @@ class Session(Greeting):
 
     @property
     def _most(self) -> int:
-        """The recipients of a mail. A next hop may say of each recipient whether it has the mail, but the client gets
-        one reply: two recipients with different replies would lose the mail for one, or get it twice.
+        """The recipients of a mail: one if the next hop replies for each, but the client hears only one reply.
+
+        With different replies for two recipients, one would lose the mail, or the other would get it twice.
         """
-        return 1 if self._relay.next_hop.replies_for_each else self._relay.limits.recipients
+        return 1 if self._relay.next_hop.replies_for_each and not self._each else self._relay.limits.recipients
 
     def _told(self, conversation: Conversation) -> list[bytes]:
         """XFORWARD commands that tell the next hop about the client, if it announces XFORWARD."""

@@ -9,7 +9,6 @@ import socket
 from collections.abc import Sequence
 from functools import partial
 
-from spamfilter.relay.limits.connections import Crowd
 from spamfilter.relay.relay import FrontEnd, Relay
 from spamfilter.relay.smtp.accepting import Acceptor
 from spamfilter.relay.smtp.dialogue import Dialogue
@@ -18,18 +17,19 @@ __all__ = ["SmtpFrontEnd"]
 
 
 class SmtpFrontEnd(FrontEnd):
-    """SMTP on any number of sockets."""
+    """SMTP on any number of sockets. dialogue: the class of a connection."""
+
+    dialogue: type[Dialogue] = Dialogue
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._servers: list[asyncio.Server | Acceptor] = []
-        self._crowd = Crowd(relay.shared)
-        relay.metrics.read_by("connections", lambda: len(self._crowd))
+        self._crowd = relay.crowd
 
     async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
         loop = asyncio.get_running_loop()
         for sock in (*sockets, *submission):
-            session = partial(Dialogue, self._relay, self._crowd, submission=sock in submission)
+            session = partial(self.dialogue, self._relay, submission=sock in submission)
             if self._relay.shared.has_others:
                 acceptor = Acceptor(sock, session, self._crowd)
                 acceptor.start()
