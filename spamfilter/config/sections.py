@@ -6,6 +6,7 @@ Guarantee: no section holds a value outside its bounds, or values that contradic
 import ipaddress
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import combinations
 from typing import Annotated, Literal, Self
 
@@ -140,12 +141,16 @@ class Verdict(Section):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
+        self.check_order()
+        return self
+
+    def check_order(self) -> None:
+        """Raises ValueError if the thresholds contradict each other."""
         if self.unsure > self.spam or (self.reject and self.reject < self.spam):
             raise ValueError(
                 f"unsure = {self.unsure}, spam = {self.spam}, reject = {self.reject}: thresholds must rise, unsure <="
                 " spam <= reject (reject = 0 never refuses)"
             )
-        return self
 
 
 class Lists(Section):
@@ -158,6 +163,40 @@ class Lists(Section):
             *(sender_rules.rule("allow", text) for text in self.allow),
             *(sender_rules.rule("block", text) for text in self.block),
         ]
+
+
+class Recipients(Section):
+    """A table of [[recipients]]; None: as in [verdict]."""
+
+    to: Annotated[list[Annotated[str, AfterValidator(sender_rules.some_recipients)]], Field(min_length=1)]
+    spam: Share | None = None
+    unsure: Share | None = None
+    reject: Share | None = None
+    on_ham: Action | None = None
+    on_unsure: Action | None = None
+    on_spam: Action | None = None
+    subject_prefix: Annotated[str, AfterValidator(addresses.one_line)] | None = None
+    allow: list[SenderRule] = []
+    block: list[SenderRule] = []
+
+    def verdict(self, usual: Verdict) -> Verdict:
+        """[verdict] with what this table says. Raises ValueError if the thresholds contradict each other."""
+        given = {key: value for key in Verdict.model_fields if (value := getattr(self, key, None)) is not None}
+        verdict = usual.model_copy(update=given)
+        verdict.check_order()
+        return verdict
+
+    def rules(self) -> list[Rule]:
+        return [
+            replace(rule, whom=whom) for rule in Lists(allow=self.allow, block=self.block).rules() for whom in self.to
+        ]
+
+    @model_validator(mode="after")
+    def _for_these_alone(self) -> Self:
+        for text in (*self.allow, *self.block):
+            if sender_rules.rule("allow", text).whom:
+                raise ValueError(f'{text!r} names recipients; here it is for those of `to`: leave out the "for"')
+        return self
 
 
 class Store(Section):

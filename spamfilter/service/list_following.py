@@ -5,7 +5,7 @@ Guarantee: a change counts within a second while the database can be read; while
 
 import asyncio
 
-from spamfilter.config.sections import Lists as Section
+from spamfilter.config.settings import Settings
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.sender_lists.decision import Lists
 from spamfilter.stores import Store
@@ -15,9 +15,9 @@ FOLLOW_LISTS_EVERY = 0.5
 
 
 class ListFollowing:
-    """Keeps `relay.lists` up to date. configured: the section [lists]; set it, and call `look`, when it changes."""
+    """Keeps `relay.lists` up to date. configured: the settings; set them, and call `look`, when they change."""
 
-    def __init__(self, relay: Relay, store: Store, configured: Section) -> None:
+    def __init__(self, relay: Relay, store: Store, configured: Settings) -> None:
         self.configured = configured
         self._relay = relay
         self._store = store
@@ -27,10 +27,10 @@ class ListFollowing:
         """Read the rules if there are others than at the last look. Raises StoreError."""
         configured = self.configured
         version = await asyncio.to_thread(self._store.rules_version)
-        known = version, self._store.generation, configured
+        known = version, self._store.generation, configured.lists, configured.recipients
         if known != self._known:
             self._relay.lists = await asyncio.to_thread(self._read, configured)
             self._known = known
 
-    def _read(self, configured: Section) -> Lists:
-        return Lists([*configured.rules(), *self._store.rules()], configured.results_from)
+    def _read(self, configured: Settings) -> Lists:
+        return Lists([*configured.rules(), *self._store.rules()], configured.lists.results_from)

@@ -80,7 +80,7 @@ class Worker:
         )
         self._mark_queue = MarkQueue(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
         self._relay = Relay(
-            judge=Judge(self._filter, settings.policy()),
+            judge=Judge(self._filter, settings.policy(), settings.policies()),
             journal=self._journal,
             next_hop=next_hop_of(settings),
             quarantine=Maildir(settings.quarantine_path()),
@@ -97,7 +97,7 @@ class Worker:
             normalise=settings.normalises(),
             proxy_protocol=settings.relay.proxy_protocol,
         )
-        self._list_following = ListFollowing(self._relay, store, settings.lists)
+        self._list_following = ListFollowing(self._relay, store, settings)
         self._canaries = canaries = Canaries(self._relay, store)
         self._facts: dict[str, object] = {"pid": process.main or os.getpid(), "next_hop": self._relay.next_hop.where}
         self._socket = FeedbackSocket(
@@ -254,7 +254,7 @@ class Worker:
             if new is not None:
                 self._settings, waiting = self._following.at_work(self._settings).reloaded(new)
                 apply(self._settings, self._relay, self._socket)
-                self._list_following.configured = self._settings.lists
+                self._list_following.configured = self._settings
                 if process.keeps:
                     log.info(
                         "reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else ""

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from spamfilter.config.addresses import split_address
+from spamfilter.config.sections import Recipients
 from spamfilter.config.settings import Settings, load
 from spamfilter.errors import ConfigError
 from spamfilter.system import paths
@@ -54,7 +55,7 @@ def flat(values: dict[str, Any], above: str = "") -> Iterator[tuple[str, object]
 
 
 def test_every_key_of_the_sample_is_the_default_and_every_default_is_in_the_sample() -> None:
-    sample = dict(flat(tomllib.loads(SAMPLE.read_text(encoding="utf-8"))))
+    sample = dict(flat(tomllib.loads(SAMPLE.read_text(encoding="utf-8")))) | {"recipients": []}
     assert sample == dict(leaves(Settings()))
     assert {key: type(value) for key, value in sample.items()} == {
         key: type(value) for key, value in leaves(Settings())
@@ -63,6 +64,23 @@ def test_every_key_of_the_sample_is_the_default_and_every_default_is_in_the_samp
 
 def test_the_sample_is_valid_and_means_the_defaults() -> None:
     assert load(SAMPLE, {}) == load(None, {}) == Settings()
+
+
+def test_the_table_of_recipients_in_the_sample_has_all_its_keys_and_can_be_used(tmp_path: Path) -> None:
+    text = re.sub(r"(?m)^#(?=\[\[|[a-z_]+ = )", "", SAMPLE.read_text(encoding="utf-8"))
+    (table,) = tomllib.loads(text)["recipients"]
+    assert set(table) == set(Recipients.model_fields)
+    settings = load(written(tmp_path, text), {})
+    policies = settings.policies()
+    assert {name: (policy.name, policy.spam, policy.actions["spam"]) for name, policy in policies.items()} == {
+        name: (name, 0.97, "quarantine") for name in ("sales@example.org", "shop.example.org")
+    }
+    assert [(rule.kind, rule.what, rule.whom, bool(rule.expires)) for rule in settings.rules()] == [
+        (kind, what, whom, kind == "block")
+        for kind, what in (("allow", "news.example"), ("block", "offers.example"))
+        for whom in ("sales@example.org", "shop.example.org")
+    ]
+    assert Settings().reloaded(settings) == (settings, [])
 
 
 def uncommented(text: str) -> list[str]:
