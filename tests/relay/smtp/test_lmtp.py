@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spamfilter.bayes.verdict import Policy
-from spamfilter.config.sections import Limits
+from spamfilter.config.sections import Feedback, Limits
 from spamfilter.relay.sender_lists.decision import Lists
 from spamfilter.stores import Rule
 from tests.support.parts import Client, Hop, relaying
@@ -169,3 +169,17 @@ async def test_a_client_on_a_socket_is_one_of_this_host_and_proves_no_sender(tmp
         assert entry.client == "127.0.0.1"
         assert b"X-Spam-Status" in hop.messages[0]
         await asyncio.sleep(0)
+
+
+async def test_a_mark_by_mail_is_answered_for_each_of_its_addresses_and_not_beside_others(tmp_path: Path) -> None:
+    feedback = Feedback(spam_addresses=["spam@example.test", "junk@example.test"])
+    resent = b"Resent-To: spam@example.test\r\nFrom: x@offers.example\r\nSubject: pills\r\n\r\nbuy\r\n"
+    async with (
+        Hop() as hop,
+        relaying(tmp_path, f"lmtp://127.0.0.1:{hop.port}", door="lmtp", feedback=feedback) as running,
+    ):
+        client = await running.connect()
+        heard = await replies(client, resent, "spam@example.test", "junk@example.test")
+        assert [reply[:27] for reply in heard] == [b"250 2.0.0 learnt 1 as spam\r"] * 2
+        assert (await client.envelope("a@example.org", NAMES[0], "spam@example.test"))[:9] == b"452 4.5.3"
+        assert hop.messages == []
