@@ -37,7 +37,7 @@ from spamfilter.stores import open_store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the broken parts are those of the tests
 
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop, next_hop
 
@@ -102,7 +102,7 @@ class Traffic:
         except OSError:
             return
         with client:
-            answer = deliver(client, mail_of(name, " ".join(random.sample(WORDS, 4))), before=before)
+            answer = client.deliver(mail_of(name, " ".join(random.sample(WORDS, 4))), before=before)
         if answer.code == 250:
             sent.accepted, sent.at = True, time.monotonic()
         elif answer.code is None:

@@ -128,8 +128,8 @@ def _options(context: click.Context) -> Iterator[str]:
 
 def _configuration() -> Iterator[str]:
     yield from _head("spamfilter.toml", 5, "configuration of spamfilter")
-    text = shipped(SAMPLE).read_text(encoding="utf-8")
-    intro, *sections = re.split(r"^\[([a-z_.]+)\]\n", text, flags=re.MULTILINE)
+    text = re.sub(r"^#(?=\[\[|[a-z_]+ = )", "", shipped(SAMPLE).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    intro, *sections = re.split(r"^\[\[?([a-z_.]+)\]\]?\n", text, flags=re.MULTILINE)
     first, *others = _blocks(intro)
     yield ".SH DESCRIPTION"
     yield roff(first[0])

@@ -35,6 +35,7 @@ class Policy:
     What is in doubt counts against each class: a message is spam, or rejected, if its least posterior reaches the
     threshold, and ham if its highest stays below `unsure`.
 
+    name: the address or domain of recipients that it is for; '' is everybody.
     reject: spam that would be tagged is rejected from this posterior on; 0: never.
     reject_after: messages of each class that must be learnt before anything is rejected.
     may_reject: False where a rejection would become a bounce to a forged sender (after the queue).
@@ -48,6 +49,7 @@ class Policy:
     may_reject: bool = True
     subject_prefix: str = ""
     evidence_header: bool = False
+    name: str = ""
 
     def classify(self, score: Score, learnt: Mapping[Label, int]) -> Class:
         """The class of a message; nothing is spam before a ham is learnt, as all mail resembles what is learnt."""
@@ -68,6 +70,10 @@ class Policy:
         if action == "reject" and not (self.may_reject and min(learnt.values()) >= self.reject_after):
             action = "tag"
         return action
+
+    def on_fault(self) -> Action:
+        """The action on a message that cannot be judged."""
+        return "tag" if self.actions["unsure"] == "tag" else "pass"
 
     def rejecting(self, learnt: Mapping[Label, int]) -> str:
         """A sentence: from which probability spam is rejected with what is learnt, or why none is."""
@@ -97,7 +103,7 @@ class Verdict:
 
     known: share of its words that have counts; passage: the part of the text that decided, if not the whole. fault:
     empty, or why the filter could not judge; the class is then unsure. listed: the rule on the sender, as
-    key=value. flagged: whether the mail is flagged as spam; None: by its class.
+    key=value. flagged: whether the mail is flagged as spam; None: by its class. policy: name of the policy.
     """
 
     posterior: float
@@ -115,6 +121,7 @@ class Verdict:
     fault: str = ""
     listed: str = ""
     flagged: bool | None = None
+    policy: str = ""
 
     def fields(self, id: str, with_evidence: bool = False) -> list[tuple[str, str]]:
         """The header fields for the mail; the id is last, where a stray folded line does no harm."""
@@ -132,6 +139,8 @@ class Verdict:
             status += f" scanned={self.scanned}/{self.size}"
         if self.fault:
             status += f" fault={printable(self.fault)}"
+        if self.policy:
+            status += f" policy={printable(self.policy, LONGEST_LISTED)}"
         if self.listed:
             status += f" {printable(self.listed, LONGEST_LISTED)}"
         fields = [("X-Spam-Flag", "YES")] if flagged else []

@@ -52,7 +52,7 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, everything: 
     problems: list[str] = []
     with unsearched(), opened_filter(file, whole=len(names) > FEW) as (filter, settings):
         policy = settings.policy()
-        rules = len(settings.lists.rules()) + filter.store.rules_version()[1]
+        rules = len(settings.rules()) + filter.store.rules_version()[1]
         for number, subject in enumerate(subjects(filter, names or ("-",), problems)):
             if number == FEW:  # a folder has more mails than there are names
                 filter.hold_all()

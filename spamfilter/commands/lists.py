@@ -72,7 +72,7 @@ def lists(file: Path | None, history: bool, as_json: bool) -> None:
             for former in store.former_rules():
                 _show_former(former, as_json, now)
             return
-        rules = [*settings.lists.rules(), *store.rules()]
+        rules = [*settings.rules(), *store.rules()]
     for rule in rules:
         _show(rule, as_json, now)
     if not rules and not as_json:

@@ -52,6 +52,16 @@ def socket_of(text: str) -> Path | None:
     return Path(text.removeprefix("unix:")) if text.startswith("unix:") else None
 
 
+def next_hop_place(text: str) -> str:
+    """'host:port' of a next hop that is reached over the network; '' for any other.
+
+    >>> next_hop_place("lmtp://[::1]:24"), next_hop_place("lmtp:///run/lmtp"), next_hop_place("maildir:/mail")
+    ('[::1]:24', '', '')
+    """
+    scheme, _, place = text.partition("://")
+    return place if scheme in ("smtp", "lmtp") and not place.startswith("/") else ""
+
+
 def address_or_socket(text: str) -> str:
     if text.startswith("unix:"):
         socket_path(text.removeprefix("unix:"))
@@ -75,14 +85,16 @@ def next_hop(text: str) -> str:
     if text.startswith("maildir:"):
         if not text.removeprefix("maildir:").startswith("/") or "\0" in text:
             raise ValueError("name an absolute path, as in maildir:/var/mail/judged")
-    elif text.startswith("smtp://"):
+    elif text.startswith("lmtp:///"):
+        socket_path(text.removeprefix("lmtp://"))
+    elif text.startswith(("smtp://", "lmtp://")):
         url = urlsplit(text)
         if url.path or url.query or url.fragment or "@" in url.netloc:
-            raise ValueError("nothing may follow the port, as in smtp://127.0.0.1:10026")
+            raise ValueError(f"nothing may follow the port, as in {url.scheme}://127.0.0.1:10026")
         if split_address(url.netloc)[1] == 0:
             raise ValueError("the port 0 cannot be connected to")
     else:
-        raise ValueError("not a next hop; smtp://host:port and maildir:/path are known")
+        raise ValueError("not a next hop; smtp://host:port, lmtp://host:port, lmtp:///path and maildir:/path are known")
     return text
 
 

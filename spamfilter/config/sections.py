@@ -5,7 +5,8 @@ Guarantee: no section holds a value outside its bounds, or values that contradic
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import combinations
 from typing import Annotated, Literal, Self
 
@@ -67,6 +68,7 @@ class Relay(Section):
     listen: Annotated[list[Address], Field(min_length=1)] = ["127.0.0.1:10025"]
     submission: list[Annotated[str, AfterValidator(addresses.address_or_socket)]] = []
     milter: list[Annotated[str, AfterValidator(addresses.address_or_socket)]] = []
+    lmtp: list[Annotated[str, AfterValidator(addresses.address_or_socket)]] = []
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 0
     next_hop: Annotated[str, empty_or(addresses.next_hop)] = ""
     next_hop_tls: Literal["none", "starttls"] = "none"
@@ -83,6 +85,10 @@ class Relay(Section):
     def networks(self) -> tuple[Network, ...]:
         return tuple(ipaddress.ip_network(text) for text in self.trusted)
 
+    def places(self) -> list[str]:
+        """All addresses at which mail is received."""
+        return [*self.listen, *self.submission, *self.lmtp, *self.milter]
+
     def own_domains(self) -> frozenset[str]:
         """`domains` in lower case."""
         return frozenset(domain.lower() for domain in self.domains)
@@ -90,17 +96,22 @@ class Relay(Section):
     def dangers(self) -> list[str]:
         """A sentence for each value that lets mail loop, loses all mail from outside, or relays for everybody."""
         found = []
-        hop = addresses.host_and_port(self.next_hop.removeprefix("smtp://"))
-        if any(addresses.leads_to(hop, addresses.host_and_port(text)) for text in (*self.listen, *self.submission)):
+        hop = addresses.host_and_port(addresses.next_hop_place(self.next_hop))
+        own_socket = self.next_hop.replace("lmtp://", "unix:", 1) in self.places()
+        if own_socket or any(addresses.leads_to(hop, addresses.host_and_port(text)) for text in self.places()):
             found.append(f"relay.next_hop = {self.next_hop!r} is where the relay itself listens: mail would loop")
         if everybody := [text for text in self.trusted if ipaddress.ip_network(text).prefixlen == 0]:
             found.append(f"relay.trusted has {everybody[0]!r}, every client: an open relay, which sends anybody's spam")
-        elif not self.domains and (every := [text for text in self.listen if addresses.is_everywhere(text)]):
+        elif not self.domains and (every := list(self._everywhere())):
             found.append(
-                f"relay.listen = {every[0]!r} takes clients from everywhere, but relay.domains is empty: all mail of"
+                f"{every[0]} takes clients from everywhere, but relay.domains is empty: all mail of"
                 " clients outside relay.trusted is rejected; name your domains"
             )
         return found
+
+    def _everywhere(self) -> Iterator[str]:
+        for key, listed in (("listen", self.listen), ("lmtp", self.lmtp)):
+            yield from (f"relay.{key} = {text!r}" for text in listed if addresses.is_everywhere(text))
 
     @model_validator(mode="after")
     def _pairs(self) -> Self:
@@ -109,8 +120,10 @@ class Relay(Section):
                 f"tls_certificate = {self.tls_certificate!r} and tls_key = {self.tls_key!r} go together:"
                 " set both or none"
             )
-        if self.next_hop_tls == "starttls" and not self.next_hop.startswith("smtp:"):
-            raise ValueError(f'next_hop_tls = "starttls" needs an smtp:// next_hop, not {self.next_hop!r}')
+        if self.next_hop_tls == "starttls" and not addresses.next_hop_place(self.next_hop):
+            raise ValueError(
+                f'next_hop_tls = "starttls" needs an smtp:// or lmtp:// next_hop with a port, not {self.next_hop!r}'
+            )
         return self
 
 
@@ -129,12 +142,16 @@ class Verdict(Section):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
+        self.check_order()
+        return self
+
+    def check_order(self) -> None:
+        """Raises ValueError if the thresholds contradict each other."""
         if self.unsure > self.spam or (self.reject and self.reject < self.spam):
             raise ValueError(
                 f"unsure = {self.unsure}, spam = {self.spam}, reject = {self.reject}: thresholds must rise, unsure <="
                 " spam <= reject (reject = 0 never refuses)"
             )
-        return self
 
 
 class Lists(Section):
@@ -147,6 +164,40 @@ class Lists(Section):
             *(sender_rules.rule("allow", text) for text in self.allow),
             *(sender_rules.rule("block", text) for text in self.block),
         ]
+
+
+class Recipients(Section):
+    """A table of [[recipients]]; None: as in [verdict]."""
+
+    to: Annotated[list[Annotated[str, AfterValidator(sender_rules.some_recipients)]], Field(min_length=1)]
+    spam: Share | None = None
+    unsure: Share | None = None
+    reject: Share | None = None
+    on_ham: Action | None = None
+    on_unsure: Action | None = None
+    on_spam: Action | None = None
+    subject_prefix: Annotated[str, AfterValidator(addresses.one_line)] | None = None
+    allow: list[SenderRule] = []
+    block: list[SenderRule] = []
+
+    def verdict(self, usual: Verdict) -> Verdict:
+        """[verdict] with what this table says. Raises ValueError if the thresholds contradict each other."""
+        given = {key: value for key in Verdict.model_fields if (value := getattr(self, key, None)) is not None}
+        verdict = usual.model_copy(update=given)
+        verdict.check_order()
+        return verdict
+
+    def rules(self) -> list[Rule]:
+        return [
+            replace(rule, whom=whom) for rule in Lists(allow=self.allow, block=self.block).rules() for whom in self.to
+        ]
+
+    @model_validator(mode="after")
+    def _for_these_alone(self) -> Self:
+        for text in (*self.allow, *self.block):
+            if sender_rules.rule("allow", text).whom:
+                raise ValueError(f'{text!r} names recipients; here it is for those of `to`: leave out the "for"')
+        return self
 
 
 class Store(Section):

@@ -46,6 +46,11 @@ def recipients(text: str) -> str:
         raise ValueError(f"{text!r} is not the address or domain of a recipient") from None
 
 
+def some_recipients(text: str) -> str:
+    """As `recipients`, but not everybody."""
+    return recipients(text or "''")
+
+
 def _domain(text: str) -> str:
     return addresses.domain(text.removeprefix("@")).lower().removesuffix(".")
 

@@ -7,9 +7,9 @@ config/spamfilter.toml is the reference: every key with its default and reason; 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, model_validator
 
 from spamfilter.bayes.verdict import CLASSES, Policy
 from spamfilter.bayes.voices import Voices
@@ -18,6 +18,7 @@ from spamfilter.config.addresses import socket_of
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.redaction import redacted
 from spamfilter.errors import ConfigError
+from spamfilter.stores import Rule
 from spamfilter.system import tls
 from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import ANYBODY, by_mode
@@ -52,6 +53,7 @@ class Settings(sections.Section):
     relay: sections.Relay = sections.Relay()
     verdict: sections.Verdict = sections.Verdict()
     lists: sections.Lists = sections.Lists()
+    recipients: list[sections.Recipients] = []
     learn: Learn = Learn()
     store: sections.Store = sections.Store()
     feedback: sections.Feedback = sections.Feedback()
@@ -82,8 +84,32 @@ class Settings(sections.Section):
     def socket_path(self) -> Path:
         return socket_path(self.feedback.socket)
 
+    @model_validator(mode="after")
+    def _one_table_for_each_recipient(self) -> Self:
+        named: set[str] = set()
+        for table in self.recipients:
+            try:
+                table.verdict(self.verdict)
+            except ValueError as error:
+                raise ValueError(f"[[recipients]] to = {table.to}, and [verdict] for the rest: {error}") from None
+            for name in table.to:
+                if name in named:
+                    raise ValueError(f"[[recipients]] to = {table.to}: {name!r} is in two tables")
+                named.add(name)
+        return self
+
+    def rules(self) -> list[Rule]:
+        """All rules on senders, those for everybody first."""
+        return [*self.lists.rules(), *(rule for table in self.recipients for rule in table.rules())]
+
     def policy(self) -> Policy:
-        verdict = self.verdict
+        return self._policy(self.verdict)
+
+    def policies(self) -> dict[str, Policy]:
+        """Address or domain of recipients -> their policy."""
+        return {name: self._policy(table.verdict(self.verdict), name) for table in self.recipients for name in table.to}
+
+    def _policy(self, verdict: sections.Verdict, name: str = "") -> Policy:
         return Policy(
             spam=verdict.spam,
             unsure=verdict.unsure,
@@ -93,6 +119,7 @@ class Settings(sections.Section):
             may_reject=self.relay.mode == "before-queue",
             subject_prefix=verdict.subject_prefix,
             evidence_header=verdict.evidence_header,
+            name=name,
         )
 
     def voices(self) -> Voices:
@@ -100,10 +127,13 @@ class Settings(sections.Section):
 
     def reloaded(self, new: "Settings") -> tuple["Settings", list[str]]:
         """These settings with the LIVE keys of `new`, and the names of other changed keys, which need a restart."""
-        changed: dict[str, BaseModel] = {}
+        changed: dict[str, object] = {}
         waiting: list[str] = []
         for name in Settings.model_fields:
             old, fresh = getattr(self, name), getattr(new, name)
+            if name == "recipients":
+                changed[name] = fresh
+                continue
             live = LIVE.get(name, frozenset())
             changed[name] = old.model_copy(update={key: getattr(fresh, key) for key in live})
             keys = type(old).model_fields
@@ -113,14 +143,16 @@ class Settings(sections.Section):
     def warnings(self) -> list[str]:
         """A sentence for each value that is allowed but probably not intended."""
         found = []
-        if self.relay.mode == "after-queue":
-            rejecting = [f"verdict.on_{name}" for name in CLASSES if getattr(self.verdict, f"on_{name}") == "reject"]
-            found += [
-                f'{key} = "reject" in mode after-queue would bounce to forged senders; such mail is tagged instead'
-                for key in rejecting
-            ]
-        if self.verdict.on_ham in ("reject", "quarantine", "defer"):
-            found.append(f'verdict.on_ham = "{self.verdict.on_ham}" keeps good mail from its readers')
+        tables = {"verdict": self.verdict} | {f"recipients {table.to}": table for table in self.recipients}
+        for section, verdict in tables.items():
+            rejecting = [f"{section}.on_{name}" for name in CLASSES if getattr(verdict, f"on_{name}") == "reject"]
+            if self.relay.mode == "after-queue":
+                found += [
+                    f'{key} = "reject" in mode after-queue would bounce to forged senders; such mail is tagged instead'
+                    for key in rejecting
+                ]
+            if verdict.on_ham in ("reject", "quarantine", "defer"):
+                found.append(f'{section}.on_ham = "{verdict.on_ham}" keeps good mail from its readers')
         if "trap" in self.feedback.automatic and not self.feedback.traps:
             found.append('feedback.automatic has "trap", but feedback.traps names no address')
         if "answered" in self.feedback.automatic and not any(
@@ -207,6 +239,8 @@ def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ..
         if item["type"] == "extra_forbidden":
             title = f"{where}: unknown key {key} = {item['input']!r}; see the sample configuration"
             found[title] = []
+        elif not keys:
+            found[f"{where}: {message}"] = []
         elif isinstance(item["input"], dict):
             found.setdefault(name, []).append(message)
         else:

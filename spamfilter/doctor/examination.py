@@ -26,7 +26,7 @@ Status = Literal["ok", "warning", "failed"]
 
 GREETING_SECONDS = 10.0
 """Time for a relay to greet: usually a millisecond, a second while it judges a huge mail."""
-BANNER = "ESMTP spamfilter"
+BANNER = "MTP spamfilter"
 """The name of the program in the greeting of the relay."""
 
 DOVECOT = (Path("/etc/dovecot"), Path("/usr/local/etc/dovecot"))
@@ -94,9 +94,9 @@ class Examination:
     def greetings(self) -> dict[str, str | OSError]:
         """Address -> the greeting heard there; the addresses that the relay names, or else the configuration."""
         if isinstance(self.status, Exception):
-            listed = [*self.settings.relay.listen, *self.settings.relay.submission]
+            listed = self.settings.relay.places()
         else:
-            listed = [*self.status.get("listening", []), *self.status.get("submission", [])]
+            listed = [place for key in ("listening", "submission", "lmtp") for place in self.status.get(key, [])]
         return {address: greeting(address) for address in listed if socket_of(address) or split_address(address)[1]}
 
     @property

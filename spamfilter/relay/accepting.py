@@ -88,7 +88,7 @@ class Listening(FrontEnd):
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._servers: list[asyncio.Server | Acceptor] = []
-        self._crowd = Crowd(relay.shared)
+        self._crowd = relay.crowd
 
     @abstractmethod
     def connection(self, sock: socket.socket, submission: bool) -> Callable[[], asyncio.BaseProtocol]:

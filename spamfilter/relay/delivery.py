@@ -7,8 +7,7 @@ a 4xx, and the client keeps the mail.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from spamfilter.errors import NextHopError
@@ -19,8 +18,8 @@ from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.judging import Judgement
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
-from spamfilter.relay.sender_lists.decision import Origin, use_of
-from spamfilter.relay.sender_lists.decision import decided as after_rules
+from spamfilter.relay.sender_lists.decision import use_of
+from spamfilter.relay.verdicts import Part, for_all, for_each
 from spamfilter.stores import JournalEntry
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id
@@ -39,14 +38,68 @@ class _NotKept(Exception):
 async def hand_over(
     relay: Relay, conversation: Conversation, transaction: Transaction, mail: bytes, gone: Callable[[], bool]
 ) -> Reply:
-    """Judge a message and do what the verdict says; returns the reply for the client.
+    """Judge a message and do what the verdict says; returns the reply for the client, with `each` for one of LMTP.
 
     gone: whether the client has hung up; if so, nothing is delivered. Raises nothing but cancellation.
     """
     began = time.perf_counter()
     id = new_id()
-    judgement = judged(relay, transaction, mail, id)
+    parts: list[Part]
+    if transaction.each and not transaction.authenticated:
+        parts = for_each(relay, transaction, mail, relay.judge.judge(mail, id), id)
+    else:
+        parts = [(judged(relay, transaction, mail, id), ())]
     decided = time.perf_counter()
+    if len(parts) == 1:
+        return await _carried_out(relay, conversation, transaction, mail, parts[0][0], id, gone, began, decided)
+    replies: dict[int, Reply] = {}
+    for judgement, numbers in parts:
+        # Each verdict is a mail of its own: another header, another entry in the journal, another id.
+        part = transaction.part(numbers)
+        reply = await _carried_out(
+            relay, _Again(conversation, part), part, mail, judgement, new_id() if replies else id, gone, began, decided
+        )
+        replies.update(zip(numbers, reply.for_each(len(numbers)), strict=True))
+    return Reply.together([replies[number] for number in sorted(replies)])
+
+
+class _Again:
+    """A conversation about some of the recipients that the next hop has accepted: their envelope is said anew."""
+
+    def __init__(self, conversation: Conversation, part: Transaction) -> None:
+        self._conversation = conversation
+        self._part = part
+        self.forget, self.abort = conversation.forget, conversation.abort
+
+    async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
+        """As of a conversation; a recipient that is no longer accepted has the reply that says so."""
+        conversation, part = self._conversation, self._part
+        await conversation.forget()
+        conversation.pipeline([*part.opening, *part.accepted])
+        for line in part.opening:
+            reply = await conversation.command(line)
+        if not reply.positive:
+            return reply
+        replies = [await conversation.command(line) for line in part.accepted]
+        if taken := sum(reply.positive for reply in replies):
+            outcomes = iter((await conversation.data(parts)).for_each(taken))
+            replies = [next(outcomes) if reply.positive else reply for reply in replies]
+        return Reply.together(replies)
+
+
+async def _carried_out(
+    relay: Relay,
+    conversation: Conversation | _Again,
+    transaction: Transaction,
+    mail: bytes,
+    judgement: Judgement,
+    id: str,
+    gone: Callable[[], bool],
+    began: float,
+    decided: float,
+) -> Reply:
+    """Do what a verdict says, and record it; returns the reply. Raises nothing but cancellation."""
+    started = time.perf_counter()
     try:
         reply = await _act(relay, conversation, transaction, mail, judgement, id, gone)
     except NextHopError as error:
@@ -64,44 +117,40 @@ async def hand_over(
         relay.metrics.count("faults", "hand_over")
         conversation.abort()
         reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
-    ended = time.perf_counter()
+    judging = decided - began
+    times = int(judging * 1e6), int((judging + time.perf_counter() - started) * 1e6)
     try:
-        record(relay, transaction, mail, judgement, id, reply, int((decided - began) * 1e6), int((ended - began) * 1e6))
+        for number, (outcome, part) in enumerate(_by_reply(transaction, reply)):
+            record(relay, part, mail, judgement, new_id() if number else id, outcome, *times)
         show_to_rules(relay, transaction, judgement, id)
     except Exception:
         log.exception("%s: not journalled", id)  # the client must hear the reply all the same
     return reply
 
 
+def _by_reply(transaction: Transaction, reply: Reply) -> list[tuple[Reply, Transaction]]:
+    """The recipients with the same reply, first those that have the mail, whose header has its id."""
+    if len({each.raw for each in reply.each}) < 2:
+        return [(reply, transaction)]
+    found: dict[bytes, tuple[Reply, list[int]]] = {}
+    for number, each in enumerate(reply.each):
+        found.setdefault(each.raw, (each, []))[1].append(number)
+    groups = sorted(found.values(), key=lambda group: group[0].code)
+    return [(each, transaction.part(numbers)) for each, numbers in groups]
+
+
 def judged(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> Judgement:
-    """The verdict on a mail, after the rules on its sender. Mail of authenticated senders always passes."""
+    """The verdict on a mail, one for all recipients, after their policies and the rules on its sender.
+
+    Mail of authenticated senders always passes.
+    """
     judgement = relay.judge.judge(mail, id)
-    if transaction.authenticated:
-        return judgement.passed()
-    return _listed(relay, transaction, mail, judgement, id) if relay.lists else judgement
-
-
-def _listed(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judgement, id: str) -> Judgement:
-    """The judgement after the rules on its sender; a fault leaves it as it is."""
-    try:
-        origin = Origin(
-            mail,
-            mailbox_of(transaction.sender.decode("utf-8", "replace")),
-            transaction.client,
-            relay.lists.results_from if relay.trusts(transaction.peer) else (),
-        )
-        recipients = [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients]
-        uses = relay.lists.uses(origin, recipients, datetime.now(UTC))
-        return replace(judgement, verdict=after_rules(judgement.verdict, relay.judge.policy, uses))
-    except Exception:
-        log.exception("%s: the lists of senders cannot be applied", id)
-        relay.metrics.count("faults", "judge")
-        return judgement
+    return judgement.passed() if transaction.authenticated else for_all(relay, transaction, mail, judgement, id)
 
 
 async def _act(
     relay: Relay,
-    conversation: Conversation,
+    conversation: Conversation | _Again,
     transaction: Transaction,
     mail: bytes,
     judgement: Judgement,

@@ -1,7 +1,8 @@
 """The envelope of a transaction, and the author of the marks that such a mail makes."""
 
 import ipaddress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from spamfilter.relay.envelope_paths import folded
@@ -23,7 +24,9 @@ class Transaction:
     peer is the mail server of this host, as the kernel says; only then is the sender more than a claim, because any
     process may connect to a port. purpose: the same for all recipients. refused: codes of the replies to recipients
     that were deferred or rejected. began: time of MAIL by the event loop's clock. size: bytes that the client has
-    declared, or 0. origin: number by which memory of the real client is counted, 0 if that is trusted.
+    declared, or 0. origin: number by which memory of the real client is counted, 0 if that is trusted. each: the client
+    hears a reply to the mail for each recipient; only then opening and accepted have the commands that the next hop has
+    accepted, from XFORWARD to MAIL, and RCPT in the order of the recipients.
     """
 
     sender: bytes
@@ -38,6 +41,14 @@ class Transaction:
     purpose: Purpose = "relay"
     recipients: list[bytes] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
+    each: bool = False
+    opening: tuple[bytes, ...] = ()
+    accepted: list[bytes] = field(default_factory=list)
+
+    def part(self, numbers: Sequence[int]) -> "Transaction":
+        """The same for some of the recipients."""
+        recipients, accepted = ([lines[number] for number in numbers] for lines in (self.recipients, self.accepted))
+        return replace(self, recipients=recipients, accepted=accepted)
 
     def author(self) -> str:
         """The author of the marks that this mail makes: the sender if it is proven, or else the client's IP address.

@@ -2,6 +2,7 @@
 
 import re
 import string
+from collections.abc import Iterator
 
 # Angle brackets may be missing, because many next hops tolerate that.
 _PATH = re.compile(r'(FROM|TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))( .*)?', re.IGNORECASE)
@@ -69,6 +70,19 @@ def folded(address: str) -> str:
     return address.translate(_TO_LOWER)
 
 
+def above(address: str) -> Iterator[str]:
+    """An address, its domain and all domains above that.
+
+    >>> list(above("a@b.example.org"))
+    ['a@b.example.org', 'b.example.org', 'example.org', 'org']
+    """
+    yield address
+    domain = address.rpartition("@")[2]
+    while domain:
+        yield domain
+        domain = domain.partition(".")[2]
+
+
 def size_of(argument: str) -> int:
     """The SIZE that MAIL declares, 0 if none.
 
@@ -78,6 +92,18 @@ def size_of(argument: str) -> int:
     match = _PATH.fullmatch(argument)
     size = _SIZE.search(match.group(4) or "") if match else None
     return int(size.group(1)) if size else 0
+
+
+def without_size(argument: str) -> str:
+    """The argument of MAIL without its SIZE.
+
+    >>> without_size("FROM:<a@b> SIZE=1000 BODY=7BIT")
+    'FROM:<a@b> BODY=7BIT'
+    """
+    match = _PATH.fullmatch(argument)
+    if match is None or not match.group(4):
+        return argument
+    return argument[: match.start(4)] + _SIZE.sub(lambda found: " " * found[0].endswith(" "), match.group(4), count=1)
 
 
 def is_plain(recipient: str, domains: frozenset[str]) -> bool:

@@ -5,7 +5,12 @@ from collections.abc import Callable
 from spamfilter.relay.milter import MilterFrontEnd
 from spamfilter.relay.relay import FrontEnd, Relay
 from spamfilter.relay.smtp import SmtpFrontEnd
+from spamfilter.relay.smtp.lmtp import LmtpFrontEnd
 
-FRONT_ENDS: dict[str, Callable[[Relay], FrontEnd]] = {"smtp": SmtpFrontEnd, "milter": MilterFrontEnd}
+FRONT_ENDS: dict[str, Callable[[Relay], FrontEnd]] = {
+    "smtp": SmtpFrontEnd,
+    "lmtp": LmtpFrontEnd,
+    "milter": MilterFrontEnd,
+}
 
 __all__ = ["FRONT_ENDS", "FrontEnd", "Relay"]

@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.verdict import EVIDENCE_SHOWN, TEST_EVIDENCE, TEST_SCORE, Class, Policy, Verdict
+from spamfilter.bayes.model import Score
+from spamfilter.bayes.verdict import EVIDENCE_SHOWN, TEST_EVIDENCE, TEST_SCORE, Action, Class, Policy, Verdict
 from spamfilter.bayes.voices import Evidence, view
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import Message, parse
+from spamfilter.relay.envelope_paths import above
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +41,33 @@ class Judgement:
 
 
 class Judge:
-    """A filter and a policy; the policy may be replaced at any time."""
+    """A filter and its policies, which may be replaced at any time.
 
-    def __init__(self, filter: Filter, policy: Policy) -> None:
+    policy: of all recipients without one of their own. policies: address or domain of recipients -> their policy.
+    """
+
+    def __init__(self, filter: Filter, policy: Policy, policies: Mapping[str, Policy] | None = None) -> None:
         self.filter = filter
         self.policy = policy
+        self.policies = policies or {}
+
+    def policy_of(self, mailbox: str) -> Policy:
+        """The policy of a recipient, an address in lower case: its own, or that of the nearest domain."""
+        return next((self.policies[name] for name in above(mailbox) if name in self.policies), self.policy)
+
+    def under(self, judgement: Judgement, policy: Policy) -> Judgement:
+        """The judgement by another policy: the same score, another class and action."""
+        verdict = judgement.verdict
+        class_: Class = "unsure"
+        action = policy.on_fault()
+        if not verdict.fault:
+            score = Score(verdict.log_odds, verdict.posterior, doubt=verdict.doubt)
+            is_test = judgement.message is not None and judgement.message.is_test
+            class_, action = _decided(policy, score, verdict.learnt, is_test=is_test)
+        threshold, name = policy.spam, policy.name
+        return replace(
+            judgement, verdict=replace(verdict, class_=class_, action=action, threshold=threshold, policy=name)
+        )
 
     def judge(self, mail: bytes, id: str) -> Judgement:
         """Judge a mail. id: its name in the log if that fails."""
@@ -56,14 +80,12 @@ class Judge:
             parsed = perf_counter()
             reading = self.filter.read(message)
             read = perf_counter()
-            class_: Class
             evidence: Sequence[Evidence]
             if message.is_test:
                 score, evidence = TEST_SCORE, TEST_EVIDENCE
-                class_, action = "spam", self.policy.action_on("spam", score, learnt)
             else:
                 score, evidence = self.filter.explained(reading, EVIDENCE_SHOWN)
-                class_, action = self.policy.decide(score, learnt)
+            class_, action = _decided(self.policy, score, learnt, is_test=message.is_test)
             verdict = Verdict(
                 posterior=score.posterior,
                 log_odds=score.log_odds,
@@ -88,7 +110,7 @@ class Judge:
                 posterior=0.5,
                 log_odds=0.0,
                 class_="unsure",
-                action="tag" if self.policy.actions["unsure"] == "tag" else "pass",
+                action=self.policy.on_fault(),
                 threshold=self.policy.spam,
                 learnt=learnt,
                 size=len(mail),
@@ -97,3 +119,7 @@ class Judge:
             )
             digest = reading.digest if reading else hashlib.blake2b(mail, digest_size=16).digest()
             return Judgement(verdict, digest, message, reading, {})
+
+
+def _decided(policy: Policy, score: Score, learnt: Mapping[Label, int], *, is_test: bool) -> tuple[Class, Action]:
+    return ("spam", policy.action_on("spam", score, learnt)) if is_test else policy.decide(score, learnt)

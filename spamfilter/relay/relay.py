@@ -18,6 +18,7 @@ from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.budget import Budget, Memory, conversations
+from spamfilter.relay.limits.connections import Crowd
 from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
@@ -39,7 +40,7 @@ class Relay:
     handovers: tasks that deliver messages; they go on when the client's connection ends.
     canaries: addresses of probes, in lower case; a mail to one of them is judged and journalled, but not delivered.
     memory, conversations: the budgets for all mails in flight, and for conversations with the next hop.
-    limit_log: the log of limits that are hit.
+    crowd: the connected clients of all front ends. limit_log: the log of limits that are hit.
     shared: numbers and addresses in memory that all processes of the relay share, among them canaries and memory.
     """
 
@@ -66,13 +67,15 @@ class Relay:
     memory: Memory = field(init=False)
     conversations: Budget = field(init=False)
     canaries: MutableSet[str] = field(init=False)
+    crowd: Crowd = field(init=False)
 
     def __post_init__(self) -> None:
         self.metrics = self.limit_log.metrics
         self.canaries = self.shared.canaries
+        self.crowd = Crowd(self.shared)
         self.memory = Memory(self.limits.memory_bytes, self.shared, self.limits.message_size)
         self.conversations = conversations(self.shared)
-        self.metrics.read_by("connections", lambda: self.shared.open[self.shared.own])
+        self.metrics.read_by("connections", lambda: len(self.crowd))
         self.metrics.read_by("memory_bytes", lambda: self.memory.own)
         self.metrics.read_by("handovers", lambda: len(self.handovers))
 

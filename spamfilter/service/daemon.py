@@ -49,14 +49,15 @@ def serve(settings: Settings, file: Path | None) -> None:
         for sock in sockets:
             stack.enter_context(sock)
         submission = [sock for address in settings.relay.submission for sock in bound("relay.submission", address)]
+        lmtp = [sock for address in settings.relay.lmtp for sock in bound("relay.lmtp", address)]
         milter = [sock for address in settings.relay.milter for sock in bound("relay.milter", address)]
         metrics = bound("metrics.listen", settings.metrics.listen) if settings.metrics.listen else []
-        for sock in (*submission, *milter, *metrics):
+        for sock in (*submission, *lmtp, *milter, *metrics):
             stack.enter_context(sock)
         store = stack.enter_context(closing(open_store(settings.store_url(), migrate=True)))
         filter = Filter(store, _voices(settings, store))
         expiry.begin(store)
-        places = Sockets(sockets, submission, milter, metrics)
+        places = Sockets(sockets, submission, lmtp, milter, metrics)
         process: Process | None = Process(Shared())
         make_loop = loop_factory()  # before the fork, so that all processes share the library in memory
         if (workers := settings.workers()) > 1:

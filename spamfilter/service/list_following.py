@@ -5,7 +5,7 @@ Guarantee: a change counts within a second while the database can be read; while
 
 import asyncio
 
-from spamfilter.config.sections import Lists as Section
+from spamfilter.config.settings import Settings
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.sender_lists.decision import Lists
 from spamfilter.stores import Store
@@ -16,12 +16,12 @@ their metrics, so that a rule counts within a second. A look takes 0.2 ms."""
 
 
 class ListFollowing:
-    """Keeps `relay.lists` up to date. configured: the section [lists]; set it, and call `look`, when it changes.
+    """Keeps `relay.lists` up to date. configured: the settings; set them, and call `look`, when they change.
 
     One process of a relay watches the database for all, so that idle workers ask it nothing.
     """
 
-    def __init__(self, relay: Relay, store: Store, configured: Section) -> None:
+    def __init__(self, relay: Relay, store: Store, configured: Settings) -> None:
         self.configured = configured
         self._relay = relay
         self._store = store
@@ -37,10 +37,11 @@ class ListFollowing:
 
     async def look(self) -> None:
         """Read the rules if there are others than at the last look. Raises StoreError."""
-        known = self._relay.shared.rules[0], (configured := self.configured)
+        configured = self.configured
+        known = self._relay.shared.rules[0], configured.lists, configured.recipients
         if known != self._known:
             self._relay.lists = await asyncio.to_thread(self._read, configured)
             self._known = known
 
-    def _read(self, configured: Section) -> Lists:
-        return Lists([*configured.rules(), *self._store.rules()], configured.results_from)
+    def _read(self, configured: Settings) -> Lists:
+        return Lists([*configured.rules(), *self._store.rules()], configured.lists.results_from)

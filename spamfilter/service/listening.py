@@ -30,13 +30,14 @@ FIRST_FD = 3
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """The listening sockets for mail, for mail of authenticated senders, for milter, and for metrics.
+    """The listening sockets for mail, for mail of authenticated senders, for LMTP, for milter, and for metrics.
 
     A closed socket leaves its list, so a process that is forked later does not use it.
     """
 
     mail: list[socket.socket]
     submission: list[socket.socket]
+    lmtp: list[socket.socket]
     milter: list[socket.socket]
     metrics: list[socket.socket]
 
@@ -47,6 +48,7 @@ class Sockets:
     def close_mail(self) -> None:
         _close(self.mail)
         _close(self.submission)
+        _close(self.lmtp)
         _close(self.milter)
 
     def close_metrics(self) -> None:

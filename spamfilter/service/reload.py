@@ -40,7 +40,7 @@ def reread(file: Path | None) -> Iterator[Settings | None]:
 def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
     """Give the keys of `config.settings.LIVE` to the parts of a running relay."""
     raise_descriptor_limit(settings.limits)
-    relay.judge.policy = settings.policy()
+    relay.judge.policy, relay.judge.policies = settings.policy(), settings.policies()
     relay.trusted = settings.relay.networks()
     relay.domains = settings.relay.own_domains()
     relay.memory.bound(settings.limits.memory_bytes, settings.limits.message_size)

@@ -26,6 +26,8 @@ def announce(settings: Settings, sockets: Sockets, filter: Filter) -> None:
         log.info("listening on %s", name_of(sock))
     for sock in sockets.submission:
         log.info("listening on %s for authenticated senders", name_of(sock))
+    for sock in sockets.lmtp:
+        log.info("listening on %s for LMTP", name_of(sock))
     for sock in sockets.milter:
         log.info("listening on %s for milter", name_of(sock))
     learnt = filter.learnt

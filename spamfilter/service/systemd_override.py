@@ -7,7 +7,7 @@ the network stays open, and a comment says why.
 import ipaddress
 from pathlib import Path
 
-from spamfilter.config.addresses import socket_of, split_address
+from spamfilter.config.addresses import next_hop_place, socket_of, split_address
 from spamfilter.config.settings import Settings
 from spamfilter.service.listening import descriptors
 from spamfilter.stores.sql.connection import host_of
@@ -41,7 +41,7 @@ def _folders(settings: Settings) -> list[Path]:
         Path(settings.verdict.quarantine) if settings.verdict.quarantine else None,
         Path(address) if kind == "maildir" else None,
     ]
-    named += [path.parent for text in (*settings.relay.submission, *settings.relay.milter) if (path := socket_of(text))]
+    named += [path.parent for text in settings.relay.places() if (path := socket_of(text))]
     beside = {path for path in named if path and not path.is_relative_to(SYSTEM_STATE) and path != SYSTEM_RUN}
     return sorted(beside)
 
@@ -50,16 +50,16 @@ def _addresses(settings: Settings) -> list[str]:
     """The addresses that the relay talks to. Raises ValueError, with the reason, if they are not known."""
     relay = settings.relay
     found = {"localhost"}
-    ports = [text for text in (*relay.submission, *relay.milter) if not socket_of(text)]
-    ours = [split_address(text)[0] for text in (*relay.listen, *ports, settings.metrics.listen) if text]
+    places = [text for text in relay.places() if not socket_of(text)]
+    ours = [split_address(text)[0] for text in (*places, settings.metrics.listen) if text]
     if not all(map(_is_loopback, ours)):
         if relay.domains:
             raise ValueError("mail for [relay] domains comes from everywhere")
         if settings.metrics.listen and not _is_loopback(split_address(settings.metrics.listen)[0]):
             raise ValueError("[metrics] listen is for other hosts")
         found |= set(relay.trusted)  # all others may send nothing anyway
-    if relay.next_hop.startswith("smtp:"):
-        found |= _address(split_address(relay.next_hop.removeprefix("smtp://"))[0], "next_hop")
+    if place := next_hop_place(relay.next_hop):
+        found |= _address(split_address(place)[0], "next_hop")
     if host := host_of(settings.store_url()):
         found |= _address(host, "[store] url")
     return sorted(found)

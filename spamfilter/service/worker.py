@@ -79,7 +79,7 @@ class Worker:
         self._following = Following(filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics)
         self._mark_queue = MarkQueue(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
         self._relay = Relay(
-            judge=Judge(self._filter, settings.policy()),
+            judge=Judge(self._filter, settings.policy(), settings.policies()),
             journal=self._journal,
             next_hop=next_hop_of(settings),
             quarantine=Maildir(settings.quarantine_path()),
@@ -96,7 +96,7 @@ class Worker:
             normalise=settings.normalises(),
             proxy_protocol=settings.relay.proxy_protocol,
         )
-        self._list_following = ListFollowing(self._relay, store, settings.lists)
+        self._list_following = ListFollowing(self._relay, store, settings)
         self._canaries = canaries = Canaries(self._relay, store)
         self._facts: dict[str, object] = {"pid": process.main or os.getpid(), "next_hop": self._relay.next_hop.where}
         self._socket = FeedbackSocket(
@@ -151,10 +151,11 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._handle_signals(stop)
         loop.set_exception_handler(AcceptFaults())
-        smtp, milter = (FRONT_ENDS[name](self._relay) for name in ("smtp", "milter"))
+        front_ends = {name: made(self._relay) for name, made in FRONT_ENDS.items()} if process.carries else {}
         self._filter.learnt  # noqa: B018 - loads the counts
         self._facts["listening"] = [name_of(sock) for sock in sockets.mail]
         self._facts["submission"] = [name_of(sock) for sock in sockets.submission]
+        self._facts["lmtp"] = [name_of(sock) for sock in sockets.lmtp]
         self._facts["milter"] = [name_of(sock) for sock in sockets.milter]
         background = Background(self._limit_log.metrics)
         background.start("the heartbeat", self._beat, BEAT_EVERY)
@@ -173,9 +174,10 @@ class Worker:
         if self._collector is not None:
             self._collector.start()
         self._journal.start()
-        if process.carries:
-            await smtp.start(sockets.mail, sockets.submission)
-            await milter.start(sockets.milter)
+        if front_ends:
+            await front_ends["smtp"].start(sockets.mail, sockets.submission)
+            await front_ends["lmtp"].start(sockets.lmtp)
+            await front_ends["milter"].start(sockets.milter)
         metrics_front_end = await self._open_metrics(sockets.metrics) if process.keeps else None
         if process.keeps:
             self._canaries.start()
@@ -190,8 +192,8 @@ class Worker:
         if process.alone:
             notify("STOPPING=1")
             log.info("stopping: running transactions finish, for at most %g s", self._relay.limits.drain_seconds)
-        if process.carries:
-            await self._drain(smtp, milter)
+        if front_ends:
+            await self._drain([*front_ends.values()])
         if metrics_front_end is not None:
             metrics_front_end.close()
         background.stop()
@@ -209,7 +211,7 @@ class Worker:
             if self._process.carries:
                 await self._list_following.look()
 
-    async def _drain(self, *front_ends: FrontEnd) -> None:
+    async def _drain(self, front_ends: Sequence[FrontEnd]) -> None:
         """Let running transactions finish, for at most `limits.drain_seconds`."""
         draining = asyncio.gather(*(front_end.drain() for front_end in front_ends))
         await asyncio.sleep(0)  # lets `drain` close the listening sockets
@@ -258,7 +260,7 @@ class Worker:
             if new is not None:
                 self._settings, waiting = self._following.at_work(self._settings).reloaded(new)
                 apply(self._settings, self._relay, self._socket)
-                self._list_following.configured = self._settings.lists
+                self._list_following.configured = self._settings
                 if process.keeps:
                     log.info(
                         "reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else ""

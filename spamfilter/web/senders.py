@@ -62,10 +62,11 @@ def _rule(form: dict[str, str], by: str, now: datetime) -> Rule:
 
 
 def _shown(visit: Visit, trouble: str = "", status: int = 200) -> Response:
-    store, lists = visit.site.store, visit.site.settings.lists
-    rules = [*lists.rules(), *store.rules()[::-1]]
+    store, settings = visit.site.store, visit.site.settings
+    rules = [*settings.rules(), *store.rules()[::-1]]
     return shown(
         visit, "senders", status, trouble=trouble, form=visit.form, now=datetime.now(UTC), rules=rules[:SHOWN],
         more=len(rules) - SHOWN, former=store.former_rules(FORMER),
-        waiting={rule for rule in rules if waits_for_proof(rule, lists.results_from)},
+        waiting={rule for rule in rules if waits_for_proof(rule, settings.lists.results_from)},
+        policies=settings.policies().values(), usual=settings.policy(),
     )  # fmt: skip

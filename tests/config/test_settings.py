@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from spamfilter.config.addresses import split_address
+from spamfilter.config.sections import Recipients
 from spamfilter.config.settings import Settings, load
 from spamfilter.errors import ConfigError
 from spamfilter.system import paths
@@ -54,7 +55,7 @@ def flat(values: dict[str, Any], above: str = "") -> Iterator[tuple[str, object]
 
 
 def test_every_key_of_the_sample_is_the_default_and_every_default_is_in_the_sample() -> None:
-    sample = dict(flat(tomllib.loads(SAMPLE.read_text(encoding="utf-8"))))
+    sample = dict(flat(tomllib.loads(SAMPLE.read_text(encoding="utf-8")))) | {"recipients": []}
     assert sample == dict(leaves(Settings()))
     assert {key: type(value) for key, value in sample.items()} == {
         key: type(value) for key, value in leaves(Settings())
@@ -63,6 +64,23 @@ def test_every_key_of_the_sample_is_the_default_and_every_default_is_in_the_samp
 
 def test_the_sample_is_valid_and_means_the_defaults() -> None:
     assert load(SAMPLE, {}) == load(None, {}) == Settings()
+
+
+def test_the_table_of_recipients_in_the_sample_has_all_its_keys_and_can_be_used(tmp_path: Path) -> None:
+    text = re.sub(r"(?m)^#(?=\[\[|[a-z_]+ = )", "", SAMPLE.read_text(encoding="utf-8"))
+    (table,) = tomllib.loads(text)["recipients"]
+    assert set(table) == set(Recipients.model_fields)
+    settings = load(written(tmp_path, text), {})
+    policies = settings.policies()
+    assert {name: (policy.name, policy.spam, policy.actions["spam"]) for name, policy in policies.items()} == {
+        name: (name, 0.97, "quarantine") for name in ("sales@example.org", "shop.example.org")
+    }
+    assert [(rule.kind, rule.what, rule.whom, bool(rule.expires)) for rule in settings.rules()] == [
+        (kind, what, whom, kind == "block")
+        for kind, what in (("allow", "news.example"), ("block", "offers.example"))
+        for whom in ("sales@example.org", "shop.example.org")
+    ]
+    assert Settings().reloaded(settings) == (settings, [])
 
 
 def uncommented(text: str) -> list[str]:
@@ -136,6 +154,7 @@ def test_all_faults_are_named_at_once() -> None:
         pytest.param('[relay]\ntrusted = []', "relay.trusted", [], id="nobody-trusted"),
         pytest.param('[relay]\ntrusted = ["10.0.0.1"]', "relay.trusted", ["10.0.0.1"], id="one-address-trusted"),
         pytest.param('[relay]\nnext_hop = "smtp://[::1]:24"', "relay.next_hop", "smtp://[::1]:24", id="next-hop-ipv6"),
+        pytest.param('[relay]\nnext_hop = "lmtp:///a/b"', "relay.next_hop", "lmtp:///a/b", id="next-hop-socket"),
         pytest.param('[relay]\nnext_hop = "maildir:/a b/ü"', "relay.next_hop", "maildir:/a b/ü", id="odd-maildir"),
         pytest.param('[store]\nurl = "sqlite:////x.db"', "store.url", "sqlite:////x.db", id="a-database"),
         pytest.param("[learn]\nvoices = []", "learn.voices", [], id="the-default-voices"),

@@ -8,22 +8,26 @@ other may be doubled, and not even a doubtful one may be lost, or be there after
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tests.faults.case import Tally, case
-from tests.faults.client import RECIPIENTS, Answer, Client, deliver, mail_of
+from tests.faults.client import RECIPIENTS, Answer, Client, mail_of
 from tests.faults.hop import Hop, MaildirHop
 
 _numbers = itertools.count(1)
 
 
 class Account:
-    """All messages of one test. port: the relay's that the last one was sent to. heal: make the next hop behave."""
+    """All messages of one test. port: the relay's that the last one was sent to. heal: make the next hop behave.
+
+    connect: a client of the relay's door.
+    """
 
     def __init__(self, hop: Hop | MaildirHop) -> None:
         self.hop = hop
         self.answers: dict[str, list[Answer]] = {}
         self.port = 0
+        self.connect: Callable[[int], Client] = Client
         self.heal = hop.heal
         self._doubtful: set[str] = set()
         case().add_account(self)
@@ -48,13 +52,13 @@ class Account:
         self.port = port
         name = name or self.name(doubtful)
         try:
-            client = Client(port)
+            client = self.connect(port)
         except OSError:
             return self.note(name, Answer(None))
         with client:
             if client.greeting.code != 220:
                 return self.note(name, client.greeting)
-            return self.note(name, deliver(client, mail_of(name), recipients))
+            return self.note(name, client.deliver(mail_of(name), recipients))
 
     def doubt_last(self) -> None:
         """The fault came at a moment of its own choice: the last message may have been beyond its dot."""

@@ -23,7 +23,9 @@ class Answer:
 
 
 class Client:
-    """A connection, greeted. Raises OSError where there is no relay."""
+    """A connection, greeted. Raises OSError where there is no relay. hello: the command that begins a session."""
+
+    hello = "EHLO"
 
     def __init__(self, port: int, sock: socket.socket | None = None) -> None:
         self.socket = sock or socket.create_connection(("127.0.0.1", port))
@@ -60,6 +62,40 @@ class Client:
         self.say(line.encode() + b"\r\n")
         return self.reply()
 
+    def deliver(
+        self, mail: bytes, recipients: Sequence[str] = RECIPIENTS, before: Callable[[str], None] = lambda stage: None
+    ) -> Answer:
+        """One transaction; the first refusal that ends it, or the reply after the dot.
+
+        before: called before each of the stages EHLO, MAIL, RCPT, DATA, BODY, MIDDLE (half of the mail is sent),
+        ANSWER.
+        """
+        accepted: list[str] = []
+        for stage, lines in (
+            ("EHLO", [f"{self.hello} client.test"]),
+            ("MAIL", ["MAIL FROM:<a@example.org>"]),
+            ("RCPT", [f"RCPT TO:<{recipient}>" for recipient in recipients]),
+            ("DATA", ["DATA"]),
+        ):
+            before(stage)
+            answers = [self.ask(line) for line in lines]
+            if stage == "RCPT":
+                accepted = [name for name, answer in zip(recipients, answers, strict=True) if answer.code == 250]
+            if not any(answer.code in (250, 354) for answer in answers):
+                return answers[-1]
+        before("BODY")
+        raw = stuffed(mail)
+        self.say(raw[: len(raw) // 2])
+        before("MIDDLE")
+        self.say(raw[len(raw) // 2 :])
+        before("ANSWER")
+        return self.outcome(accepted)
+
+    def outcome(self, accepted: Sequence[str]) -> Answer:
+        """What is heard after the dot. accepted: the recipients."""
+        answer = self.reply()
+        return Answer(answer.code, answer.raw, tuple(accepted))
+
     def half(self) -> None:
         """Say that nothing more comes; replies can still be read."""
         self.socket.shutdown(socket.SHUT_WR)
@@ -87,34 +123,14 @@ def stuffed(mail: bytes) -> bytes:
     return re.sub(rb"(?m)^\.", b"..", mail) + b".\r\n"
 
 
-def deliver(
-    client: Client,
-    mail: bytes,
-    recipients: Sequence[str] = RECIPIENTS,
-    before: Callable[[str], None] = lambda stage: None,
-) -> Answer:
-    """One transaction; the first refusal that ends it, or the reply after the dot.
+class LmtpClient(Client):
+    """A client of LMTP."""
 
-    before: called before each of the stages EHLO, MAIL, RCPT, DATA, BODY, MIDDLE (half of the mail is sent), ANSWER.
-    """
-    accepted: list[str] = []
-    for stage, lines in (
-        ("EHLO", ["EHLO client.test"]),
-        ("MAIL", ["MAIL FROM:<a@example.org>"]),
-        ("RCPT", [f"RCPT TO:<{recipient}>" for recipient in recipients]),
-        ("DATA", ["DATA"]),
-    ):
-        before(stage)
-        answers = [client.ask(line) for line in lines]
-        if stage == "RCPT":
-            accepted = [name for name, answer in zip(recipients, answers, strict=True) if answer.code == 250]
-        if not any(answer.code in (250, 354) for answer in answers):
-            return answers[-1]
-    before("BODY")
-    raw = stuffed(mail)
-    client.say(raw[: len(raw) // 2])
-    before("MIDDLE")
-    client.say(raw[len(raw) // 2 :])
-    before("ANSWER")
-    answer = client.reply()
-    return Answer(answer.code, answer.raw, tuple(accepted))
+    hello = "LHLO"
+
+    def outcome(self, accepted: Sequence[str]) -> Answer:
+        """The reply for those who have the mail, else the first; as many are heard as recipients were accepted."""
+        answers = [self.reply() for _ in accepted]
+        delivered = [name for name, answer in zip(accepted, answers, strict=True) if answer.code == 250]
+        answer = next((answer for answer in answers if answer.code == 250), answers[0])
+        return Answer(answer.code, answer.raw, tuple(delivered or accepted))

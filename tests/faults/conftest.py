@@ -8,6 +8,7 @@ from tests.faults.account import Account
 from tests.faults.case import case, is_recorded, recorded
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.hop import Hop, next_hop
+from tests.support.doors import DOORS, Door
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +36,24 @@ def its_case(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def account(hop: Hop, request: pytest.FixtureRequest) -> Iterator[Account]:
     """The account of a test; after its fault the next mail must pass, unless the test has seen to that itself."""
-    port = request.getfixturevalue("relay").port if "relay" in request.fixturenames else 0
     account = Account(hop)
-    account.port = port
+    if "relay" in request.fixturenames:
+        relay = request.getfixturevalue("relay")
+        account.port, account.connect = relay.port, relay.door.client
     yield account
     if account.port and not case().recoveries:
         account.recover()
 
 
 @pytest.fixture(scope="module")
-def one_relay(one_hop: Hop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with daemon(tmp_path_factory.mktemp("relay"), one_hop) as server:
+def door(request: pytest.FixtureRequest) -> Door:
+    """The door of the relay: SMTP, except where a test is run for EACH_DOOR."""
+    return DOORS[getattr(request, "param", "smtp")]
+
+
+@pytest.fixture(scope="module")
+def one_relay(one_hop: Hop, door: Door, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with daemon(tmp_path_factory.mktemp("relay"), one_hop, door=door) as server:
         yield server
 
 

@@ -15,8 +15,10 @@ from spamfilter.learning.filter import Filter
 from spamfilter.service.control_socket.client import SocketClient
 from spamfilter.stores import open_store
 from tests.faults.case import case
+from tests.faults.client import Client
 from tests.faults.hop import Hop
 from tests.integration.servers import STOP_SECONDS, await_start, free_port, toml, workers
+from tests.support.doors import DOORS, Door
 
 ROOT = Path(__file__).parents[2]
 LIMITS: Mapping[str, float] = {"connect_seconds": 5, "command_seconds": 5, "final_seconds": 10, "drain_seconds": 5}
@@ -24,16 +26,25 @@ LIMITS: Mapping[str, float] = {"connect_seconds": 5, "command_seconds": 5, "fina
 
 
 class Daemon:
-    """The relay in a folder. prefix: a command that is to run it, here always, or at one start."""
+    """The relay in a folder. prefix: a command that is to run it, here always, or at one start. port: of its door."""
 
-    def __init__(self, folder: Path, next_hop: str, state: Path | None = None, **settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        next_hop: str,
+        state: Path | None = None,
+        door: Door = DOORS["smtp"],
+        **settings: Mapping[str, Any],
+    ) -> None:
+        self.door = door
         self.folder = folder
         self.state = state or folder / "state"
         self.port = free_port()
         self.config = folder / "spamfilter.toml"
         folder.mkdir(parents=True, exist_ok=True)
         self.state.mkdir(mode=0o700, exist_ok=True)
-        relay = {"listen": [f"127.0.0.1:{self.port}"], "next_hop": next_hop, "hostname": "relay.test"} | workers()
+        places = {"listen": ["127.0.0.1:0"], door.listen: [f"127.0.0.1:{self.port}"]}
+        relay = {**places, "next_hop": next_hop, "hostname": "relay.test"} | workers()
         settings = {
             **settings,
             "relay": {**relay, **settings.get("relay", {})},
@@ -59,6 +70,10 @@ class Daemon:
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    def connect(self) -> Client:
+        """A client of its door, greeted. Raises OSError where it does not run."""
+        return self.door.client(self.port)
 
     def log(self) -> str:
         """What it has said since its last start."""
@@ -151,9 +166,11 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def daemon(folder: Path, hop: Hop, state: Path | None = None, **settings: Mapping[str, Any]) -> Iterator[Daemon]:
+def daemon(
+    folder: Path, hop: Hop, state: Path | None = None, door: Door = DOORS["smtp"], **settings: Mapping[str, Any]
+) -> Iterator[Daemon]:
     """A relay that runs in front of this hop; where it still does at the end, that must be a clean one."""
-    made = Daemon(folder, f"smtp://127.0.0.1:{hop.port}", state, **settings)
+    made = Daemon(folder, f"{door.next_hop}://127.0.0.1:{hop.port}", state, door, **settings)
     try:
         made.start()
         yield made

@@ -74,7 +74,8 @@ class Broken(Exception):
 class Hop:
     """A server on loopback. faults: stage, or a whole command line, -> what to do there.
 
-    The stages are CONNECT, EHLO, STARTTLS, TLS, MAIL, RCPT, DATA, BODY, DOT, RSET, NOOP, QUIT.
+    The stages are CONNECT, EHLO, STARTTLS, TLS, MAIL, RCPT, DATA, BODY, DOT, RSET, NOOP, QUIT. LHLO is the stage EHLO,
+    and makes it reply to a message for each recipient.
     sent, received: bytes of the last connection.
     """
 
@@ -175,6 +176,7 @@ class _Connection:
         self._cut = hop.cut
         self._buffer = b""
         self._sender = ""
+        self._lmtp = False
         self._recipients: list[str] = []
 
     def talk(self) -> None:
@@ -183,7 +185,9 @@ class _Connection:
             line = self._line().decode("utf-8", "replace")
             self._hop.commands.append(line)
             verb = line.partition(" ")[0].upper()
-            code = self._answer(verb, line, self._usual(verb))
+            self._lmtp = self._lmtp or verb == "LHLO"
+            stage = "EHLO" if verb == "LHLO" else verb
+            code = self._answer(stage, line, self._usual(verb))
             if verb == "MAIL" and code == 250:
                 self._sender, self._recipients = line[11 : line.index(">")], []
             elif verb == "RCPT" and code == 250:
@@ -196,7 +200,7 @@ class _Connection:
                 return
 
     def _usual(self, verb: str) -> bytes:
-        if verb == "EHLO":
+        if verb in ("EHLO", "LHLO"):
             tls = (b"STARTTLS",) if self._hop.tls and not isinstance(self.socket, ssl.SSLSocket) else ()
             return b"".join(b"250-%s\r\n" % word for word in (b"hop.test", *KEYWORDS, *tls)) + b"250 HELP\r\n"
         return {"DATA": b"354 go on\r\n", "STARTTLS": b"220 go on\r\n", "QUIT": b"221 bye\r\n"}.get(
@@ -245,7 +249,8 @@ class _Connection:
         refuses = isinstance(fault, Say) and not _TAKEN.fullmatch(fault.reply)
         if not refuses and not (isinstance(fault, Break) and not fault.keeps):
             self._hop.kept.append(kept)
-        self._answer("DOT", "", b"250 2.0.0 kept\r\n")
+        for _ in self._recipients if self._lmtp else ("all",):
+            self._answer("DOT", "", b"250 2.0.0 kept\r\n")
 
     def _start_tls(self) -> None:
         fault = self._hop.faults.get("TLS")

@@ -9,33 +9,39 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.account import Account
-from tests.faults.client import Answer, Client, deliver, mail_of, stuffed
+from tests.faults.client import Answer, Client, mail_of, stuffed
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.fault import Hold
 from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
+from tests.support.doors import EACH_DOOR, Door
 
-COMMANDS = b"EHLO client.test\r\nMAIL FROM:<a@example.org>\r\nRCPT TO:<b@example.test>\r\nDATA\r\n"
+COMMANDS = "%s client.test\r\nMAIL FROM:<a@example.org>\r\nRCPT TO:<b@example.test>\r\nDATA\r\n"
 IDLE = 1.0
 """Seconds of both limits on clients here; between the bytes of a slow client pass fewer."""
 
 
 @pytest.fixture(scope="module")
-def one_relay(one_hop: Hop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def one_relay(one_hop: Hop, door: Door, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     limits = {"idle_seconds": IDLE, "data_seconds": IDLE}
-    with daemon(tmp_path_factory.mktemp("relay"), one_hop, limits=limits) as server:
+    with daemon(tmp_path_factory.mktemp("relay"), one_hop, door=door, limits=limits) as server:
         yield server
 
 
+def commands(relay: Daemon) -> bytes:
+    return (COMMANDS % relay.door.client.hello).encode()
+
+
+@EACH_DOOR
 @pytest.mark.parametrize("end", ["reset", "close", "half"])
 def test_a_client_that_breaks_off_at_each_byte(hop: Hop, relay: Daemon, account: Account, end: str) -> None:
     step = {"reset": 1, "close": 3, "half": 3}[end]
-    whole = COMMANDS + stuffed(mail_of(account.name()))
+    whole = commands(relay) + stuffed(mail_of(account.name()))
     account.answers.clear()
     for sent in range(0, len(whole), step):
         name = account.name()
-        raw = (COMMANDS + stuffed(mail_of(name)))[:-1][:sent]  # never its last byte
-        with Client(relay.port) as client:
+        raw = (commands(relay) + stuffed(mail_of(name)))[:-1][:sent]  # never its last byte
+        with relay.connect() as client:
             client.say(raw)
             if end == "reset":
                 client.reset()
@@ -48,13 +54,14 @@ def test_a_client_that_breaks_off_at_each_byte(hop: Hop, relay: Daemon, account:
     account.finish(relay.port)
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("end", ["reset", "close"])
 def test_a_client_that_breaks_off_after_the_dot(hop: Hop, relay: Daemon, account: Account, end: str) -> None:
     """The message is on its way by then, and the client will send it again: the honest exception."""
     hop.faults["DOT"] = hold = Hold()
     name = account.name(doubtful=True)
-    with Client(relay.port) as client:
-        client.say(COMMANDS + stuffed(mail_of(name)))
+    with relay.connect() as client:
+        client.say(commands(relay) + stuffed(mail_of(name)))
         assert hold.reached.wait(20)
         if end == "reset":
             client.reset()
@@ -68,12 +75,13 @@ def test_a_client_that_breaks_off_after_the_dot(hop: Hop, relay: Daemon, account
     account.finish(relay.port)
 
 
+@EACH_DOOR
 def test_a_client_that_half_closes_after_the_dot_still_gets_its_answer(
     hop: Hop, relay: Daemon, account: Account
 ) -> None:
     hop.faults["DOT"] = hold = Hold()
     name = account.name()
-    with Client(relay.port) as client:
+    with relay.connect() as client:
 
         def half(now: str) -> None:
             if now == "ANSWER":
@@ -82,7 +90,7 @@ def test_a_client_that_half_closes_after_the_dot_still_gets_its_answer(
                 time.sleep(0.1)  # for the relay to see the end of what comes
                 hold.release.set()
 
-        answer = deliver(client, mail_of(name), before=half)
+        answer = client.deliver(mail_of(name), before=half)
     assert account.note(name, answer).code == 250
     account.settle()
 
@@ -90,7 +98,7 @@ def test_a_client_that_half_closes_after_the_dot_still_gets_its_answer(
 def test_a_client_that_sends_its_mail_drop_by_drop(hop: Hop, relay: Daemon, account: Account) -> None:
     """Within the limits between blocks it is served; others do not wait for it."""
     slow, quick = account.name(), []
-    with Client(relay.port) as client:
+    with relay.connect() as client:
 
         def drip(now: str) -> None:
             if now == "MIDDLE":
@@ -99,29 +107,30 @@ def test_a_client_that_sends_its_mail_drop_by_drop(hop: Hop, relay: Daemon, acco
                     time.sleep(IDLE / 3)
                     quick.append(account.send(relay.port).code)
 
-        account.note(slow, deliver(client, mail_of(slow), before=drip))
+        account.note(slow, client.deliver(mail_of(slow), before=drip))
     assert quick == [250] * 4
     assert account.answers[slow][0].code == 250
     account.settle()
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("stage", ["EHLO", "DATA", "MIDDLE"])
 def test_a_client_that_falls_silent_is_told_so(hop: Hop, relay: Daemon, account: Account, stage: str) -> None:
     name = account.name()
     said: list[Answer] = []
-    with Client(relay.port) as client:
+    with relay.connect() as client:
 
         def wait(now: str) -> None:
             if now == stage:
                 said.append(client.reply())
 
-        deliver(client, mail_of(name), before=wait)
+        client.deliver(mail_of(name), before=wait)
     assert account.note(name, said[0]).raw.startswith(b"421 4.4.2")
     account.finish(relay.port)
 
 
 def test_a_command_of_one_byte_a_second_meets_the_idle_limit(hop: Hop, relay: Daemon, account: Account) -> None:
-    with Client(relay.port) as client:
+    with relay.connect() as client:
         for byte in b"MAIL FROM:<a@example.org>":
             client.say(bytes([byte]))
             time.sleep(IDLE / 3)
@@ -185,7 +194,7 @@ def test_more_connections_than_allowed_hear_421_at_once(hop: Hop, tmp_path_facto
 
 
 def test_a_client_with_too_many_errors_hears_421(hop: Hop, relay: Daemon, account: Account) -> None:
-    with Client(relay.port) as client:
+    with relay.connect() as client:
         client.ask("EHLO client.test")
         codes = [client.ask("XYZZY").code for _ in range(21)]
     assert codes == [500] * 20 + [421]

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.faults.account import Account
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import mail_of
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.databases import journalled
 from tests.faults.fault import Hold
 from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
+from tests.support.doors import EACH_DOOR
 
 BEFORE_THE_DOT = {"MAIL": "before MAIL", "DATA": "after RCPT", "BODY": "after DATA", "MIDDLE": "in the mail"}
 """Stages of `deliver`, and what they are called here."""
@@ -24,6 +25,7 @@ def await_draining(server: Daemon) -> None:
     wait_until(lambda: "stopping: running transactions finish" in server.log(), "the end to begin")
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("stage", BEFORE_THE_DOT, ids=BEFORE_THE_DOT.values())
 def test_kill_9_before_the_dot_leaves_the_message_with_the_client(
     hop: Hop, relay: Daemon, account: Account, stage: str
@@ -34,13 +36,14 @@ def test_kill_9_before_the_dot_leaves_the_message_with_the_client(
         if now == stage:
             relay.kill()
 
-    with Client(relay.port) as client:
-        answer = deliver(client, mail_of(name), before=kill)
+    with relay.connect() as client:
+        answer = client.deliver(mail_of(name), before=kill)
     assert account.note(name, answer).code is None
     relay.start()
     account.finish(relay.port)
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("stage", BEFORE_THE_DOT, ids=BEFORE_THE_DOT.values())
 def test_sigterm_lets_a_transaction_finish_and_turns_a_new_one_away(
     hop: Hop, relay: Daemon, account: Account, stage: str
@@ -52,8 +55,8 @@ def test_sigterm_lets_a_transaction_finish_and_turns_a_new_one_away(
             relay.process.send_signal(signal.SIGTERM)
             await_draining(relay)
 
-    with Client(relay.port) as client:
-        answer = account.note(name, deliver(client, mail_of(name), before=terminate))
+    with relay.connect() as client:
+        answer = account.note(name, client.deliver(mail_of(name), before=terminate))
         assert answer.code == (421 if stage == "MAIL" else 250)
         if answer.code == 250:
             assert client.reply().code == 421
@@ -62,13 +65,14 @@ def test_sigterm_lets_a_transaction_finish_and_turns_a_new_one_away(
     account.finish(relay.port)
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("said", [False, True], ids=["while the next hop thinks", "between its 250 and ours"])
 def test_a_signal_after_the_dot(hop: Hop, relay: Daemon, account: Account, number: signal.Signals, said: bool) -> None:
     hop.faults["DOT"] = hold = Hold()
     killed = number == signal.SIGKILL
     name = account.name(doubtful=killed)
-    with Client(relay.port) as client:
+    with relay.connect() as client:
 
         def meanwhile(now: str) -> None:
             if now != "ANSWER":
@@ -86,7 +90,7 @@ def test_a_signal_after_the_dot(hop: Hop, relay: Daemon, account: Account, numbe
                 await_draining(relay)
             hold.release.set()
 
-        answer = account.note(name, deliver(client, mail_of(name), before=meanwhile))
+        answer = account.note(name, client.deliver(mail_of(name), before=meanwhile))
     assert answer.code == (None if killed else 250)
     assert relay.ended() == (-signal.SIGKILL if killed else 0)
     wait_until(lambda: bool(hop.copies(name)), "the next hop to take the message")
@@ -102,14 +106,14 @@ def test_a_next_hop_that_thinks_longer_than_the_drain_time_does_not_keep_the_rel
     limits = {"drain_seconds": 0.5, "final_seconds": 20.0}
     with daemon(tmp_path / "relay", hop, limits=limits) as relay:
         name = account.name(doubtful=True)
-        with Client(relay.port) as client:
+        with relay.connect() as client:
 
             def terminate(now: str) -> None:
                 if now == "ANSWER":
                     assert hold.reached.wait(20)
                     relay.process.send_signal(signal.SIGTERM)
 
-            answer = account.note(name, deliver(client, mail_of(name), before=terminate))
+            answer = account.note(name, client.deliver(mail_of(name), before=terminate))
         assert answer.code in (None, 421, 451)
         assert relay.ended() == 0
         assert "Traceback" not in relay.log()

@@ -17,7 +17,7 @@ import pytest
 from spamfilter.mail.message import SCANNED
 from tests.faults.account import Account
 from tests.faults.case import case
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import ROOT, Daemon, daemon
 from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
@@ -134,7 +134,7 @@ def test_file_descriptors_at_their_limit(hop: Hop, tmp_path: Path, account: Acco
 def sent(account: Account, client: Client) -> int | None:
     """What a client hears to a new message over its connection."""
     name = account.name()
-    code = account.note(name, deliver(client, mail_of(name))).code
+    code = account.note(name, client.deliver(mail_of(name))).code
     assert code in (250, 451)
     return code
 
@@ -168,7 +168,7 @@ def overfeed(hop: Hop, relay: Daemon, account: Account) -> None:
     name = account.name()
     body = lines * (45 * MEGABYTE // len(lines))
     with little_memory(relay, 40 * MEGABYTE), Client(relay.port) as client:
-        answer = account.note(name, deliver(client, mail_of(name, body)))
+        answer = account.note(name, client.deliver(mail_of(name, body)))
         assert answer.code in (421, 451, 452)
         assert account.send(relay.port).code == 250  # a small one has room
     account.settle()
@@ -241,7 +241,7 @@ def test_a_mail_that_cannot_be_journalled_is_delivered_and_the_client_told(
 def test_a_mail_that_is_too_large_to_scan_passes_and_says_so(hop: Hop, relay: Daemon, account: Account) -> None:
     name = account.name()
     with Client(relay.port) as client:
-        answer = deliver(client, mail_of(name, "some words in a row\r\n" * (SCANNED // 20)))
+        answer = client.deliver(mail_of(name, "some words in a row\r\n" * (SCANNED // 20)))
     assert account.note(name, answer).code == 250
     account.settle()
     assert b"scanned=%d/" % SCANNED in header(hop.kept[-1].mail, b"X-Spam-Status")
@@ -258,9 +258,9 @@ def test_a_mail_that_is_too_large_to_relay_hears_552(
             client.ask("EHLO client.test")
             answer = client.ask(f"MAIL FROM:<a@example.org> SIZE={len(mail)}")
         else:
-            answer = deliver(client, mail)
+            answer = client.deliver(mail)
         assert account.note(name, answer).code == 552
         account.settle()
         other = account.name()
-        assert account.note(other, deliver(client, mail_of(other))).code == 250
+        assert account.note(other, client.deliver(mail_of(other))).code == 250
         account.settle()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.account import Account
 from tests.faults.case import case
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
 from tests.faults.databases import teach
 from tests.faults.hop import Hop
@@ -89,7 +89,7 @@ def test_clients_that_wait_for_a_silent_name_server_hold_up_nothing_else(
     names.mood = "silent"
     crowd = [(Client(relay.port), account.name()) for _ in range(CROWD)]
     threads = [
-        threading.Thread(target=lambda one=client, it=name: account.note(it, deliver(one, mail_of(it))))
+        threading.Thread(target=lambda one=client, it=name: account.note(it, one.deliver(mail_of(it))))
         for client, name in crowd
     ]
     asked = len(names.asked)

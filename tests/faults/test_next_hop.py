@@ -5,23 +5,25 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.account import Account
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import mail_of
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.fault import Break, Cut, Drip, Say
 from tests.faults.hop import Hop
+from tests.support.doors import EACH_DOOR, Door
 
 STAGES = ["CONNECT", "EHLO", "MAIL", "RCPT", "DATA", "BODY", "DOT"]
 ENDS = ["close", "reset", "half", "hang"]
 
 
 @pytest.fixture(scope="module")
-def one_relay(one_hop: Hop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def one_relay(one_hop: Hop, door: Door, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """With limits that are lower still, since here each of them is reached again and again."""
     limits = {"connect_seconds": 0.5, "command_seconds": 0.5, "final_seconds": 1.0}
-    with daemon(tmp_path_factory.mktemp("relay"), one_hop, limits=limits) as server:
+    with daemon(tmp_path_factory.mktemp("relay"), one_hop, door=door, limits=limits) as server:
         yield server
 
 
+@EACH_DOOR
 def test_a_next_hop_that_is_down(hop: Hop, relay: Daemon, account: Account) -> None:
     hop.down()
     answer = account.send(relay.port)
@@ -30,6 +32,7 @@ def test_a_next_hop_that_is_down(hop: Hop, relay: Daemon, account: Account) -> N
     account.finish(relay.port)
 
 
+@EACH_DOOR
 def test_a_next_hop_that_goes_down_while_connections_to_it_are_kept(hop: Hop, relay: Daemon, account: Account) -> None:
     assert account.send(relay.port).code == 250
     hop.down()
@@ -38,6 +41,7 @@ def test_a_next_hop_that_goes_down_while_connections_to_it_are_kept(hop: Hop, re
     account.finish(relay.port)
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_next_hop_that_ends_the_conversation(hop: Hop, relay: Daemon, account: Account, stage: str, end: str) -> None:
@@ -48,6 +52,7 @@ def test_a_next_hop_that_ends_the_conversation(hop: Hop, relay: Daemon, account:
     account.finish(relay.port)
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("end", ENDS)
 def test_a_next_hop_that_has_taken_the_message_and_cannot_say_so(
     hop: Hop, relay: Daemon, account: Account, end: str
@@ -60,6 +65,7 @@ def test_a_next_hop_that_has_taken_the_message_and_cannot_say_so(
     account.finish(relay.port)
 
 
+@EACH_DOOR
 def test_a_next_hop_that_breaks_off_at_each_byte_that_it_says(hop: Hop, relay: Daemon, account: Account) -> None:
     assert account.send(relay.port).code == 250
     hop.hang_up()
@@ -85,6 +91,7 @@ def test_a_next_hop_that_breaks_off_at_each_byte_that_it_hears(hop: Hop, relay: 
     account.finish(relay.port)
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("stage", ["CONNECT", "EHLO", "MAIL", "RCPT", "DATA", "DOT"])
 def test_a_next_hop_that_is_slow_within_the_limits_gets_its_mail(
     hop: Hop, relay: Daemon, account: Account, stage: str
@@ -99,8 +106,8 @@ def test_a_next_hop_that_does_not_read(hop: Hop, relay: Daemon, account: Account
     hop.faults["BODY"] = Break("hang")
     hop.faults["DATA"] = Say(b"354 go on\r\n")
     name = account.name()
-    with Client(relay.port) as client:
-        answer = account.note(name, deliver(client, mail_of(name, "0123456789abcdef\r\n" * 1_000_000)))
+    with relay.connect() as client:
+        answer = account.note(name, client.deliver(mail_of(name, "0123456789abcdef\r\n" * 1_000_000)))
     assert answer.code == 451
     hop.heal()
     account.finish(relay.port)
@@ -123,6 +130,7 @@ GARBAGE = {
 LATE = {**GARBAGE, "a code before its time": b"150 wait\r\n"}
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("reply", GARBAGE)
 @pytest.mark.parametrize("stage", ["CONNECT", "EHLO", "MAIL", "RCPT", "DATA", "DOT"])
 def test_a_next_hop_that_talks_nonsense(hop: Hop, relay: Daemon, account: Account, stage: str, reply: str) -> None:
@@ -161,13 +169,14 @@ REPLIES = {
 }
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("reply", REPLIES)
 @pytest.mark.parametrize("stage", ["MAIL", "RCPT", "DATA", "DOT"])
 def test_a_refusal_comes_back_verbatim(hop: Hop, relay: Daemon, account: Account, stage: str, reply: str) -> None:
     hop.faults[stage] = Say(REPLIES[reply])
     name = account.name()
-    with Client(relay.port) as client:
-        client.ask("EHLO client.test")
+    with relay.connect() as client:
+        client.ask(f"{client.hello} client.test")
         heard = [client.ask("MAIL FROM:<a@example.org>"), client.ask("RCPT TO:<b@example.test>")]
         heard.append(client.ask("DATA"))
         if heard[-1].code == 354:
@@ -178,6 +187,7 @@ def test_a_refusal_comes_back_verbatim(hop: Hop, relay: Daemon, account: Account
     account.settle()
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("stage", ["CONNECT", "EHLO", "MAIL", "RCPT", "DATA", "DOT"])
 def test_a_next_hop_that_says_421_in_mid_session(hop: Hop, relay: Daemon, account: Account, stage: str) -> None:
     hop.faults[stage] = Say(b"421 4.3.2 shutting down\r\n")
@@ -186,6 +196,7 @@ def test_a_next_hop_that_says_421_in_mid_session(hop: Hop, relay: Daemon, accoun
     account.finish(relay.port)
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("code", [450, 550])
 def test_one_recipient_of_three_is_refused(hop: Hop, relay: Daemon, account: Account, code: int) -> None:
     names = ("b@example.test", "gone@example.test", "c@example.test")

@@ -25,7 +25,6 @@ from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.front_ends import Relay
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
-from spamfilter.relay.limits.connections import Crowd
 from spamfilter.relay.next_hops import Conversation, Maildir, NextHop, Reply
 from spamfilter.relay.smtp import client
 from spamfilter.relay.smtp.dialogue import Dialogue
@@ -215,7 +214,7 @@ def target() -> Iterator[Run]:
             heard = bytearray()
 
             async def talk() -> None:
-                session = Dialogue(made, Crowd(), submission=bool(chosen & SUBMISSION))
+                session = Dialogue(made, submission=bool(chosen & SUBMISSION))
                 transport = Transport(session)
                 session.connection_made(transport)
                 while not transport.written:

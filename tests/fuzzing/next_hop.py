@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from spamfilter.errors import NextHopError
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.next_hops.connection import Connection
-from spamfilter.relay.next_hops.smtp import SmtpNextHop, _SmtpConversation
+from spamfilter.relay.next_hops.smtp import SmtpConversation, SmtpNextHop
 from tests.fuzzing.dialogue import replies
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import Transport, loop
@@ -61,7 +61,7 @@ async def _through(data: bytes) -> None:
     transport = Transport(connection, mouth.heard)
     connection.connection_made(transport)
     hop = SmtpNextHop("192.0.2.1", 25, "relay.test")
-    conversation = _SmtpConversation(hop, connection)
+    conversation = SmtpConversation(hop, connection)
     mouth.speak()
     try:
         with suppress(NextHopError):

@@ -20,6 +20,7 @@ from tests.integration.servers import (
     wait_until,
     workshop,
 )
+from tests.support.doors import DOORS
 
 SETTINGS = {
     "before-queue, reject": {"mode": "before-queue", "bare_newlines": "reject"},
@@ -46,10 +47,11 @@ class Judged:
 
 @dataclass(frozen=True)
 class Chain:
-    """Client -> one of the relays -> Postfix -> sink."""
+    """Client -> one of the relays -> Postfix -> sink. ports: setting and door -> where the relay listens."""
 
     postfix: Postfix
     relays: dict[str, Relay]
+    ports: dict[tuple[str, str], int]
     sink: Sink
 
     def settled(self) -> list[Received]:
@@ -71,15 +73,15 @@ def chain() -> Iterator[Chain]:
     """One Postfix and a relay for each of SETTINGS."""
     with workshop() as folder, sink() as end, contextlib.ExitStack() as stack:
         back = free_port()
-        relays = {
-            name: stack.enter_context(
-                relay(folder / str(number), relay={"next_hop": f"smtp://127.0.0.1:{back}", **setting, **STRANGERS})
-            )
-            for number, (name, setting) in enumerate(SETTINGS.items())
-        }
+        ports = {(name, door): free_port() for name in SETTINGS for door in DOORS}
+        relays = {}
+        for number, (name, setting) in enumerate(SETTINGS.items()):
+            places = {row.listen: [f"127.0.0.1:{ports[name, door]}"] for door, row in DOORS.items()}
+            settings = {"next_hop": f"smtp://127.0.0.1:{back}", **places, **setting, **STRANGERS}
+            relays[name] = stack.enter_context(relay(folder / str(number), relay=settings))
         first = next(iter(relays.values())).port
         server = stack.enter_context(postfix(folder / "postfix", to=end.port, back=back, proxy=first))
-        yield Chain(server, relays, end)
+        yield Chain(server, relays, ports, end)
 
 
 def heard(port: int, packets: Sequence[bytes], source: str = "127.0.0.1") -> list[bytes]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.hostile.chain_smtp import Chain, codes, heard
+from tests.support.doors import DOORS
 
 ENDS = {
     "CR LF": b"\r\n",
@@ -40,7 +41,6 @@ DOTS = {
 }
 PLACES = ("in the body", "first in DATA", "in the header", "at the end of the header")
 
-GREETING = b"EHLO client.test\r\n"
 HIDDEN = b"MAIL FROM:<hidden@example.org>\r\nRCPT TO:<bob@example.test>\r\nDATA\r\nSubject: hidden\r\n\r\nspam\r\n.\r\n"
 WORKERS = 8
 """Clients at once, most of whose time is waiting."""
@@ -129,12 +129,12 @@ def _path(line: bytes) -> str:
     return line[line.index(b"<") + 1 : line.index(b">")].decode()
 
 
-def check(servers: Chain, setting: str, cases: Sequence[Case]) -> None:
+def check(servers: Chain, setting: str, cases: Sequence[Case], door: str = "smtp") -> None:
     """Send all cases; what Postfix received must be what was judged, and that what RFC 5321 says was sent."""
-    port = servers.relays[setting].port
+    port, greeting = servers.ports[setting, door], f"{DOORS[door].client.hello} client.test\r\n".encode()
     earlier, journalled = len(servers.settled()), len(servers.journal(setting, 0))
     with ThreadPoolExecutor(WORKERS) as workers:
-        answers = list(workers.map(lambda one: heard(port, (GREETING + one.packets[0], *one.packets[1:])), cases))
+        answers = list(workers.map(lambda one: heard(port, (greeting + one.packets[0], *one.packets[1:])), cases))
     wrong, wanted = [], []
     for one, replies in zip(cases, answers, strict=True):
         said, mails = expected(one.stream, "reject" not in setting)

@@ -21,12 +21,13 @@ from spamfilter.mail.header import ENCODED_WORD, MAX_FIELD_BYTES, MAX_FIELDS, MA
 from spamfilter.mail.message import SCANNED, Message, parse
 from spamfilter.mail.tagging import mark
 from spamfilter.relay.judging import Judge
-from tests.faults.client import Client, deliver
-from tests.faults.conftest import one_hop, one_relay  # noqa: F401  # the relay that all bombs go through
+from tests.faults.client import Client
+from tests.faults.conftest import door, one_hop, one_relay  # noqa: F401  # the relay that all bombs go through
 from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop
 from tests.fuzzing.dialogue import same_but_for_ours
 from tests.hostile.bombs import BOMBS, HEAD
+from tests.support.doors import EACH_DOOR
 from tests.support.made import mail
 from tests.support.memory_store import open_store
 
@@ -126,15 +127,16 @@ def test_learning_a_bomb_and_unlearning_it_is_the_identity(name: str, judge: Jud
 
 @pytest.fixture(scope="module")
 def client(one_relay: Daemon) -> Iterator[Client]:  # noqa: F811
-    with Client(one_relay.port) as client:
+    with one_relay.connect() as client:
         yield client
 
 
+@EACH_DOOR
 @bombs
 def test_a_bomb_passes_as_it_came_but_for_our_fields(name: str, client: Client, one_hop: Hop) -> None:  # noqa: F811
     bomb = BOMBS[name](SENT)
     one_hop.kept.clear()
-    assert deliver(client, bomb).code == 250
+    assert client.deliver(bomb).code == 250
     (kept,) = one_hop.kept
     if name in FORGED:
         bomb = bomb.replace(FORGED[name], b"").replace(b"X-Spam-Flag:\r\n", b"")

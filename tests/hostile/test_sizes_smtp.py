@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
 
 MEGABYTE = 2**20
@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     running = Daemon(folder, f"maildir:{folder / 'mail'}", relay={"workers": 1}, limits={"final_seconds": 80.0})
     with running.run():
         with Client(running.port) as client:
-            assert deliver(client, mail_of("warm-up")).code == 250
+            assert client.deliver(mail_of("warm-up")).code == 250
         yield running
 
 
@@ -63,7 +63,7 @@ def bounded(server: Daemon, most: int) -> Iterator[None]:
 
 def served(server: Daemon) -> None:
     with Client(server.port) as other:
-        assert deliver(other, mail_of("other")).code == 250
+        assert other.deliver(mail_of("other")).code == 250
 
 
 def pour(client: Client, data: bytes, times: int) -> None:

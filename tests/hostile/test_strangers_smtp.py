@@ -15,6 +15,7 @@ import pytest
 from tests.faults.client import Client
 from tests.hostile.chain_smtp import codes, heard
 from tests.integration.servers import Postfix, Relay, Sink, free_port, postfix, relay, sink, wait_until, workshop
+from tests.support.doors import DOORS
 
 STRANGER, FRIEND = "127.0.0.1", "127.0.0.9"
 KELVIN = "\N{KELVIN SIGN}"
@@ -95,12 +96,15 @@ class Place:
     relay: Relay
     postfix: Postfix
     sink: Sink
+    doors: dict[str, int]
 
-    def talk(self, *lines: str, source: str = STRANGER, sender: str = "a@example.test", port: int = 0) -> list[bytes]:
+    def talk(
+        self, *lines: str, source: str = STRANGER, sender: str = "a@example.test", port: int = 0, door: str = "smtp"
+    ) -> list[bytes]:
         """The replies to these lines after a greeting and MAIL; with DATA among them, a mail follows."""
-        dialogue = ["EHLO client.test", f"MAIL FROM:<{sender}>", *lines, "QUIT"]
+        dialogue = [f"{DOORS[door].client.hello} client.test", f"MAIL FROM:<{sender}>", *lines, "QUIT"]
         raw = b"".join(line.encode() + b"\r\n" + (MAIL + b".\r\n" if line == "DATA" else b"") for line in dialogue)
-        return heard(port or self.relay.ports[0], [raw], source)[3:-1]
+        return heard(port or self.doors[door], [raw], source)[3:-1]
 
     def learnt(self) -> int:
         with closing(sqlite3.connect(self.relay.folder / "state" / "spamfilter.db")) as database:
@@ -117,7 +121,9 @@ class Place:
 def place() -> Iterator[Place]:
     with workshop() as folder, sink() as end:
         back = free_port()
+        doors = {name: free_port() for name in DOORS}
         settings = {
+            **{row.listen: [f"127.0.0.1:{doors[name]}"] for name, row in DOORS.items()},
             "next_hop": f"smtp://127.0.0.1:{back}",
             "submission": ["127.0.0.1:0"],
             "trusted": [f"{FRIEND}/32"],
@@ -129,14 +135,15 @@ def place() -> Iterator[Place]:
             postfix(folder / "postfix", to=end.port, back=back, proxy=filter.port) as server,
         ):
             wait_until(lambda: len(filter.ports) == 2, "the submission port")
-            yield Place(filter, server, end)
+            yield Place(filter, server, end, doors)
 
 
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_recipient_elsewhere_is_refused_however_it_is_written(place: Place, spelling: str) -> None:
+def test_a_recipient_elsewhere_is_refused_however_it_is_written(place: Place, spelling: str, door: str) -> None:
     """Refused for good, while the mail goes to whom it may; the next hop never hears of the other."""
     earlier = len(place.sink.received)
-    replies = place.talk("RCPT TO:<alice@example.test>", f"RCPT TO:{SPELLINGS[spelling]}", "DATA")
+    replies = place.talk("RCPT TO:<alice@example.test>", f"RCPT TO:{SPELLINGS[spelling]}", "DATA", door=door)
     assert [code // 100 for code in codes(replies)] == [2, 5, 3, 2], replies
     mail = place.sink.wait(earlier + 1)[earlier]
     assert mail.recipients == ["alice@example.test"]
@@ -183,9 +190,10 @@ def test_a_stranger_speaks_for_nobody(place: Place, command: str) -> None:
     assert place.clients_of(sender) == [STRANGER]
 
 
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("spelling", FEEDBACK)
-def test_a_stranger_teaches_nothing(place: Place, spelling: str) -> None:
-    replies = place.talk(f"RCPT TO:{FEEDBACK[spelling]}", "DATA")
+def test_a_stranger_teaches_nothing(place: Place, spelling: str, door: str) -> None:
+    replies = place.talk(f"RCPT TO:{FEEDBACK[spelling]}", "DATA", door=door)
     assert codes(replies)[0] // 100 == 5, replies
     assert codes(replies)[1] == 554
     assert place.learnt() == 0

@@ -425,7 +425,7 @@ def smtp_source(
 
 # The relay
 
-_LISTENING = re.compile(r"listening on 127\.0\.0\.1:(\d+)")
+_LISTENING = re.compile(r"listening on 127\.0\.0\.1:(\d+)(?! for LMTP)\b")
 
 
 @dataclass(frozen=True)
@@ -476,16 +476,22 @@ def workers() -> dict[str, int]:
 
 
 def toml(settings: Mapping[str, Any], path: str = "") -> str:
-    """Nested settings as TOML text; a JSON string is also a TOML string."""
+    """Nested settings as TOML text, lists of tables last; a JSON string is also a TOML string."""
     lines = [f"[{path}]"] if path else []
     tables = {key: value for key, value in settings.items() if isinstance(value, Mapping)}
-    lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items() if key not in tables]
+    lists = {key: value for key, value in settings.items() if isinstance(value, list) and any(_tables(value))}
+    lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items() if key not in {**tables, **lists}]
     lines += [toml(value, f"{path}.{key}" if path else key) for key, value in tables.items()]
+    lines += [f"[[{key}]]\n{toml(value)}" for key, values in lists.items() for value in values]
     return "\n".join(lines) + "\n"
 
 
+def _tables(values: list[Any]) -> Iterator[bool]:
+    return (isinstance(value, Mapping) for value in values)
+
+
 @contextlib.contextmanager
-def relay(folder: Path, prefix: tuple[str, ...] = (), **settings: Mapping[str, Any]) -> Iterator[Relay]:
+def relay(folder: Path, prefix: tuple[str, ...] = (), **settings: Any) -> Iterator[Relay]:
     """`spamfilter serve` with these sections of settings, on a free port unless relay.listen says otherwise.
 
     prefix: a command that is to run it. At the end it gets SIGTERM and must exit with 0.

@@ -11,7 +11,7 @@ import pytest
 
 from spamfilter.service.expiry import SEEN, STEP, latest_time
 from spamfilter.stores import open_store
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop
 from tests.integration.processes import hop
@@ -45,7 +45,7 @@ class Aging:
     def fill(self) -> None:
         with Client(self.relay.port) as client:
             for number in range(KEPT):
-                assert deliver(client, mail_of(f"m{number}")).code == 250
+                assert client.deliver(mail_of(f"m{number}")).code == 250
         wait_until(lambda: self.journalled() == KEPT, "the journal")
 
     def kept(self) -> int:
@@ -92,7 +92,7 @@ def test_a_clock_that_is_ahead_at_the_start_deletes_nothing(aging: Aging) -> Non
         assert (aging.kept(), aging.journalled()) == (KEPT, KEPT)
         aging.calendar.set(START + timedelta(hours=1))
         with Client(aging.relay.port) as client:
-            assert deliver(client, mail_of("later")).code == 250
+            assert client.deliver(mail_of("later")).code == 250
         wait_until(lambda: aging.journalled() == KEPT + 1, "another entry")
     assert (aging.kept(), aging.journalled()) == (KEPT + 1, KEPT + 1)
 

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from spamfilter.system.event_loop import loop_factory
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import wait_until
@@ -78,5 +78,5 @@ def test_a_client_that_resets_its_connection_stops_nothing(relay: Daemon, hop: H
         client.say(said)
         client.reset()
     with Client(relay.port) as client:
-        assert deliver(client, mail_of("after")).code == 250
+        assert client.deliver(mail_of("after")).code == 250
     assert len(hop.kept) == 1

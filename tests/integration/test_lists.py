@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.client import Client, deliver
+from tests.faults.client import Client
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import wait_until
@@ -38,7 +38,7 @@ def answered(relay: Daemon, mail: bytes = HAM) -> set[str]:
     found = set()
     for _ in range(6):
         with Client(relay.port) as client:
-            found.add(deliver(client, mail).raw[:20].decode())
+            found.add(client.deliver(mail).raw[:20].decode())
     return found
 
 

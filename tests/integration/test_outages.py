@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spamfilter.reports.outages import ALIVE
 from spamfilter.stores import open_store
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.fault import Say
 from tests.faults.hop import next_hop
@@ -18,7 +18,7 @@ from tests.web.pages import served, web_settings
 
 def sent(relay: Daemon, name: str, *recipients: str) -> int | None:
     with Client(relay.port) as client:
-        return deliver(client, mail_of(name), recipients or ("b@example.test",)).code
+        return client.deliver(mail_of(name), recipients or ("b@example.test",)).code
 
 
 def unjudged(relay: Daemon) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from spamfilter.errors import TryAgain
 from spamfilter.service.control_socket.client import NoRelay
 from tests.faults.account import Account
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
 from tests.faults.fault import Hold
 from tests.faults.hop import Hop
@@ -134,7 +134,7 @@ def test_without_the_supervisor_workers_end_what_they_have_begun_and_all_is_jour
                 relay.process.wait()
                 wait_until(lambda: not accepts(relay.port), "the end of new connections")
 
-        account.note(name, deliver(client, mail_of(name), before=kill))
+        account.note(name, client.deliver(mail_of(name), before=kill))
     wait_until(lambda: not any(map(_is_alive, children)), "the end of all processes")
     assert account.answers[name][-1].code == 250
     account.settle()
@@ -192,7 +192,7 @@ def test_sigterm_lets_each_worker_finish_what_it_has_begun(relay: Daemon, hop: H
     with at_each_worker(relay) as clients:
         names = [account.name() for _ in clients]
         threads = [
-            threading.Thread(target=lambda c=client, n=name: account.note(n, deliver(c, mail_of(n))))
+            threading.Thread(target=lambda c=client, n=name: account.note(n, c.deliver(mail_of(n))))
             for client, name in zip(clients, names, strict=True)
         ]
         for thread in threads:

@@ -12,7 +12,7 @@ import pytest
 
 from spamfilter.service.heartbeat import HUNG_SECONDS
 from spamfilter.system.packaged_files import shipped
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop
 from tests.integration.processes import WORKERS, at_each_worker, hop, journalled, keeper, workers
@@ -61,7 +61,7 @@ def relay(tmp_path: Path, hop: Hop, stuck: Path) -> Iterator[Daemon]:
 
 def passes(relay: Daemon, name: str) -> None:
     with Client(relay.port) as client:
-        assert deliver(client, mail_of(name)).code == 250
+        assert client.deliver(mail_of(name)).code == 250
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_process_that_stands_still_is_ended_and_replaced(
     wait_until(lambda: bool(re.search(hung, relay.log())), "the end of the one that hangs")
     with at_each_worker(relay) as clients:
         for number, client in enumerate(clients):
-            assert deliver(client, mail_of(f"after{number}")).code == 250
+            assert client.deliver(mail_of(f"after{number}")).code == 250
     wait_until(lambda: len(journalled(relay)) == WORKERS, "the journal")
     assert keeper(relay) != pid
     relay.stop()

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.faults.account import Account
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop
 from tests.integration.processes import accepts, at_each_worker, hop, kill_one, relay
@@ -62,7 +62,7 @@ def test_a_mark_is_known_to_all(relay: Daemon, hop: Hop) -> None:
     mail = mail_of("taught", "Cheap pills.")
 
     def known(client: Client) -> str:
-        assert deliver(client, mail_of("asked")).code == 250
+        assert client.deliver(mail_of("asked")).code == 250
         found = re.search(rb"^X-Spam-Status:.* learnt=(\S+)", hop.kept[-1].mail, re.MULTILINE)
         assert found is not None
         return found.group(1).decode()
@@ -142,12 +142,12 @@ def test_the_metrics_are_those_of_all_and_outlive_a_worker(tmp_path: Path, hop: 
         with at_each_worker(relay) as clients:
             for client in clients:
                 for _ in range(3):
-                    account.note(name := account.name(), deliver(client, mail_of(name)))
+                    account.note(name := account.name(), client.deliver(mail_of(name)))
             wait_until(lambda: scraper.value("journal_written_total") == 6, "the journal")
             kill_one(relay)
         with at_each_worker(relay) as clients:
             for client in clients:
-                account.note(name := account.name(), deliver(client, mail_of(name)))
+                account.note(name := account.name(), client.deliver(mail_of(name)))
             wait_until(lambda: scraper.value("journal_written_total") == 8, "the journal")
         assert sum(scraper.read()["messages_total"].values()) == 8
         assert scraper.value("handovers") == 0

@@ -197,6 +197,22 @@ async def test_recipients_that_are_refused_keep_the_mail(warder: Warder) -> None
     assert warder.files() == {}
 
 
+async def test_a_next_hop_by_lmtp_may_have_it_for_some_recipients(
+    warder: Warder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPAMFILTER_RELAY__NEXT_HOP", f"lmtp://127.0.0.1:{warder.hop.port}")
+    id, kept = warder.keep(recipients=TWO)
+    warder.hop.replies["DOT TO:<b@example.net>"] = b"452 4.2.2 full\r\n"
+    said = await warder.release(id, code=75)
+    assert f"{id}: delivered to <c@example.net>\n" in said
+    assert f"{id}: stays in quarantine for <b@example.net>: 452 4.2.2 full\n" in said
+    (name,) = warder.files()
+    assert unwrapped(warder.files()[name]) == (kept, b"a@example.org", [b"b@example.net"])
+    warder.hop.replies.clear()
+    assert await warder.release(id) == f"{id}: delivered to <b@example.net>\n"
+    assert warder.files() == {}
+
+
 async def test_what_root_releases_in_part_stays_its_users(warder: Warder) -> None:
     require_root("a file is given to another user")
     id, _ = warder.keep(recipients=TWO)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.config.sections import Lists as Section
+from spamfilter.config.sections import Lists
+from spamfilter.config.settings import Settings
 from spamfilter.errors import StoreError
 from spamfilter.service.list_following import ListFollowing
 from spamfilter.stores import Rule
@@ -15,7 +16,7 @@ from tests.support.memory_store import MemoryStore
 
 async def test_rules_come_and_go_while_the_relay_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with listing(tmp_path) as (hop, running):
-        following = ListFollowing(running.relay, running.store, Section())
+        following = ListFollowing(running.relay, running.store, Settings())
         client = await running.connect()
 
         async def said() -> str:
@@ -44,5 +45,5 @@ async def test_rules_come_and_go_while_the_relay_runs(tmp_path: Path, monkeypatc
         assert await said() == f" blocked=a@example.org rule={rule.id}"
         running.store.remove_rule(rule.id, "anna", now)
         assert await said() == ""
-        following.configured = Section(block=["example.org"])
+        following.configured = Settings(lists=Lists(block=["example.org"]))
         assert await said() == " blocked=example.org rule=config"

@@ -27,7 +27,7 @@ Field = tuple[bytes, bytes]
 async def milter(folder: Path, **settings: Any) -> AsyncIterator[Running]:
     async with (
         Hop() as hop,
-        relaying(folder, f"smtp://127.0.0.1:{hop.port}", front_end="milter", **settings) as running,
+        relaying(folder, f"smtp://127.0.0.1:{hop.port}", door="milter", **settings) as running,
     ):
         yield running
         assert hop.connections == 0  # the mail server delivers, not we

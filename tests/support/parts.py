@@ -5,7 +5,7 @@ import ipaddress
 import re
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +21,7 @@ from spamfilter.relay.front_ends import FRONT_ENDS, Relay
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.next_hops import Maildir, NextHop, Timeouts, open_next_hop
+from spamfilter.relay.sender_lists.decision import Lists
 from spamfilter.service.listening import bound
 from spamfilter.stores import JournalEntry, Store
 from tests.support.memory_store import open_store
@@ -33,7 +34,8 @@ class Hop:
     """A next hop. replies: first word or whole line -> what to answer instead of the usual.
 
     An answer may be bytes (whole lines), or 'close', 'hang'; delays: seconds before it. received: command
-    lines; messages: what came after DATA, as on the wire, without the end.
+    lines; messages: what came after DATA, as on the wire, without the end. A client that says LHLO gets a reply to the
+    message for each recipient, 'DOT TO:<b@example.test>' in replies.
     """
 
     def __init__(self, keywords: tuple[str, ...] = KEYWORDS) -> None:
@@ -82,12 +84,15 @@ class Hop:
     async def _dialogue(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not await self._answer(writer, "CONNECT", b"220 hop.test ESMTP\r\n"):
             return
+        recipients: list[str] = []
+        lmtp = False
         while line := await reader.readline():
             line = line.rstrip(b"\r\n")
             self.received.append(line)
             verb = line.split(b" ")[0].upper().decode("ascii", "replace")
             usual = b"250 2.0.0 Ok\r\n"
-            if verb == "EHLO":
+            if verb in ("EHLO", "LHLO"):
+                lmtp = verb == "LHLO"
                 usual = b"".join(b"250-%s\r\n" % word.encode() for word in ("hop.test", *self.keywords))
                 usual += b"250 HELP\r\n"
             elif verb == "DATA":
@@ -99,12 +104,19 @@ class Hop:
             elif verb == "QUIT":
                 usual = b"221 bye\r\n"
             name = line.decode("utf-8", "replace")
-            if not await self._answer(writer, name if name in self.replies else verb, usual):
+            known = name if name in self.replies else verb
+            if not await self._answer(writer, known, usual):
                 return
+            if verb in ("MAIL", "RSET"):
+                recipients.clear()
+            elif verb == "RCPT" and self.replies.get(known, usual).startswith(b"2"):
+                recipients.append(name[5:].partition(" ")[0])
             if verb == "DATA" and self.replies.get("DATA", b"354")[:3] == b"354":
-                await self._message(reader, writer)
+                await self._message(reader, writer, recipients if lmtp else [""])
 
-    async def _message(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _message(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, recipients: Sequence[str]
+    ) -> None:
         content = b"\r\n"
         while not content.endswith(b"\r\n.\r\n"):
             block = await reader.read(65536)
@@ -115,8 +127,11 @@ class Hop:
         self.messages.append(content[2:-3])
         if self.before_final is not None:
             await self.before_final()
-        if not await self._answer(writer, "DOT", b"250 2.0.0 Ok: queued as 4711\r\n"):
-            raise ConnectionError
+        for recipient in recipients:
+            name = f"DOT {recipient}"
+            known = name if name in self.replies else "DOT"
+            if not await self._answer(writer, known, b"250 2.0.0 Ok: queued as 4711\r\n"):
+                raise ConnectionError
 
     async def _answer(self, writer: asyncio.StreamWriter, name: str, usual: bytes) -> bool:
         answer = self.replies.get(name, usual)
@@ -131,9 +146,10 @@ class Hop:
 
 
 class Client:
-    """An SMTP client that sees every byte."""
+    """A client of SMTP or LMTP that sees every byte."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: str = "EHLO") -> None:
+        self.hello = hello
         self.reader = reader
         self.writer = writer
 
@@ -156,9 +172,11 @@ class Client:
         return reply
 
     async def envelope(self, sender: str = "a@example.org", *recipients: str) -> bytes:
-        """EHLO, MAIL and RCPT; the reply to the last."""
+        """EHLO or LHLO, MAIL and RCPT; the reply to the last."""
         names = recipients or ("b@example.test",)
-        return await self.ask("EHLO client.example", f"MAIL FROM:<{sender}>", *(f"RCPT TO:<{name}>" for name in names))
+        return await self.ask(
+            f"{self.hello} client.example", f"MAIL FROM:<{sender}>", *(f"RCPT TO:<{name}>" for name in names)
+        )
 
     async def send(self, mail: bytes, sender: str = "a@example.org", *recipients: str) -> bytes:
         """A whole transaction with a mail whose lines end with CR LF; the reply after the dot."""
@@ -175,7 +193,8 @@ class Client:
 class Running:
     """A relay that runs in this event loop, on a port or on a path. connect: a new client, greeted."""
 
-    def __init__(self, relay: Relay, store: Store, port: int, path: Path | None = None) -> None:
+    def __init__(self, relay: Relay, store: Store, port: int, path: Path | None = None, door: str = "smtp") -> None:
+        self.door = door
         self.relay = relay
         self.store = store
         self.port = port
@@ -183,10 +202,11 @@ class Running:
         self.clients: list[Client] = []
 
     async def connect(self, *, greet: bool = True, tls: ssl.SSLContext | None = None) -> Client:
+        hello = {"smtp": "EHLO", "lmtp": "LHLO"}[self.door]
         if self.path is not None:
-            client = Client(*await asyncio.open_unix_connection(self.path, limit=2**20))
+            client = Client(*await asyncio.open_unix_connection(self.path, limit=2**20), hello)
         else:
-            client = Client(*await asyncio.open_connection("127.0.0.1", self.port, limit=2**20))
+            client = Client(*await asyncio.open_connection("127.0.0.1", self.port, limit=2**20), hello)
         self.clients.append(client)
         if greet:
             assert (await client.reply()).startswith(b"220 ")
@@ -220,11 +240,15 @@ async def relaying(
     submission: bool = False,
     proven: bool = False,
     proxy_protocol: bool = False,
-    front_end: str = "smtp",
+    policies: Mapping[str, Policy] | None = None,
+    lists: Lists | None = None,
+    door: str = "smtp",
+    path: bool = False,
 ) -> AsyncIterator[Running]:
     """A relay with a store in memory in front of a next hop, on a free port.
 
-    submission: for authenticated senders. proven: for those of a mail server that the kernel knows, on a path.
+    submission: for authenticated senders. proven: for those of a mail server that the kernel knows, on a path. door: a
+    row of FRONT_ENDS. path: it listens on a path.
     """
     store = filter.store if filter else open_store("memory:")
     hop = (
@@ -235,7 +259,7 @@ async def relaying(
     filter = filter or Filter(store, Settings().voices())
     desk = MarkQueue(filter, marks_a_day=200, learnt=filter.follow)
     relay = Relay(
-        judge=Judge(filter, policy or Policy()),
+        judge=Judge(filter, policy or Policy(), policies),
         journal=Journal(store),
         next_hop=hop,
         quarantine=Maildir(folder / "quarantine"),
@@ -245,6 +269,7 @@ async def relaying(
         hostname="relay.test",
         mark_queue=desk,
         feedback=feedback or Feedback(),
+        lists=lists or Lists(),
         automatic=Automatic(desk, store),
         tls=tls,
         normalise=normalise,
@@ -252,17 +277,17 @@ async def relaying(
     )
     short = tempfile.TemporaryDirectory()  # a test's own folder may have too long a name for a socket
     Path(short.name).chmod(0o755)
-    path = Path(short.name) / "x.sock" if proven else None
-    (sock,) = bound("relay.listen", "127.0.0.1:0" if path is None else f"unix:{path}")
-    listening = FRONT_ENDS[front_end](relay)
-    await listening.start([] if submission or proven else [sock], [sock] if submission or proven else [])
-    running = Running(relay, store, 0 if path else sock.getsockname()[1], path)
+    place = Path(short.name) / "x.sock" if proven or path else None
+    (sock,) = bound("relay.listen", "127.0.0.1:0" if place is None else f"unix:{place}")
+    front_end = FRONT_ENDS[door](relay)
+    await front_end.start([] if submission or proven else [sock], [sock] if submission or proven else [])
+    running = Running(relay, store, 0 if place else sock.getsockname()[1], place, door)
     try:
         yield running
     finally:
         for client in running.clients:
             client.close()
-        listening.close()
+        front_end.close()
         hop.close()
         for _ in range(100):
             if not relay.handovers:

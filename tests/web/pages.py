@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from spamfilter.web.accounts import Role, line_of
-from tests.faults.client import Client, deliver
+from tests.faults.client import Client
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import STOP_SECONDS, await_start, free_port, wait_until
@@ -160,7 +160,7 @@ class Site(WebPage):
         """Send a mail through the relay; its id, once it is in the journal."""
         before = len(self.relay.ids())
         with Client(self.relay.port) as client:
-            answer = deliver(client, mail)
+            answer = client.deliver(mail)
             assert answer.code == 250, answer.raw
         wait_until(lambda: len(self.relay.ids()) > before, "the log's line")
         id = self.relay.ids()[-1]

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from spamfilter.reports.digest_links import link_of
 from spamfilter.stores import Rule, open_store
 from spamfilter.web.kept import MOST_RULES
-from tests.faults.client import Client, deliver
+from tests.faults.client import Client
 from tests.integration.servers import wait_until, workshop
 from tests.support.real import require
 from tests.web.pages import Site, mail_of, site
@@ -53,7 +53,7 @@ def send(pages: Site, name: str, subject: str, *recipients: str, text: str = PIL
     """Send a mail, which looks like spam if nothing is said; its id."""
     before = len(pages.relay.ids())
     with Client(pages.relay.port) as client:
-        assert deliver(client, head + mail_of(name, subject, text), recipients).code == 250
+        assert client.deliver(head + mail_of(name, subject, text), recipients).code == 250
     wait_until(lambda: len(pages.relay.ids()) > before, "the log's line")
     id = pages.relay.ids()[-1]
     laura = pages.browser("laura")

@@ -27,7 +27,8 @@ NOBODYS = "0" * 26
 @pytest.fixture(scope="module")
 def pages() -> Iterator[Site]:
     proxy = {"proxy_header": "X-Remote-User", "proxy_addresses": ["127.0.0.1/32"]}
-    with workshop() as folder, site(folder / "s", proxy, verdict={"on_spam": "quarantine"}) as made:
+    settings = {"verdict": {"on_spam": "quarantine"}, "recipients": [{"to": ["other.test"], "spam": 0.97}]}
+    with workshop() as folder, site(folder / "s", proxy, **settings) as made:
         yield made
 
 
@@ -441,7 +442,10 @@ def test_rules_on_senders_are_made_and_undone_by_an_administrator_alone(pages: S
     lena, anna = pages.browser("lena"), pages.browser("anna")
     rule = {"kind": "block", "sender": "Offers.Example", "for": "Me@Example.net", "days": "30", "note": MARKUP[:60]}
     assert lena.submit("/", "/senders/add", **rule).status == 403
-    assert "No sender is allowed or blocked." in lena.get("/senders").words
+    seen = lena.get("/senders").words
+    assert "No sender is allowed or blocked." in seen
+    assert "other.test unsure from 0.5, spam from 0.97; ham: pass, unsure: pass, spam: quarantine" in seen
+    assert "all others: unsure from 0.5, spam from 0.9;" in seen
     for name, wrong, said in (
         ("sender", "some body", "'some body' is not an address"),
         ("sender", "10.0.0.1/8", "'10.0.0.1/8' is not a network"),

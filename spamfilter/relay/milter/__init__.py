@@ -19,4 +19,4 @@ class MilterFrontEnd(Listening):
     """Milter on any number of sockets."""
 
     def connection(self, sock: socket.socket, submission: bool) -> Callable[[], asyncio.BaseProtocol]:
-        return partial(Connection, self._relay, self._crowd)
+        return partial(Connection, self._relay)

@@ -11,7 +11,7 @@ import math
 import socket
 from typing import cast
 
-from spamfilter.relay.limits.connections import LIMIT_REPLIES, Crowd
+from spamfilter.relay.limits.connections import LIMIT_REPLIES
 from spamfilter.relay.limits.deadline import Deadline
 from spamfilter.relay.milter.packets import END, LOCAL, REPLY, Decoder, ProtocolError, packet
 from spamfilter.relay.milter.session import Session
@@ -27,11 +27,11 @@ TEMPORARY = packet(REPLY, b"451 4.3.0 Temporary fault; try again later\0")
 
 
 class Connection(asyncio.Protocol):
-    """crowd: all connections of this front end."""
+    """One connection of a mail server."""
 
-    def __init__(self, relay: Relay, crowd: Crowd) -> None:
+    def __init__(self, relay: Relay) -> None:
         self._relay = relay
-        self._crowd = crowd
+        self._crowd = relay.crowd
         self._decoder = Decoder()
         self._busy = False
         self._loop = asyncio.get_running_loop()

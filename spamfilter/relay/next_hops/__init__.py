@@ -7,6 +7,7 @@ from pathlib import Path
 from spamfilter.config.addresses import split_address
 from spamfilter.config.settings import Settings
 from spamfilter.errors import ConfigError
+from spamfilter.relay.next_hops.lmtp import LmtpNextHop, LmtpSocketNextHop
 from spamfilter.relay.next_hops.maildir import Maildir, MaildirNextHop
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply, Timeouts, offer
 from spamfilter.relay.next_hops.smtp import SmtpNextHop
@@ -31,18 +32,26 @@ def _smtp(address: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Tim
     return SmtpNextHop(host, port, hostname, tls, timeouts)
 
 
+def _lmtp(address: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:
+    place = address.removeprefix("//")
+    if place.startswith("/"):
+        return LmtpSocketNextHop(Path(place), hostname, tls, timeouts)
+    return LmtpNextHop(*split_address(place), hostname, tls, timeouts)
+
+
 def _maildir(address: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:
     return MaildirNextHop(Path(address))
 
 
 NEXT_HOPS: dict[str, Callable[[str, str, ssl.SSLContext | None, Timeouts], NextHop]] = {
     "smtp": _smtp,
+    "lmtp": _lmtp,
     "maildir": _maildir,
 }
 
 
 def open_next_hop(url: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:
-    """The next hop of a URL, as in smtp://127.0.0.1:10026 or maildir:/var/mail/judged."""
+    """The next hop of a URL, as in smtp://127.0.0.1:10026, lmtp:///run/dovecot/lmtp or maildir:/mail."""
     kind, _, address = url.partition(":")
     if kind not in NEXT_HOPS:
         raise ConfigError(f"{url}: unknown kind of next hop; known: {', '.join(NEXT_HOPS)}")

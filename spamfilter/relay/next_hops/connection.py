@@ -7,6 +7,8 @@ if the peer sends too much, and writing waits if the peer does not read.
 import asyncio
 import ssl
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import cast
 
 from spamfilter.relay.limits.deadline import Deadline
@@ -169,3 +171,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._more.set_exception(error)
         if self._room is not None and not self._room.done():
             self._room.set_exception(error or ConnectionResetError("the connection is lost"))
+
+
+async def connected(addresses: Sequence[str], port: int) -> Connection:
+    """A connection to the first of these IP addresses that accepts one. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    *others, last = addresses
+    for address in others:
+        with suppress(OSError):
+            return (await loop.create_connection(Connection, address, port))[1]
+    return (await loop.create_connection(Connection, last, port))[1]

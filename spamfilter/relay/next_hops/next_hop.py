@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 SHORT = 128
@@ -13,16 +13,31 @@ _BREAKING = bytes.maketrans(b"\r\n\0", b"???")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An SMTP reply: its code, and all its lines unchanged, each ended by CR LF. own: it is not the next hop's."""
+    """An SMTP reply: its code, and all its lines unchanged, each ended by CR LF. own: it is not the next hop's.
+
+    each: the replies for the recipients of a message, in the order in which they were accepted; empty: this reply is
+    for all of them.
+    """
 
     code: int
     raw: bytes
     own: bool = field(default=True, compare=False)
+    each: "tuple[Reply, ...]" = field(default=(), compare=False)
 
     @staticmethod
     def of(*lines: bytes | str, own: bool = True) -> "Reply":
         """A reply from its lines, each with the code and without line end: of('250 2.0.0 Ok')."""
         return _often(own, lines[0]) if len(lines) == 1 and len(lines[0]) <= SHORT else _reply(own, *lines)
+
+    @staticmethod
+    def together(replies: "Sequence[Reply]") -> "Reply":
+        """One reply for several recipients: the first that defers, else the first that rejects, else the first."""
+        temporary, permanent = ([one for one in replies if one.code // 100 == kind] for kind in (4, 5))
+        return replace((temporary or permanent or replies)[0], each=tuple(replies))
+
+    def for_each(self, recipients: int) -> "tuple[Reply, ...]":
+        """The reply for each of so many recipients."""
+        return self.each or (self,) * recipients
 
     @property
     def positive(self) -> bool:
@@ -72,7 +87,8 @@ class Conversation(ABC):
 
     @abstractmethod
     async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:
-        """Send a message. Returns the reply to DATA if that is no 354, else the reply to the message.
+        """Send a message. Returns the reply to DATA if that is no 354, else the reply to the message; with `each` if
+        the next hop replies for each recipient.
 
         parts: the message, with CR LF line ends and single dots.
         """
@@ -106,7 +122,9 @@ async def offer(conversation: Conversation, sender: bytes, recipients: Sequence[
 
 
 class NextHop(ABC):
-    """Where judged mail goes."""
+    """Where judged mail goes. replies_for_each: it replies to a message once for each recipient, as in LMTP."""
+
+    replies_for_each = False
 
     @abstractmethod
     async def keywords(self) -> Mapping[str, str]:

@@ -4,8 +4,7 @@ Guarantee: replies are returned byte for byte; a message is sent unchanged but f
 aiosmtplib strips the text of replies and rewrites line ends. A message is never sent a second time; only the first
 command of a transaction is, if the connection was closed before its reply.
 Connections are kept for the next transaction, and checked with RSET unless they have just ended one. They end with QUIT
-unless a reply is outstanding; nobody waits for the reply to QUIT. The keywords that clients are told are those of the
-last connection that was made, and less than a minute old.
+unless a reply is outstanding; nobody waits for the reply to QUIT.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from contextlib import suppress
 
 from spamfilter.errors import NextHopError
 from spamfilter.relay.limits.deadline import Deadline
-from spamfilter.relay.next_hops.connection import Connection, TooLate
+from spamfilter.relay.next_hops.connection import Connection, TooLate, connected
 from spamfilter.relay.next_hops.dot_stuffing import stuffed
 from spamfilter.relay.next_hops.keywords import Keywords, keywords_of
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply, Timeouts
@@ -38,6 +37,8 @@ come in close succession, and RSET was a fourteenth of what the relay spends on 
 class SmtpNextHop(NextHop):
     """host, port: where to connect. hostname: our name in EHLO. tls: context for STARTTLS; None: no TLS."""
 
+    scheme = "smtp"
+
     def __init__(
         self, host: str, port: int, hostname: str, tls: ssl.SSLContext | None = None, timeouts: Timeouts | None = None
     ) -> None:
@@ -46,14 +47,14 @@ class SmtpNextHop(NextHop):
         self.hostname = hostname
         self.tls = tls
         self.timeouts = timeouts or Timeouts()
-        self._kept: list[_SmtpConversation] = []
+        self._kept: list[SmtpConversation] = []
         self._closed = False
         self._resolver = Resolver()
         self._keywords = Keywords(self.connect)
 
     @property
     def where(self) -> str:
-        return f"smtp://{self.host}:{self.port}"
+        return f"{self.scheme}://{self.host}:{self.port}"
 
     async def keywords(self) -> Mapping[str, str]:
         return await self._keywords.known()
@@ -88,11 +89,11 @@ class SmtpNextHop(NextHop):
             conversation.leave()
         self._kept.clear()
 
-    async def connect(self) -> "_SmtpConversation":
+    async def connect(self) -> "SmtpConversation":
         """A new conversation, after EHLO. Raises NextHopError."""
         try:
             async with asyncio.timeout(self.timeouts.connect):
-                conversation = _SmtpConversation(self, await self._connected())
+                conversation = self._begin(await self._connected())
                 try:
                     await conversation.greet()
                 except NextHopError:
@@ -111,28 +112,25 @@ class SmtpNextHop(NextHop):
         except OSError as error:
             raise NextHopError(f"{self.where}: {error}", kind_of(error, "unreachable")) from error
 
-    async def _connected(self) -> Connection:
-        """A connection to the first address of the host that accepts one. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        *others, last = await self._resolver.addresses(self.host)
-        for address in others:
-            with suppress(OSError):
-                return (await loop.create_connection(Connection, address, self.port))[1]
-        return (await loop.create_connection(Connection, last, self.port))[1]
+    def _begin(self, connection: Connection) -> "SmtpConversation":
+        return SmtpConversation(self, connection)
 
-    def keep(self, conversation: "_SmtpConversation") -> None:
+    async def _connected(self) -> Connection:
+        return await connected(await self._resolver.addresses(self.host), self.port)
+
+    def keep(self, conversation: "SmtpConversation") -> None:
         if self._closed or conversation.closed:
             conversation.leave()
             return
         conversation.wait_at_most(KEPT_SECONDS if len(self._kept) < KEPT_CONNECTIONS else FRESH_SECONDS)
         self._kept.append(conversation)
 
-    def expire(self, conversation: "_SmtpConversation") -> None:
+    def expire(self, conversation: "SmtpConversation") -> None:
         self._kept.remove(conversation)
         conversation.leave()
 
 
-class _SmtpConversation(Conversation):
+class SmtpConversation(Conversation):
     def __init__(self, hop: SmtpNextHop, connection: Connection) -> None:
         self._hop = hop
         self._connection = connection
@@ -283,6 +281,9 @@ class _SmtpConversation(Conversation):
             if reply.positive:
                 raise NextHopError(f"{self._hop.where}: broke off and said {reply.text}") from error
             return reply
+        return await self._outcome()
+
+    async def _outcome(self) -> Reply:
         return await self._reply()
 
     async def _exchange(self, line: bytes) -> Reply:

@@ -63,7 +63,10 @@ async def hand_over(
         raise TryAgain(
             f"{kept.id}: {error}; it may have been delivered nevertheless; it stays in quarantine"
         ) from error
-    if not reply.positive:
+    outcomes = list(zip(taken, reply.for_each(len(taken)), strict=True))
+    taken = [name for name, outcome in outcomes if outcome.positive]
+    refused += [(name, outcome) for name, outcome in outcomes if not outcome.positive]
+    if not taken:
         move(marked, kept.path)
         raise _refusal(kept, reply)
     unnoted = ""

@@ -17,6 +17,7 @@ from datetime import datetime
 from functools import cached_property
 
 from spamfilter.bayes.verdict import Action, Policy, Verdict
+from spamfilter.relay.envelope_paths import above
 from spamfilter.relay.sender_lists.authentication_results import proved_domain, proved_envelope, statements
 from spamfilter.relay.sender_lists.raw_header import RawHeader, addresses, only_address, spelled
 from spamfilter.stores import Rule
@@ -114,7 +115,7 @@ class Lists:
     def _met(self, origin: Origin) -> Iterator[tuple[str, Way]]:
         """What the rules name that this mail has, and by what it has it."""
         for address, way in origin.senders:
-            for what in _above(address):
+            for what in above(address):
                 if what in self._rules:
                     yield what, way
         try:
@@ -130,7 +131,7 @@ class Lists:
         found = [
             (rule, way)
             for what, way in met
-            for whom in (*_above(recipient), "")
+            for whom in (*above(recipient), "")
             for rule in self._rules[what].get(whom, ())
             if rule.expires is None or rule.expires > now
         ]
@@ -182,19 +183,6 @@ def use_of(listed: str) -> str:
     """
     kind = listed.partition("=")[0]
     return "unproved" if kind == "allowed" and " proof=none" in listed else kind
-
-
-def _above(address: str) -> Iterator[str]:
-    """An address, its domain and all domains above that.
-
-    >>> list(_above("a@b.example.org"))
-    ['a@b.example.org', 'b.example.org', 'example.org', 'org']
-    """
-    yield address
-    domain = _domain(address)
-    while domain:
-        yield domain
-        domain = domain.partition(".")[2]
 
 
 def _domain(address: str) -> str:

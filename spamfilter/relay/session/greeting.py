@@ -72,8 +72,9 @@ class Greeting:
     """A session without the commands of a mail, which the subclass Session adds.
 
     peer, port: the client's address. submission: senders are authenticated. proven: the client is the mail server of
-    this host, as the kernel says. gone: whether the client has hung up. transaction: the running one, or None. attempt:
-    the mail that has not come to its text, or None; it outlives a transaction that fails, until the next begins.
+    this host, as the kernel says. each: it hears a reply to a mail for each recipient, as in LMTP. gone: whether the
+    client has hung up. transaction: the running one, or None. attempt: the mail that has not come to its text, or None;
+    it outlives a transaction that fails, until the next begins.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Greeting:
         *,
         submission: bool = False,
         proven: bool = False,
+        each: bool = False,
         gone: Callable[[], bool] = lambda: False,
     ) -> None:
         self.peer = peer
@@ -93,6 +95,7 @@ class Greeting:
         self._port = port
         self._submission = submission
         self._proven = proven
+        self._each = each
         self._gone = gone
         self._conversation: Conversation | None = None
         self._place = Held(relay.conversations)

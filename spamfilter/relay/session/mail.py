@@ -22,6 +22,7 @@ from spamfilter.relay.envelope_paths import (
     is_plain,
     path_of,
     size_of,
+    without_size,
 )
 from spamfilter.relay.limits.budget import Held
 from spamfilter.relay.limits.connections import hash_of
@@ -39,6 +40,8 @@ LEAST = 65_536
 """Bytes of memory that must be free before a mail of unknown size is accepted: most mails are smaller."""
 
 LEAVING = Reply.of("421 4.3.2 Shutting down; try again later")
+
+ONE_BY_ONE = Reply.of("452 4.5.3 One recipient at a time; send to this one separately")
 
 HasRoom = Callable[[int], bool]
 """Whether a mail may hold this many bytes in all; called again as the mail grows, and with 0 when it is dropped."""
@@ -65,7 +68,7 @@ class Session(Greeting):
             self.attempt = self.attempt or Attempt(client, path_of(argument, "FROM") or "", 0)
             return LEAVING
         if not self._greeted:
-            return Reply.of("503 5.5.1 Say HELO or EHLO first")
+            return Reply.of(f"503 5.5.1 Say {'LHLO' if self._each else 'HELO or EHLO'} first")
         if self.transaction is not None:
             return Reply.of("503 5.5.1 Nested MAIL command")
         path = path_of(argument, "FROM")
@@ -84,8 +87,9 @@ class Session(Greeting):
         began = asyncio.get_running_loop().time()
         conversation = await self._open()
         told = self._told(conversation)
-        line = encoded(f"MAIL {argument}")
-        recipients = islice(self._recipients(coming), self._relay.limits.recipients)
+        # We announce SIZE in any case, and Dovecot rejects a parameter that it does not announce.
+        line = encoded(f"MAIL {argument if 'SIZE' in conversation.keywords else without_size(argument)}")
+        recipients = islice(self._recipients(coming), self._most)
         conversation.pipeline(chain(told, [line], recipients))
         for each in told:
             reply = await conversation.command(each)
@@ -100,6 +104,8 @@ class Session(Greeting):
             self.transaction = Transaction(
                 encoded(path), client, own, self._submission, self._proven, self.peer, began, size, origin
             )
+            if self._each:
+                self.transaction.each, self.transaction.opening = True, (*told, line)
         return reply
 
     @answered
@@ -113,15 +119,17 @@ class Session(Greeting):
         purpose = purpose_of(self._relay, path)
         if purpose == "relay" and not self._may_send(path):
             return Reply.of("554 5.7.1 Relay access denied")
-        room = self._relay.limits.recipients - len(self.transaction.recipients)
+        room = self._most - len(self.transaction.recipients)
         if room <= 0:
-            return self.over("recipients")
+            return ONE_BY_ONE if self._most == 1 else self.over("recipients")
         reply = refusal(self.transaction, purpose)
         if reply is None and purpose == "relay":
             assert self._conversation is not None
             line = encoded(f"RCPT {argument}")
             self._conversation.pipeline(chain([line], islice(self._recipients(coming), room - 1)))
             reply = await self._conversation.command(line)
+            if self._each and reply.positive:
+                self.transaction.accepted.append(line)
         elif reply is None:
             reply = Reply.of("250 2.1.5 Ok")
         if reply.positive:
@@ -183,6 +191,14 @@ class Session(Greeting):
             work = self._handed_over(conversation, transaction, mail, stack.pop_all())
             del mail  # so that its memory is free when that work ends, and not later
             return await asyncio.shield(self._relay.started(work))
+
+    @property
+    def _most(self) -> int:
+        """The recipients of a mail: one if the next hop replies for each, but the client hears only one reply.
+
+        With different replies for two recipients, one would lose the mail, or the other would get it twice.
+        """
+        return 1 if self._relay.next_hop.replies_for_each and not self._each else self._relay.limits.recipients
 
     def _told(self, conversation: Conversation) -> list[bytes]:
         """XFORWARD commands that tell the next hop about the client, if it announces XFORWARD."""

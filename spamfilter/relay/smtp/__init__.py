@@ -16,7 +16,9 @@ __all__ = ["SmtpFrontEnd"]
 
 
 class SmtpFrontEnd(Listening):
-    """SMTP on any number of sockets."""
+    """SMTP on any number of sockets. dialogue: the class of a connection."""
+
+    dialogue: type[Dialogue] = Dialogue
 
     def connection(self, sock: socket.socket, submission: bool) -> Callable[[], asyncio.BaseProtocol]:
-        return partial(Dialogue, self._relay, self._crowd, submission=submission)
+        return partial(self.dialogue, self._relay, submission=submission)

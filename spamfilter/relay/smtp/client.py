@@ -11,7 +11,6 @@ from ipaddress import IPv4Address, IPv6Address
 
 from aiosmtpd.proxy_protocol import V2_CMD, ProxyData
 
-from spamfilter.relay.limits.connections import Crowd
 from spamfilter.relay.next_hops import Reply
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.session import LEAVING, Session
@@ -39,14 +38,15 @@ LOOPBACK = "127.0.0.1"
 
 
 class Client(Server):
-    """The connection of a client. crowd: all clients. relaying: the session with its transactions."""
+    """The connection of a client. relaying: the session with its transactions."""
 
     relaying: Session
+    each = False  # a reply to a mail for each recipient
 
-    def __init__(self, relay: Relay, crowd: Crowd, submission: bool = False) -> None:
+    def __init__(self, relay: Relay, submission: bool = False) -> None:
         super().__init__(relay.hostname, relay.tls)
         self._relay = relay
-        self._crowd = crowd
+        self._crowd = relay.crowd
         self._submission = submission
         self._proven = False
         self._began = self.loop.time()
@@ -62,8 +62,9 @@ class Client(Server):
     async def serve(self) -> None:
         assert self.session is not None
         sock = self.link.get_extra_info("socket")
-        self._proven = sock is not None and sock.family == socket.AF_UNIX
-        if self._proven:
+        local = sock is not None and sock.family == socket.AF_UNIX
+        self._proven = local and self._submission
+        if local:
             self._is(LOOPBACK, 0)
         else:
             self._is(*(self.session.peer or ("", 0))[:2])  # unknown of a peer that has hung up already
@@ -75,7 +76,7 @@ class Client(Server):
                 self._say_goodbye(Reply.of("554 5.7.1 This socket is for the mail server only"))
                 return
             self._relay.metrics.count("sessions")
-            self._handshaking = self._relay.proxy_protocol and self.relaying.trusted and not self._proven
+            self._handshaking = self._relay.proxy_protocol and self.relaying.trusted and not local
             if self._handshaking:
                 self.await_proxy(PROXY_SECONDS)
             elif await self._talks_early():
@@ -95,7 +96,13 @@ class Client(Server):
     def _is(self, address: str, port: int) -> None:
         peer = address.removeprefix("::ffff:") if "." in address else address
         self.relaying = Session(
-            self._relay, peer, port, submission=self._submission, proven=self._proven, gone=self._gone
+            self._relay,
+            peer,
+            port,
+            submission=self._submission,
+            proven=self._proven,
+            each=self.each,
+            gone=self._gone,
         )
 
     def _enters(self) -> bool:

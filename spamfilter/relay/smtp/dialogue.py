@@ -40,6 +40,8 @@ def command(
 class Dialogue(Client):
     """The commands of one client."""
 
+    _received = False  # whether the last DATA was answered with 354
+
     async def turn(
         self, verb: str, method: Callable[["Dialogue", str], Awaitable[Reply | None]], argument: str
     ) -> None:
@@ -57,9 +59,10 @@ class Dialogue(Client):
             if reply is None:
                 self._wait()
             else:
-                if reply.code >= 400:
-                    self._log_refusal(verb, reply)
-                await self.push(reply)
+                for one in reply.each or (reply,):
+                    if one.code >= 400:
+                        self._log_refusal(verb, one)
+                    await self.push(one)
         finally:
             self._busy = False
         if self._relay.draining and self.relaying.transaction is None:
@@ -140,12 +143,17 @@ class Dialogue(Client):
     async def smtp_DATA(self, argument: str) -> Reply:
         if argument:
             return Reply.of("501 5.5.4 Syntax: DATA")
-        reply = await self.relaying.data(self._receive)
-        if reply.positive:
+        self._received = False
+        reply = await self._data()
+        if any(one.positive for one in reply.each or (reply,)):
             self._commands = 0
         return reply
 
+    async def _data(self) -> Reply:
+        return await self.relaying.data(self._receive)
+
     async def _receive(self, has_room: HasRoom) -> bytes:
+        self._received = True
         self._incoming = Incoming(self, self._relay.limits.message_size, has_room)
         try:
             await self.push(GO_ON)

@@ -36,7 +36,6 @@ BLOCK = 65_536
 """Bytes of a mail that are read at a time, and half of those that may wait unread."""
 COMMANDS = ("HELO", "EHLO", "STARTTLS", "XFORWARD", "RSET", "NOOP", "VRFY", "QUIT", "MAIL", "RCPT", "DATA")
 """The commands that are offered; AUTH, EXPN and HELP of aiosmtpd's are not."""
-_METHODS = [f"smtp_{command}" for command in COMMANDS]
 
 for name in ("mail.log", "mail.debug"):  # aiosmtpd's: they quote what clients send
     logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -78,6 +77,9 @@ HOOKS = Hooks()
 class Server(SMTP, asyncio.BufferedProtocol):
     """One connection. parted: nothing is read or written any more. deadline: calls `timed_out`."""
 
+    protocol = "ESMTP"
+    commands: tuple[str, ...] = COMMANDS
+
     command_size_limit = MAX_LINE
     command_size_limits = _OneLimit()
     line_length_limit = BLOCK
@@ -88,7 +90,7 @@ class Server(SMTP, asyncio.BufferedProtocol):
             data_size_limit=None,
             enable_SMTPUTF8=True,
             hostname=hostname,
-            ident="ESMTP spamfilter",
+            ident=f"{self.protocol} spamfilter",
             tls_context=tls,
             loop=asyncio.get_running_loop(),
         )
@@ -99,7 +101,7 @@ class Server(SMTP, asyncio.BufferedProtocol):
 
     def __dir__(self) -> list[str]:
         """aiosmtpd searches all names at each connection, which took three times as long as everything else."""
-        return _METHODS
+        return [f"smtp_{command}" for command in self.commands]
 
     @abstractmethod
     async def serve(self) -> None:

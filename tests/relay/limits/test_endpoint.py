@@ -12,7 +12,7 @@ import pytest
 from spamfilter.relay.metrics import METRICS, STAGES
 from spamfilter.service.metrics_endpoint import PLACES
 from tests.faults.account import Account
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.fault import Break, Say
 from tests.faults.hop import Hop
@@ -48,7 +48,7 @@ def test_what_is_scraped_is_what_the_journal_says(relay: Daemon, scraper: Scrape
         with Client(relay.port) as client:
             if number == 4:
                 hop.faults["DOT"] = Say(b"452 4.2.2 full\r\n")
-            deliver(client, mail_of(f"mail-{number}", body))
+            client.deliver(mail_of(f"mail-{number}", body))
     hop.heal()
     wait_until(lambda: scraper.value("journal_written_total") == 5, "the journal")
     found = scraper.read()
@@ -93,13 +93,13 @@ def test_failures_of_the_next_hop_are_counted_by_kind(relay: Daemon, scraper: Sc
         hop.heal()
         hop.faults["MAIL"] = fault
         with Client(relay.port) as client:
-            assert deliver(client, mail_of(f"hop-{kind}")).code == 451
+            assert client.deliver(mail_of(f"hop-{kind}")).code == 451
         assert scraper.value("next_hop_failures_total", kind) == before + 1
     assert scraper.hits("command_seconds") == 1
     hop.heal()
     hop.down()
     with Client(relay.port) as client:
-        assert deliver(client, mail_of("hop-down")).code == 451
+        assert client.deliver(mail_of("hop-down")).code == 451
     assert scraper.value("next_hop_failures_total", "unreachable") >= 1
     hop.heal()
 

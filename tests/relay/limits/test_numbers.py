@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.account import Account
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
@@ -93,7 +93,7 @@ def test_commands_are_counted_from_one_accepted_message_to_the_next(relay: Daemo
         for _ in range(3):
             assert [client.ask("NOOP").code for _ in range(20)] == [250] * 20
             name = account.name()
-            assert account.note(name, deliver(client, mail_of(name))).code == 250
+            assert account.note(name, client.deliver(mail_of(name))).code == 250
     account.settle()
 
 
@@ -101,7 +101,7 @@ def test_the_largest_list_of_recipients_needs_no_more_commands_than_there_are(re
     account = Account(hop)
     name = account.name()
     with clients(relay, STRANGERS[0]) as (client,):
-        answer = deliver(client, mail_of(name), [f"r{number}@example.test" for number in range(20)])
+        answer = client.deliver(mail_of(name), [f"r{number}@example.test" for number in range(20)])
     assert account.note(name, answer).code == 250
     account.settle()
 
@@ -118,7 +118,7 @@ def test_recipients_of_a_message(relay: Daemon, scraper: Scraper, hop: Hop) -> N
     name = account.name()
     recipients = [f"r{number}@example.test" for number in range(22)]
     with clients(relay, STRANGERS[0]) as (client,):
-        answer = account.note(name, deliver(client, mail_of(name), recipients))
+        answer = account.note(name, client.deliver(mail_of(name), recipients))
     assert answer.code == 250
     assert answer.recipients == tuple(recipients[:20])
     account.settle()
@@ -131,7 +131,7 @@ def test_the_size_of_a_message(relay: Daemon, scraper: Scraper) -> None:
         assert client.ask("MAIL FROM:<a@example.org> SIZE=65537").code == 552
         assert_hit(relay, scraper, "message_size")
         before = scraper.hits("message_size")
-        assert deliver(client, mail_of("large", "x" * 65_536)).code == 552
+        assert client.deliver(mail_of("large", "x" * 65_536)).code == 552
         assert_hit(relay, scraper, "message_size", before)
 
 

@@ -1,0 +1,66 @@
+"""From one judgement to the verdicts for the recipients of a mail: their policies, and the rules on its sender.
+
+Guarantee: never raises. A fault leaves the judgement as it is, for all recipients.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from spamfilter.relay.envelope import Transaction
+from spamfilter.relay.envelope_paths import mailbox_of
+from spamfilter.relay.judging import Judgement
+from spamfilter.relay.relay import Relay
+from spamfilter.relay.sender_lists.decision import MILDEST_FIRST, Origin, Use, decided
+
+log = logging.getLogger(__name__)
+
+Part = tuple[Judgement, Sequence[int]]
+"""A judgement, and the numbers of the recipients that it is for."""
+
+
+def for_all(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judgement, id: str) -> Judgement:
+    """One verdict for all recipients: the one with the mildest action of those that each would have."""
+    parts = _parts(relay, transaction, mail, judgement, id, each=False)
+    return min((part for part, _ in parts), key=lambda part: MILDEST_FIRST.index(part.verdict.action))
+
+
+def for_each(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judgement, id: str) -> list[Part]:
+    """The verdicts of all recipients; those with the same policy and the same rule on the sender share one."""
+    return _parts(relay, transaction, mail, judgement, id, each=True)
+
+
+def _parts(
+    relay: Relay, transaction: Transaction, mail: bytes, judgement: Judgement, id: str, *, each: bool
+) -> list[Part]:
+    everybody = range(len(transaction.recipients))
+    if not (relay.lists or relay.judge.policies):
+        return [(judgement, everybody)]
+    parts: list[Part] = []
+    try:
+        mailboxes = [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients]
+        uses = _uses(relay, transaction, mail, mailboxes)
+        policies = [relay.judge.policy_of(mailbox) for mailbox in mailboxes]
+        groups: dict[tuple[str, Use | None], list[int]] = {}
+        for number in everybody:
+            groups.setdefault((policies[number].name, uses[number] if each else None), []).append(number)
+        for numbers in groups.values():
+            policy = policies[numbers[0]]
+            part = relay.judge.under(judgement, policy) if policy.name else judgement
+            verdict = decided(part.verdict, policy, [uses[number] for number in numbers])
+            parts.append((replace(part, verdict=verdict), numbers))
+    except Exception:
+        log.exception("%s: the policies and lists of the recipients cannot be applied", id)
+        relay.metrics.count("faults", "judge")
+        parts = []
+    return parts or [(judgement, everybody)]
+
+
+def _uses(relay: Relay, transaction: Transaction, mail: bytes, mailboxes: Sequence[str]) -> Sequence[Use | None]:
+    """The rule on the sender for each recipient."""
+    if not relay.lists:
+        return [None] * len(mailboxes)
+    sender = mailbox_of(transaction.sender.decode("utf-8", "replace"))
+    results_from = relay.lists.results_from if relay.trusts(transaction.peer) else ()
+    return relay.lists.uses(Origin(mail, sender, transaction.client, results_from), mailboxes, datetime.now(UTC))

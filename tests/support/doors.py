@@ -1,0 +1,24 @@
+"""DOORS: the ways by which mail comes in. A test that holds for each of them knows of one what its row says."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.faults.client import Client, LmtpClient
+
+
+@dataclass(frozen=True)
+class Door:
+    """listen: key of [relay] with its addresses. client: speaks to it, and says what was heard of a mail. next_hop:
+    scheme of the next hop behind it.
+    """
+
+    listen: str
+    client: type[Client]
+    next_hop: str
+
+
+DOORS = {"smtp": Door("listen", Client, "smtp"), "lmtp": Door("lmtp", LmtpClient, "lmtp")}
+
+EACH_DOOR = pytest.mark.parametrize("door", DOORS, indirect=True, scope="module")
+"""Runs a test for each door; its fixture `door` gets the name."""
