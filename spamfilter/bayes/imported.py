@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.likelihood import Heard, Opinion
 from spamfilter.bayes.likelihoods.robinson_fisher import RobinsonFisher
 from spamfilter.bayes.tokens import Tokens
@@ -54,9 +54,6 @@ class Imported(RobinsonFisher):
         loud = float(np.abs(heard.shares).sum())
         shares = heard.shares * (abs(said) / loud) if loud else heard.shares
         return Opinion(said, said), heard._replace(shares=np.ascontiguousarray(shares))
-
-    def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
-        return 0
 
 
 def _voice(name: str, likelihood: Imported) -> Voice:

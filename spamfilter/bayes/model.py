@@ -130,7 +130,7 @@ def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, sco
             tokens[voice.name], label, state.counts[voice.name], score.voices[voice.name].own
         )
         for voice in voices
-        if voice.name in tokens
+        if voice.name in tokens and not voice.imported
     }
 
 

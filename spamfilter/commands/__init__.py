@@ -33,6 +33,8 @@ COMMANDS = {
     "classify": "classify.classify",
     "migrate": "maintenance.migrate",
     "retrain": "maintenance.retrain",
+    "import": "transfer.import_",
+    "export": "transfer.export",
     "backup": "maintenance.backup",
     "check-config": "maintenance.check_config",
     "sample-config": "maintenance.sample_config",

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from spamfilter.bayes import model
+from spamfilter.bayes.count_table import HashedTable, Words
 from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.imported import with_imported
 from spamfilter.bayes.model import Score, State
@@ -135,9 +136,9 @@ class Filter:
             self._state = None  # what was applied in memory has not been written
             raise
 
-    def rebuilt(self, last: int) -> State:
-        """The sum of the ledger up to the entry `last`, computed from empty counts."""
-        state = model.empty(self.voices)
+    def rebuilt(self, last: int, kept: Callable[[], Words] = HashedTable) -> State:
+        """The sum of the ledger up to the entry `last`, computed from empty counts. kept: makes the tables of counts."""
+        state = model.empty(self.voices, kept)
         self._catch_up(state, lambda seen: [entry for entry in self.store.entries_after(seen) if entry.id <= last])
         return state
 

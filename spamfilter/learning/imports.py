@@ -70,7 +70,8 @@ def take_in(filter: Filter, imported: Import, digest: bytes, by: str) -> Taken:
         active = training.active(digest)
         if active is not None:
             return Taken(f"{ID}{active.id}", False)
-        added = {**imported.messages, **{name: messages for name, (messages, _) in imported.parts.items()}}
+        added: dict[str, int] = {str(label): number for label, number in imported.messages.items()}
+        added |= {name: messages for name, (messages, _) in imported.parts.items()}
         tokens = {name: counts for name, (_, counts) in imported.parts.items()}
         entry = Entry(datetime.now(UTC), digest, IMPORT, added, imported.step, tokens, IMPORT, by)
         return Taken(f"{ID}{training.write(entry)}", True)
