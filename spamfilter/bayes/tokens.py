@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from spamfilter.bayes import imported_tokens
 from spamfilter.bayes.compiled import token_helper
+from spamfilter.bayes.imported_tokens import IMPORTED_TOKENS
 from spamfilter.bayes.numeric_attributes import attributes
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.mail.message import Message
@@ -151,7 +151,7 @@ FEATURES: dict[str, Callable[[Message], Iterable[Token] | Tokens]] = {
     "phrases": phrases,
     "grams": grams,
     "attributes": attributes,
-    "bogofilter": imported_tokens.bogofilter,
+    **IMPORTED_TOKENS,
 }
 
 

@@ -96,7 +96,9 @@ def _tell(filter: "Filter", taken: "Taken", of: str, ham: int, spam: int, words:
 
     if as_json:
         click.echo(
-            rendering.to_json({"id": taken.id, "new": taken.new, "filter": of, "ham": ham, "spam": spam, "words": words})
+            rendering.to_json(
+                {"id": taken.id, "new": taken.new, "filter": of, "ham": ham, "spam": spam, "words": words}
+            )
         )
     elif not taken.new:
         sentence(f"{taken.id}: this file is imported already; nothing has changed")

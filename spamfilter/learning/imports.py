@@ -87,4 +87,6 @@ def forget(filter: Filter, id: str, source: str, by: str) -> Entry:
                 assert active is not None
                 training.take_back(active, source, by)
                 return active
-    raise InputError(f"{id}: no import of this number, or it is forgotten already; `spamfilter import --list` lists them")
+    raise InputError(
+        f"{id}: no import of this number, or it is forgotten already; `spamfilter import --list` lists them"
+    )

@@ -226,7 +226,8 @@ def _entry_of(row: dict[str, Any]) -> Entry:
         raise ValueError("id or undoes")  # noqa: TRY004 - one kind of error for a line
     added = {str(voice): _amount(amount) for voice, amount in row["added"].items()}
     tokens: VoiceTokens = {
-        str(voice): {_word(token): _occurrences(n) for token, n in some.items()} for voice, some in row["tokens"].items()
+        str(voice): {_word(token): _occurrences(n) for token, n in some.items()}
+        for voice, some in row["tokens"].items()
     }
     step = tuple(int(value) for value in row["calibrated"])
     return Entry(at, digest, label, added, step, tokens, str(row["source"]), str(row["by"]), undoes, row["id"])

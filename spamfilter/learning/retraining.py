@@ -97,7 +97,9 @@ class _Rebuilding:
         score = model.score(self._voices, tokens, self.state)
         lesson = model.taught(self._voices, tokens, entry.message_label, self.state, score)
         self._lessons[entry.id] = replace(lesson, tokens={})  # they are read again where they are needed
-        self._silent[entry.id] = [voice.name for voice in self._voices if voice.name not in tokens and not voice.imported]
+        self._silent[entry.id] = [
+            voice.name for voice in self._voices if voice.name not in tokens and not voice.imported
+        ]
 
     def later_rounds(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> None:
         """The further rounds of bulk training."""

@@ -90,7 +90,9 @@ class Training:
             self._undo(state, active, source, by)
         unlearnt = model.score(self._voices, reading.tokens, state) if active else before
         self._add(state, unlearnt, reading, label, source, by, at)
-        return Change(True, active.message_label if active else None, before, model.score(self._voices, reading.tokens, state))
+        return Change(
+            True, active.message_label if active else None, before, model.score(self._voices, reading.tokens, state)
+        )
 
     def add(self, reading: Reading, label: Label, source: str, by: str) -> None:
         """Learn a message that has no learning, in half of the time of `learn`."""

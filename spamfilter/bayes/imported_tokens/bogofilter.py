@@ -1,10 +1,4 @@
-"""The words that other filters find in a mail, so that their counts can be looked up; IMPORTED in imported has a row
-for each.
-
-These are not the other programs' parsers: they read what `Message` has of a mail, its first 4,000 bytes of text. Of the
-words that bogofilter finds in mail of the SpamAssassin corpus and of TREC 2007 all but 2 in 100 are found (median of a
-mail; benchmarks/imported.py).
-"""
+"""The words of bogofilter 1.2.5: words of the text as they are written, those of the header with a prefix."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -37,14 +31,13 @@ _NAME_ALONE = frozenset((b"message-id", b"date", b"in-reply-to", b"references"))
 HEADER, PART = b"head:", b"mime:"
 
 
-def without_case(word: bytes) -> bytes:
-    """A word as bogofilter counts it; those of the header and of parts in lower case, since a Message has the names of
-    fields so."""
+def counted(word: bytes) -> bytes:
+    """A word of a dump as `tokens` spells it: in lower case where it may be the name of a field, as a Message has it."""
     return word.lower() if word.startswith((HEADER, PART)) else word
 
 
-def bogofilter(message: Message) -> Iterator[bytes]:
-    """The words of bogofilter 1.2.5."""
+def tokens(message: Message) -> Iterator[bytes]:
+    """The words, some of them more than once."""
     for name, value in message.fields:
         prefix = _PREFIXES.get(name, HEADER)
         if prefix == HEADER:
@@ -53,7 +46,7 @@ def bogofilter(message: Message) -> Iterator[bytes]:
             continue
         if prefix in (HEADER, b"rcvd:"):
             value = _PASSED_OVER.sub(b" ", value)
-        yield from (without_case(prefix + word) for word in _words(value))
+        yield from (counted(prefix + word) for word in _words(value))
     for name, value in message.part_fields:
         yield PART + name
         yield from (PART + word.lower() for word in _words(_PASSED_OVER.sub(b" ", value)))
