@@ -69,9 +69,9 @@ IMPORTED: dict[str, Voice] = {
 """Filter, which is also the name of its voice and of its family of tokens -> the voice."""
 
 FADES = 300
-"""Messages that our own counts have learnt when they know enough: an imported voice gets weaker with each of them, and is
-silent then. With 100 or 1,000 a user who marks what was judged wrongly has up to twice as much of it on one of the two
-corpora (benchmarks/imported.py)."""
+"""Messages that our own counts have learnt when they know enough: an imported voice gets weaker with each of them, and
+is silent then. It is a compromise of two corpora: on SpamAssassin's, where a user marks what was judged wrongly, 1-ROCA%
+is .018 with 100, .045 with 300 and .093 with 1,000; of the verdicts on TREC 2007 users mark 129, 63 and 59."""
 
 
 def with_imported(voices: Voices, names: object) -> Voices:

@@ -194,9 +194,9 @@ def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_jso
     """Show, and with `yes` undo, all marks of an author."""
     from datetime import UTC, datetime
 
+    from spamfilter.bayes.labels import IMPORT
     from spamfilter.commands.command import moment, opened_store, settings_of
     from spamfilter.errors import StoreError
-    from spamfilter.bayes.labels import IMPORT
     from spamfilter.learning.filter import Filter
     from spamfilter.learning.undoing import MANY, taught_by, undo
     from spamfilter.reports import rendering

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,8 +78,7 @@ def _import_export(filter: "Filter", file: Path, as_json: bool) -> None:
         words = len({(name.split()[1], word) for name, (_, counts) in imported.parts.items() for word in counts})
         _tell(filter, taken, "spamfilter", imported.messages["ham"], imported.messages["spam"], words, as_json)
         return
-    with click.progressbar(length=0, label="Importing", file=sys.stderr, show_percent=False) as bar:
-        entries = take_in_ledger(filter, export, bar.update)
+    entries = take_in_ledger(filter, export)
     learnt = filter.learnt
     if as_json:
         click.echo(rendering.to_json({"entries": entries, "ham": learnt["ham"], "spam": learnt["spam"]}))

@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import median
 
 from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.labels import IMPORT
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.verdict import CLASSES
-from spamfilter.bayes.labels import IMPORT
 from spamfilter.bayes.voices import VOICES, Voice, Voices, VoiceTokens, pack, unpack, view
 from spamfilter.config.likelihood_settings import ATTRIBUTES, Learn
 from spamfilter.errors import InputError, NotMail

@@ -137,7 +137,7 @@ class Filter:
             raise
 
     def rebuilt(self, last: int, kept: Callable[[], Words] = HashedTable) -> State:
-        """The sum of the ledger up to the entry `last`, computed from empty counts. kept: makes the tables of counts."""
+        """The sum of the ledger up to the entry `last`, from empty counts. kept: makes the tables of counts."""
         state = model.empty(self.voices, kept)
         self._catch_up(state, lambda seen: [entry for entry in self.store.entries_after(seen) if entry.id <= last])
         return state

@@ -8,7 +8,7 @@ learnt before. A file is imported whole or not at all.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import astuple
 from datetime import datetime
 from pathlib import Path
@@ -41,11 +41,11 @@ def export(filter: Filter, counts_only: bool) -> Iterator[str]:
     first: dict[str, object] = {"spamfilter_export": FORMAT, "kind": COUNTS if counts_only else LEDGER}
     first |= {"version": __version__, **rules(filter.voices)}
     first["imported"] = [voice.name for voice in filter.voices if voice.imported]
-    number = 1
-    lines = _counts(filter, first) if counts_only else _ledger(filter.store, first)
-    for number, line in enumerate(lines, 1):
+    written = 0
+    for line in _counts(filter, first) if counts_only else _ledger(filter.store, first):
         yield json.dumps(line, separators=(",", ":"), ensure_ascii=False)
-    yield json.dumps({"end": number}, separators=(",", ":"))
+        written += 1
+    yield json.dumps({"end": written}, separators=(",", ":"))
 
 
 def _ledger(store: Store, first: dict[str, object]) -> Iterator[dict[str, object]]:
@@ -157,8 +157,8 @@ class Export:
                 raise DumpError(self.file, number, f"is no entry of a ledger ({error!r})") from None
 
     def counts(self, voices: Voices, learnt_before: bool) -> Import:
-        """The counts, as an import. learnt_before: then the calibration is not taken over, since it is of these alone."""
-        kinds = {**{voice.name: voice.likelihood.name for voice in voices}}
+        """The counts, as an import. learnt_before: then their calibration, which is of them alone, is left out."""
+        kinds = {voice.name: voice.likelihood.name for voice in voices}
         kinds |= {name: IMPORTED[name].likelihood.name for name in self.imported}
         try:
             messages = _numbers(self.first["learnt"])
@@ -185,7 +185,7 @@ class Export:
         return Import(messages, {**parts}, step, self.imported)
 
 
-def take_in_ledger(filter: Filter, export: Export, progress: Callable[[int], object]) -> int:
+def take_in_ledger(filter: Filter, export: Export) -> int:
     """Write the ledger of an export into a database that has learnt nothing. Returns the number of its entries.
 
     filter: holds all counts in memory. Raises InputError, CountError; then nothing is written.
@@ -206,7 +206,6 @@ def take_in_ledger(filter: Filter, export: Export, progress: Callable[[int], obj
                 ids[entry.id] = training.write(_undoing(entry, undoes))
             except (CountError, KeyError, TypeError) as error:
                 raise DumpError(export.file, number, f"cannot be learnt ({error})") from error
-            progress(1)
     return len(ids)
 
 
@@ -223,7 +222,7 @@ def _entry_of(row: dict[str, Any]) -> Entry:
     if at.tzinfo is None or len(digest) != 16 or label not in _LABELS:
         raise ValueError("at, digest or label")
     if not isinstance(row["id"], int) or not (undoes is None or isinstance(undoes, int)):
-        raise ValueError("id or undoes")  # noqa: TRY004 - one kind of error for a line
+        raise ValueError("id or undoes")
     added = {str(voice): _amount(amount) for voice, amount in row["added"].items()}
     tokens: VoiceTokens = {
         str(voice): {_word(token): _occurrences(n) for token, n in some.items()}

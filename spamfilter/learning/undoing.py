@@ -87,11 +87,9 @@ def undo(filter: Filter, taught: Sequence[Taught], source: str, by: str, undone:
                 history = training.history(each.entry.digest)
                 if history[-1].id != each.entry.id:
                     continue
-                if each.entry.label == IMPORT:
-                    if not each.entry.undoes:
-                        training.take_back(history[-1], source, by)
-                    continue
-                if not each.entry.undoes:
+                if each.entry.label == IMPORT and not each.entry.undoes:
+                    training.take_back(history[-1], source, by)
+                elif not each.entry.undoes:
                     training.forget(Reading(each.entry.digest, history[-1].tokens), source, by)
                 if each.before is not None:
                     training.restore(next(entry for entry in history if entry.id == each.before.id))

@@ -32,7 +32,7 @@ HEADER, PART = b"head:", b"mime:"
 
 
 def counted(word: bytes) -> bytes:
-    """A word of a dump as `tokens` spells it: in lower case where it may be the name of a field, as a Message has it."""
+    """A word of a dump as `tokens` spells it: names of fields in lower case, as a Message has them."""
     return word.lower() if word.startswith((HEADER, PART)) else word
 
 

@@ -1,4 +1,4 @@
-"""The words of SpamBayes 1.1: words of the text in lower case with their punctuation, clues about addresses and links."""
+"""The words of SpamBayes 1.1: those of the text in lower case with punctuation, and clues about addresses and links."""
 
 import re
 from collections import Counter
