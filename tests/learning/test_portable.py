@@ -93,7 +93,7 @@ def test_a_wrong_export_is_named_by_line_and_nothing_is_learnt(
     entry = json.loads(second)
     wrong = {
         "is not the last line": written["ledger"][:-1],
-        "lines are missing": [*written["ledger"][:2], *written["ledger"][3:]],
+        "lines are missing": [*written["counts"][:2], *written["counts"][3:]],
         ":2: is no JSON": [first, b"{", *written["ledger"][2:]],
         ":2: is no entry of a ledger": [first, b"{}", *written["ledger"][2:]],
         ":2: undoes entry 7": [first, json.dumps({**entry, "undoes": 7}).encode(), *written["ledger"][2:]],

@@ -14,13 +14,15 @@ SHORTEST, LONGEST, KEPT = 3, 15, 7
 _RUNS = re.compile(rb"[A-Za-z0-9,@*!_'\"$.\x80-\xff -]+")
 _DOTS = re.compile(rb"(\w)(\.{3,6}|-{2,6})(\w)")
 _TITLE = re.compile(rb"(?:^|\.\s+)([A-Z])([^A-Z]+)(?:\s|$)")
-_COMMON = re.compile(
-    rb"(?i)able|already|all|and|any|are|because|both|can|come|each|email|even|few|first|for|from|give|has|have|http|info"
-    rb"|information|into|it's|just|know|like|long|look|made|mail|mailing|mailto|make|many|more|most|much|need|not|now"
-    rb"|number|off|one|only|out|own|people|place|right|same|see|such|that|this|through|the|time|using|web|where|why"
-    rb"|with|without|work|world|year|years|you|your|you're"
+_COMMON = frozenset(
+    b"able already all and any are because both can come each email even few first for from give has have http info"
+    b" information into it's just know like long look made mail mailing mailto make many more most much need not now"
+    b" number off one only out own people place right same see such that this through the time using web where why"
+    b" with without work world year years you your you're".split()
 )
+"""English words that SpamAssassin leaves out."""
 _NOT_WORD = re.compile(rb"[^\w:*]")
+_HOST = re.compile(rb"\S\.[A-Za-z]")
 _LINK = re.compile(rb"(?i)\b(?:https?|ftp)://[^\s<>\"']+")
 _TAG = re.compile(rb"(?is)<!--.*?(?:-->|\Z)|<(style|script)\b.*?(?:</\1\s*>|\Z)|<[/a-z!?][^>]{0,2000}>")
 _SHORT_NAMES = {
@@ -42,7 +44,7 @@ _PRESENCE = re.compile(
     rb"x-face|d(kim|omainkey)-signature|x-google-dkim-signature|arc-(message-signature|seal)|autocrypt"
 )
 _ADDRESSED = re.compile(rb"(x-|resent-)?(return-path|from|to|cc|reply-to|errors-to|sender)")
-_ADDRESS = re.compile(rb"(?:\"([^\"]*)\"|([^<>,\"]*))\s*<([^<>]*)>|([^\s,<>\"]+@[^\s,<>\"]+)")
+_ADDRESS = re.compile(rb"(?:\"([^\"]*)\"\s{0,9}|([^<>,\"]{0,100}))<([^<>]*)>|([^\s,<>\"]+@[^\s,<>\"]+)")
 _DATE = re.compile(
     rb"(?:\w{3},\s+)?[0-3\s]?[0-9]\s+\w{3}\s+\d{2,4}\s+\d\d(?::\d\d){1,2}\s*(?:[+-]\d{4})?\s*(?:\(\w+\))?"
 )
@@ -130,12 +132,12 @@ def _of_line(text: bytes, prefix: bytes, is_body: bool, uncut: bool = False) -> 
         text = _TITLE.sub(lambda match: b" " + match.group(1).lower() + match.group(2) + b" ", text)
     for word in text.split():
         word = word.strip(b"-'\".,")
-        if len(word) < SHORTEST or _COMMON.fullmatch(word):
+        if len(word) < SHORTEST or word.lower() in _COMMON:
             continue
         if is_body:
             if b"@" in word[1:-1]:
                 yield from _of_address(word)
-            elif re.search(rb"\S\.[A-Za-z]", word):
+            elif _HOST.search(word):
                 yield b"UD:" + word
                 rest = word
                 while b"." in rest[1:-1]:

@@ -12,7 +12,7 @@ SHORTEST, LONGEST = 3, 12
 _SUBJECT_WORDS = re.compile(rb"[\w\x80-\xff$.%]+")
 _PUNCTUATION = re.compile(rb"[^\w\x80-\xff]+")
 _ADDRESSES = (b"from", b"to", b"cc", b"sender", b"reply-to")
-_ADDRESS = re.compile(rb"(?:\"([^\"]*)\"|([^<>,\"]*))\s*<([^<>]*)>|([^\s,<>\"]+@[^\s,<>\"]+)")
+_ADDRESS = re.compile(rb"(?:\"([^\"]*)\"\s{0,9}|([^<>,\"]{0,100}))<([^<>]*)>|([^\s,<>\"]+@[^\s,<>\"]+)")
 _MESSAGE_ID = re.compile(rb"\s*<[^@]+@([^>]+)>\s*")
 _LINK = re.compile(rb"(https?|ftp)://([^\s<>\"'\x7f-\xff]+)")
 _BETWEEN = re.compile(rb"[;?:@&=+,$.]")
