@@ -71,7 +71,7 @@ class Trainings:
 
     source: str
     by: str
-    label: Label
+    label: EntryLabel
     number: int
 
 

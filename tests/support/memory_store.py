@@ -228,7 +228,7 @@ class MemoryStore(MemorySenderLists, Store):
     def labelled(self, since: datetime, until: datetime, without: Collection[str]) -> list[Labelled]:
         found = ((entry, self._active.get(entry.digest)) for entry in self.journal(since, until))
         return [
-            Labelled(entry.at, entry.class_, entry.score, learnt.label)
+            Labelled(entry.at, entry.class_, entry.score, learnt.message_label)
             for entry, learnt in found
             if learnt is not None and learnt.source not in without
         ]
