@@ -112,4 +112,5 @@ def _word(word: bytes) -> Iterator[bytes]:
             yield b"email name:" + name
             yield b"email addr:" + host
         else:
-            yield b"skip:%c %d" % (word[0], size // 10 * 10)
+            # SpamBayes has the first byte, here as Latin-1, as `dumps` reads what is not UTF-8.
+            yield b"skip:%s %d" % (chr(word[0]).encode(), size // 10 * 10)
