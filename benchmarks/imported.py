@@ -32,9 +32,9 @@ from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.verdict import Class
 from spamfilter.config.settings import Settings
 from spamfilter.evaluation.error_rates import roc_area_above
-from spamfilter.learning.dumps import read_dump
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.imports import Import, take_in
+from spamfilter.learning.transfer.dumps import read_dump
+from spamfilter.learning.transfer.imports import Import, take_in
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
 

@@ -176,7 +176,7 @@ def forget(
 
 def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: str | None) -> None:
     """Take whole imports back."""
-    from spamfilter.learning.imports import forget
+    from spamfilter.learning.transfer.imports import forget
 
     with opened_filter(file, whole=True) as (filter, _):
         for id in ids:

@@ -24,9 +24,9 @@ from spamfilter.bayes.tokens import TOKENIZER, Token
 from spamfilter.bayes.voices import Voices, VoiceTokens
 from spamfilter.errors import CountError, InputError
 from spamfilter.learning.counting_rules import rules
-from spamfilter.learning.dumps import DumpError
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.imports import NO_STEP, Import, announce
+from spamfilter.learning.transfer.dumps import DumpError
+from spamfilter.learning.transfer.imports import NO_STEP, Import, announce
 from spamfilter.stores import Entry, Store
 
 FORMAT = 1
