@@ -4,6 +4,10 @@ from typing import Literal, get_args
 
 Label = Literal["ham", "spam"]
 LABELS: tuple[Label, ...] = get_args(Label)
+EntryLabel = Label | Literal["import"]
+IMPORT: Literal["import"] = "import"
+"""The label of a ledger entry with counts of both classes, which another filter or database has learnt; its source,
+too."""
 OTHER: dict[Label, Label] = {"ham": "spam", "spam": "ham"}
 
 BULK = "train"
@@ -12,5 +16,5 @@ AUTOMATIC = "automatic"
 """Configured rules: any user may correct what they learn, and they correct nothing."""
 CANARY = "canary"
 """Probes of `doctor`, which learn a mail and take it back, to see that both work."""
-NOBODYS = (BULK, AUTOMATIC, CANARY)
+NOBODYS = (BULK, AUTOMATIC, CANARY, IMPORT)
 """Sources that are no person: any user's mark replaces what they have learnt."""

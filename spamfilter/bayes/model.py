@@ -4,9 +4,9 @@ Guarantee: a lesson that is applied and taken away leaves the state as it was, w
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from spamfilter.bayes.calibration import Calibration, Step
 from spamfilter.bayes.count_table import HashedTable, Words
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
 from spamfilter.bayes.doubt import TOWARDS_SPAM
+from spamfilter.bayes.imported import at_work
+from spamfilter.bayes.labels import IMPORT, EntryLabel
 from spamfilter.bayes.passages import most_telling
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, loudest, told
@@ -63,13 +65,15 @@ class State:
 
 
 class Lesson(Protocol):
-    """What was learnt of one message.
+    """What was learnt of one message, or with the label `import` of another filter's messages.
 
-    added: what the update rule of each voice gave (its `amount`); calibrated: the step of the calibration.
+    added: what the update rule of each voice gave (its `amount`); calibrated: the step of the calibration. Of an
+    import: how many messages of each class it has (by the name of the class), and how many of them added to the counts
+    of a voice (by `part_of`). tokens are then its counts, by the same name.
     """
 
     @property
-    def label(self) -> Label: ...
+    def label(self) -> EntryLabel: ...
     @property
     def added(self) -> Mapping[str, int]: ...
     @property
@@ -82,7 +86,7 @@ class Lesson(Protocol):
 class AppliedLesson:
     """A lesson that was applied to a state in memory, without an entry in a ledger."""
 
-    label: Label
+    label: EntryLabel
     added: Mapping[str, int]
     calibrated: Step
     tokens: VoiceTokens
@@ -113,7 +117,7 @@ def score(voices: Voices, tokens: VoiceTokens, state: State) -> Score:
 
 def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | None) -> tuple[Score, list[Evidence]]:
     """Judge a message, and name the `most` loudest tokens (None: all that have any weight)."""
-    heard = most_telling(told(voices, tokens, state.counts), state.calibration.usual)
+    heard = most_telling(told(at_work(voices, state.counts), tokens, state.counts), state.calibration.usual)
     opinions = {voice.name: opinion for voice, opinion, _ in heard.said}
     posterior = state.calibration.posterior(heard.log_odds)
     score = Score(heard.log_odds, posterior, opinions, heard.known, heard.doubt, heard.name)
@@ -127,25 +131,57 @@ def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, sco
             tokens[voice.name], label, state.counts[voice.name], score.voices[voice.name].own
         )
         for voice in voices
-        if voice.name in tokens
+        if voice.name in tokens and not voice.imported
     }
 
 
-def apply(voices: Voices, lesson: Lesson, state: State, sign: int = 1) -> list[tuple[str, Mapping[bytes, int], Growth]]:
+class Change(NamedTuple):
+    """What a lesson changes in the counts of a voice; negative numbers take away."""
+
+    voice: str
+    label: Label
+    deltas: Mapping[bytes, int]
+    messages: int
+    growth: Growth
+
+
+def part_of(label: Label, voice: str, likelihood: str) -> str:
+    """The name of one table of counts of an import: the class, the voice, and the likelihood that they are for."""
+    return f"{label} {voice} {likelihood}"
+
+
+def messages(lesson: Lesson) -> dict[Label, int]:
+    """How many messages of each class a lesson is of."""
+    if lesson.label == IMPORT:
+        return {label: lesson.added.get(label, 0) for label in LABELS}
+    return {lesson.label: 1}
+
+
+def _parts(voices: Voices, lesson: Lesson) -> Iterator[tuple[str, Label, Mapping[bytes, int], int]]:
+    """Voice, class, what its words' counts grow by, and how many messages that is of."""
+    for voice in voices:
+        if lesson.label != IMPORT:
+            if amount := lesson.added.get(voice.name, 0):
+                yield voice.name, lesson.label, voice.likelihood.deltas(lesson.tokens[voice.name], amount), 1
+            continue
+        for label in LABELS:
+            part = part_of(label, voice.name, voice.likelihood.name)
+            if part in lesson.added:
+                yield voice.name, label, lesson.tokens[part], lesson.added[part]
+
+
+def apply(voices: Voices, lesson: Lesson, state: State, sign: int = 1) -> list[Change]:
     """Add a lesson to a state, or with sign -1 take it away; returns the changes by voice.
 
     Raises CountError where it cannot be taken away; the state is then undefined.
     """
-    changes: list[tuple[str, Mapping[bytes, int], Growth]] = []
-    for voice in voices:
-        amount = lesson.added.get(voice.name, 0)
-        if not amount:
-            continue
-        counts = state.counts[voice.name]
-        deltas = voice.likelihood.deltas(lesson.tokens[voice.name], amount)
-        growth = (counts.add if sign > 0 else counts.subtract)(lesson.label, deltas)
-        changes.append((voice.name, deltas if sign > 0 else _negative(deltas), growth))
-    state.learnt[lesson.label] += sign
+    changes = []
+    for voice, label, deltas, number in _parts(voices, lesson):
+        counts = state.counts[voice]
+        growth = (counts.add if sign > 0 else counts.subtract)(label, deltas, number)
+        changes.append(Change(voice, label, deltas if sign > 0 else _negative(deltas), sign * number, growth))
+    for label, number in messages(lesson).items():
+        state.learnt[label] += sign * number
     state.calibration = state.calibration.plus(lesson.calibrated, sign)
     return changes
 

@@ -13,7 +13,7 @@ import numpy as np
 from spamfilter.bayes.doubt import agreement, doubt
 from spamfilter.bayes.token_arrays import Spellings
 from spamfilter.bayes.tokens import HEADER_PHRASE, Token
-from spamfilter.bayes.voices import Said, known, together
+from spamfilter.bayes.voices import Said, known, together, weight_of_imports
 
 PIECES = 3
 LEAST = 60
@@ -48,7 +48,8 @@ class Passage:
     def of(cls, said: Sequence[Said], log_odds: float, known: float, usual: float, name: str = "") -> "Passage":
         """usual: share of words that are known of a usual message."""
         in_doubt = doubt(known, usual, agreement(said)) if known < usual else 0.0
-        return cls(said, log_odds, known, in_doubt, name)
+        # The other filter's formula is unsure by itself where it knows little.
+        return cls(said, log_odds, known, in_doubt * (1 - weight_of_imports(said)), name)
 
     @property
     def least(self) -> float:

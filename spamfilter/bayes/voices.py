@@ -52,7 +52,7 @@ class View(Mapping[str, Tokens]):
     def __getitem__(self, name: str) -> Tokens:
         found = self._found[name]
         if found is None:
-            families = VOICES[name]
+            families = VOICES.get(name, (name,))  # an imported voice sees the family of its name
             found = tokenize(self._message, families, self._alone if len(families) > 1 else None)
             self._found[name] = found
         return found
@@ -83,11 +83,12 @@ class View(Mapping[str, Tokens]):
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """One row of VOICES at work."""
+    """One row of VOICES at work, or with `imported` a row of IMPORTED in imported.py."""
 
     name: str
     likelihood: Likelihood
     weight: float = 1.0
+    imported: bool = False
 
 
 Voices = tuple[Voice, ...]
@@ -129,7 +130,7 @@ class Said(NamedTuple):
     heard: Heard
 
 
-def told(voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts]) -> list[Said]:
+def told(voices: Sequence[Voice], tokens: VoiceTokens, counts: Mapping[str, Counts]) -> list[Said]:
     """What each voice says that has tokens of the message."""
     return [
         Said(voice, *voice.likelihood.judge(tokens[voice.name], counts[voice.name]))
@@ -143,10 +144,22 @@ def together(said: Sequence[Said]) -> float:
     return math.fsum(voice.weight * opinion.heard for voice, opinion, _ in said)
 
 
+def weight_of_imports(said: Sequence[Said]) -> float:
+    """How much imported voices have to say: 1 while nothing else is learnt, 0 without any."""
+    return min(1.0, max((voice.weight for voice, _, _ in said if voice.imported), default=0.0))
+
+
 def known(said: Sequence[Said]) -> float:
-    """The share of the tokens, over all voices, that have counts; 0 of none."""
+    """The share of the tokens, over all voices, that have counts; 0 of none.
+
+    An imported voice knows its own words: its share counts as much as its weight, and that of the others less.
+    """
     if not said:
         return 0.0
+    imported = [each for each in said if each.voice.imported]
+    if 0 < len(imported) < len(said):
+        weight = weight_of_imports(said)
+        return weight * known(imported) + (1 - weight) * known([each for each in said if not each.voice.imported])
     ham, spam = np.concatenate([heard.counts for _, _, heard in said], axis=1)
     return int(np.count_nonzero(ham + spam)) / max(1, len(ham))
 

@@ -33,6 +33,8 @@ COMMANDS = {
     "classify": "classify.classify",
     "migrate": "maintenance.migrate",
     "retrain": "maintenance.retrain",
+    "import": "train.import_",
+    "export": "train.export",
     "backup": "maintenance.backup",
     "check-config": "maintenance.check_config",
     "sample-config": "maintenance.sample_config",

@@ -156,11 +156,16 @@ def forget(
     learnt before NAME changed it is learnt again; messages that other users had marked otherwise are then not learnt at
     all. What others have taught since stays as it was measured; `spamfilter retrain` measures it again, without NAME.
 
+    import-N, as `spamfilter import` names it, is the whole of an import; you must own the database.
+
     \b
     Example: spamfilter forget 01KAH3V5E8M6Q2T0J9Z4R7X1CN
+             spamfilter forget import-17
              spamfilter forget --by mallory --since 7d
     """
-    if by is not None and not names:
+    if any(name.startswith("import-") for name in names):
+        _forget_imports(file, names, as_json, by)
+    elif by is not None and not names:
         _forget_all(file, by, since, yes, as_json)
     elif since is not None or yes:
         raise click.UsageError("--since and --yes go with --by NAME and no message: what NAME has taught")
@@ -168,10 +173,27 @@ def forget(
         _mark(None, file, names, as_json, by, source)
 
 
+def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: str | None) -> None:
+    """Take whole imports back."""
+    from spamfilter.learning.transfer.imports import forget
+
+    with opened_filter(file, whole=True) as (filter, _):
+        for id in ids:
+            entry = forget(filter, id, "cli", user() if by is None else by)
+            if as_json:
+                import json
+
+                click.echo(json.dumps({"id": id, "changed": True, "was": entry.label}))
+            else:
+                learnt = f"{entry.added['ham']:,} ham and {entry.added['spam']:,} spam"
+                sentence(f"{id}: forgotten, with what was learnt from {learnt}")
+
+
 def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_json: bool) -> None:
     """Show, and with `yes` undo, all marks of an author."""
     from datetime import UTC, datetime
 
+    from spamfilter.bayes.labels import IMPORT
     from spamfilter.commands.command import moment, opened_store, settings_of
     from spamfilter.errors import StoreError
     from spamfilter.learning.filter import Filter
@@ -187,7 +209,8 @@ def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_jso
             click.echo(_taught_text(by, taught))
         if yes and taught:
             try:
-                undo(Filter(store, settings.voices(), whole=len(taught) >= MANY), taught, "cli", user(), done.update)
+                whole = len(taught) >= MANY or any(each.entry.label == IMPORT for each in taught)
+                undo(Filter(store, settings.voices(), whole=whole), taught, "cli", user(), done.update)
             except StoreError as error:
                 so_far = f"{error}; {len(done)} of {len(taught)} are forgotten; run the same command again for the rest"
                 raise type(error)(so_far) from error

@@ -1,17 +1,33 @@
-"""train."""
+"""The commands `train`, `import` and `export`: learning in bulk, from mail and from what others have learnt."""
 
+import hashlib
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from spamfilter.bayes import compiled
-from spamfilter.commands.command import as_json_option, opened_filter, tell_problems, user
+from spamfilter.commands.command import (
+    as_json_option,
+    opened_filter,
+    opened_store,
+    settings_of,
+    tell_problems,
+    user,
+)
+from spamfilter.errors import InputError
 from spamfilter.learning import labelled_mail
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import harmless
+from spamfilter.system.file_access import make_file
 from spamfilter.system.screen import note, sentence
+
+if TYPE_CHECKING:
+    from spamfilter.learning.filter import Filter
+    from spamfilter.learning.transfer.imports import Taken
 
 
 @click.command()
@@ -74,3 +90,145 @@ def train(
                     sentence(f"judging here is {compiled.in_words()}", err=True)
         sentence(f"the relay {settings.policy().rejecting(filter.store.state({}).learnt)}", err=True)
     tell_problems(outcome.problems)
+
+
+@click.command("import")
+@click.argument("dump", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@click.option("--list", "listed", is_flag=True, help="List the imports that count, and import nothing.")
+@as_json_option
+@click.pass_obj
+def import_(file: Path | None, dump: Path | None, listed: bool, as_json: bool) -> None:
+    """Take over what another filter, or another spamfilter, has learnt.
+
+    FILE is a dump of bogofilter (bogoutil -d), SpamAssassin (sa-learn --backup) or SpamBayes (sb_dbexpimp), or an
+    export of this program; its first line tells. A dump is one entry of the ledger: `spamfilter forget` with the
+    id that is printed takes it back exactly. A running relay judges by it within a second. Imported counts speak until
+    this filter has learnt a thousand messages itself, the less the more it has learnt.
+
+    Example: spamfilter import words.txt
+    """
+    if listed:
+        _list(file, as_json)
+        return
+    if dump is None:
+        raise click.UsageError("name the file with the dump, or --list")
+    from spamfilter.learning.transfer.portable import BEGIN
+
+    try:
+        with dump.open("rb") as begin:
+            own = begin.read(len(BEGIN)) == BEGIN
+    except OSError as error:
+        raise InputError(f"{dump}: {error.strerror}") from error
+    with opened_filter(file, whole=True) as (filter, _):
+        if not own:
+            _import_dump(filter, dump, as_json)
+        else:
+            _import_export(filter, dump, as_json)
+
+
+def _import_dump(filter: "Filter", file: Path, as_json: bool) -> None:
+    from spamfilter.learning.transfer.dumps import read_dump
+    from spamfilter.learning.transfer.imports import Import, take_in
+
+    dump = read_dump(file)
+    taken = take_in(filter, Import.of_dump(dump), _digest(file), user())
+    _tell(filter, taken, dump.filter, dump.messages["ham"], dump.messages["spam"], dump.words, as_json)
+    if dump.passed_over and not as_json:
+        sentence(f"{dump.passed_over} words were passed over: no mail can have them", err=True)
+
+
+def _import_export(filter: "Filter", file: Path, as_json: bool) -> None:
+    from spamfilter.learning.transfer.imports import take_in
+    from spamfilter.learning.transfer.portable import Export, take_in_ledger
+
+    export = Export(file)
+    export.check_rules(filter.voices)
+    if not export.is_ledger:
+        imported = export.counts(filter.voices, learnt_before=bool(filter.last))
+        taken = take_in(filter, imported, _digest(file), user())
+        words = len({(name.split()[1], word) for name, (_, counts) in imported.parts.items() for word in counts})
+        _tell(filter, taken, "spamfilter", imported.messages["ham"], imported.messages["spam"], words, as_json)
+        return
+    entries = take_in_ledger(filter, export)
+    learnt = filter.learnt
+    if as_json:
+        click.echo(rendering.to_json({"entries": entries, "ham": learnt["ham"], "spam": learnt["spam"]}))
+        return
+    sentence(
+        f"{harmless(filter.store.where)}: has the ledger of {harmless(str(file))} now, {entries:,} entries;"
+        f" {learnt['ham']:,} ham and {learnt['spam']:,} spam are learnt"
+    )
+
+
+def _tell(filter: "Filter", taken: "Taken", of: str, ham: int, spam: int, words: int, as_json: bool) -> None:
+
+    if as_json:
+        click.echo(
+            rendering.to_json(
+                {"id": taken.id, "new": taken.new, "filter": of, "ham": ham, "spam": spam, "words": words}
+            )
+        )
+    elif not taken.new:
+        sentence(f"{taken.id}: this file is imported already; nothing has changed")
+    else:
+        sentence(
+            f"{taken.id}: {words:,} words of {of}, learnt from {ham:,} ham and {spam:,} spam, are in"
+            f" {harmless(filter.store.where)}; `spamfilter forget {taken.id}` takes them back"
+        )
+
+
+def _digest(file: Path) -> bytes:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16)).digest()
+
+
+def _list(file: Path | None, as_json: bool) -> None:
+    from spamfilter.bayes.labels import IMPORT
+    from spamfilter.learning.transfer.imports import ID
+
+    with opened_store(settings_of(file), existing=True) as store:
+        found = [entry for entry in store.learnings() if entry.label == IMPORT]
+    for entry in found:
+        ham, spam = entry.added["ham"], entry.added["spam"]
+        if as_json:
+            of = {"id": f"{ID}{entry.id}", "at": entry.at, "by": entry.by, "ham": ham, "spam": spam}
+            click.echo(rendering.to_json(of))
+        else:
+            by = f" by {harmless(entry.by)}" if entry.by else ""
+            click.echo(f"{ID}{entry.id:<8} {entry.at:%Y-%m-%d %H:%M}  {ham:,} ham, {spam:,} spam{by}")
+    if not found and not as_json:
+        click.echo("nothing is imported")
+
+
+@click.command("export")
+@click.argument("target", type=click.Path(path_type=Path), metavar="FILE")
+@click.option(
+    "--counts-only", is_flag=True, help="Only the sum of what was learnt: no message, author or time stands in it."
+)
+@click.pass_obj
+def export(file: Path | None, target: Path, counts_only: bool) -> None:
+    """Write what was learnt into a new file, as lines of JSON, for `spamfilter import` on another machine.
+
+    All learnings are in it with their words, so that each can still be undone there; who has sent mail to whom can be
+    read from that. With --counts-only it has the count of each word and no message. The journal is not in it;
+    `spamfilter backup` copies all.
+
+    Example: spamfilter export --counts-only /root/spamfilter-counts.jsonl
+    """
+    from spamfilter.learning.transfer.portable import export as lines
+
+    with opened_filter(file, whole=False) as (filter, _):
+        if not filter.last:
+            raise InputError(f"{filter.store.where}: has learnt nothing; there is nothing to export")
+        try:
+            make_file(target)
+            with target.open("w", encoding="utf-8") as written:
+                for line in lines(filter, counts_only):
+                    written.write(line + "\n")
+                written.flush()
+                os.fsync(written.fileno())
+        except FileExistsError:
+            raise InputError(f"{target}: exists already; name a new file") from None
+        except OSError as error:
+            raise InputError(f"{target}: {error.strerror}") from error
+    click.echo(f"{target}: {target.stat().st_size:,} bytes")

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.labels import IMPORT
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.verdict import CLASSES
@@ -230,12 +231,12 @@ def of_ledger(store: Store, voices: Voices) -> list[Example]:
         last = entries[-1].id
         journalled = store.journal_of([entry.digest for entry in entries])
         for entry in entries:
-            if entry.id in active:
+            if entry.id in active and entry.label != IMPORT:
                 known |= entry.tokens.keys()
                 packed = pack(entry.tokens)
                 mail = journalled.get(entry.digest)
                 name = mail.id if mail else f"#{entry.id}"
-                found.append(Example(name, entry.label, lambda packed=packed: unpack(packed)))  # type: ignore[misc]
+                found.append(Example(name, entry.message_label, lambda packed=packed: unpack(packed)))  # type: ignore[misc]
     lacking = [voice.name for voice in voices if voice.name not in known]
     if found and lacking:
         raise InputError(f"{store.where}: the ledger has no tokens of {', '.join(lacking)}; evaluate mail")
@@ -254,7 +255,7 @@ def of_journal(store: Store) -> Run | None:
         for digest, entry in store.journal_of(digests[start : start + 500]).items():
             if entry.class_ == UNJUDGED or entry.at > learnings[digest].at:
                 continue  # it was judged after it had been learnt
-            run.examples.append(Example(entry.id, learnings[digest].label, dict))
+            run.examples.append(Example(entry.id, learnings[digest].message_label, dict))
             run.log_odds.append(entry.log_odds)
             run.posteriors.append(entry.score)
             run.classes.append(entry.class_)

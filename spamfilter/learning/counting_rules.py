@@ -5,15 +5,17 @@ from spamfilter.bayes.voices import Voices
 
 RULES = "rules"
 """The name of the database's setting with these rules."""
+IMPORTED_VOICES = "imported"
+"""The name of the setting with the filters that counts were imported of."""
 
 
 def rules(voices: Voices) -> dict[str, object]:
     """What the counts depend on: the version of the tokenizer, and the likelihood of each voice; and what their
-    calibration does: which revision of its formula."""
+    calibration does: which revision of its formula. Imported voices come and go beside them."""
     revised = {voice.likelihood.name: voice.likelihood.revision for voice in voices if voice.likelihood.revision > 1}
     return {
         "tokenizer": TOKENIZER,
-        "voices": {voice.name: voice.likelihood.name for voice in voices},
+        "voices": {voice.name: voice.likelihood.name for voice in voices if not voice.imported},
         **({"revisions": revised} if revised else {}),
     }
 

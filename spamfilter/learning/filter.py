@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from spamfilter.bayes import model
+from spamfilter.bayes.count_table import HashedTable, Words
 from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.imported import with_imported
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.voices import Evidence, Voices, view, words
 from spamfilter.errors import StoreError
-from spamfilter.learning.counting_rules import RULES, rules, rules_text, usable
+from spamfilter.learning.counting_rules import IMPORTED_VOICES, RULES, rules, rules_text, usable
 from spamfilter.learning.transaction import Change, Reading, Training
 from spamfilter.mail.message import Message
 from spamfilter.stores import Entry, Store
@@ -29,7 +31,7 @@ class Filter:
 
     def __init__(self, store: Store, voices: Voices, whole: bool = True) -> None:
         self.store = store
-        self._voices = voices
+        self._voices = with_imported(voices, store.get_setting(IMPORTED_VOICES))
         self._whole = whole
         self._state: State | None = None
         if (kept := store.get_setting(RULES)) is None:
@@ -80,9 +82,11 @@ class Filter:
 
     def adopt(self, state: State, voices: Voices | None = None) -> None:
         """Judge with these counts, and by these voices, from now on."""
-        self._state, self._voices = state, voices or self._voices
+        self._state, self._voices = state, with_imported(voices or self.voices, [*state.counts])
 
     def _loaded(self, voices: Voices) -> State:
+        """With the counts of imported voices, which may have come since."""
+        voices = with_imported(voices, self.store.get_setting(IMPORTED_VOICES))
         return model.prepared(voices, self.store.load(voice.name for voice in voices))
 
     def copied(self, voices: Voices) -> dict[str, Counts]:
@@ -127,6 +131,7 @@ class Filter:
             with self.store.learning() as learning:
                 if self.store.generation != self._generation:
                     self._check(self.voices, self.store.get_setting(RULES))
+                    self._voices = with_imported(self.voices, self.store.get_setting(IMPORTED_VOICES))
                     self._state, self._generation = None, self.store.generation
                 reloaded = self._state is None
                 whole = self._all() if self._whole else None
@@ -136,9 +141,9 @@ class Filter:
             self._state = None  # what was applied in memory has not been written
             raise
 
-    def rebuilt(self, last: int) -> State:
-        """The sum of the ledger up to the entry `last`, computed from empty counts."""
-        state = model.empty(self.voices)
+    def rebuilt(self, last: int, kept: Callable[[], Words] = HashedTable) -> State:
+        """The sum of the ledger up to the entry `last`, from empty counts. kept: makes the tables of counts."""
+        state = model.empty(self.voices, kept)
         self._catch_up(state, lambda seen: [entry for entry in self.store.entries_after(seen) if entry.id <= last])
         return state
 

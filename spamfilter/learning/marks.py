@@ -98,12 +98,14 @@ def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, 
     with filter.training() as training:
         active = training.active(subject.reading.digest)
         if active is not None and author.source == AUTOMATIC:
-            return training.learn(subject.reading, active.label, active.source)
+            return training.learn(subject.reading, active.message_label, active.source)
         agrees = active is not None and active.label == label
         own = active is not None and active.by == author.name
         if agrees and active is not None and active.source in NOBODYS and author.source != CANARY:
             if author.limited and not _has_left(filter.store, author, marks_a_day):
-                return training.learn(subject.reading, active.label, active.source)  # it stays without an author
+                return training.learn(
+                    subject.reading, active.message_label, active.source
+                )  # it stays without an author
             return training.confirm(subject.reading, active, author.source, author.name)
         if active is not None and not agrees:
             _may_change(active, author, subject.name)

@@ -136,7 +136,7 @@ def provenance(
         origins=_origins(filter.store, [named[id] for id in sorted(wanted, reverse=True)], search.subjects),
         looked_at=search.looked_at,
         cut_short=search.cut_short,
-        learnt=active.label if active else None,
+        learnt=active.message_label if active else None,
         distances=changed.distances(score),
         without=changed.without(reading.tokens, evidence),
         marked={label: changed.marked(reading.tokens, active, label) for label in LABELS},
@@ -161,7 +161,7 @@ def _origins(store: Store, entries: Sequence[Entry], subjects: Mapping[int, str]
     for entry in entries:
         mail = kept.get(entry.digest)
         id, subject = (mail.id, mail.subject) if mail else ("", subjects[entry.id])
-        found.append(Origin(entry.id, entry.at, entry.label, entry.source, entry.by, id, subject))
+        found.append(Origin(entry.id, entry.at, entry.message_label, entry.source, entry.by, id, subject))
     return found
 
 
@@ -197,7 +197,7 @@ class _Sought:
         """Note a learning; returns whether it has added anything."""
         gift = self.gift(entry)
         if gift:
-            self.left[entry.label] -= gift
+            self.left[entry.message_label] -= gift
             self.found.append(entry.id)
         return gift > 0
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from spamfilter.bayes import model
 from spamfilter.bayes.count_table import SpelledTable
-from spamfilter.bayes.labels import BULK
+from spamfilter.bayes.imported import with_imported
+from spamfilter.bayes.labels import BULK, IMPORT
 from spamfilter.bayes.model import AppliedLesson, State
 from spamfilter.bayes.voices import Voices, VoiceTokens, pack, unpack
 from spamfilter.errors import InputError, StoreBusy
 from spamfilter.learning.bulk_training import UNFINISHED, undecided
-from spamfilter.learning.counting_rules import RULES, rules
+from spamfilter.learning.counting_rules import IMPORTED_VOICES, RULES, rules
 from spamfilter.learning.training_rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.stores import Entry, Relearnt, Store
 
@@ -47,6 +48,7 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
     with store.learning():
         generation = store.generation  # read in a transaction, which notices a rebuilding by others
     known = store.state({}).last
+    voices = with_imported(voices, store.get_setting(IMPORTED_VOICES))
     rebuilding = _Rebuilding(voices, mails, {entry.id for entry in store.learnings()}, known)
     rebuilding.take_in(store.entries_after, progress)
     rebuilding.later_rounds(store.entries_after, progress)
@@ -87,11 +89,17 @@ class _Rebuilding:
             progress(1)
 
     def _learn(self, entry: Entry) -> None:
+        if entry.label == IMPORT:
+            model.apply(self._voices, entry, self.state)
+            self._lessons[entry.id] = AppliedLesson(entry.label, entry.added, entry.calibrated, {})
+            return
         tokens = self._tokens(entry, first=True)
         score = model.score(self._voices, tokens, self.state)
-        lesson = model.taught(self._voices, tokens, entry.label, self.state, score)
+        lesson = model.taught(self._voices, tokens, entry.message_label, self.state, score)
         self._lessons[entry.id] = replace(lesson, tokens={})  # they are read again where they are needed
-        self._silent[entry.id] = [voice.name for voice in self._voices if voice.name not in tokens]
+        self._silent[entry.id] = [
+            voice.name for voice in self._voices if voice.name not in tokens and not voice.imported
+        ]
 
     def later_rounds(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> None:
         """The further rounds of bulk training."""
@@ -102,7 +110,7 @@ class _Rebuilding:
         def messages() -> Iterator[Message]:
             for entry in _all(entries_after, 0, self.state.last):
                 if entry.id in self._lessons and entry.source == BULK:
-                    yield Message(entry.id, entry.label, self._tokens(entry))
+                    yield Message(entry.id, entry.message_label, self._tokens(entry))
                 progress(1)
 
         gone = later_rounds(self._voices, self.state.counts, messages, amounts, ROUNDS)
@@ -118,12 +126,14 @@ class _Rebuilding:
             yield Relearnt(id, lesson.added, lesson.calibrated, unpack(packed) if packed else None)
 
     def rebuilt(self) -> Rebuilt:
-        silent = Counter(name for id in self._lessons for name in self._silent[id])
+        silent = Counter(name for id in self._lessons for name in self._silent.get(id, ()))
         reread = sum(id in self._reread for id in self._lessons)
         return Rebuilt(len(self._lessons), reread, dict(silent), self._problems)
 
     def _tokens(self, entry: Entry, first: bool = False) -> VoiceTokens:
         """The tokens in the ledger; for voices that it has none of, those of the mail file."""
+        if entry.label == IMPORT:
+            return entry.tokens
         tokens = unpack(self._reread[entry.id]) if entry.id in self._reread else entry.tokens
         if first and entry.digest in self._mails and any(voice.name not in tokens for voice in self._voices):
             try:

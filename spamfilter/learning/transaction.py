@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from spamfilter.bayes import model
 from spamfilter.bayes.calibration import Step
 from spamfilter.bayes.counts import Label
+from spamfilter.bayes.imported import without_imported
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import Voices, VoiceTokens, words
@@ -89,7 +90,9 @@ class Training:
             self._undo(state, active, source, by)
         unlearnt = model.score(self._voices, reading.tokens, state) if active else before
         self._add(state, unlearnt, reading, label, source, by, at)
-        return Change(True, active.label if active else None, before, model.score(self._voices, reading.tokens, state))
+        return Change(
+            True, active.message_label if active else None, before, model.score(self._voices, reading.tokens, state)
+        )
 
     def add(self, reading: Reading, label: Label, source: str, by: str) -> None:
         """Learn a message that has no learning, in half of the time of `learn`."""
@@ -108,7 +111,8 @@ class Training:
     ) -> None:
         added = model.amounts(self._voices, reading.tokens, label, state, score)
         step = state.calibration.step(score.log_odds, label, score.known)
-        entry = Entry(at or datetime.now(UTC), reading.digest, label, added, step, reading.tokens, source, by)
+        tokens = without_imported(reading.tokens)
+        entry = Entry(at or datetime.now(UTC), reading.digest, label, added, step, tokens, source, by)
         self._write(state, entry)
 
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
@@ -121,7 +125,7 @@ class Training:
         self._undo(state, active, source, by)
         self._write(state, replace(active, at=datetime.now(UTC), source=source, by=by, id=0))
         score = model.score(self._voices, active.tokens, state)
-        return Change(True, active.label, score, score)
+        return Change(True, active.message_label, score, score)
 
     def forget(self, reading: Reading, source: str, by: str = "") -> Change:
         """See `Filter.forget`."""
@@ -133,7 +137,20 @@ class Training:
         if active is None:
             return Change(False, None, before, before)
         self._undo(state, active, source, by)
-        return Change(True, active.label, before, model.score(self._voices, reading.tokens, state))
+        return Change(True, active.message_label, before, model.score(self._voices, reading.tokens, state))
+
+    def write(self, entry: Entry) -> int:
+        """Write an entry as it is, of an import or of another database; returns its id in the ledger.
+
+        All counts must be held in memory. Raises CountError if it takes away what is not there.
+        """
+        assert self._whole is not None
+        return self._write(self._whole, replace(entry, id=0), None if not entry.undoes else entry.undoes).id
+
+    def take_back(self, entry: Entry, source: str, by: str) -> None:
+        """Undo an import; all counts must be held in memory."""
+        assert self._whole is not None
+        self._undo(self._whole, entry, source, by)
 
     def restore(self, entry: Entry) -> None:
         """Learn again what was taken back, with the amounts of then; nothing of the message may be learnt now."""
@@ -141,8 +158,8 @@ class Training:
         if not entry.added:  # a rebuilding of the counts leaves no amounts of what did not count
             voices = self._voices
             score = model.score(voices, entry.tokens, state)
-            step = state.calibration.step(score.log_odds, entry.label, score.known)
-            added = model.amounts(voices, entry.tokens, entry.label, state, score)
+            step = state.calibration.step(score.log_odds, entry.message_label, score.known)
+            added = model.amounts(voices, entry.tokens, entry.message_label, state, score)
             entry = replace(entry, added=added, calibrated=step)
         self._write(state, replace(entry, id=0))
 
@@ -166,7 +183,7 @@ class Training:
             # Whoever learns in further rounds has deltas that add up.
             deltas = voice.likelihood.deltas(active.tokens[voice.name], amounts[voice.name] - before)
             growth = counts.add(active.label, deltas, 0 if before else 1)
-            self._learning.change(voice.name, active.label, deltas, 0 if before else 1, growth)
+            self._learning.change(voice.name, active.message_label, deltas, 0 if before else 1, growth)
         return True
 
     def put_setting(self, name: str, value: object) -> None:
@@ -197,8 +214,8 @@ class Training:
         """Write an entry and apply it. like: see `Learning.append`."""
         entry = self._learning.append(entry, like)
         sign = -1 if entry.undoes else 1
-        for voice, deltas, growth in model.apply(self._voices, entry, state, sign):
-            self._learning.change(voice, entry.label, deltas, sign, growth)
+        for change in model.apply(self._voices, entry, state, sign):
+            self._learning.change(*change)
         state.last = entry.id
         self._learning.calibrate(state.calibration)
         return entry

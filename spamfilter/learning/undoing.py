@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from spamfilter.bayes.labels import AUTOMATIC, BULK
+from spamfilter.bayes.labels import AUTOMATIC, BULK, IMPORT
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
 from spamfilter.stores import Entry, Store
@@ -87,7 +87,9 @@ def undo(filter: Filter, taught: Sequence[Taught], source: str, by: str, undone:
                 history = training.history(each.entry.digest)
                 if history[-1].id != each.entry.id:
                     continue
-                if not each.entry.undoes:
+                if each.entry.label == IMPORT and not each.entry.undoes:
+                    training.take_back(history[-1], source, by)
+                elif not each.entry.undoes:
                     training.forget(Reading(each.entry.digest, history[-1].tokens), source, by)
                 if each.before is not None:
                     training.restore(next(entry for entry in history if entry.id == each.before.id))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
-from spamfilter.bayes.labels import LABELS
+from spamfilter.bayes.labels import IMPORT, LABELS
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -36,7 +36,7 @@ LIMITS = (
 """The keys of [limits], and of [feedback] marks_a_day and automatic, whose queue has a fixed length."""
 FAILURES = ("unreachable", "timeout", "closed", "protocol", "tls", "disk", "4xx", "5xx")
 """Kinds of failure; the last two are replies of a next hop that defers or rejects a message."""
-SOURCES = ("train", "cli", "imap", "review", "address", "automatic", "canary", "release", "web", "other")
+SOURCES = ("train", "cli", "imap", "review", "address", "automatic", "canary", "release", "web", "import", "other")
 """Sources of ledger entries; any other source counts as "other"."""
 STAGES = ("receive", "parse", "tokens", "score", "next_hop")
 """The stages of a message, in this order."""
@@ -94,7 +94,7 @@ METRICS: dict[str, Metric] = {
     "marks": Metric(
         "counter",
         "Entries of the ledger that the relay has taken in while it ran: what was learnt, or taken back.",
-        {"label": (*LABELS, "forget"), "source": SOURCES},
+        {"label": (*LABELS, IMPORT, "forget"), "source": SOURCES},
     ),
     "journal_written": Metric("counter", "Entries of the journal written to the database."),
     "journal_dropped": Metric("counter", "Entries of the journal that were lost for want of a database."),

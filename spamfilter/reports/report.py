@@ -12,6 +12,7 @@ from pathlib import Path
 from shutil import disk_usage
 
 from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.labels import IMPORT, EntryLabel
 from spamfilter.bayes.voices import subject_words
 from spamfilter.reports import daily_summaries
 from spamfilter.reports.daily_summaries import DAY, HOUR, Hours, Summary
@@ -60,7 +61,7 @@ class LearntMessage:
     """A learning: time, label, source, author; its subject, and its id if the journal still has it."""
 
     at: datetime
-    label: Label
+    label: EntryLabel
     source: str
     by: str
     id: str
@@ -287,6 +288,8 @@ def _moved(store: Store, since: datetime, until: datetime) -> list[LearntWord]:
     """The words in which the recent learnings of the two classes differ most."""
     counts: dict[Label, Counter[str]] = {label: Counter() for label in LABELS}
     for entry in store.latest_learnings(since, until, RECENT):
+        if entry.label == IMPORT:
+            continue
         voice = next((voice for voice, amount in entry.added.items() if amount and entry.tokens.get(voice)), None)
         if voice is not None:
             counts[entry.label].update(token.decode() for token in entry.tokens[voice])

@@ -119,5 +119,5 @@ class Following:
 
     def _count(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            label = entry.label if entry.undoes is None else "forget"
+            label = "forget" if entry.undoes else entry.label
             self._metrics.count("marks", label, entry.source if entry.source in SOURCES else "other")

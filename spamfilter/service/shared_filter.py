@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from spamfilter.bayes import model
+from spamfilter.bayes.imported import with_imported
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.voices import Evidence, View, Voices, VoiceTokens
 from spamfilter.learning.filter import Filter
@@ -19,7 +20,8 @@ class WritingFilter(Filter):
         self._shared = shared
 
     def adopt(self, state: State, voices: Voices | None = None) -> None:
-        super().adopt(self._shared.replace(state, voices or self.voices), voices)
+        voices = with_imported(voices or self.voices, [*state.counts])
+        super().adopt(self._shared.replace(state, voices), voices)
 
     def _all(self) -> State:
         if self._state is None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from spamfilter.bayes.calibration import Calibration, Step
 from spamfilter.bayes.counts import Growth, Label
+from spamfilter.bayes.labels import IMPORT, EntryLabel
 from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import VoiceTokens
@@ -30,12 +31,13 @@ class Entry:
     """One row of the ledger: a learning or, with `undoes`, the undoing of the learning that has this id.
 
     added: what each voice's update rule gave (its `amount`). calibrated: the step of the calibration. tokens: what each
-    voice saw; empty where a method says "without tokens". id 0: not written yet.
+    voice saw; empty where a method says "without tokens". For an import both are as in `model.Lesson`. id 0: not
+    written yet.
     """
 
     at: datetime
     digest: bytes
-    label: Label
+    label: EntryLabel
     added: Mapping[str, int]
     calibrated: Step
     tokens: VoiceTokens
@@ -43,6 +45,13 @@ class Entry:
     by: str
     undoes: int | None = None
     id: int = 0
+
+    @property
+    def message_label(self) -> Label:
+        """The label, for entries that are of a message. Raises ValueError for an import."""
+        if self.label == IMPORT:
+            raise ValueError(f"ledger entry {self.id} is an import, and of no message")
+        return self.label
 
     def as_of(self, id: int) -> "Entry":
         """The same entry with its id in the ledger."""
@@ -62,7 +71,7 @@ class Trainings:
 
     source: str
     by: str
-    label: Label
+    label: EntryLabel
     number: int
 
 
@@ -134,6 +143,10 @@ class Learning(Ledger):
         Learnings that were undone, and their undoings, then add nothing. `generation` grows, here and in every process
         at its next look at the ledger.
         """
+
+    @abstractmethod
+    def load_anew(self) -> None:
+        """Let every process load all counts again: `generation` grows, as after `rebuild`."""
 
     @abstractmethod
     def put_setting(self, name: str, value: object) -> None:

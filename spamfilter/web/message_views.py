@@ -159,7 +159,7 @@ def labels_of(store: Store, entries: list[JournalEntry]) -> dict[str, Label]:
     """Id -> label of the messages that are learnt."""
     said = store.histories([entry.digest for entry in entries])
     last = {digest: history[-1] for digest, history in said.items() if history}
-    active = {digest: entry.label for digest, entry in last.items() if not entry.undoes}
+    active = {digest: entry.message_label for digest, entry in last.items() if not entry.undoes}
     return {entry.id: active[entry.digest] for entry in entries if entry.digest in active}
 
 
@@ -175,7 +175,7 @@ def looked_at(filter: Filter, settings: Settings, id: str) -> Looked:
     """Everything known about the message of an id. Raises Unknown."""
     entry = entry_of(filter.store, id)
     history = filter.store.histories([entry.digest])[entry.digest]
-    label = history[-1].label if history and not history[-1].undoes else None
+    label = history[-1].message_label if history and not history[-1].undoes else None
     judged, mute = None, ""
     try:
         subject = subject_of(filter, entry.id)

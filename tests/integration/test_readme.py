@@ -1,7 +1,8 @@
 """Every command of the README and of the pages of docs/, run as a newcomer would: in order, in a new home, in a copy of
 the checkout.
 
-Of the pages those that want no server. The commands of docs/dovecot.md, which stand in a list, run in test_dovecot.
+Of the pages those that want no server. The commands of docs/dovecot.md, which stand in a list, run in test_dovecot, and
+those of docs/import.md in test_import.
 """
 
 import json
@@ -32,7 +33,7 @@ ON_PAGES = {page.stem: blocks_of(page.read_text(encoding="utf-8")) for page in (
 
 
 def test_every_page_with_commands_is_run() -> None:
-    assert {name for name, blocks in ON_PAGES.items() if blocks} == set(PAGES)
+    assert {name for name, blocks in ON_PAGES.items() if blocks} == {*PAGES, "import"}
 
 
 def test_the_test_command_of_the_readme_is_what_ci_runs() -> None:

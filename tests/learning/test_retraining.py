@@ -106,8 +106,10 @@ def learnt_anew(ledger: list[Entry], voices: Voices) -> State:
     seen = {parse(item.read()).digest(): view(voices, parse(item.read())) for _, item in labelled(100)}
     for entry in ledger:
         if entry.source != BULK:
-            learner.learn(entry.tokens, entry.label)
-    learner.train(lambda: [(seen[entry.digest], entry.label) for entry in ledger if entry.source == BULK], ROUNDS)
+            learner.learn(entry.tokens, entry.message_label)
+    learner.train(
+        lambda: [(seen[entry.digest], entry.message_label) for entry in ledger if entry.source == BULK], ROUNDS
+    )
     return learner.state
 
 
@@ -174,10 +176,10 @@ def test_a_repeat_is_still_one_and_a_correction_leaves_what_the_right_label_woul
     filter = Filter(opened(), voice(name), whole)
     before = everything(filter.loaded())
     for entry in active(store):
-        assert not filter.learn(Reading(entry.digest, {}), entry.label, "cli").changed
+        assert not filter.learn(Reading(entry.digest, {}), entry.message_label, "cli").changed
     assert everything(filter.loaded()) == before
     last = active(store)[-1]
-    change = filter.learn(Reading(last.digest, {}), OTHER[last.label], "cli")
+    change = filter.learn(Reading(last.digest, {}), OTHER[last.message_label], "cli")
     assert (change.was, change.changed) == (last.label, True)
     assert filter.verify() == []
     assert everything(filter.loaded()) == everything(learnt_anew(active(store), voice(name)))

@@ -50,7 +50,7 @@ def counts(shell: Shell) -> dict[str, list[tuple[object, ...]]]:
 
 def active(shell: Shell) -> Iterator[tuple[str, Label]]:
     with shell.store() as store:
-        yield from ((entry.by, entry.label) for entry in store.learnings())
+        yield from ((entry.by, entry.message_label) for entry in store.learnings())
 
 
 def test_it_is_shown_and_nothing_is_done_without_yes(shell: Shell) -> None:

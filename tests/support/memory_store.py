@@ -17,7 +17,7 @@ from spamfilter import stores
 from spamfilter.bayes.calibration import Calibration, is_surprise
 from spamfilter.bayes.counts import LABELS, Counts, Growth, HashedTable, Label
 from spamfilter.bayes.labels import NOBODYS
-from spamfilter.bayes.model import State
+from spamfilter.bayes.model import State, messages
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import pack_seen
 from spamfilter.errors import StoreError
@@ -118,7 +118,8 @@ class MemoryStore(MemorySenderLists, Store):
     def _state(self, counts: dict[str, Counts]) -> State:
         learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
         for entry in self._active.values():
-            learnt[entry.label] += 1
+            for label, number in messages(entry).items():
+                learnt[label] += number
         return State(counts, learnt, self._calibration, len(self._ledger))
 
     def entries_after(self, last: int) -> list[Entry]:
@@ -227,7 +228,7 @@ class MemoryStore(MemorySenderLists, Store):
     def labelled(self, since: datetime, until: datetime, without: Collection[str]) -> list[Labelled]:
         found = ((entry, self._active.get(entry.digest)) for entry in self.journal(since, until))
         return [
-            Labelled(entry.at, entry.class_, entry.score, learnt.label)
+            Labelled(entry.at, entry.class_, entry.score, learnt.message_label)
             for entry, learnt in found
             if learnt is not None and learnt.source not in without
         ]
@@ -404,6 +405,9 @@ class _MemoryLearning(Learning):
     ) -> None:
         store = self._store
         store._counts, store._ledger, store._active, store._calibration = counts, ledger, active, calibration
+
+    def load_anew(self) -> None:
+        self._store.generation += 1
 
     def put_setting(self, name: str, value: object) -> None:
         before = dict(self._store._settings)

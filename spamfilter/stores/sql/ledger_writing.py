@@ -22,7 +22,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.bayes.calibration import Calibration
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Label, move
-from spamfilter.bayes.model import State
+from spamfilter.bayes.model import State, messages
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import CountError
 from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
@@ -105,7 +105,8 @@ class SqlLearning(Learning):
         self._last += 1
         entry = entry.as_of(self._last)
         self._entries.append(entry_row(entry, like))
-        self._learnt[entry.label] += -1 if entry.undoes else 1
+        for label, number in messages(entry).items():
+            self._learnt[label] += -number if entry.undoes else number
         return entry
 
     def _write_entries(self) -> None:
@@ -152,6 +153,9 @@ class SqlLearning(Learning):
             if lesson.tokens is not None:
                 write(tokens, {"entry": lesson.id, "new_tokens": lesson.tokens})
         self.put_setting("calibration", list(astuple(state.calibration)))
+        self.load_anew()
+
+    def load_anew(self) -> None:
         self.put_setting(REBUILT, (setting(self._connection, REBUILT) or 0) + 1)
 
     def put_setting(self, name: str, value: object) -> None:

@@ -1,0 +1,92 @@
+"""Imports: what another filter or another database has learnt, as one entry of the ledger.
+
+Guarantee: an import is one entry, written in one transaction; `forget` takes it away exactly and whole. A file that is
+imported already changes nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from spamfilter.bayes.calibration import Step
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.imported import IMPORTED
+from spamfilter.bayes.labels import IMPORT
+from spamfilter.bayes.model import part_of
+from spamfilter.bayes.tokens import Token
+from spamfilter.errors import InputError
+from spamfilter.learning.counting_rules import IMPORTED_VOICES
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transfer.dumps import Dump
+from spamfilter.stores import Entry, Store
+
+ID = "import-"
+"""What the id of an import begins with; the number of its ledger entry follows."""
+NO_STEP: Step = (0, 0, 0, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class Import:
+    """Counts to take over. messages: learnt of each class. parts: by `part_of`, how many messages added to the counts,
+    and the counts of each word."""
+
+    messages: Mapping[Label, int]
+    parts: dict[str, tuple[int, Mapping[Token, int]]] = field(default_factory=dict)
+    step: Step = NO_STEP
+    voices: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_dump(cls, dump: Dump) -> "Import":
+        likelihood = IMPORTED[dump.filter].likelihood.name
+        parts: dict[str, tuple[int, Mapping[Token, int]]] = {
+            part_of(label, dump.filter, likelihood): (dump.messages[label], counts)
+            for label, counts in dump.counts.items()
+        }
+        return cls(dump.messages, parts, voices=frozenset((dump.filter,)))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An import in the ledger. new: whether it is written now, or was known."""
+
+    id: str
+    new: bool
+
+
+def announce(store: Store, names: frozenset[str]) -> None:
+    """Let every process have these imported voices; without counts they say nothing."""
+    kept = store.get_setting(IMPORTED_VOICES)
+    known = kept if isinstance(kept, list) else []
+    if names - set(known):
+        with store.learning() as learning:
+            learning.put_setting(IMPORTED_VOICES, [*known, *sorted(names - set(known))])
+            learning.load_anew()
+
+
+def take_in(filter: Filter, imported: Import, digest: bytes, by: str) -> Taken:
+    """Learn an import. filter: holds all counts in memory. digest: of its file, 16 bytes."""
+    announce(filter.store, imported.voices)
+    with filter.training() as training:
+        active = training.active(digest)
+        if active is not None:
+            return Taken(f"{ID}{active.id}", False)
+        added: dict[str, int] = {str(label): number for label, number in imported.messages.items()}
+        added |= {name: messages for name, (messages, _) in imported.parts.items()}
+        tokens = {name: counts for name, (_, counts) in imported.parts.items()}
+        entry = Entry(datetime.now(UTC), digest, IMPORT, added, imported.step, tokens, IMPORT, by)
+        return Taken(f"{ID}{training.write(entry)}", True)
+
+
+def forget(filter: Filter, id: str, source: str, by: str) -> Entry:
+    """Take an import away. filter: holds all counts in memory. Raises InputError where there is none of this id."""
+    number = id.removeprefix(ID)
+    with filter.training() as training:
+        for entry in filter.store.learnings():
+            if entry.label == IMPORT and str(entry.id) == number:
+                active = training.active(entry.digest)
+                assert active is not None
+                training.take_back(active, source, by)
+                return active
+    raise InputError(
+        f"{id}: no import of this number, or it is forgotten already; `spamfilter import --list` lists them"
+    )

@@ -1,0 +1,114 @@
+"""Export and import of what a database has learnt: equal counts and scores, or an error that names the line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spamfilter.bayes.model import Score
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.message import parse
+from tests.learning.test_undoing import counts
+from tests.support.made import mail
+from tests.support.shell import Shell
+
+DUMP = Path(__file__).parent / "dumps" / "spambayes.csv"
+
+
+def use(monkeypatch: pytest.MonkeyPatch, user: Shell) -> Shell:
+    user.folder.mkdir(exist_ok=True)
+    monkeypatch.setenv("STATE_DIRECTORY", str(user.folder))
+    return user
+
+
+def scores(user: Shell) -> list[Score]:
+    with user.store() as store:
+        filter = Filter(store, Settings().voices(), whole=False)
+        some = (mail("Offer", f"cheap words number{at} of a meeting", f"new{at}") for at in range(6))
+        return [filter.score(filter.read(parse(one))) for one in some]
+
+
+@pytest.fixture
+def old(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A database that has learnt, changed and forgotten mails, and imported a dump."""
+    user = use(monkeypatch, Shell(shell.folder / "old"))
+    for at in range(6):
+        file = user.write(f"{at}.eml", mail(f"Offer {at}", f"cheap words number{at} of {at % 3}", f"mail{at}"))
+        user.done("mark-spam" if at % 2 else "mark-ham", file)
+    user.done("mark-spam", user.folder / "0.eml")
+    user.done("forget", user.folder / "1.eml")
+    user.done("import", DUMP)
+    return user
+
+
+def test_a_ledger_goes_into_a_new_database_whole(shell: Shell, old: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = use(monkeypatch, old)
+    before, said = counts(user), scores(user)
+    file = shell.folder / "whole.jsonl"
+    user.done("export", file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "exists already" in user.fails("export", file)
+    other = use(monkeypatch, Shell(shell.folder / "other"))
+    assert f"has the ledger of {file}" in other.run("import", file).stdout
+    assert counts(other) == before
+    assert scores(other) == said
+    assert other.learnt()[1] == []
+    for one in (user, other):  # and what was learnt can be undone there as here
+        use(monkeypatch, one)
+        one.done("forget", user.folder / "2.eml")
+        one.done("forget", next(line.split()[0] for line in one.done("import", "--list").splitlines()))
+    assert counts(other) == counts(user) != before
+    assert "has learnt already" in other.fails("import", file)
+
+
+def test_counts_alone_go_anywhere_and_are_one_import(shell: Shell, old: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = use(monkeypatch, old)
+    before, said = counts(user), scores(user)
+    file = shell.folder / "counts.jsonl"
+    user.done("export", "--counts-only", file)
+    assert b"digest" not in file.read_bytes()
+    other = use(monkeypatch, Shell(shell.folder / "other"))
+    assert "import-1" in other.done("import", file)
+    assert counts(other) == before
+    assert scores(other) == said
+    assert other.learnt()[1] == []
+    other.done("mark-spam", user.folder / "2.eml")
+    other.done("forget", "import-1")
+    assert other.learnt() == ({"ham": 0, "spam": 1}, [])
+
+
+def test_a_wrong_export_is_named_by_line_and_nothing_is_learnt(
+    shell: Shell, old: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = use(monkeypatch, old)
+    written = {}
+    for kind in ("ledger", "counts"):
+        file = shell.folder / kind
+        user.done("export", *(["--counts-only"] if kind == "counts" else []), file)
+        written[kind] = file.read_bytes().splitlines()
+    first, second, *_ = written["ledger"]
+    rules = first.replace(b'"soft"', b'"multinomial"')
+    newer = first.replace(b'"spamfilter_export":1', b'"spamfilter_export":2')
+    entry = json.loads(second)
+    wrong = {
+        "is not the last line": written["ledger"][:-1],
+        "lines are missing": [*written["counts"][:2], *written["counts"][3:]],
+        ":2: is no JSON": [first, b"{", *written["ledger"][2:]],
+        ":2: is no entry of a ledger": [first, b"{}", *written["ledger"][2:]],
+        ":2: undoes entry 7": [first, json.dumps({**entry, "undoes": 7}).encode(), *written["ledger"][2:]],
+        "expected an export of format 1": [newer, *written["ledger"][1:]],
+        "was learnt with voices": [rules, *written["ledger"][1:]],
+        ":3: is no count of a word": [*written["counts"][:2], b'{"voice":"fields"}', *written["counts"][3:]],
+        "follows the last line": [*written["counts"], written["counts"][1]],
+    }
+    other = use(monkeypatch, Shell(shell.folder / "other"))
+    for said, lines in wrong.items():
+        error = other.fails("import", other.write("file", b"\n".join(lines) + b"\n"))
+        assert said in error, (said, error)
+        assert str(other.folder / "file") in error
+    assert other.learnt() == ({"ham": 0, "spam": 0}, [])
+
+
+def test_nothing_learnt_is_nothing_to_export(shell: Shell) -> None:
+    assert "nothing to export" in shell.fails("export", "file")
