@@ -11,9 +11,9 @@ from spamfilter.config.settings import Settings
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.errors import NextHopError, StoreError
 from spamfilter.relay.next_hops import next_hop_of
-from spamfilter.reports.outages import downtimes
+from spamfilter.reports.outages import downtimes, hosts
 from spamfilter.reports.outages import outages as outages_of
-from spamfilter.reports.text import moment, span
+from spamfilter.reports.text import moment, of_host, span
 from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import may, owner
@@ -66,9 +66,14 @@ def outages(examined: Examination) -> Iterator[Finding]:
             f"{span(one.begin, one.end)} UTC: {one.messages:,} messages were put off: {printable(one.reply, 200)}",
             "senders try again; the next hop's log of that time says why; spamfilter stats --since 24h has the replies",
         )
+    members = hosts(store)
     for down in downtimes(store, since, examined.now):
         until = span(down.begin, down.end) if down.end else f"since {moment(down.begin)}"
-        yield Finding("warning", f"{until} UTC: the relay did not run", "journalctl -u spamfilter says why it ended")
+        yield Finding(
+            "warning",
+            f"{until} UTC: the relay{of_host(down, members)} did not run",
+            "journalctl -u spamfilter says why it ended",
+        )
     if not found:
         yield Finding("ok", "no mail was put off in the last 24 hours")
 

@@ -25,7 +25,7 @@ SECONDS = "%Y-%m-%d %H:%M:%S+00:00"
 def overview(visit: Visit) -> Response:
     """The report of a period."""
     period = period_of(visit, PERIODS)
-    report = report_of(visit.site, PERIODS[period])
+    report = report_of(visit.site, PERIODS[period], visit.query.get("host", ""))
     host = visit.site.settings.relay.hostname or own_name()
     return shown(visit, "overview", period=period, periods=PERIODS, search=Searches(report), **facts(report, host))
 
@@ -38,6 +38,8 @@ class Searches:
 
     def found(self, **conditions: object) -> str:
         """Messages of the period that meet these conditions."""
+        if self.report.host:
+            conditions["host"] = self.report.host
         texts = {"since": f"{self.report.since:{SECONDS}}"} | {key: str(it) for key, it in conditions.items()}
         possible = all(0 < len(text) <= LONGEST for text in texts.values())
         return f"/messages?{urlencode({key.rstrip('_'): text for key, text in texts.items()})}" if possible else ""
@@ -77,11 +79,11 @@ def period_of(visit: Visit, periods: Mapping[str, int]) -> str:
     return period if period in periods else "week"
 
 
-def report_of(site: Site, days: int) -> Report:
+def report_of(site: Site, days: int, host: str = "") -> Report:
     """The report of the last days. Reports are made one at a time, because each reads much of the database."""
     voices = [voice.name for voice in site.voices()]
     with site.busy:
-        return build(site.store, voices, *last(days), site.parts)
+        return build(site.store, voices, *last(days), site.parts, host)
 
 
 def last(days: int) -> tuple[datetime, datetime]:
