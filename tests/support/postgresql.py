@@ -34,7 +34,7 @@ class Server:
         programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
         if not programs and not shutil.which("initdb"):
             missing("initdb is not installed: apt-get install postgresql")
-        self._programs = str(programs[-1]) if programs else ""
+        self.programs = str(programs[-1]) if programs else ""
         self.folder = Path(tempfile.mkdtemp(prefix="spamfilter-postgresql-"))
         self._as: list[str] = []
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
@@ -45,10 +45,10 @@ class Server:
         self._numbers = itertools.count(1)
         self._free: list[str] = []
         if primary is not None:
-            command = [require("pg_basebackup", "postgresql", self._programs), "-D", self.data, "-U", "admin", "-R"]
+            command = [require("pg_basebackup", "postgresql", self.programs), "-D", self.data, "-U", "admin", "-R"]
             command += ["-h", primary.folder, "--checkpoint=fast", "--no-sync"]
         else:
-            command = [require("initdb", "postgresql", self._programs), "-D", self.data, "-U", "admin", "-A", "trust"]
+            command = [require("initdb", "postgresql", self.programs), "-D", self.data, "-U", "admin", "-A", "trust"]
             command += ["-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
         if self._popen([*map(str, command)]).wait(120):
             raise RuntimeError(f"{command[0]} failed: {(self.folder / 'log').read_text()}")
@@ -69,7 +69,7 @@ class Server:
             )  # fmt: skip
 
     def start(self) -> None:
-        program = require("postgres", "postgresql", self._programs)
+        program = require("postgres", "postgresql", self.programs)
         listen = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.folder}"]
         self.process = self._popen([program, "-D", str(self.data), *listen, *self.options])
         end = time.monotonic() + 60
