@@ -56,6 +56,8 @@ PAUSE = 0.005
 """Seconds between the messages of a client: the relay is busy, and the machine does other things as well."""
 RETRY = 0.05
 """Seconds until a client without an answer tries again."""
+VERIFIED = 600.0
+"""Seconds for `doctor --verify` over all marks, on a machine with other work."""
 TAUGHT = 200
 """Different mails that are marked, again and again with other labels, by each user."""
 WORDS = ("lunch", "meeting", "report", "pills", "cheap", "offer", "invoice", "holiday", "winner", "thanks")
@@ -249,7 +251,9 @@ def of_memory(relay: Daemon, filter: Filter) -> list[str]:
         filter.score(by_id(filter.store, latest.id).reading).posterior,
     ):
         wrong.append(f"{relay.folder.name} judges by other counts than the ledger's sum")
-    examined = json.loads(relay.command("doctor", "--verify", "--no-canary", "--json").stdout)["lines"]
+    examined = json.loads(relay.command("doctor", "--verify", "--no-canary", "--json", seconds=VERIFIED).stdout)[
+        "lines"
+    ]
     return wrong + [
         f"{relay.folder.name}, doctor: {line['check']}: {line['found']}"
         for line in examined
