@@ -81,7 +81,7 @@ class Site:
         entry = JournalEntry(
             new_id(), datetime.now(UTC), reading.digest, message.field(b"message-id"), f"s{number}@attack.example",
             [USER], message.field(b"subject"), len(mail), "192.0.2.1", score.log_odds, score.posterior,
-            class_, action, "250", 0, 0, "", [], reading.tokens,
+            class_, action, "250", 0, 0, "", "", [], reading.tokens,
         )  # fmt: skip
         self.filter.store.write_journal([entry])
         return class_

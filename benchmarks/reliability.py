@@ -120,7 +120,7 @@ def crashed(file: Path) -> Row:
         doubled=int(cell("doubled")),
         twice=int(cell("sent again after such an attempt, and there twice")),
         recounts=1,
-        wrong=int(cell("problems that `Filter.verify` finds"))
+        wrong=int(cell("problems of database, counts in memory and `doctor --verify`"))
         + int(cell("messages whose label is not what was answered")),
         recoveries=[usual, usual, longest],  # whose median is the usual one
     )

@@ -72,7 +72,8 @@ def entries(number: int) -> Iterator[JournalEntry]:
             recipients=[f"{word()}@example.net" for _ in range(chance.choice((1, 1, 1, 3)))],
             subject=" ".join(words[:6]), size=5000, client=f"192.0.{chance.randrange(256)}.{chance.randrange(256)}",
             log_odds=0.0, score=chance.random(), class_=class_, action="tag" if class_ == "spam" else "pass",
-            reply=f"250 2.0.0 Ok: queued as {chance.getrandbits(48):X}", judge_us=500, total_us=2000, listed="",
+            reply=f"250 2.0.0 Ok: queued as {chance.getrandbits(48):X}", judge_us=500, total_us=2000,
+            listed="", host="",
             evidence=[(f"subject:{one}", 0.5) for one in words],
             tokens={"fields": {b"%d" % chance.getrandbits(24): 1 for _ in range(150)}} if at > number / 2 else None,
         )  # fmt: skip

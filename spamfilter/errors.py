@@ -51,6 +51,10 @@ class StoreBusy(StoreError):
     exit_code = os.EX_TEMPFAIL
 
 
+class StoreConflict(StoreBusy):
+    """The database ended this transaction because another one was in its way; the same again soon succeeds."""
+
+
 class StoreDamaged(StoreError):
     """The file is no database, or a damaged one."""
 

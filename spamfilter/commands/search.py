@@ -34,6 +34,7 @@ _score = click.FloatRange(0, 1)
 @click.option("--until", help="Mail until then: the end of a date (2026-01-31), or a time.")
 @click.option("--hour", type=click.IntRange(0, 23), help="Only mail of this hour of each day, by the clock of today.")
 @click.option("--client", default="", metavar="ADDRESS", help="The IP address of the client, or a part of one.")
+@click.option("--host", default="", metavar="NAME", help="Only mail of the relay with this [relay] hostname.")
 @click.option("--message-id", default="", metavar="ID", help="The whole Message-ID.")
 @click.option(
     "--reply", default="", metavar="TEXT", help="What the client heard: the code (451, 4) or a part of the text."
@@ -180,4 +181,5 @@ def _lines(entry: JournalEntry) -> tuple[str, ...]:
         f"  <{harmless(entry.sender)}> to {harmless(', '.join(entry.recipients))}",
         f"  {harmless(entry.subject) or '(no subject)'}",
         f"  {harmless(entry.client or 'no client')}: {harmless(entry.reply or 'no reply')}",
+        *([f"  relay: {harmless(entry.host)}"] if entry.host else []),
     )

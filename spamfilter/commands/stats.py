@@ -24,6 +24,7 @@ ATTENTION = ("  CHANGED", "Advice", "Outages", "Not delivered", "Needs review")
 @click.command()
 @click.option("--since", default="7d", show_default=True, help="A span (24h, 7d, 4w) or a date (2026-01-31).")
 @click.option("--until", default="", help="The end of the period, likewise; by default now.")
+@click.option("--host", default="", metavar="NAME", help="Only the mail of the relay with this [relay] hostname.")
 @click.option(
     "--format",
     "form",
@@ -37,7 +38,14 @@ ATTENTION = ("  CHANGED", "Advice", "Outages", "Not delivered", "Needs review")
 @click.option("--mail", is_flag=True, help="Mail it to [report] mail_to; if that is empty, print it.")
 @click.pass_obj
 def stats(
-    file: Path | None, since: str, until: str, form: str, as_json: bool, addresses: tuple[str, ...], mail: bool
+    file: Path | None,
+    since: str,
+    until: str,
+    host: str,
+    form: str,
+    as_json: bool,
+    addresses: tuple[str, ...],
+    mail: bool,
 ) -> None:
     """Report: mail, verdicts, errors that users corrected, processing time, what was learnt, and what to do.
 
@@ -66,7 +74,9 @@ def stats(
         recipients += settings.report.mail_to
     with opened_store(settings, existing=True) as store:
         zone = UTC if as_json or form == "json" else hour_zone(now)
-        report = build(store, list(settings.learn.kinds()), begin, end, zone=zone)
+        report = build(store, list(settings.learn.kinds()), begin, end, zone=zone, host=host)
+        if host and host not in report.hosts:
+            raise InputError(f"--host {host!r}: no relay of this name has used {store.where}; known: {_list(report)}")
     if recipients:
         _send(settings, report, recipients, now)
         click.echo(f"sent to {', '.join(recipients)}")
@@ -83,6 +93,10 @@ def stats(
         width = columns(sys.stdout) or WIDTH
         for line in report_text(report, width, sys.stdout.encoding).split("\n"):
             click.echo(_coloured(line))
+
+
+def _list(report: "Report") -> str:
+    return ", ".join(report.hosts) or "none"
 
 
 def _coloured(line: str) -> str:

@@ -11,8 +11,9 @@ from spamfilter.config.settings import Settings
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.errors import NextHopError, StoreError
 from spamfilter.relay.next_hops import next_hop_of
-from spamfilter.reports.outages import downtimes
+from spamfilter.reports.outages import downtimes, hosts
 from spamfilter.reports.outages import outages as outages_of
+from spamfilter.reports.text import of_host
 from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import may, owner
@@ -66,9 +67,14 @@ def outages(examined: Examination) -> Iterator[Finding]:
             f"{span_text(one.begin, one.end)}: {one.messages:,} messages were put off: {printable(one.reply, 200)}",
             "senders try again; the next hop's log of that time says why; spamfilter stats --since 24h has the replies",
         )
+    members = hosts(store)
     for down in downtimes(store, since, examined.now):
         until = span_text(down.begin, down.end) if down.end else f"since {moment_text(down.begin)}"
-        yield Finding("warning", f"{until}: the relay did not run", "journalctl -u spamfilter says why it ended")
+        yield Finding(
+            "warning",
+            f"{until}: the relay{of_host(down, members)} did not run",
+            "journalctl -u spamfilter says why it ended",
+        )
     if not found:
         yield Finding("ok", "no mail was put off in the last 24 hours")
 

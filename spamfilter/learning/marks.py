@@ -8,6 +8,7 @@ and only if its text agrees, so that nobody can teach one mail under the name of
 import time
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from spamfilter.bayes.counts import Label
 from spamfilter.bayes.labels import AUTOMATIC, CANARY, NOBODYS
 from spamfilter.bayes.tokens import HEADER_PHRASE, Token, Tokens, words
 from spamfilter.bayes.voices import VoiceTokens
-from spamfilter.errors import InputError, Refused, ShareUsed
+from spamfilter.errors import InputError, Refused, ShareUsed, StoreConflict
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Change, Reading, Training
 from spamfilter.mail.header import Field
@@ -88,6 +89,10 @@ class Subject:
         return as_written(self.disguised)
 
 
+TRIES = 5
+"""Times that a mark is learnt if the database ends its transaction for another one, which has committed by then."""
+
+
 def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, marks_a_day: int) -> Change:
     """Learn a message as its author says, or with label None forget it.
 
@@ -95,6 +100,14 @@ def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, 
     has changed. A rule changes nothing that is learnt. What no person has marked belongs to the first who marks it,
     also with the same label; forgetting it counts as a mark, too, since others lose what was learnt.
     """
+    for _ in range(TRIES - 1):
+        with suppress(StoreConflict):
+            return _learnt(filter, subject, label, author, marks_a_day)
+    return _learnt(filter, subject, label, author, marks_a_day)
+
+
+def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Author, marks_a_day: int) -> Change:
+    """One transaction."""
     with filter.training() as training:
         active = training.active(subject.reading.digest)
         if active is not None and author.source == AUTOMATIC:

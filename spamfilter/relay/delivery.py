@@ -261,6 +261,7 @@ def record(
             judge_us=judge_us,
             total_us=total_us,
             listed=verdict.listed,
+            host=relay.hostname,
             evidence=[(item.token, item.weight) for item in verdict.evidence],
             tokens=judgement.reading.tokens if judgement.reading else None,
         )

@@ -180,7 +180,9 @@ def midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
-def of_period(store: Store, since: datetime, until: datetime, entries: int, hours: "Parts | None" = None) -> Summary:
+def of_period(
+    store: Store, since: datetime, until: datetime, entries: int, hours: "Parts | None" = None, host: str = ""
+) -> Summary:
     """The summary of a period within one day, without marks. entries: how many that day has.
 
     hours: those that were found before, which are not read again.
@@ -188,8 +190,8 @@ def of_period(store: Store, since: datetime, until: datetime, entries: int, hour
     made = Summary()
     while since < until:
         end = min(until, since.replace(minute=0, second=0, microsecond=0) + HOUR)
-        key = since, end, entries
-        hour = _counted(store, *key) if hours is None or key not in hours else hours[key]
+        key = since, end, entries, host
+        hour = _counted(store, since, end, entries, host) if hours is None or key not in hours else hours[key]
         if hours is not None:
             hours[key] = hour
         made.merge(hour)
@@ -199,55 +201,65 @@ def of_period(store: Store, since: datetime, until: datetime, entries: int, hour
     return made
 
 
-def _counted(store: Store, since: datetime, until: datetime, entries: int) -> Summary:
+def _counted(store: Store, since: datetime, until: datetime, entries: int, host: str) -> Summary:
     """The summary of an hour or less, with its names and words, all but in a flood of them."""
     made, piece = Summary(), PIECE if entries > MANY else HOUR
     while since < until:
         end = min(until, since + piece)
-        for entry in store.journal(since, end):
+        for entry in store.journal(since, end, host):
             made.add(entry)
         made.trim_to(COUNTED)
         since = end
     return made
 
 
-def marks(store: Store, since: datetime, until: datetime) -> dict[date, Counter[tuple[str, int, str]]]:
+def marks(store: Store, since: datetime, until: datetime, host: str = "") -> dict[date, Counter[tuple[str, int, str]]]:
     """Day -> class, bin and label of the messages of a period that people have marked."""
     found: dict[date, Counter[tuple[str, int, str]]] = {}
-    for mail in store.labelled(since, until, NOBODYS):
+    for mail in store.labelled(since, until, NOBODYS, host):
         found.setdefault(mail.at.date(), Counter())[mail.class_, bin_of(mail.score), mail.label] += 1
     return found
 
 
-def begin(store: Store, since: datetime) -> datetime:
-    """Where a period can begin: at midnight if some entries of that day have expired."""
+def begin(store: Store, since: datetime, host: str = "") -> datetime:
+    """Where a period can begin: at midnight if some entries of that day have expired, and a summary has them."""
+    if host:
+        return since
     day = since.date()
     body = store.summaries(day, day).get(day)
     whole = body is None or Summary.of_json(body).entries <= store.journal_days(day, day).get(day, 0)
     return since if whole else midnight(day)
 
 
-Parts = dict[tuple[datetime, datetime, int], Summary]
-"""Begin and end of an hour, and the number of entries of that day -> its summary; of a part of a day, with minus the
-number -> its summary with the most frequent names and words alone."""
+Parts = dict[tuple[datetime, datetime, int, str], Summary]
+"""Begin and end of an hour, the number of entries of that day, and the host -> its summary; of a part of a day, with
+minus the number -> its summary with the most frequent names and words alone."""
 
 
-def by_day(store: Store, since: datetime, until: datetime, parts: Parts | None = None) -> dict[date, Summary]:
+def by_day(
+    store: Store, since: datetime, until: datetime, parts: Parts | None = None, host: str = ""
+) -> dict[date, Summary]:
     """Day -> the summary of the part that lies in the period, or of the whole day if its entries have expired.
 
-    Days without mail are left out. parts: what was found before, which is not read again; at most PARTS are kept.
+    Days without mail are left out. parts: what was found before, which is not read again; at most PARTS are kept. host:
+    of this host only, from its entries that have not expired, because the kept summaries are of all hosts.
     """
     first, last = since.date(), (until - timedelta(microseconds=1)).date()
-    entries = store.journal_days(first, last)
-    kept = {day: Summary.of_json(body) for day, body in store.summaries(first, last).items()}
-    marked = marks(store, since, until)
+    entries = store.journal_days(first, last, host)
+    summaries = {} if host else store.summaries(first, last)
+    kept = {day: Summary.of_json(body) for day, body in summaries.items()}
+    marked = marks(store, since, until, host)
     found: dict[date, Summary] = {}
     for day in sorted(entries.keys() | kept.keys()):
         begin, end = max(since, midnight(day)), min(until, midnight(day) + DAY)
         whole = kept.get(day)
         gone = whole is not None and whole.entries > entries.get(day, 0)
         right = whole is not None and whole.entries == entries.get(day, 0) and end - begin == DAY
-        made = whole if whole is not None and (gone or right) else _part(store, begin, end, entries.get(day, 0), parts)
+        made = (
+            whole
+            if whole is not None and (gone or right)
+            else _part(store, begin, end, entries.get(day, 0), parts, host)
+        )
         if not gone:
             made.marked = marked.get(day, Counter())
         if made.entries:
@@ -255,17 +267,17 @@ def by_day(store: Store, since: datetime, until: datetime, parts: Parts | None =
     return found
 
 
-def _part(store: Store, begin: datetime, end: datetime, entries: int, parts: Parts | None) -> Summary:
+def _part(store: Store, begin: datetime, end: datetime, entries: int, parts: Parts | None, host: str) -> Summary:
     """As `of_period`, from the parts that were found before if it is one of them.
 
     Of a day that is over the hours are kept, too, which stay the same while begin and end move on.
     """
     if parts is None:
-        return of_period(store, begin, end, entries)
-    key = begin, end, -entries
+        return of_period(store, begin, end, entries, None, host)
+    key = begin, end, -entries, host
     if key not in parts:
         over = midnight(begin.date()) + DAY + LATE <= datetime.now(UTC)
-        parts[key] = of_period(store, begin, end, entries, parts if over and entries <= MANY else None)
+        parts[key] = of_period(store, begin, end, entries, parts if over and entries <= MANY else None, host)
         while len(parts) > PARTS:
             del parts[next(iter(parts))]
     return parts[key]

@@ -63,10 +63,15 @@ def facts(report: Report, host: str = "") -> dict[str, Any]:
         "report": report,
         "now": report.figures,
         "before": report.before,
-        "host": host,
+        "host": whose(report, host),
         "change": relative_change(report.figures.messages, report.before.messages),
         "charts": charts_of(report),
     }
+
+
+def whose(report: Report, host: str) -> str:
+    """Whose report it is: the host that it is of; else all of the fleet, or without one this host."""
+    return report.host or (f"all {len(report.hosts)} hosts" if len(report.hosts) > 1 else host)
 
 
 def _finalized(value: object) -> object:

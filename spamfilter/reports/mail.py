@@ -10,7 +10,7 @@ from email.utils import format_datetime, make_msgid
 from spamfilter.config.addresses import mailbox
 from spamfilter.errors import InputError, NextHopError, Refused, TryAgain
 from spamfilter.relay.next_hops import NextHop, offer
-from spamfilter.reports.html import report_html
+from spamfilter.reports.html import report_html, whose
 from spamfilter.reports.report import Report
 from spamfilter.reports.text import report_text
 from spamfilter.system.escaping import printable
@@ -33,7 +33,8 @@ def report_mail(report: Report, sender: str, recipients: Sequence[str], host: st
     mail = EmailMessage(policy=SMTP)
     mail["From"] = Address("spamfilter", addr_spec=sender)
     mail["To"] = ", ".join(recipients)
-    mail["Subject"] = f"spamfilter report of {host}, {day_text(report.since)} to {day_text(report.until)}"
+    days = f"{day_text(report.since)} to {day_text(report.until)}"
+    mail["Subject"] = f"spamfilter report of {whose(report, host)}, {days}"
     mail["Date"] = format_datetime(now)
     mail["Message-ID"] = make_msgid(domain=sender.partition("@")[2])
     mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: keeps vacation replies away

@@ -1,6 +1,6 @@
 """When mail was put off, and when the relay did not run.
 
-A relay notes every minute that it runs; one that starts long after the last note was down in between.
+Each relay notes every minute that it runs; one that starts long after the last note of its host was down in between.
 """
 
 import re
@@ -21,7 +21,9 @@ GAP = timedelta(minutes=15)
 MOST = 100
 """Downtimes that are remembered."""
 ALIVE, DOWN = "alive", "downtimes"
-"""The names of the database's settings: the last note, and the downtimes as pairs of times."""
+"""The kinds of the database's settings of a host: the last note, and the downtimes as pairs of times.
+
+Settings without a host are from before hosts were noted."""
 _ADDRESS = re.compile(r"<[^<>@]{1,64}@[^<>]{1,255}>")
 
 
@@ -37,10 +39,11 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Downtime:
-    """A time in which no relay ran. end: None if none has run since."""
+    """A time in which the relay of a host did not run. end: None if it has not run since."""
 
     begin: datetime
     end: datetime | None
+    host: str
 
 
 def grouped(reply: str) -> str:
@@ -52,11 +55,11 @@ def grouped(reply: str) -> str:
     return _ADDRESS.sub("<>", without_ids(reply))
 
 
-def outages(store: Store, since: datetime, until: datetime) -> list[Outage]:
+def outages(store: Store, since: datetime, until: datetime, host: str = "") -> list[Outage]:
     """The outages of a period, the earliest first."""
     return [
         Outage(some[0].at, some[-1].at, len(some), Counter(grouped(one.reply) for one in some).most_common(1)[0][0])
-        for some in _together(store.put_off(since, until))
+        for some in _together(store.put_off(since, until, host))
     ]
 
 
@@ -71,25 +74,39 @@ def _together(entries: list[PutOff]) -> Iterator[list[PutOff]]:
         yield some
 
 
-def note_alive(store: Store, started: datetime, now: datetime) -> None:
-    """Note that the relay runs now, and that it was down if the last note is from long before its start."""
-    last = _moment(store.get_setting(ALIVE))
+def note_alive(store: Store, host: str, started: datetime, now: datetime) -> None:
+    """Note that the relay of a host runs now, and that it was down if its last note is from long before its start."""
+    alive, down = f"{ALIVE} {host}", f"{DOWN} {host}"
+    last = _moment(store.get_setting(alive) or store.get_setting(ALIVE))
     if last is not None and started - last > ABSENT:
-        kept = store.get_setting(DOWN)
+        kept = store.get_setting(down)
         before = kept if isinstance(kept, list) else []
-        store.put_setting(DOWN, [*before, [last.isoformat(), started.isoformat()]][-MOST:])
-    store.put_setting(ALIVE, now.isoformat())
+        store.put_setting(down, [*before, [last.isoformat(), started.isoformat()]][-MOST:])
+    store.put_setting(alive, now.isoformat())
 
 
-def downtimes(store: Store, since: datetime, until: datetime) -> list[Downtime]:
-    """When the relay was down in a period, the earliest first."""
-    kept = store.get_setting(DOWN)
-    pairs = [(_moment(begin), _moment(end)) for begin, end in (kept if isinstance(kept, list) else [])]
-    found = [Downtime(begin, end) for begin, end in pairs if begin and end and begin < until and end > since]
-    alive = _moment(store.get_setting(ALIVE))
-    if alive is not None and until - alive > ABSENT:
-        found.append(Downtime(alive, None))
-    return found
+def hosts(store: Store) -> list[str]:
+    """The hosts whose relays have run on this database."""
+    return [*store.settings_of(ALIVE)]
+
+
+def downtimes(store: Store, since: datetime, until: datetime, host: str = "") -> list[Downtime]:
+    """When the relay of this host, or of any, was down in a period, the earliest first.
+
+    A host of a fleet that has not run in the period is no member any more.
+    """
+    alive = {name: _moment(noted) for name, noted in store.settings_of(ALIVE).items()}
+    kept = {"": store.get_setting(DOWN), **store.settings_of(DOWN)}
+    found = []
+    for name in [host] if host else sorted({"", *alive, *kept}):
+        pairs = kept.get(name)
+        for begin, end in pairs if isinstance(pairs, list) else []:
+            if datetime.fromisoformat(begin) < until and datetime.fromisoformat(end) > since:
+                found.append(Downtime(datetime.fromisoformat(begin), datetime.fromisoformat(end), name))
+        last = alive.get(name)
+        if last is not None and until - last > ABSENT and (last >= since or len(alive) == 1):
+            found.append(Downtime(last, None, name))
+    return sorted(found, key=lambda down: (down.begin, down.host))
 
 
 def _moment(noted: object) -> datetime | None:

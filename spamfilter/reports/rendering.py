@@ -70,7 +70,7 @@ def journal_json(entry: "JournalEntry") -> dict[str, Any]:
         "id": entry.id, "at": entry.at, "sender": entry.sender, "recipients": list(entry.recipients),
         "subject": entry.subject, "message_id": entry.message_id, "client": entry.client, "size": entry.size,
         "class": entry.class_, "score": entry.score, "action": entry.action, "reply": entry.reply,
-        "listed": entry.listed,
+        "listed": entry.listed, "host": entry.host,
     }  # fmt: skip
 
 

@@ -15,9 +15,9 @@ from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.labels import IMPORT, EntryLabel
 from spamfilter.bayes.voices import subject_words
 from spamfilter.reports import daily_summaries
-from spamfilter.reports.daily_summaries import DAY, HOUR, Hours, Summary
+from spamfilter.reports.daily_summaries import DAY, HOUR, Hours, Parts, Summary
 from spamfilter.reports.drift import Drift, drift
-from spamfilter.reports.outages import Downtime, Outage, downtimes, outages
+from spamfilter.reports.outages import Downtime, Outage, downtimes, hosts, outages
 from spamfilter.reports.report_figures import Calibrated, Figures, Slot, calibration_of, figures_of, slot_of
 from spamfilter.stores import Store, Trainings
 from spamfilter.system.moments import moment_text
@@ -115,15 +115,18 @@ class Size:
 class Report:
     """One period. before: the figures of the period of the same length before it.
 
-    waiting: the latest messages that need review; waiting_in_all: how many there are. troubles: the most frequent
-    replies that deferred or rejected mail. zone: of the days and hours. timeline: each hour of a period of
-    at most HOURLY. outages, downtimes: when mail was put off, and when the relay did not run, the latest of them.
-    risen, fallen: words that were influential in significantly more or fewer verdicts than before.
+    host: whose mail the figures are of, '' for that of all; what was learnt is of all. waiting: the latest messages
+    that need review; waiting_in_all: how many there are. troubles: the most frequent replies that deferred or rejected
+    mail. zone: of the days and hours. timeline: each hour of a period of at most HOURLY. outages, downtimes: when mail
+    was put off, and when the relay did not run, the latest of them. risen, fallen: words that were influential in
+    significantly more or fewer verdicts than before.
     """
 
     since: datetime
     until: datetime
     zone: timezone
+    host: str
+    hosts: list[str]
     figures: Figures
     before: Figures
     days: list[Slot]
@@ -158,24 +161,26 @@ def build(
     voices: Sequence[str],
     since: datetime,
     until: datetime,
-    parts: daily_summaries.Parts | None = None,
+    parts: Parts | None = None,
     zone: timezone = UTC,
+    host: str = "",
 ) -> Report:
     """The report of a period; moments in UTC, `until` not included.
 
     If the journal has lost entries of the first day, the period begins with that whole day. parts: for reports that are
-    made again and again, see `by_day`. zone: of days and hours, whole hours from UTC.
+    made again and again, see `by_day`. zone: of days and hours, whole hours from UTC. host: of the mail of this host
+    only.
     """
-    since = daily_summaries.begin(store, since)
+    since = daily_summaries.begin(store, since, host)
     span = until - since
-    days = daily_summaries.by_day(store, since, until, parts)
-    ends = [since, *(daily_summaries.begin(store, since - number * span) for number in range(1, WEEKS + 1))]
-    before = [daily_summaries.by_day(store, first, last, parts) for last, first in pairwise(ends)]
+    days = daily_summaries.by_day(store, since, until, parts, host)
+    ends = [since, *(daily_summaries.begin(store, since - number * span, host) for number in range(1, WEEKS + 1))]
+    before = [daily_summaries.by_day(store, first, last, parts, host) for last, first in pairwise(ends)]
     mail, previous = daily_summaries.total(days.values()), daily_summaries.total(before[0].values())
     earlier = daily_summaries.total(one for period in before for one in period.values())
     state = store.state({voice: {} for voice in voices})
     learnt: dict[str, int] = {label: state.learnt[label] for label in LABELS}
-    waiting, waiting_in_all = store.unlabelled(since, until, LATEST)
+    waiting, waiting_in_all = store.unlabelled(since, until, LATEST, host)
     trainings = store.trainings(since, until)
     figures = figures_of(mail)
     size = _size(store.size(), (*reversed(before), days), _free_bytes(store.where))
@@ -184,11 +189,13 @@ def build(
     by_hour, by_clock = daily_summaries.local_days(days, zone), Hours()
     for one in by_hour.values():
         by_clock.update(one)
-    off, down = outages(store, since, until), downtimes(store, since, min(until, now))
+    off, down = outages(store, since, until, host), downtimes(store, since, min(until, now), host)
     return Report(
         since=since,
         until=until,
         zone=zone,
+        host=host,
+        hosts=hosts(store),
         figures=figures,
         before=figures_of(previous),
         days=_slots(by_hour, since, until, now, DAY, zone),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 from spamfilter.reports.drift import Drift
+from spamfilter.reports.outages import Downtime
 from spamfilter.reports.report import MatteringWord, Report
 from spamfilter.reports.report_figures import Delay, Figures, Rate
 from spamfilter.system.escaping import printable
@@ -41,6 +42,7 @@ def report_text(report: Report, width: int = 100, encoding: str = "utf-8") -> st
         line for section in (_advice, _mail, _errors, _learning, _latest, _lists) for line in section(report, width)
     ]
     head = f"spamfilter report, {moment_text(report.since)} to {moment_text(report.until)}"
+    head += f", {printable(report.host, 100)}" if report.host else ""
     text = "\n".join(line[:width].rstrip() for line in (head, *lines))
     try:
         text.encode(encoding)
@@ -102,8 +104,13 @@ def outage_texts(report: Report) -> list[str]:
     ]
     for down in report.downtimes:
         until = span_text(down.begin, down.end) if down.end else f"since {moment_text(down.begin)}"
-        found.append((down.begin, f"{until}: the relay did not run"))
+        found.append((down.begin, f"{until}: the relay{of_host(down, report.hosts)} did not run"))
     return [sentence for _, sentence in sorted(found)]
+
+
+def of_host(down: Downtime, hosts: Sequence[str]) -> str:
+    """' of' the host of a downtime, if there are several; else ''."""
+    return f" of {printable(down.host, 100)}" if down.host and len(hosts) > 1 else ""
 
 
 def _messages(number: int) -> str:

@@ -17,9 +17,10 @@ log = logging.getLogger("spamfilter")
 class Uptime:
     """The notes of one relay."""
 
-    def __init__(self, store: Store, next_hop: NextHop) -> None:
+    def __init__(self, store: Store, next_hop: NextHop, host: str) -> None:
         self._store = store
         self._next_hop = next_hop
+        self._host = host
         self._started = datetime.now(UTC)
         self._greeted = False
 
@@ -29,7 +30,7 @@ class Uptime:
             self._greeted = True
             await self._greet()
         with suppress(StoreError):  # what follows the ledger says that the database is away
-            await asyncio.to_thread(note_alive, self._store, self._started, datetime.now(UTC))
+            await asyncio.to_thread(note_alive, self._store, self._host, self._started, datetime.now(UTC))
 
     async def _greet(self) -> None:
         try:

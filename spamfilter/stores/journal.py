@@ -31,8 +31,8 @@ class JournalEntry:
     Of an unjudged one client, sender, recipients and reply are known: all recipients, or if others were accepted, those
     that were not. Its action is "defer" or "reject", by the reply, and its digest is empty.
     judge_us, total_us: microseconds of judging, and from the end of the mail to the reply. listed: the rule on its
-    sender, '' if there was none. tokens: None where a method
-    says "without tokens", and once they have expired.
+    sender, '' if there was none. host: the relay's [relay] hostname, '' from before it was noted. tokens: None where a
+    method says "without tokens", and once they have expired.
     """
 
     id: str
@@ -52,6 +52,7 @@ class JournalEntry:
     judge_us: int
     total_us: int
     listed: str
+    host: str
     evidence: Sequence[tuple[str, float]]
     tokens: VoiceTokens | None
 
@@ -65,7 +66,8 @@ class Wanted:
     address, or a part of one. message_id: the whole, with or without <>. reply: its code or the begin of that, as 451
     or 4, or a part of its text. since, until: moments, the second not included. hour: of the day, in UTC. Case does not
     matter for letters of ASCII, except in message_id. least, most: bounds of the score. marked: what people, and not
-    bulk training or a rule, have marked the message as. unsure_first: unsure entries come before all others.
+    bulk training or a rule, have marked the message as. host: the whole name of the relay's host. unsure_first: unsure
+    entries come before all others.
     """
 
     class_: WantedClass | None = None
@@ -82,6 +84,7 @@ class Wanted:
     least: float = 0.0
     most: float = 1.0
     marked: Label | None = None
+    host: str = ""
     unsure_first: bool = False
 
     @property
@@ -123,7 +126,10 @@ class PutOff:
 
 
 class Journal(ABC):
-    """The part of a store that keeps the journal; an entry's id is one of `system.ids` and so tells its order."""
+    """The part of a store that keeps the journal; an entry's id is one of `system.ids` and so tells its order.
+
+    host, of a method: only entries of this relay's host; '': of all.
+    """
 
     @abstractmethod
     def write_journal(self, entries: Sequence[JournalEntry]) -> None:
@@ -134,7 +140,7 @@ class Journal(ABC):
         """The entry with this id, with its tokens."""
 
     @abstractmethod
-    def journal(self, since: datetime, until: datetime) -> list[JournalEntry]:
+    def journal(self, since: datetime, until: datetime, host: str = "") -> list[JournalEntry]:
         """Entries of a period, oldest first, without tokens."""
 
     @abstractmethod
@@ -154,19 +160,21 @@ class Journal(ABC):
         """How many entries a search finds in all."""
 
     @abstractmethod
-    def journal_days(self, first: date, last: date) -> dict[date, int]:
+    def journal_days(self, first: date, last: date, host: str = "") -> dict[date, int]:
         """Day, in UTC -> number of its entries; days without entries are left out."""
 
     @abstractmethod
-    def put_off(self, since: datetime, until: datetime) -> list[PutOff]:
+    def put_off(self, since: datetime, until: datetime, host: str = "") -> list[PutOff]:
         """Entries of a period whose client heard a 4xx that no verdict asked for, oldest first; at most MANY."""
 
     @abstractmethod
-    def labelled(self, since: datetime, until: datetime, without: Collection[str]) -> list[Labelled]:
+    def labelled(self, since: datetime, until: datetime, without: Collection[str], host: str = "") -> list[Labelled]:
         """Entries of a period whose message is learnt, by a source that is not in `without`; one for each delivery."""
 
     @abstractmethod
-    def unlabelled(self, since: datetime, until: datetime, limit: int) -> tuple[list[JournalEntry], int]:
+    def unlabelled(
+        self, since: datetime, until: datetime, limit: int, host: str = ""
+    ) -> tuple[list[JournalEntry], int]:
         """Unsure messages of a period that are not learnt: the latest `limit` of them, and how many there are.
 
         Of each message its latest entry; latest first, without tokens.

@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from spamfilter.bayes.voices import Packed, VoiceTokens, pack, pack_seen
 
-HEAD = "0009"
+HEAD = "0010"
 """The newest revision under migrations/; here too, so that a command can check it without loading Alembic."""
 
 
@@ -180,6 +180,7 @@ journal = _table(
     Column("evidence", JSON, nullable=False),
     Column("tokens", PackedView),
     Column("listed", TEXT, nullable=False, server_default=text("''")),
+    Column("host", TEXT, nullable=False, server_default=text("''")),
     Index("journal_at", "at"),
     Index("journal_class", "class", "at"),
     Index("journal_digest", "digest"),

@@ -234,6 +234,10 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
         """A value of the settings table, None if there is none."""
 
     @abstractmethod
+    def settings_of(self, kind: str) -> dict[str, object]:
+        """The settings whose names are this kind, a space, and a name of one of them: that name -> value."""
+
+    @abstractmethod
     def put_setting(self, name: str, value: object) -> None:
         """Write a value that JSON can hold."""
 

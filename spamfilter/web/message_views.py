@@ -72,6 +72,7 @@ class Search(Input):
     recipient: Text = ""
     subject: Text = ""
     client: Text = ""
+    host: Text = ""
     message_id: Text = ""
     reply: Text = ""
     since: Since | SkipJsonSchema[None] = None

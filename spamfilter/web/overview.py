@@ -25,7 +25,7 @@ CODES = {name: digit for digit, name in REPLIES.items()}
 def overview(visit: Visit) -> Response:
     """The report of a period."""
     period = period_of(visit, PERIODS)
-    report = report_of(visit.site, PERIODS[period], hour_zone(datetime.now(UTC)))
+    report = report_of(visit.site, PERIODS[period], hour_zone(datetime.now(UTC)), visit.query.get("host", ""))
     host = visit.site.settings.relay.hostname or own_name()
     return shown(visit, "overview", period=period, periods=PERIODS, search=Searches(report), **facts(report, host))
 
@@ -38,6 +38,8 @@ class Searches:
 
     def found(self, class_: str = "judged", **conditions: object) -> str:
         """Messages of the period that meet these conditions; only judged ones count but for the replies."""
+        if self.report.host:
+            conditions["host"] = self.report.host
         texts = {"since": _seconds(self.report.since)} | {key: str(it) for key, it in conditions.items()}
         if class_:
             texts["class"] = class_
@@ -83,11 +85,11 @@ def _seconds(at: datetime) -> str:
     return at.astimezone().isoformat(" ", "seconds")
 
 
-def report_of(site: Site, days: int, zone: timezone = UTC) -> Report:
+def report_of(site: Site, days: int, zone: timezone = UTC, host: str = "") -> Report:
     """The report of the last days. Reports are made one at a time, because each reads much of the database."""
     voices = [voice.name for voice in site.voices()]
     with site.busy:
-        return build(site.store, voices, *last(days), site.parts, zone)
+        return build(site.store, voices, *last(days), site.parts, zone, host)
 
 
 def last(days: int) -> tuple[datetime, datetime]:

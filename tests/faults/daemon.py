@@ -125,11 +125,13 @@ class Daemon:
             self.stop()
         self.start()
 
-    def command(self, *arguments: str, input: str | None = None) -> "subprocess.CompletedProcess[str]":
+    def command(
+        self, *arguments: str, input: str | None = None, seconds: float = 60
+    ) -> "subprocess.CompletedProcess[str]":
         """A command of spamfilter with this configuration and state."""
         return subprocess.run(
             [sys.executable, "-m", "spamfilter", *arguments],
-            env=self.environment, capture_output=True, text=True, input=input, timeout=60, check=False,
+            env=self.environment, capture_output=True, text=True, input=input, timeout=seconds, check=False,
         )  # fmt: skip
 
     def ask(self, request: dict[str, object], mail: bytes | None = None) -> dict[str, Any]:

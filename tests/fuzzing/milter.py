@@ -23,7 +23,6 @@ from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.front_ends import Relay
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
-from spamfilter.relay.limits.connections import Crowd
 from spamfilter.relay.milter.connection import Connection
 from spamfilter.relay.next_hops import Maildir
 from spamfilter.relay.next_hops.maildir import MaildirNextHop
@@ -111,7 +110,7 @@ def target() -> Iterator[Run]:
             heard = bytearray()
 
             async def talk() -> None:
-                connection = Connection(used, Crowd(used.shared))
+                connection = Connection(used)
                 transport = Transport(connection)
                 connection.connection_made(transport)
                 await feed(connection, transport, sent, 1 + piece * 8)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
 from tests.faults.hop import next_hop
 from tests.integration.servers import wait_until
@@ -45,7 +45,7 @@ def test_the_path_from_another_filter_works_while_the_relay_runs(tmp_path: Path)
         wait_until(lambda: relay.learnt() == 16, "the relay knows both imports")
         spam = other_filters.WORDS["spam"]
         with Client(relay.port) as client:
-            deliver(client, mail_of("offer", spam[1]).replace(b"Subject: ", b"Subject: " + spam[0].encode() + b" "))
+            client.deliver(mail_of("offer", spam[1]).replace(b"Subject: ", b"Subject: " + spam[0].encode() + b" "))
         wait_until(lambda: bool(hop.copies("offer")), "the mail")
         assert b"class=spam" in hop.copies("offer")[0].mail
         for id in ids:

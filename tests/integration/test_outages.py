@@ -65,7 +65,7 @@ def test_a_night_of_outages_is_seen_everywhere_by_when_and_how_many(tmp_path: Pa
 
         relay.stop()
         with contextlib.closing(open_store(f"sqlite:///{relay.database}")) as store:  # half an hour passes
-            store.put_setting(ALIVE, (datetime.now(UTC) - timedelta(minutes=30)).isoformat())
+            store.put_setting(f"{ALIVE} relay.test", (datetime.now(UTC) - timedelta(minutes=30)).isoformat())
         stopped = relay.command("stats", "--since", "1h").stdout
         assert "the relay did not run" in stopped
         anna = site.browser("anna")

@@ -16,6 +16,7 @@ from spamfilter.stores import open_store
 from tests.faults.account import Account
 from tests.faults.client import mail_of
 from tests.faults.daemon import Daemon
+from tests.faults.databases import fill, small_disk
 from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import wait_until
 from tests.load.process import family
@@ -166,3 +167,31 @@ def test_a_server_that_is_paused_is_given_up_and_used_again(
             follows(relay, "after")
         account.settle()
         assert problems(url) == []
+
+
+def test_a_full_disk_refuses_marks_and_mail_goes_on(tmp_path: Path, hop: Hop, server: postgresql.Server) -> None:
+    account = Account(hop)
+    user = server.folder.stat()
+    with small_disk(server.folder / "disk", 32) as disk:
+        os.chown(disk, user.st_uid, user.st_gid)
+        server.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
+        with server.database() as url:
+            server.execute(f"ALTER DATABASE {postgresql.name_in(url)} SET TABLESPACE small")
+            relay = Daemon(tmp_path, f"smtp://127.0.0.1:{hop.port}", store={"url": url})
+            with relay.run():
+                follows(relay, "before")
+                filler = fill(disk)
+                refused, learnt = "", relay.learnt()
+                while not refused:  # the last pages of the tables have room for some
+                    words = " ".join(f"word{learnt}x{number}" for number in range(800))
+                    told = relay.command("mark-spam", input=mail_of(f"mark{learnt}", words).decode())
+                    refused, learnt = told.stderr * (told.returncode != 0), learnt + (told.returncode == 0)
+                assert "No space left on device" in refused
+                assert (refused.count("\n"), "Traceback" in relay.log()) == (1, False)
+                wait_until(lambda: relay.learnt() == learnt, "what was learnt, and no more")
+                assert [account.send(relay.port).code for _ in range(3)] == [250] * 3
+                filler.unlink()
+                follows(relay, "after")
+            account.settle()
+            assert problems(url) == []
+        server.execute("DROP TABLESPACE small")

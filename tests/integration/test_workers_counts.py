@@ -15,7 +15,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
 from spamfilter.service.control_socket.client import NoRelay
 from spamfilter.stores import open_store
-from tests.faults.client import Client, deliver, mail_of
+from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
 from tests.integration.processes import at_each_worker, hop, keeper, kill_one, relay, workers
 from tests.integration.servers import wait_until
@@ -69,7 +69,7 @@ def last_of(relay: Daemon) -> int:
 
 def judged(relay: Daemon, client: Client, name: str, body: str) -> float:
     """The log-odds of a mail in the journal."""
-    assert deliver(client, mail_of(name, body)).code == 250
+    assert client.deliver(mail_of(name, body)).code == 250
     found: list[float] = []
 
     def is_written() -> bool:

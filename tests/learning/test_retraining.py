@@ -362,7 +362,7 @@ class Busy(Store):
     def find_journal(self, id: str) -> None:
         raise NotImplementedError
 
-    def journal(self, since: Any, until: Any) -> Any:
+    def journal(self, since: Any, until: Any, host: str = "") -> Any:
         raise NotImplementedError
 
     def journal_of(self, digests: Any) -> Any:
@@ -377,13 +377,13 @@ class Busy(Store):
     def number_found(self, wanted: Any) -> Any:
         raise NotImplementedError
 
-    def journal_days(self, first: Any, last: Any) -> Any:
+    def journal_days(self, first: Any, last: Any, host: str = "") -> Any:
         raise NotImplementedError
 
-    def labelled(self, since: Any, until: Any, without: Any) -> Any:
+    def labelled(self, since: Any, until: Any, without: Any, host: str = "") -> Any:
         raise NotImplementedError
 
-    def unlabelled(self, since: Any, until: Any, limit: int) -> Any:
+    def unlabelled(self, since: Any, until: Any, limit: int, host: str = "") -> Any:
         raise NotImplementedError
 
     def trainings(self, since: Any, until: Any) -> Any:
@@ -407,7 +407,10 @@ class Busy(Store):
     def histories(self, digests: Any) -> Any:
         raise NotImplementedError
 
-    def put_off(self, since: Any, until: Any) -> Any:
+    def settings_of(self, kind: str) -> Any:
+        raise NotImplementedError
+
+    def put_off(self, since: Any, until: Any, host: str = "") -> Any:
         raise NotImplementedError
 
     def unlearnt(self, since: Any, until: Any) -> Any:

@@ -184,9 +184,9 @@ def test_parts_of_days_are_read_once_and_again_when_mail_came(store: Store, monk
     assert by_day(store, since, until, parts) == plain
     read: list[datetime] = []
 
-    def noted(store: Store, begin: datetime, end: datetime, number: int) -> Summary:
+    def noted(store: Store, begin: datetime, end: datetime, number: int, host: str) -> Summary:
         read.append(begin)
-        return counted(store, begin, end, number)
+        return counted(store, begin, end, number, host)
 
     counted = daily_summaries._counted
     monkeypatch.setattr(daily_summaries, "_counted", noted)

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from spamfilter.reports.outages import DOWN, MOST, Downtime, Outage, downtimes, note_alive, outages
+from spamfilter.reports.outages import ALIVE, DOWN, MOST, Downtime, Outage, downtimes, hosts, note_alive, outages
 from spamfilter.reports.report import build
 from spamfilter.reports.text import outage_texts, report_text
 from spamfilter.stores import UNJUDGED, Store
@@ -16,6 +16,7 @@ __all__ = ["store"]
 
 AWAY = "451 4.4.1 The next hop cannot be reached; try again later"
 MINUTE = timedelta(minutes=1)
+HOST = "mx1.test"
 
 
 def put_off(store: Store, *minutes: float, reply: str = AWAY, **changes: object) -> None:
@@ -58,32 +59,53 @@ def test_the_review_does_not_ask_about_what_was_not_judged(store: Store) -> None
 
 @pytest.mark.parametrize(("away", "down"), [(2, False), (10, True)])
 def test_a_relay_that_starts_long_after_its_last_note_was_down(store: Store, away: int, down: bool) -> None:
-    note_alive(store, NOON, NOON)
+    note_alive(store, HOST, NOON, NOON)
     again = NOON + away * MINUTE
-    note_alive(store, again, again + MINUTE)
-    note_alive(store, again, again + 2 * MINUTE)
-    found = [Downtime(NOON, again)] if down else []
+    note_alive(store, HOST, again, again + MINUTE)
+    note_alive(store, HOST, again, again + 2 * MINUTE)
+    found = [Downtime(NOON, again, HOST)] if down else []
     assert downtimes(store, NOON - MINUTE, again + 3 * MINUTE) == found
     assert downtimes(store, again + MINUTE, again + 3 * MINUTE) == []
 
 
 def test_a_database_that_took_no_notes_for_a_while_is_no_downtime(store: Store) -> None:
-    note_alive(store, NOON, NOON)
-    note_alive(store, NOON, NOON + 30 * MINUTE)
+    note_alive(store, HOST, NOON, NOON)
+    note_alive(store, HOST, NOON, NOON + 30 * MINUTE)
     assert downtimes(store, NOON, NOON + 31 * MINUTE) == []
 
 
 def test_a_relay_that_does_not_run_is_down_since_its_last_note(store: Store) -> None:
     assert downtimes(store, NOON, NOON + 60 * MINUTE) == []  # none ever ran
-    note_alive(store, NOON, NOON)
-    assert downtimes(store, NOON, NOON + 60 * MINUTE) == [Downtime(NOON, None)]
+    note_alive(store, HOST, NOON, NOON)
+    assert downtimes(store, NOON, NOON + 60 * MINUTE) == [Downtime(NOON, None, HOST)]
 
 
 def test_only_so_many_downtimes_are_remembered(store: Store) -> None:
     at: datetime = NOON
     for _ in range(MOST + 5):
-        note_alive(store, at, at)
+        note_alive(store, HOST, at, at)
         at += 10 * MINUTE
-    kept = store.get_setting(DOWN)
+    kept = store.get_setting(f"{DOWN} {HOST}")
     assert isinstance(kept, list)
     assert len(kept) == MOST
+
+
+def test_a_host_of_a_fleet_that_is_down_is_named_until_it_has_long_left(store: Store) -> None:
+    for number in range(20):
+        note_alive(store, "mx1.test", NOON, NOON + number * MINUTE)
+    note_alive(store, "mx2.test", NOON, NOON)
+    now = NOON + 20 * MINUTE
+    assert hosts(store) == ["mx1.test", "mx2.test"]
+    assert downtimes(store, NOON, now) == [Downtime(NOON, None, "mx2.test")]
+    assert downtimes(store, NOON, now, "mx1.test") == []
+    assert downtimes(store, NOON + MINUTE, now) == []
+    assert "the relay of mx2.test did not run" in report_text(build(store, [], NOON, now))
+
+
+def test_what_was_noted_before_hosts_were_is_kept(store: Store) -> None:
+    store.put_setting(ALIVE, NOON.isoformat())
+    store.put_setting(DOWN, [[(NOON - 9 * MINUTE).isoformat(), NOON.isoformat()]])
+    again = NOON + 10 * MINUTE
+    note_alive(store, HOST, again, again)
+    before, after = downtimes(store, NOON - 10 * MINUTE, again)
+    assert (before, after) == (Downtime(NOON - 9 * MINUTE, NOON, ""), Downtime(NOON, again, HOST))

@@ -20,7 +20,7 @@ def write(learning: Learning, entry: Entry, vocabulary: int = 0, messages: int =
     sign = -1 if entry.undoes else 1
     deltas = dict.fromkeys(entry.tokens["fields"], 8 * sign)
     written = learning.append(entry)
-    learning.change("fields", entry.label, deltas, sign * messages, Growth(vocabulary))
+    learning.change("fields", entry.message_label, deltas, sign * messages, Growth(vocabulary))
     return written
 
 

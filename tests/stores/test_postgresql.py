@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -18,17 +19,21 @@ from sqlalchemy.schema import Index
 
 from spamfilter.errors import CountError, StoreBusy, StoreError
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.marks import Author, Subject, mark
 from spamfilter.stores import Wanted, migration, open_store
 from spamfilter.stores.schema import HEAD, metadata
 from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.sql import connection as sql_connection
 from spamfilter.stores.sql.database import Database
+from spamfilter.stores.sql.postgresql import LOCK
 from tests.integration.servers import wait_until
 from tests.stores.made import entry, learn
 from tests.stores.test_migrations import REVISIONS, SCRIPTS
 from tests.support.made import NOON, VOICE, journal_entry, reading
 from tests.support.postgresql import KIND, name_in, server
 from tests.support.real import require
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'spamfilter'"
 
 
 @pytest.fixture
@@ -261,6 +266,34 @@ def test_many_writers_lose_nothing_and_a_follower_sees_each_entry_once_in_order(
         assert seen == [*range(1, writers * each * 4 // 3 + 1)]
         assert store.load([]).learnt == {"ham": 0, "spam": writers * each * 2 // 3}
         assert Filter(store, VOICE).verify() == []
+
+
+def test_a_mark_that_the_server_ends_for_another_transaction_is_learnt_all_the_same(url: str) -> None:
+    """A program of somebody else locks rows of ours, and then waits for us, who wait for those rows."""
+    with (
+        opened(url) as store,
+        psycopg.connect(host=str(server().folder), user="admin", dbname=name_in(url)) as other,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        filter = Filter(store, VOICE, whole=False)
+        filter.learn(reading("a", "cheap"), "spam", "cli")
+        other.execute("SET deadlock_timeout = '60s'")  # so that the server ends the transaction of ours
+        other.execute("UPDATE words SET touched = touched")
+        author, subject = Author("ann", "cli", master=True), Subject("b", "", reading("b", "cheap"))
+        marked = thread.submit(mark, filter, subject, "spam", author, 1)
+        wait_until(lambda: server().execute(WAITING) == [(1,)], "the mark to wait for the rows")
+        other.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
+        other.commit()
+        assert marked.result(30).changed
+        assert filter.learnt["spam"] == 2
+        assert Filter(store, VOICE).verify() == []
+    [(ended,)] = server().execute(f"SELECT deadlocks FROM pg_stat_database WHERE datname = '{name_in(url)}'")
+    assert ended == 1
+
+
+def test_an_isolation_that_the_server_prefers_changes_nothing(url: str) -> None:
+    server().execute(f"ALTER DATABASE {name_in(url)} SET default_transaction_isolation = 'serializable'")
+    test_many_writers_lose_nothing_and_a_follower_sees_each_entry_once_in_order(url)
 
 
 def test_readers_see_one_moment(url: str) -> None:

@@ -9,7 +9,8 @@ import pytest
 from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
-from spamfilter.stores import Store
+from spamfilter.stores import UNJUDGED, Store, Wanted
+from tests.stores.made import entry, learn
 from tests.support.made import NOON, VOICE, journal_entry
 
 MESSAGES = 60
@@ -67,3 +68,29 @@ def test_days_are_those_that_have_entries(store: Store) -> None:
     assert store.journal_days(today, today) == {today: 3}
     assert store.journal_days(yesterday, today) == {yesterday: 1, today: 3}
     assert store.journal_days(today + timedelta(days=2), date.max) == {}
+
+
+def test_the_journal_of_one_host_is_what_its_relay_judged(store: Store) -> None:
+    mx1 = [journal_entry(at=NOON, host="mx1.test", class_="unsure", digest=digest(number)) for number in (1, 2)]
+    mx2 = [
+        journal_entry(at=NOON, host="mx2.test", class_="unsure", digest=digest(3)),
+        journal_entry(at=NOON, host="mx2.test", class_=UNJUDGED, action="defer", reply="451 later", digest=b""),
+    ]
+    store.write_journal([*mx1, *mx2])
+    learn(store, entry(1))
+    end = NOON + timedelta(minutes=1)
+    for host, own, waiting in (("mx1.test", mx1, 1), ("mx2.test", mx2, 1), ("mx3.test", [], 0), ("", mx1 + mx2, 2)):
+        ids = {one.id for one in own}
+        assert {one.id for one in store.journal(NOON, end, host)} == ids
+        assert {one.id for one in store.search(Wanted(host=host), 9)} == ids
+        assert store.number_found(Wanted(host=host)) == len(ids)
+        assert store.journal_days(NOON.date(), NOON.date(), host) == ({NOON.date(): len(ids)} if ids else {})
+        assert store.unlabelled(NOON, end, 9, host)[1] == waiting
+        assert len(store.labelled(NOON, end, (), host)) == (host in ("", "mx1.test"))
+        assert len(store.put_off(NOON, end, host)) == (host in ("", "mx2.test"))
+
+
+def test_settings_of_a_kind_are_found_by_their_names(store: Store) -> None:
+    for name in ("a b", "a c d", "a", "ab e"):
+        store.put_setting(name, name)
+    assert store.settings_of("a") == {"b": "a b", "c d": "a c d"}

@@ -53,6 +53,7 @@ _ENTRY = JournalEntry(
     judge_us=500,
     total_us=2000,
     listed="",
+    host="",
     evidence=[("subject:hello", -0.5)],
     tokens={"fields": {b"subject:hello": 1, "grün".encode(): 2}},
 )

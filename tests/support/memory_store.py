@@ -190,16 +190,18 @@ class MemoryStore(MemorySenderLists, Store):
     def find_journal(self, id: str) -> JournalEntry | None:
         return self._journal.get(id)
 
-    def journal(self, since: datetime, until: datetime) -> list[JournalEntry]:
+    def journal(self, since: datetime, until: datetime, host: str = "") -> list[JournalEntry]:
         entries = sorted(self._journal.values(), key=lambda entry: (entry.at, entry.id))
-        return [replace(entry, tokens=None) for entry in entries if since <= entry.at < until]
+        return [
+            replace(entry, tokens=None) for entry in entries if since <= entry.at < until and host in ("", entry.host)
+        ]
 
     def unlearnt(self, since: datetime, until: datetime) -> list[JournalEntry]:
         judged = (entry for entry in self.journal(since, until) if entry.class_ != UNJUDGED)
         return [entry for entry in judged if entry.digest not in self._active]
 
-    def put_off(self, since: datetime, until: datetime) -> list[PutOff]:
-        deferred = (entry for entry in self.journal(since, until) if entry.reply.startswith("4"))
+    def put_off(self, since: datetime, until: datetime, host: str = "") -> list[PutOff]:
+        deferred = (entry for entry in self.journal(since, until, host) if entry.reply.startswith("4"))
         return [PutOff(one.at, one.reply) for one in deferred if one.class_ == UNJUDGED or one.action != "defer"]
 
     def search(self, wanted: Wanted, limit: int, before: str = "", after: str = "") -> list[JournalEntry]:
@@ -221,20 +223,22 @@ class MemoryStore(MemorySenderLists, Store):
     def number_found(self, wanted: Wanted) -> int:
         return sum(self._is_wanted(entry, wanted) for entry in self._journal.values())
 
-    def journal_days(self, first: date, last: date) -> dict[date, int]:
-        days = (entry.at.date() for entry in self._journal.values())
+    def journal_days(self, first: date, last: date, host: str = "") -> dict[date, int]:
+        days = (entry.at.date() for entry in self._journal.values() if host in ("", entry.host))
         return dict(Counter(day for day in days if first <= day <= last))
 
-    def labelled(self, since: datetime, until: datetime, without: Collection[str]) -> list[Labelled]:
-        found = ((entry, self._active.get(entry.digest)) for entry in self.journal(since, until))
+    def labelled(self, since: datetime, until: datetime, without: Collection[str], host: str = "") -> list[Labelled]:
+        found = ((entry, self._active.get(entry.digest)) for entry in self.journal(since, until, host))
         return [
             Labelled(entry.at, entry.class_, entry.score, learnt.message_label)
             for entry, learnt in found
             if learnt is not None and learnt.source not in without
         ]
 
-    def unlabelled(self, since: datetime, until: datetime, limit: int) -> tuple[list[JournalEntry], int]:
-        found = sorted(self.journal(since, until), key=lambda entry: entry.id)
+    def unlabelled(
+        self, since: datetime, until: datetime, limit: int, host: str = ""
+    ) -> tuple[list[JournalEntry], int]:
+        found = sorted(self.journal(since, until, host), key=lambda entry: entry.id)
         waiting = {one.digest: one for one in found if one.class_ == "unsure" and one.digest not in self._active}
         return sorted(waiting.values(), key=lambda entry: entry.id, reverse=True)[:limit], len(waiting)
 
@@ -295,6 +299,12 @@ class MemoryStore(MemorySenderLists, Store):
     def get_setting(self, name: str) -> object:
         return self._settings.get(name)
 
+    def settings_of(self, kind: str) -> dict[str, object]:
+        begin = f"{kind} "
+        return {
+            name.removeprefix(begin): self._settings[name] for name in sorted(self._settings) if name.startswith(begin)
+        }
+
     def put_setting(self, name: str, value: object) -> None:
         self._settings[name] = value
 
@@ -332,6 +342,7 @@ def _is_wanted(entry: JournalEntry, wanted: Wanted) -> bool:
         and (wanted.until is None or entry.at < wanted.until)
         and (wanted.hour is None or entry.at.hour == wanted.hour)
         and wanted.least <= entry.score <= wanted.most
+        and wanted.host in ("", entry.host)
     )
 
 

@@ -27,7 +27,8 @@ def mails(number: int = 8) -> Mails:
 def bogofilter(folder: Path, given: Mails) -> bytes:
     """What `bogoutil -d` says after bogofilter has learnt these."""
     program, dump = real.require("bogofilter", "bogofilter"), real.require("bogoutil", "bogofilter")
-    for label, option in (("ham", "-n"), ("spam", "-s")):
+    options: dict[Label, str] = {"ham": "-n", "spam": "-s"}
+    for label, option in options.items():
         for one in given[label]:
             subprocess.run([program, "-C", "-d", folder, option], input=one, check=True)
     return subprocess.run([dump, "-d", folder / "wordlist.db"], capture_output=True, check=True).stdout

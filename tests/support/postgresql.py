@@ -28,13 +28,13 @@ KIND = "postgresql+psycopg"
 
 
 class Server:
-    """One server. durable: with fsync, for tests that kill it."""
+    """One server. durable: with fsync, for tests that kill it. primary: it is a standby of this one."""
 
-    def __init__(self, durable: bool = False) -> None:
+    def __init__(self, durable: bool = False, primary: "Server | None" = None) -> None:
         programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
         if not programs and not shutil.which("initdb"):
             missing("initdb is not installed: apt-get install postgresql")
-        self._programs = str(programs[-1]) if programs else ""
+        self.programs = str(programs[-1]) if programs else ""
         self.folder = Path(tempfile.mkdtemp(prefix="spamfilter-postgresql-"))
         self._as: list[str] = []
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
@@ -44,13 +44,19 @@ class Server:
         self.data = self.folder / "data"
         self._numbers = itertools.count(1)
         self._free: list[str] = []
-        command = [require("initdb", "postgresql", self._programs), "-D", self.data, "-U", "admin", "-A", "trust"]
-        made = self._popen([*map(str, command), "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"])
-        if made.wait(120):
-            raise RuntimeError(f"initdb failed: {(self.folder / 'log').read_text()}")
+        if primary is not None:
+            command = [require("pg_basebackup", "postgresql", self.programs), "-D", self.data, "-U", "admin", "-R"]
+            command += ["-h", primary.folder, "--checkpoint=fast", "--no-sync"]
+        else:
+            command = [require("initdb", "postgresql", self.programs), "-D", self.data, "-U", "admin", "-A", "trust"]
+            command += ["-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
+        if self._popen([*map(str, command)]).wait(120):
+            raise RuntimeError(f"{command[0]} failed: {(self.folder / 'log').read_text()}")
         fast = [] if durable else ["-c", "fsync=off", "-c", "full_page_writes=off"]
         self.options = ["-c", "max_connections=200", *fast]
         self.start()
+        if primary is not None:
+            return
         self.execute(f"CREATE ROLE {ROLE} LOGIN")
         self.execute(f"CREATE DATABASE {TEMPLATE} OWNER {ROLE}")
         open_store(self.url(TEMPLATE)).close()
@@ -63,7 +69,7 @@ class Server:
             )  # fmt: skip
 
     def start(self) -> None:
-        program = require("postgres", "postgresql", self._programs)
+        program = require("postgres", "postgresql", self.programs)
         listen = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.folder}"]
         self.process = self._popen([program, "-D", str(self.data), *listen, *self.options])
         end = time.monotonic() + 60
@@ -80,6 +86,20 @@ class Server:
         """SIGQUIT ends it at once, as a crash does; SIGINT in good order."""
         self.process.send_signal(how)
         self.process.wait(60)
+
+    def promote(self) -> None:
+        """Make a standby a primary, with what it has."""
+        self.execute("SELECT pg_promote()")
+
+    def fall_behind(self) -> None:
+        """Let a standby hear no more of its primary."""
+        self.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        self.execute("SELECT pg_reload_conf()")
+        end = time.monotonic() + 30
+        while self.execute("SELECT count(*) FROM pg_stat_wal_receiver WHERE pid IS NOT NULL") != [(0,)]:
+            if time.monotonic() > end:
+                raise RuntimeError("the standby still hears its primary")
+            time.sleep(0.02)
 
     def remove(self) -> None:
         if self.process.poll() is None:

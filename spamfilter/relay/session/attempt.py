@@ -108,6 +108,7 @@ class Attempt:
                 judge_us=0,
                 total_us=0,
                 listed="",
+                host=relay.hostname,
                 evidence=[],
                 tokens=None,
             )

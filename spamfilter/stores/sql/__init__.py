@@ -202,6 +202,12 @@ class SqlStore(SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSend
             value: object = setting(connection, name)
             return value
 
+    def settings_of(self, kind: str) -> dict[str, object]:
+        names = schema.settings.c.name
+        query = select(schema.settings).where(names.startswith(f"{kind} ", autoescape=True)).order_by(names)
+        with self.reading() as connection:
+            return {row.name.removeprefix(f"{kind} "): row.value for row in connection.execute(query)}
+
     def put_setting(self, name: str, value: object) -> None:
         with self.writing() as connection:
             put_setting_row(connection, name, value)

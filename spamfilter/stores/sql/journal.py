@@ -6,7 +6,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Delete, Update, delete, func, select, update
+from sqlalchemy import ColumnElement, Delete, Update, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.stores.journal import NAMED, JournalEntry
@@ -33,6 +33,11 @@ def journal_entry_of(row: Any) -> JournalEntry:
     return JournalEntry(*facts)
 
 
+def of_host(host: str) -> list[ColumnElement[bool]]:
+    """The condition that an entry is of this relay's host; '': none. No index has it: a fleet has few hosts."""
+    return [journal.c.host == host] if host else []
+
+
 class SqlJournal(Database):
     """The methods of `stores.journal.Journal` but for those of searching and reporting."""
 
@@ -49,8 +54,9 @@ class SqlJournal(Database):
             row = connection.execute(select(*COLUMNS).where(journal.c.id == id)).one_or_none()
             return None if row is None else journal_entry_of(row)
 
-    def journal(self, since: datetime, until: datetime) -> list[JournalEntry]:
-        query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until).order_by(journal.c.id)
+    def journal(self, since: datetime, until: datetime, host: str = "") -> list[JournalEntry]:
+        query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until, *of_host(host))
+        query = query.order_by(journal.c.id)
         with self.reading() as connection:
             return [journal_entry_of(row) for row in connection.execute(query)]
 

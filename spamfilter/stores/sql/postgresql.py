@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool
 
-from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError
+from spamfilter.errors import CountError, StoreBusy, StoreConflict, StoreDamaged, StoreError
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 30.0
@@ -23,12 +23,20 @@ with a process that hangs. Migrations and rebuilds of a large database send many
 LOCK = 0x7370616D
 """The number of the writers' lock, an advisory lock of this database."""
 READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-WRITE = "BEGIN; SET LOCAL lock_timeout = {}; SELECT pg_advisory_xact_lock({})"
-IDENTITY = """SELECT current_setting('server_encoding'), oid, (SELECT system_identifier FROM pg_control_system()),
-    (SELECT timeline_id FROM pg_control_checkpoint()) FROM pg_database WHERE datname = current_database()"""
+WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; SELECT pg_advisory_xact_lock({})"
+"""The lock is a statement before those of the caller, each of which sees what was committed before it began. Under
+another isolation a writer would see the database as it was before it waited: ids of the ledger would collide."""
+PLACE = """SELECT (SELECT oid FROM pg_database WHERE datname = current_database()), CASE WHEN pg_is_in_recovery()
+    THEN '' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"""
+"""The database, and the server's timeline, which grows when a standby is promoted. Of a running server, because the
+control file names the old timeline until the checkpoint after the promotion."""
+SYSTEM = "SELECT current_setting('server_encoding'), (SELECT system_identifier FROM pg_control_system())"
 
-CONFLICTS = ("40001", "40P01", "55P03", "57014")
-"""Another transaction was in the way: serialization_failure, deadlock_detected, lock_not_available, query_canceled."""
+CONFLICTS = ("40001", "40P01")
+"""serialization_failure, deadlock_detected. Writers of ours wait for each other before they lock a row, and so meet
+neither; other programs on the tables may."""
+WAITED = ("55P03", "57014")
+"""Another transaction has held the lock for too long: lock_not_available, query_canceled."""
 AWAY = ("08", "57P", "53300")
 """The connection is lost, the server is shutting down or starting, or has too many connections."""
 DAMAGED = ("XX001", "XX002")
@@ -59,8 +67,9 @@ class _Patient(psycopg.Connection[Any]):
 def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], None]) -> Engine:
     """An engine for this URL. where: its name in messages.
 
-    replaced: called when the database is another one than at the connection before, as after a fail-over or when a
-    backup was put in its place.
+    replaced: called when the database is another one than at the transaction before, as after a fail-over or when a
+    backup was put in its place. Each transaction looks, because a pooler keeps our connection when the server behind it
+    changes.
     """
     try:
         engine = create_engine(
@@ -76,7 +85,8 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
         )
     except (ArgumentError, TypeError) as error:
         raise StoreError(f"{where}: {error}") from error
-    known: list[object] = []
+    system: list[object] = []
+    place: list[object] = []
 
     @event.listens_for(engine, "do_connect")
     def _connect(dialect: object, record: object, args: Any, options: Any) -> Any:
@@ -85,19 +95,22 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
     @event.listens_for(engine, "connect")
     def _connected(connection: psycopg.Connection[Any], record: object) -> None:
         connection.autocommit = True  # the driver must not begin transactions itself
-        encoding, *identity = connection.execute(IDENTITY).fetchone() or ("",)
+        encoding, *found = connection.execute(SYSTEM).fetchone() or ("",)
         if encoding != "UTF8":
             connection.close()
             raise StoreError(f"{where}: has the encoding {encoding}; create it with ENCODING 'UTF8'")
-        if known not in ([], identity):
-            replaced()
-        known[:] = identity
+        _compare(system, found)
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         writing = connection.get_execution_options().get("writing")
-        milliseconds = round(busy_seconds * 1000)
-        connection.exec_driver_sql(WRITE.format(milliseconds, LOCK) if writing else READ)
+        connection.exec_driver_sql(WRITE.format(round(busy_seconds * 1000), LOCK) if writing else READ)
+        _compare(place, list(connection.exec_driver_sql(PLACE).one()))
+
+    def _compare(known: list[object], found: list[object]) -> None:
+        if known not in ([], found):
+            replaced()
+        known[:] = found
 
     return engine
 
@@ -112,6 +125,8 @@ def meant(where: str, error: psycopg.Error) -> StoreError:
     if code in DAMAGED:
         return StoreDamaged(f"{where}: {reason}; keep the data folder, and restore a backup")
     if code in CONFLICTS:
+        return StoreConflict(f"{where}: {reason}; try again")
+    if code in WAITED:
         return StoreBusy(f"{where}: another process holds the database; try again")
     if code == "42501":
         return StoreError(f"{where}: {reason}; the user of [store] url must own the tables")

@@ -18,7 +18,7 @@ from spamfilter.stores.journal import UNJUDGED, JournalEntry, Wanted
 from spamfilter.stores.schema import journal, ledger
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.dialects import has_text, json_elements, unindexed
-from spamfilter.stores.sql.journal import SUMMARY, journal_entry_of
+from spamfilter.stores.sql.journal import SUMMARY, journal_entry_of, of_host
 from spamfilter.stores.sql.queries import only_active
 
 
@@ -90,6 +90,7 @@ def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
         yield journal.c.score >= wanted.least
     if wanted.most < 1:
         yield journal.c.score <= wanted.most
+    yield from of_host(wanted.host)
     if wanted.marked:
         by_people = ledger.c.label == wanted.marked, ledger.c.source.not_in(NOBODYS)
         yield journal.c.digest.in_(only_active(select(ledger.c.digest)).where(*by_people))

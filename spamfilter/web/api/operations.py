@@ -35,6 +35,10 @@ class Period(Input):
     days: Days = 7
 
 
+class Reported(Period):
+    host: Annotated[str, Field(max_length=255)] = ""
+
+
 class Marking(Input):
     label: Label | None
 
@@ -76,7 +80,7 @@ class Operation:
 
 
 def report(call: Call) -> Result:
-    return report_json(report_of(call.site, min(call.input.days, 366)))
+    return report_json(report_of(call.site, min(call.input.days, 366), call.input.host))
 
 
 def messages(call: Call) -> Result:
@@ -149,7 +153,7 @@ _DIAGNOSIS = ("status", "version", "lines", "not_tried")
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/api/report", "look", "The report of the last days, as `stats --json`; of a year at most.",
-              report, ("since", "until", "messages"), Period),
+              report, ("since", "until", "messages"), Reported),
     Operation("GET", "/api/messages", "look", "A page of a search; `next` is for `before`, `previous` for `after`.",
               messages, ("messages", "number", "next", "previous"), Search),
     Operation("GET", "/api/messages/{id}", "look", "A message, what it would be judged now and why, and its marks.",
