@@ -58,7 +58,7 @@ def test_the_text_tells_where_a_verdict_comes_from(folder: Path) -> None:
     assert all(line.endswith("  #6 #4 #2") for line in lines[2:10])
     assert lines[27].endswith("more words had less influence")
     assert lines[28] == "  learnt from, the latest first"
-    assert re.fullmatch(r"  #6 +\d{4}-\d\d-\d\d \d\d:\d\d  spam  cli by ann +- +cheap pills", lines[29])
+    assert re.fullmatch(r"  #6 +\d{4}-\d\d-\d\d \d\d:\d\d\+00:00  spam  cli by ann +- +cheap pills", lines[29])
     assert lines[33] == "  what would change the verdict"
     expected = (
         r"unsure below a score of 0\.900: log-odds \+\d\.\d\d would have to fall by \d\.\d\d",

@@ -46,13 +46,11 @@ def test_several_processes_are_one() -> None:
         metrics.count("messages", "ham", "pass", by=number)
         metrics.observe("score", 0.5)
         metrics.read_by("connections", lambda number=number: number)  # type: ignore[misc]  # a default binds it
-        metrics.read_by("words", lambda number=number: 100 * number)  # type: ignore[misc]
     both = merged([one.snapshot(), other.snapshot()])
     assert both["messages"]["ham", "pass"] == [3]
     assert both["score"][()][7] == 2
     assert both["score"][()][-1] == 1.0
     assert both["connections"][()] == [3]
-    assert both["words"][()] == [200]  # they know the same words
     assert merged([one.snapshot()]) == one.snapshot()
     assert one.snapshot()["messages"]["ham", "pass"] == [1]
 
