@@ -102,8 +102,8 @@ def loudest(evidence: Sequence[Evidence]) -> dict[Label, list[str]]:
     found: dict[Label, dict[str, str]] = {"spam": {}, "ham": {}}
     for item in evidence:
         side = found["spam" if item.weight > 0 else "ham"]
-        if len(side) < LOUDEST and abs(item.weight) >= SILENT and is_read(item.token):
-            side.setdefault(item.token.lower(), item.token)
+        if len(side) < LOUDEST and abs(item.weight) >= SILENT and is_read(item.word):
+            side.setdefault(item.word.lower(), item.word)
     return {label: [*words.values()] for label, words in found.items() if words}
 
 
@@ -132,7 +132,7 @@ def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everyt
     rows = [
         (item, trace)
         for item, trace in zip(shown(evidence), because.traces, strict=True)
-        if everything or is_read(item.token)
+        if everything or is_read(item.word)
     ]
     room = TOKEN if width >= WIDTH else NARROW_TOKEN
     if everything and rows:
@@ -144,7 +144,7 @@ def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everyt
             f"  {printable(item.token, room):<{room}} {printable(item.voice, 10):<10} {_count(item.ham):>7}"
             f" {_count(item.spam):>7} {item.weight:>+8.3f}  {_named(trace, width - room - FIXED)}"
         ).rstrip()
-    others = [] if everything else [item.weight for item in evidence if not is_read(item.token)]
+    others = [] if everything else [item.weight for item in evidence if not is_read(item.word)]
     if rest := len(evidence) - len(rows) - len(others):
         yield f"  {rest} more words had less influence"
     if others:
@@ -236,7 +236,7 @@ def judgement_json(
     written: Mapping[str, str] = NOTHING,
 ) -> dict[str, Any]:
     """The verdict and its explanation for programs, with all evidence."""
-    found: list[dict[str, Any]] = [{**item._asdict(), "read": is_read(item.token)} for item in evidence]
+    found: list[dict[str, Any]] = [{**item._asdict(), "read": is_read(item.word)} for item in evidence]
     judged: dict[str, Any] = {
         **named,
         "posterior": score.posterior,

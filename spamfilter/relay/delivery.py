@@ -75,10 +75,15 @@ async def hand_over(
 
 def judged(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> Judgement:
     """The verdict on a mail, after the rules on its sender. Mail of authenticated senders always passes."""
-    judgement = relay.judge.judge(mail, id)
+    judgement = relay.judge.judge(mail, id, relay.judge.filter.group_of(mailboxes_of(transaction)))
     if transaction.authenticated:
         return judgement.passed()
     return _listed(relay, transaction, mail, judgement, id) if relay.lists else judgement
+
+
+def mailboxes_of(transaction: Transaction) -> list[str]:
+    """The addresses of the recipients, in lower case."""
+    return [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients]
 
 
 def _listed(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judgement, id: str) -> Judgement:
@@ -90,7 +95,7 @@ def _listed(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judg
             transaction.client,
             relay.lists.results_from if relay.trusts(transaction.peer) else (),
         )
-        recipients = [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients]
+        recipients = mailboxes_of(transaction)
         uses = relay.lists.uses(origin, recipients, datetime.now(UTC))
         return replace(judgement, verdict=after_rules(judgement.verdict, relay.judge.policy, uses))
     except Exception:
@@ -151,7 +156,7 @@ def show_to_rules(relay: Relay, transaction: Transaction, judgement: Judgement, 
             judgement.message,
             judgement.reading,
             transaction.sender.decode("utf-8", "replace"),
-            [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients],
+            mailboxes_of(transaction),
             transaction.proven,
             transaction.authenticated,
         )

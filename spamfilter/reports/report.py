@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import disk_usage
 
 from spamfilter.bayes.counts import LABELS, Label
-from spamfilter.bayes.voices import subject_words
+from spamfilter.bayes.token_codec import subject_words
 from spamfilter.reports import daily_summaries
 from spamfilter.reports.daily_summaries import DAY, HOUR, Summary, midnight
 from spamfilter.reports.drift import Drift, drift

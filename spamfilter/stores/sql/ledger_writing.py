@@ -22,6 +22,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.bayes.calibration import Calibration
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Label, move
+from spamfilter.bayes.groups import teaches_group
 from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import CountError
@@ -105,7 +106,8 @@ class SqlLearning(Learning):
         self._last += 1
         entry = entry.as_of(self._last)
         self._entries.append(entry_row(entry, like))
-        self._learnt[entry.label] += -1 if entry.undoes else 1
+        if not teaches_group(entry.added):
+            self._learnt[entry.label] += -1 if entry.undoes else 1
         return entry
 
     def _write_entries(self) -> None:
