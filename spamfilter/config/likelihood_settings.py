@@ -21,7 +21,8 @@ DEFAULT_VOICES = ("fields", "phrases", "body")
 ATTRIBUTES = "attributes"
 """The voice whose tokens are numbers."""
 OWN_WEIGHT = 2.0
-"""The weight of a group's own voice: with 1 groups that differ are heard later, and with 3 more of their ham is lost (benchmarks/owners.py)."""
+"""The weight of a group's own voice: with 1 a group that differs is heard later, and with 3 more ham is lost
+(benchmarks/owners.py)."""
 
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 

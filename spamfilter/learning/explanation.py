@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spamfilter.bayes.counts import Label
+from spamfilter.bayes.groups import OWN
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.tokens import is_read
 from spamfilter.bayes.verdict import Class
@@ -61,10 +62,12 @@ def judgement_text(
         if score.doubt
         else []
     )
+    group = next((item.token.partition(" ")[0] for item in evidence if item.voice == OWN), "")
+    own = [f"  the voice {OWN} is what {printable(group, 60)} was taught by its users"] if group else []
     passage = [f"  by the {score.passage} of its text, which the rest would hide"] if score.passage else []
     return "\n".join(
         [
-            *(line, *_mainly(evidence, width), *passage, *doubt, *_sum(score, evidence)),
+            *(line, *_mainly(evidence, width), *passage, *doubt, *own, *_sum(score, evidence)),
             *(*_table(evidence, because, width, everything), *_disguises(written, width)),
             *origins_text(because, width, None if everything else ORIGINS),
             *_changes(score, class_, because, width),
