@@ -67,7 +67,7 @@ def taught_by_everybody() -> model.State:
     for number in range(20):
         for label in ("ham", "spam"):
             seen = view(VOICES, parse(mail(subject=f"{label} {number}", body=f"a text of {label} number {number}")))
-            model.taught(VOICES, seen, label, state, model.score(VOICES, seen, state))  # type: ignore[arg-type]
+            model.taught(VOICES, seen, label, state, model.score(VOICES, seen, state))
     return state
 
 

@@ -131,7 +131,7 @@ def test_what_everybody_was_taught_of_a_mail_no_user_of_a_group_takes_away(filte
     assert not marked(filter, ours, "spam", ANNA)
     for label in ("ham", None):
         with pytest.raises(Refused, match="learnt as spam for everybody; only the administrator"):
-            marked(filter, ours, label, ANNA)  # type: ignore[arg-type]
+            marked(filter, ours, label, ANNA)
     assert says(filter, "") == before
 
 
