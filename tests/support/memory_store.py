@@ -16,6 +16,7 @@ from typing import Any
 from spamfilter import stores
 from spamfilter.bayes.calibration import Calibration, is_surprise
 from spamfilter.bayes.counts import LABELS, Counts, Growth, HashedTable, Label
+from spamfilter.bayes.groups import teaches_group
 from spamfilter.bayes.labels import NOBODYS
 from spamfilter.bayes.model import State
 from spamfilter.bayes.token_codec import pack_seen
@@ -118,7 +119,7 @@ class MemoryStore(MemorySenderLists, Store):
     def _state(self, counts: dict[str, Counts]) -> State:
         learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
         for entry in self._active.values():
-            learnt[entry.label] += 1
+            learnt[entry.label] += not teaches_group(entry.added)
         return State(counts, learnt, self._calibration, len(self._ledger))
 
     def entries_after(self, last: int) -> list[Entry]:
