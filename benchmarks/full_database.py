@@ -8,7 +8,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from spamfilter.bayes.voices import pack
+from spamfilter.bayes.token_codec import pack
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.learning.bulk_training import Outcome, train
 from spamfilter.learning.filter import Filter

@@ -43,9 +43,10 @@ from results import write_result
 from spamfilter.bayes import model
 from spamfilter.bayes.counts import Counts, Label
 from spamfilter.bayes.token_arrays import TokenArrays
+from spamfilter.bayes.token_codec import pack, pack_seen
 from spamfilter.bayes.tokens import Tokens
 from spamfilter.bayes.verdict import EVIDENCE_SHOWN, Policy
-from spamfilter.bayes.voices import pack, pack_seen, view
+from spamfilter.bayes.voices import view
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
     from spamfilter.bayes.likelihoods.binomial import Binomial
     from spamfilter.bayes.likelihoods.complement import Complement
+    from spamfilter.bayes.likelihoods.moments import GaussianNaiveBayes
     from spamfilter.bayes.likelihoods.multinomial import Multinomial
     from spamfilter.bayes.likelihoods.poisson import Poisson
     from spamfilter.bayes.likelihoods.weighted import Weighted
-    from spamfilter.bayes.moments import GaussianNaiveBayes
 
 __all__ = [
     "Bernoulli",
@@ -30,7 +30,7 @@ __all__ = [
     "Poisson",
     "Weighted",
 ]
-_MODULES = {"Classifier": "estimator", "NaiveBayes": "estimator", "GaussianNaiveBayes": "moments"}
+_MODULES = {"Classifier": "estimator", "NaiveBayes": "estimator", "GaussianNaiveBayes": "likelihoods.moments"}
 
 
 def __getattr__(name: str) -> Any:

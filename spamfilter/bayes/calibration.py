@@ -28,6 +28,8 @@ words are known of the first ones, and what is new should be in doubt all the sa
 
 Step = tuple[int, ...]
 """What a message adds to each field of the calibration; that of an earlier version ends before `messages`."""
+NO_STEP: Step = (0, 0, 0, 0, 0, 0)
+"""The step of a message that has no influence on the calibration."""
 ERROR_ENERGY = 3
 """The place of `offset_energy` in a step: the square of how far the probability was from the label."""
 SURPRISING = round(0.1**2 * UNIT)
@@ -57,9 +59,13 @@ class Calibration:
         """What log-odds are multiplied by."""
         return max(self.slope / UNIT, MIN_SLOPE)
 
+    def calibrated(self, log_odds: float) -> float:
+        """The log-odds of the posterior."""
+        return self.factor * log_odds + self.offset / UNIT
+
     def posterior(self, log_odds: float) -> float:
         """P(spam), between 0 and 1, of a message with these log-odds."""
-        z = self.factor * log_odds + self.offset / UNIT
+        z = self.calibrated(log_odds)
         # Beyond 36 the sum 1 + exp(-z) is 1 in double precision; exp itself overflows at 709.
         return 1 / (1 + math.exp(-max(-700.0, min(700.0, z))))
 

@@ -10,11 +10,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from spamfilter.bayes.calibration import Calibration, Step
+from spamfilter.bayes.calibration import NO_STEP, Calibration, Step
 from spamfilter.bayes.count_table import HashedTable, Words
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
 from spamfilter.bayes.doubt import TOWARDS_SPAM
-from spamfilter.bayes.imported import at_work
+from spamfilter.bayes.groups import OWN, teaches_group
+from spamfilter.bayes.imported.voices import at_work
 from spamfilter.bayes.labels import IMPORT, EntryLabel
 from spamfilter.bayes.passages import most_telling
 from spamfilter.bayes.token_arrays import TokenArrays
@@ -56,7 +57,10 @@ def _moved(posterior: float, log_odds: float) -> float:
 
 @dataclass(slots=True)
 class State:
-    """Everything that judging needs, up to and with the ledger entry `last` (0: nothing is learnt)."""
+    """Everything that judging needs, up to and with the ledger entry `last` (0: nothing is learnt).
+
+    learnt: messages that everybody's voices have learnt, of each class.
+    """
 
     counts: dict[str, Counts]
     learnt: dict[Label, int]
@@ -124,8 +128,21 @@ def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | Non
     return score, loudest(heard.said, most)
 
 
-def amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> dict[str, int]:
-    """Voice -> the amount that learning a message would add; score: of the message in this state."""
+def lesson(
+    voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score
+) -> tuple[dict[str, int], Step]:
+    """What learning a message would add: voice -> its amount, and the step of the calibration.
+
+    score: of the message in this state. A message of a group teaches the group's voice alone, see `groups`.
+    """
+    own = next((voice for voice in voices if voice.name == OWN and OWN in tokens), None)
+    if own is None:
+        return _amounts(voices, tokens, label, state, score), state.calibration.step(score.log_odds, label, score.known)
+    together = state.calibration.calibrated(score.log_odds)
+    return {OWN: own.likelihood.amount(tokens[OWN], label, state.counts[OWN], together)}, NO_STEP
+
+
+def _amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> dict[str, int]:
     return {
         voice.name: voice.likelihood.amount(
             tokens[voice.name], label, state.counts[voice.name], score.voices[voice.name].own
@@ -151,9 +168,11 @@ def part_of(label: Label, voice: str, likelihood: str) -> str:
 
 
 def messages(lesson: Lesson) -> dict[Label, int]:
-    """How many messages of each class a lesson is of."""
+    """How many messages of each class a lesson is of for everybody: none if a group alone has learnt it."""
     if lesson.label == IMPORT:
         return {label: lesson.added.get(label, 0) for label in LABELS}
+    if teaches_group(lesson.added):
+        return {}
     return {lesson.label: 1}
 
 
@@ -194,7 +213,6 @@ def _negative(deltas: Mapping[bytes, int]) -> Mapping[bytes, int]:
 
 def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> AppliedLesson:
     """Learn a message whose score in this state is known; returns the lesson, which `apply` can take away."""
-    step = state.calibration.step(score.log_odds, label, score.known)
-    lesson = AppliedLesson(label, amounts(voices, tokens, label, state, score), step, tokens)
-    apply(voices, lesson, state)
-    return lesson
+    learnt = AppliedLesson(label, *lesson(voices, tokens, label, state, score), tokens)
+    apply(voices, learnt, state)
+    return learnt

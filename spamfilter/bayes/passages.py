@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spamfilter.bayes.doubt import agreement, doubt
+from spamfilter.bayes.groups import OWN
 from spamfilter.bayes.token_arrays import Spellings
 from spamfilter.bayes.tokens import HEADER_PHRASE, Token
 from spamfilter.bayes.voices import Said, known, together, weight_of_imports
@@ -65,11 +66,12 @@ def most_telling(said: Sequence[Said], usual: float) -> Passage:
     parts = [part for each in said if (part := _Parts.of(each))] if cut else []
     if not parts or len(parts) < len(said):
         return whole
+    shared = [part for part in parts if part.said.voice.name != OWN]
     for name, pieces in _PASSAGES.items():
         log_odds = sum([part.said.voice.weight * part.log_odds(*pieces) for part in parts]) - MARGIN
         if log_odds <= max(0.0, best.least):
             continue
-        share = sum(part.known(*pieces) for part in parts) / sum(part.tokens(*pieces) for part in parts)
+        share = sum(part.known(*pieces) for part in shared) / sum(part.tokens(*pieces) for part in shared)
         passage = Passage.of([part.alone(*pieces) for part in parts], log_odds, share, usual, name)
         if passage.least > best.least:
             best = passage
@@ -155,5 +157,6 @@ _HEADER_ENDS: dict[str, Callable[[Sequence[Token]], int]] = {
     "fields": _fields_end,
     "phrases": _phrases_end,
     "body": lambda tokens: 0,
+    OWN: _fields_end,
 }
 """Voices that can be heard in part -> how many of their tokens are of the header, which come first."""

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import Any
 
 from spamfilter.bayes.compiled import token_helper
-from spamfilter.bayes.imported_tokens import IMPORTED_TOKENS
+from spamfilter.bayes.imported import IMPORTED_TOKENS
 from spamfilter.bayes.numeric_attributes import attributes
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.mail.message import Message

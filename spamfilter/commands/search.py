@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import click
 
 from spamfilter.bayes.counts import LABELS, MAX_COUNT
+from spamfilter.bayes.token_codec import message_of, subject_words
 from spamfilter.bayes.verdict import ACTIONS
-from spamfilter.bayes.voices import message_of, subject_words
 from spamfilter.commands.command import as_json_option, moment, opened_store, settings_of
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, SpamfilterError

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, create_model, model_validator
 
+from spamfilter.bayes.groups import OWN, Groups
 from spamfilter.bayes.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
+from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import VOICES, Voice, Voices
 from spamfilter.config.sections import Section, empty_or
 
 DEFAULT_VOICES = ("fields", "phrases", "body")
 ATTRIBUTES = "attributes"
 """The voice whose tokens are numbers."""
+OWN_WEIGHT = 2.0
+"""The weight of a group's own voice: with 1 a group that differs is heard later, and with 3 more ham is lost
+(benchmarks/owners.py)."""
 
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 
@@ -51,6 +56,7 @@ def _voice(likelihood: str, weight: float) -> type[Section]:
 class _Choice(Section):
     voices: list[str] = Field(default=[])
     likelihood: Annotated[str, empty_or(_known)] = ""
+    groups: Groups = ""
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
@@ -78,7 +84,7 @@ class _Choice(Section):
         }
 
     def chosen(self) -> Voices:
-        """The voices that vote. A single one needs no weight: its log-odds are the filter's."""
+        """The voices that vote, and OWN. A single one needs no weight: its log-odds are the filter's."""
         return self._voices(self.kinds())
 
     def as_learnt(self, rules: object) -> Voices:
@@ -100,9 +106,13 @@ class _Choice(Section):
         return self._voices(kinds)
 
     def _voices(self, kinds: Mapping[str, str]) -> Voices:
-        return tuple(
-            Voice(name, self.parametrised(kind), getattr(self, name).weight if len(kinds) > 1 else 1.0)
-            for name, kind in kinds.items()
+        # OWN is there even if nothing has one, so that what groups were taught before is taken back exactly.
+        return (
+            *(
+                Voice(name, self.parametrised(kind), getattr(self, name).weight if len(kinds) > 1 else 1.0)
+                for name, kind in kinds.items()
+            ),
+            Voice(OWN, self.parametrised(Soft.name), OWN_WEIGHT, groups=self.groups),
         )
 
     def parametrised(self, kind: str) -> Likelihood:

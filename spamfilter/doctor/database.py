@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from spamfilter.bayes.voices import everybodys
 from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.errors import SpamfilterError, StoreBusy
 from spamfilter.learning.counting_rules import RULES, rules, rules_text
@@ -118,7 +119,8 @@ def counting(examined: Examination) -> Iterator[Finding]:
     kept, asked = examined.store.get_setting(RULES), rules(examined.settings.voices())
     if kept is None or kept == asked:
         yield Finding(
-            "ok", ", ".join(f"{voice.name} by {voice.likelihood.name}" for voice in examined.settings.voices())
+            "ok",
+            ", ".join(f"{voice.name} by {voice.likelihood.name}" for voice in everybodys(examined.settings.voices())),
         )
     else:
         yield Finding(

@@ -13,11 +13,13 @@ from pathlib import Path
 from statistics import median
 
 from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.groups import teaches_group
 from spamfilter.bayes.labels import IMPORT
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
+from spamfilter.bayes.token_codec import pack, unpack
 from spamfilter.bayes.verdict import CLASSES
-from spamfilter.bayes.voices import VOICES, Voice, Voices, VoiceTokens, pack, unpack, view
+from spamfilter.bayes.voices import VOICES, Voice, Voices, VoiceTokens, everybodys, view
 from spamfilter.config.likelihood_settings import ATTRIBUTES, Learn
 from spamfilter.errors import InputError, NotMail
 from spamfilter.evaluation.contenders import ONE_RULE, Contender, Learner, OneRule
@@ -153,11 +155,11 @@ def entrants(names: Sequence[str], learn: Learn) -> tuple[Voices, Callable[[], S
 
 def _voices(name: str, learn: Learn) -> Voices:
     if name == CONFIGURED:
-        return learn.chosen()
+        return everybodys(learn.chosen())
     if name == ONE_RULE:
         return _voices("multinomial", learn)
     if name in LIKELIHOODS:
-        return learn.model_copy(update={"voices": [], "likelihood": name}).chosen()
+        return everybodys(learn.model_copy(update={"voices": [], "likelihood": name}).chosen())
     pairs = dict(pair.partition("=")[::2] for pair in name.split(","))
     for voice, likelihood in pairs.items():
         fits = (voice == ATTRIBUTES) == (likelihood == Gaussian.name)
@@ -221,7 +223,8 @@ def of_ledger(store: Store, voices: Voices) -> list[Example]:
 
     A mail is named by its id while the journal has it, else by the number of its learning, as `judge --explain` does.
     Mail that further rounds of bulk training have reinforced stands at the place of the last one. A voice without
-    tokens in an entry is silent there. Raises InputError if the ledger has no tokens of a voice at all.
+    tokens in an entry is silent there. What groups have learnt is left out.
+    Raises InputError if the ledger has no tokens of a voice at all.
     """
     active = {entry.id for entry in store.learnings()}
     found: list[Example] = []
@@ -231,7 +234,7 @@ def of_ledger(store: Store, voices: Voices) -> list[Example]:
         last = entries[-1].id
         journalled = store.journal_of([entry.digest for entry in entries])
         for entry in entries:
-            if entry.id in active and entry.label != IMPORT:
+            if entry.id in active and entry.label != IMPORT and not teaches_group(entry.added):
                 known |= entry.tokens.keys()
                 packed = pack(entry.tokens)
                 mail = journalled.get(entry.digest)

@@ -65,6 +65,7 @@ class Rule:
     """
 
     label: Label
+    for_all: bool
     concerns: Callable[[Seen, Feedback], bool]
     subjects: Callable[[Seen, Store], Iterable[Subject]]
 
@@ -126,8 +127,8 @@ def _itself(seen: Seen, store: Store) -> Iterable[Subject]:
 
 
 RULES: dict[str, Rule] = {
-    "answered": Rule("ham", _is_answer, _answered),
-    "trap": Rule("spam", _is_trapped, _itself),
+    "answered": Rule("ham", False, _is_answer, _answered),
+    "trap": Rule("spam", True, _is_trapped, _itself),
 }
 
 
@@ -182,6 +183,7 @@ class Automatic:
     async def _teach(self, name: str, seen: Seen) -> None:
         rule = RULES[name]
         for subject in await asyncio.to_thread(lambda: list(rule.subjects(seen, self._store))):
-            marked = await self._queue.mark_read(subject, rule.label, Author(name, AUTOMATIC))
+            author = Author(name, AUTOMATIC, rule_for_all=rule.for_all)
+            marked = await self._queue.mark_read(subject, rule.label, author)
             if marked.change.changed:
                 log.info("feedback: %s by %s (%s): %s learnt", rule.label, name, AUTOMATIC, subject.id)

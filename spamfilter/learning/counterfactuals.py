@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from spamfilter.bayes import model
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.doubt import TOWARDS_SPAM
+from spamfilter.bayes.groups import OWN, word_in
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.verdict import CLASSES, Class, Policy
@@ -107,7 +108,7 @@ class Counterfactuals:
         def outcome(number: int) -> Outcome:
             missing = set(loud[:number])
             left = {
-                voice: {token: times for token, times in some.items() if (token, _family(voice)) not in missing}
+                voice: {token: times for token, times in some.items() if _spoken(token.decode(), voice) not in missing}
                 for voice, some in tokens.items()
             }
             return self._outcome(left, self._state)
@@ -141,17 +142,17 @@ class Counterfactuals:
         return self._outcome(tokens, state)
 
 
-def _family(voice: str) -> str:
-    """The family that a voice's tokens are named by: `fields` and `body` see words of the same text."""
+def _spoken(token: str, voice: str) -> _Spoken:
+    """Without the group, and with a family in which `fields`, `body` and OWN see words of the same text."""
     family = VOICES[voice][-1] if voice in VOICES else voice
-    return "body" if family == "shown" else family
+    return word_in(token, voice).encode(), "body" if family in ("shown", OWN) else family
 
 
 def _loudest(evidence: Sequence[Evidence], side: int) -> list[_Spoken]:
     """The tokens for spam (1) or ham (-1), summed over all voices, the loudest first."""
     said: dict[_Spoken, float] = {}
     for item in evidence:
-        key = item.token.encode(), _family(item.voice)
+        key = _spoken(item.token, item.voice)
         said[key] = said.get(key, 0.0) + item.weight
     loud = [key for key, weight in said.items() if weight * side > 0]
     return sorted(loud, key=lambda key: (-abs(said[key]), key))

@@ -1,7 +1,7 @@
 """The rules by which counts were made; counts made by other voices or likelihoods cannot be used."""
 
 from spamfilter.bayes.tokens import TOKENIZER
-from spamfilter.bayes.voices import Voices
+from spamfilter.bayes.voices import Voices, everybodys
 
 RULES = "rules"
 """The name of the database's setting with these rules."""
@@ -11,11 +11,12 @@ IMPORTED_VOICES = "imported"
 
 def rules(voices: Voices) -> dict[str, object]:
     """What the counts depend on: the version of the tokenizer, and the likelihood of each voice; and what their
-    calibration does: which revision of its formula. Imported voices come and go beside them."""
+    calibration does: which revision of its formula. Imported voices, and that of groups, come and go beside them."""
+    voices = everybodys(voices)
     revised = {voice.likelihood.name: voice.likelihood.revision for voice in voices if voice.likelihood.revision > 1}
     return {
         "tokenizer": TOKENIZER,
-        "voices": {voice.name: voice.likelihood.name for voice in voices if not voice.imported},
+        "voices": {voice.name: voice.likelihood.name for voice in voices},
         **({"revisions": revised} if revised else {}),
     }
 

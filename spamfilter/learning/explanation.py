@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spamfilter.bayes.counts import Label
+from spamfilter.bayes.groups import OWN
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.tokens import is_read
 from spamfilter.bayes.verdict import Class
@@ -62,10 +63,12 @@ def judgement_text(
         if score.doubt
         else []
     )
+    group = next((item.token.partition(" ")[0] for item in evidence if item.voice == OWN), "")
+    own = [f"  the voice {OWN} is what {printable(group, 60)} was taught by its users"] if group else []
     passage = [f"  by the {score.passage} of its text, which the rest would hide"] if score.passage else []
     return "\n".join(
         [
-            *(line, *_mainly(evidence, width), *passage, *doubt, *_sum(score, evidence)),
+            *(line, *_mainly(evidence, width), *passage, *doubt, *own, *_sum(score, evidence)),
             *(*_table(evidence, because, width, everything), *_disguises(written, width)),
             *origins_text(because, width, None if everything else ORIGINS),
             *_changes(score, class_, because, width),
@@ -103,8 +106,8 @@ def loudest(evidence: Sequence[Evidence]) -> dict[Label, list[str]]:
     found: dict[Label, dict[str, str]] = {"spam": {}, "ham": {}}
     for item in evidence:
         side = found["spam" if item.weight > 0 else "ham"]
-        if len(side) < LOUDEST and abs(item.weight) >= SILENT and is_read(item.token):
-            side.setdefault(item.token.lower(), item.token)
+        if len(side) < LOUDEST and abs(item.weight) >= SILENT and is_read(item.word):
+            side.setdefault(item.word.lower(), item.word)
     return {label: [*words.values()] for label, words in found.items() if words}
 
 
@@ -133,7 +136,7 @@ def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everyt
     rows = [
         (item, trace)
         for item, trace in zip(shown(evidence), because.traces, strict=True)
-        if everything or is_read(item.token)
+        if everything or is_read(item.word)
     ]
     room = TOKEN if width >= WIDTH else NARROW_TOKEN
     if everything and rows:
@@ -145,7 +148,7 @@ def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everyt
             f"  {printable(item.token, room):<{room}} {printable(item.voice, 10):<10} {_count(item.ham):>7}"
             f" {_count(item.spam):>7} {item.weight:>+8.3f}  {_named(trace, width - room - FIXED)}"
         ).rstrip()
-    others = [] if everything else [item.weight for item in evidence if not is_read(item.token)]
+    others = [] if everything else [item.weight for item in evidence if not is_read(item.word)]
     if rest := len(evidence) - len(rows) - len(others):
         yield f"  {rest} more words had less influence"
     if others:
@@ -237,7 +240,7 @@ def judgement_json(
     written: Mapping[str, str] = NOTHING,
 ) -> dict[str, Any]:
     """The verdict and its explanation for programs, with all evidence."""
-    found: list[dict[str, Any]] = [{**item._asdict(), "read": is_read(item.token)} for item in evidence]
+    found: list[dict[str, Any]] = [{**item._asdict(), "read": is_read(item.word)} for item in evidence]
     judged: dict[str, Any] = {
         **named,
         "posterior": score.posterior,

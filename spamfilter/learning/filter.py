@@ -12,9 +12,10 @@ from datetime import datetime
 from spamfilter.bayes import model
 from spamfilter.bayes.count_table import HashedTable, Words
 from spamfilter.bayes.counts import Counts, Label
-from spamfilter.bayes.imported import with_imported
+from spamfilter.bayes.groups import digest_in, group_of
+from spamfilter.bayes.imported.voices import with_imported
 from spamfilter.bayes.model import Score, State
-from spamfilter.bayes.voices import Evidence, Voices, view, words
+from spamfilter.bayes.voices import Evidence, Voices, groups_of, view, words
 from spamfilter.errors import StoreError
 from spamfilter.learning.counting_rules import IMPORTED_VOICES, RULES, rules, rules_text, usable
 from spamfilter.learning.transaction import Change, Reading, Training
@@ -54,8 +55,13 @@ class Filter:
         """The number of known words, over all voices."""
         return sum(counts.vocabulary for counts in self._all().counts.values())
 
-    def read(self, message: Message) -> Reading:
-        return Reading(message.digest(), view(self.voices, message))
+    def read(self, message: Message, group: str = "") -> Reading:
+        """A message, as a group has it if one is named."""
+        return Reading(digest_in(message.digest(), group), view(self.voices, message, group))
+
+    def group_of(self, addresses: Iterable[str]) -> str:
+        """The group that has a voice of its own and all these addresses, in lower case; '' if there is none."""
+        return group_of(addresses, groups_of(self.voices))
 
     def score(self, reading: Reading) -> Score:
         return model.score(self.voices, reading.tokens, self._for(reading))

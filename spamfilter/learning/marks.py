@@ -1,5 +1,8 @@
 """Marks: which message a user's mark means, and whether it may be learnt.
 
+Where groups have voices of their own (see `bayes.groups`), users teach that of the mail's group, or of their own;
+everybody's voices learn from the owner of the database, from `train`, and from traps.
+
 A mail that went through the relay is learnt as it was judged, from the journal: on its way to the user a list, a mail
 system or a mail program may have altered it. It is found by the id in its header, by its digest, or by its Message-ID,
 and only if its text agrees, so that nobody can teach one mail under the name of another.
@@ -9,15 +12,16 @@ import time
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from spamfilter.bayes.calibration import is_surprise
 from spamfilter.bayes.counts import Label
+from spamfilter.bayes.groups import OWN, group_in, teaches_group
 from spamfilter.bayes.labels import AUTOMATIC, CANARY, NOBODYS
 from spamfilter.bayes.tokens import HEADER_PHRASE, Token, Tokens, words
-from spamfilter.bayes.voices import VoiceTokens
+from spamfilter.bayes.voices import VoiceTokens, groups_of
 from spamfilter.errors import InputError, Refused, ShareUsed, StoreConflict
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Change, Reading, Training
@@ -47,6 +51,9 @@ MISTAKES = 2
 allowed."""
 ESTABLISHED = 1000
 """Messages learnt, from which on the filter's verdict is worth defending: before, it is often wrong."""
+MOST_OF_A_GROUP = 2000
+"""Messages that a group may teach its own voice, counted by what they add: some 500,000 words, 15 megabytes. A mark
+adds little where the filter is nearly right, and nothing where it is sure."""
 SURPRISES_A_DAY = 5
 """Learnings as spam of one author, or of one rule, that may contradict the verdict in 24 hours. Spam of one campaign is
 known after one or two marks, and contradicts nothing after that; 200 wrong marks, with 1,200 messages learnt,
@@ -58,11 +65,13 @@ class Author:
     """The author of a mark, and its source: cli, imap, address, review, release, web.
 
     master: the owner of the database, who may change what others have taught, and has no limit.
+    rule_for_all: a rule that teaches everybody's voices, as the owner does, even where groups have their own.
     """
 
     name: str
     source: str
     master: bool = False
+    rule_for_all: bool = False
 
     @property
     def limited(self) -> bool:
@@ -74,7 +83,8 @@ class Author:
 class Subject:
     """The message of a mark: its name for people, its id ('' if unknown), its digest and tokens.
 
-    disguised, is_test: of the `Message`, where the mail itself is at hand.
+    disguised, is_test: of the `Message`, where the mail itself is at hand. group: of the mail, where the reading is not
+    that of the group.
     """
 
     name: str
@@ -82,6 +92,24 @@ class Subject:
     reading: Reading
     disguised: tuple[Field, ...] = ()
     is_test: bool = False
+    group: str = ""
+
+    def taught_by(self, author: Author, filter: Filter) -> "Subject":
+        """The message as this author teaches it: to everybody, or to a group.
+
+        Raises Refused if groups have voices of their own, and this user's mark belongs to none.
+        """
+        if author.master or author.rule_for_all or not groups_of(filter.voices):
+            return replace(self, reading=self.reading.for_everybody())
+        if OWN in self.reading.tokens:
+            return self
+        group = self.group or filter.group_of([author.name.lower()])
+        if not group:
+            raise Refused(
+                f"{self.name}: belongs to no domain or mailbox with a voice of its own ([learn] groups), so only the"
+                " administrator can mark it"
+            )
+        return replace(self, reading=self.reading.for_group(group))
 
     @property
     def written(self) -> dict[str, str]:
@@ -100,6 +128,7 @@ def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, 
     has changed. A rule changes nothing that is learnt. What no person has marked belongs to the first who marks it,
     also with the same label; forgetting it counts as a mark, too, since others lose what was learnt.
     """
+    subject = subject.taught_by(author, filter)
     for _ in range(TRIES - 1):
         with suppress(StoreConflict):
             return _learnt(filter, subject, label, author, marks_a_day)
@@ -110,6 +139,12 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
     """One transaction."""
     with filter.training() as training:
         active = training.active(subject.reading.digest)
+        if active is not None and OWN in subject.reading.tokens and not teaches_group(active.added):
+            if active.label == label:
+                return training.learn(subject.reading.for_everybody(), active.label, active.source)
+            raise Refused(
+                f"{subject.name}: learnt as {active.label} for everybody; only the administrator can change that"
+            )
         if active is not None and author.source == AUTOMATIC:
             return training.learn(subject.reading, active.message_label, active.source)
         agrees = active is not None and active.label == label
@@ -127,7 +162,9 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
         if author.limited and label is None and active is not None and not own:
             _check_left(filter.store, author, marks_a_day)
             training.confirm(subject.reading, active, author.source, author.name)  # so that it counts
-        if label == "spam" and not author.master:
+        if label is not None and not author.master and OWN in subject.reading.tokens:
+            _check_room(training, subject)
+        elif label == "spam" and not author.master:
             _check_surprise(filter.store, training, subject, author)
         return _marked(training, subject, label, author)
 
@@ -168,6 +205,14 @@ def _check_surprise(store: Store, training: Training, subject: Subject, author: 
         raise ShareUsed(
             f"{author.name or 'nobody'}: {SURPRISES_A_DAY} marks of spam in 24 hours against the verdict are the limit;"
             " go on tomorrow, or ask the administrator, whose mark counts at once"
+        )
+
+
+def _check_room(training: Training, subject: Subject) -> None:
+    if training.taught_to_group(subject.reading) >= MOST_OF_A_GROUP:
+        raise ShareUsed(
+            f"{group_in(subject.reading.tokens)}: has taught as much as {MOST_OF_A_GROUP:,} messages, the limit;"
+            " forget some marks (`spamfilter forget --by`), or ask the administrator"
         )
 
 
@@ -236,12 +281,20 @@ def _as_judged(filter: Filter, name: str, message: Message, reading: Reading, id
     disguised, is_test = message.disguised, message.is_test
     for entry in _candidates(filter.store, id, message, reading.digest):
         if entry.digest == reading.digest or _same(entry, id, message, reading.tokens):
+            group = group_in(entry.tokens) if entry.tokens is not None else _group_then(filter, entry, reading)
             if entry.digest != reading.digest and filter.store.active(reading.digest) is not None:
-                return Subject(name, entry.id, reading, disguised, is_test)
+                return Subject(name, entry.id, reading, disguised, is_test, group)
+            at_hand = reading.for_group(group) if group else reading
             # Voices that were added after the verdict get their tokens from the mail at hand.
-            found = Reading(entry.digest, {**reading.tokens, **(entry.tokens or {})})
+            found = Reading(entry.digest, {**at_hand.tokens, **(entry.tokens or {})})
             return Subject(name, entry.id, found, disguised, is_test)
     return Subject(name, "", reading, disguised, is_test)
+
+
+def _group_then(filter: Filter, entry: JournalEntry, reading: Reading) -> str:
+    """The group that a mail was judged for, after its tokens have expired."""
+    group = filter.group_of(recipient.lower() for recipient in entry.recipients)
+    return "" if entry.digest == reading.digest else group
 
 
 def _candidates(store: Store, id: str, message: Message, digest: bytes) -> Iterator[JournalEntry]:

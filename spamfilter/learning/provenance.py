@@ -11,9 +11,10 @@ from datetime import datetime
 
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.model import Score, State
+from spamfilter.bayes.token_codec import subject_words
 from spamfilter.bayes.tokens import Token, is_read
 from spamfilter.bayes.verdict import Policy
-from spamfilter.bayes.voices import Evidence, Voice, subject_words
+from spamfilter.bayes.voices import Evidence, Voice
 from spamfilter.learning.counterfactuals import Counterfactuals, Distance, Outcome, Without, counts_of
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
@@ -101,7 +102,7 @@ def shown(evidence: Sequence[Evidence]) -> Sequence[Evidence]:
     parts: tuple[list[Evidence], list[Evidence]] = [], []
     for item in evidence:
         if abs(item.weight) >= SILENT:
-            parts[not is_read(item.token)].append(item)
+            parts[not is_read(item.word)].append(item)
     read, others = parts
     others = others[: max(OTHERS, SHOWN - len(read))]
     return [*read[: SHOWN - len(others)], *others]

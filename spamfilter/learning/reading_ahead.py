@@ -17,7 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from itertools import islice
 
-from spamfilter.bayes.voices import packed_tokens
+from spamfilter.bayes.token_codec import packed_tokens
 from spamfilter.errors import InputError
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.mailboxes import Mail

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from spamfilter.bayes import model
 from spamfilter.bayes.count_table import SpelledTable
-from spamfilter.bayes.imported import with_imported
+from spamfilter.bayes.imported.voices import with_imported
 from spamfilter.bayes.labels import BULK, IMPORT
 from spamfilter.bayes.model import AppliedLesson, State
-from spamfilter.bayes.voices import Voices, VoiceTokens, pack, unpack
+from spamfilter.bayes.token_codec import pack, unpack
+from spamfilter.bayes.voices import Voices, VoiceTokens, everybodys
 from spamfilter.errors import InputError, StoreBusy
 from spamfilter.learning.bulk_training import UNFINISHED, undecided
 from spamfilter.learning.counting_rules import IMPORTED_VOICES, RULES, rules
@@ -97,9 +98,7 @@ class _Rebuilding:
         score = model.score(self._voices, tokens, self.state)
         lesson = model.taught(self._voices, tokens, entry.message_label, self.state, score)
         self._lessons[entry.id] = replace(lesson, tokens={})  # they are read again where they are needed
-        self._silent[entry.id] = [
-            voice.name for voice in self._voices if voice.name not in tokens and not voice.imported
-        ]
+        self._silent[entry.id] = [voice.name for voice in everybodys(self._voices) if voice.name not in tokens]
 
     def later_rounds(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> None:
         """The further rounds of bulk training."""
@@ -135,7 +134,11 @@ class _Rebuilding:
         if entry.label == IMPORT:
             return entry.tokens
         tokens = unpack(self._reread[entry.id]) if entry.id in self._reread else entry.tokens
-        if first and entry.digest in self._mails and any(voice.name not in tokens for voice in self._voices):
+        if (
+            first
+            and entry.digest in self._mails
+            and any(voice.name not in tokens for voice in everybodys(self._voices))
+        ):
             try:
                 tokens = {**self._mails[entry.digest](), **entry.tokens}
                 self._reread[entry.id] = pack(tokens)

@@ -12,19 +12,35 @@ from datetime import UTC, datetime
 from spamfilter.bayes import model
 from spamfilter.bayes.calibration import Step
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.imported import without_imported
+from spamfilter.bayes.groups import OWN, digest_in, own_tokens, without_own
+from spamfilter.bayes.imported.voices import without_imported
 from spamfilter.bayes.model import Score, State
+from spamfilter.bayes.token_codec import message_of
 from spamfilter.bayes.tokens import Token
-from spamfilter.bayes.voices import Voices, VoiceTokens, words
+from spamfilter.bayes.voices import View, Voices, VoiceTokens, words
 from spamfilter.stores import Entry, Learning
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A message as the filter reads it: its digest and the tokens of each voice."""
+    """A message as the filter reads it: its digest and the tokens of each voice.
+
+    With tokens of the voice OWN it is read for a group: what is learnt of it, only that voice learns.
+    """
 
     digest: bytes
     tokens: VoiceTokens
+
+    def for_everybody(self) -> "Reading":
+        """The same message, to be learnt by everybody's voices."""
+        return Reading(self.digest, without_own(self.tokens))
+
+    def for_group(self, group: str) -> "Reading":
+        """This message, which is read for no group, as a group has it."""
+        message, digest = message_of(self.tokens), digest_in(self.digest, group)
+        if message is not None:
+            return Reading(digest, View((*self.tokens, OWN), message, group))
+        return Reading(digest, {**self.tokens, OWN: own_tokens(self.tokens.get("fields", {}), group)})
 
     def copy(self, number: int) -> "Reading":
         """A copy with another digest, which is counted as well. Number 0 is the message itself."""
@@ -76,13 +92,23 @@ class Training:
             model.apply(voices, entry, state)
         return step, sum(state.learnt.values())
 
+    def taught_to_group(self, reading: Reading) -> float:
+        """How much the group of a message has taught, in messages that were learnt fully.
+
+        Each has added to the names of fields that all mail has, so it is the count of the most frequent word.
+        """
+        state, own = self._state(reading), next(voice for voice in self._voices if voice.name == OWN)
+        counts = state.counts[OWN].numbers([*reading.tokens[OWN]])
+        return float(counts.sum(axis=0).max(initial=0)) / own.likelihood.unit
+
     def learn(self, reading: Reading, label: Label, source: str, by: str = "", at: datetime | None = None) -> Change:
         """See `Filter.learn`."""
         active = self._learning.active(reading.digest)
         if active is not None:
             # A mark speaks about the mail as it was learnt: its tokens are the ledger's, where that has them.
-            reading = Reading(reading.digest, {**reading.tokens, **active.tokens})
-        state = self._state(reading)
+            learnt = active.tokens if OWN in reading.tokens else without_own(active.tokens)
+            reading = Reading(reading.digest, {**reading.tokens, **learnt})
+        state = self._state(reading, *([Reading(active.digest, active.tokens)] if active else []))
         before = model.score(self._voices, reading.tokens, state)
         if active is not None and active.label == label:
             return Change(False, active.label, before, before)
@@ -109,8 +135,7 @@ class Training:
         by: str,
         at: datetime | None = None,
     ) -> None:
-        added = model.amounts(self._voices, reading.tokens, label, state, score)
-        step = state.calibration.step(score.log_odds, label, score.known)
+        added, step = model.lesson(self._voices, reading.tokens, label, state, score)
         tokens = without_imported(reading.tokens)
         entry = Entry(at or datetime.now(UTC), reading.digest, label, added, step, tokens, source, by)
         self._write(state, entry)
@@ -158,8 +183,7 @@ class Training:
         if not entry.added:  # a rebuilding of the counts leaves no amounts of what did not count
             voices = self._voices
             score = model.score(voices, entry.tokens, state)
-            step = state.calibration.step(score.log_odds, entry.message_label, score.known)
-            added = model.amounts(voices, entry.tokens, entry.message_label, state, score)
+            added, step = model.lesson(voices, entry.tokens, entry.message_label, state, score)
             entry = replace(entry, added=added, calibrated=step)
         self._write(state, replace(entry, id=0))
 

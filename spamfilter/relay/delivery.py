@@ -14,12 +14,11 @@ from spamfilter.errors import NextHopError
 from spamfilter.learning.automatic_rules import Seen
 from spamfilter.mail.tagging import header_end, mark
 from spamfilter.relay.envelope import Transaction
-from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.judging import Judgement
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.sender_lists.decision import use_of
-from spamfilter.relay.verdicts import Part, for_all, for_each
+from spamfilter.relay.verdicts import Part, for_all, for_each, mailboxes_of
 from spamfilter.stores import JournalEntry
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id
@@ -46,7 +45,7 @@ async def hand_over(
     id = new_id()
     parts: list[Part]
     if transaction.each and not transaction.authenticated:
-        parts = for_each(relay, transaction, mail, relay.judge.judge(mail, id), id)
+        parts = for_each(relay, transaction, mail, id)
     else:
         parts = [(judged(relay, transaction, mail, id), ())]
     decided = time.perf_counter()
@@ -144,7 +143,7 @@ def judged(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> Judg
 
     Mail of authenticated senders always passes.
     """
-    judgement = relay.judge.judge(mail, id)
+    judgement = relay.judge.judge(mail, id, relay.judge.filter.group_of(mailboxes_of(transaction)))
     return judgement.passed() if transaction.authenticated else for_all(relay, transaction, mail, judgement, id)
 
 
@@ -200,7 +199,7 @@ def show_to_rules(relay: Relay, transaction: Transaction, judgement: Judgement, 
             judgement.message,
             judgement.reading,
             transaction.sender.decode("utf-8", "replace"),
-            [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients],
+            mailboxes_of(transaction),
             transaction.proven,
             transaction.authenticated,
         )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from spamfilter.bayes.voices import Packed, pack_seen
+from spamfilter.bayes.token_codec import Packed, pack_seen
 from spamfilter.errors import CountError, StoreError
 from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.stores import JournalEntry

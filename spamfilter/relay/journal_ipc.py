@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import fields
 from operator import attrgetter
 
-from spamfilter.bayes.voices import Packed, pack_seen
+from spamfilter.bayes.token_codec import Packed, pack_seen
 from spamfilter.errors import StoreBusy, StoreError
 from spamfilter.stores import JournalEntry, Store
 

@@ -69,8 +69,8 @@ class Judge:
             judgement, verdict=replace(verdict, class_=class_, action=action, threshold=threshold, policy=name)
         )
 
-    def judge(self, mail: bytes, id: str) -> Judgement:
-        """Judge a mail. id: its name in the log if that fails."""
+    def judge(self, mail: bytes, id: str, group: str = "") -> Judgement:
+        """Judge a mail. id: its name in the log if that fails. group: the one whose own voice speaks, too."""
         message = reading = None
         learnt: dict[Label, int] = {"ham": 0, "spam": 0}
         try:
@@ -78,7 +78,7 @@ class Judge:
             began = perf_counter()
             message = parse(mail)
             parsed = perf_counter()
-            reading = self.filter.read(message)
+            reading = self.filter.read(message, group)
             read = perf_counter()
             evidence: Sequence[Evidence]
             if message.is_test:
@@ -102,7 +102,7 @@ class Judge:
             )
             stages = {"parse": parsed - began, "tokens": read - parsed, "score": perf_counter() - read}
             # Drop its tokens: until it is in the journal, they would take five times the memory of the message.
-            reading = Reading(reading.digest, view(self.filter.voices, message))
+            reading = Reading(reading.digest, view(self.filter.voices, message, group))
             return Judgement(verdict, reading.digest, message, reading, stages)
         except Exception as error:
             log.exception("%s: cannot be judged, passed on as unsure", id)

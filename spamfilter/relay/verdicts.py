@@ -26,9 +26,22 @@ def for_all(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judg
     return min((part for part, _ in parts), key=lambda part: MILDEST_FIRST.index(part.verdict.action))
 
 
-def for_each(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judgement, id: str) -> list[Part]:
-    """The verdicts of all recipients; those with the same policy and the same rule on the sender share one."""
-    return _parts(relay, transaction, mail, judgement, id, each=True)
+def for_each(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> list[Part]:
+    """The verdicts of all recipients; those of one group with the same policy and rule on the sender share one."""
+    groups: dict[str, list[int]] = {}
+    for number, mailbox in enumerate(mailboxes_of(transaction)):
+        groups.setdefault(relay.judge.filter.group_of([mailbox]), []).append(number)
+    parts: list[Part] = []
+    for group, numbers in groups.items():
+        judgement = relay.judge.judge(mail, id, group)
+        of_group = _parts(relay, transaction.part(numbers), mail, judgement, id, each=True)
+        parts += [(part, [numbers[at] for at in some]) for part, some in of_group]
+    return parts
+
+
+def mailboxes_of(transaction: Transaction) -> list[str]:
+    """The addresses of the recipients, in lower case."""
+    return [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients]
 
 
 def _parts(
@@ -39,7 +52,7 @@ def _parts(
         return [(judgement, everybody)]
     parts: list[Part] = []
     try:
-        mailboxes = [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients]
+        mailboxes = mailboxes_of(transaction)
         uses = _uses(relay, transaction, mail, mailboxes)
         policies = [relay.judge.policy_of(mailbox) for mailbox in mailboxes]
         groups: dict[tuple[str, Use | None], list[int]] = {}

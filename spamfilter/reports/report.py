@@ -13,7 +13,7 @@ from shutil import disk_usage
 
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.labels import IMPORT, EntryLabel
-from spamfilter.bayes.voices import subject_words
+from spamfilter.bayes.token_codec import subject_words
 from spamfilter.reports import daily_summaries
 from spamfilter.reports.daily_summaries import DAY, HOUR, Hours, Parts, Summary
 from spamfilter.reports.drift import Drift, drift

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from spamfilter.bayes import model
-from spamfilter.bayes.imported import with_imported
+from spamfilter.bayes.imported.voices import with_imported
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.voices import Evidence, View, Voices, VoiceTokens
 from spamfilter.learning.filter import Filter

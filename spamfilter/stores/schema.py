@@ -27,7 +27,8 @@ from sqlalchemy import (
     text,
 )
 
-from spamfilter.bayes.voices import Packed, VoiceTokens, pack, pack_seen
+from spamfilter.bayes.token_codec import Packed, pack, pack_seen
+from spamfilter.bayes.voices import VoiceTokens
 
 HEAD = "0010"
 """The newest revision under migrations/; here too, so that a command can check it without loading Alembic."""

@@ -16,9 +16,9 @@ from spamfilter.bayes.estimator import Classifier, Features, NaiveBayes
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
 from spamfilter.bayes.likelihoods.likelihood import Generative
+from spamfilter.bayes.likelihoods.moments import GaussianNaiveBayes
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.bayes.likelihoods.poisson import Poisson
-from spamfilter.bayes.moments import GaussianNaiveBayes
 from spamfilter.bayes.tokens import words
 from spamfilter.errors import InputError
 from spamfilter.tables.reading import TERMS, TEXT, Row, Table, Value

@@ -13,8 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.json_schema import SkipJsonSchema
 
 from spamfilter.bayes.labels import Label
+from spamfilter.bayes.token_codec import message_of
 from spamfilter.bayes.verdict import Action
-from spamfilter.bayes.voices import message_of
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning.explanation import judgement_json

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from spamfilter.bayes.voices import everybodys
 from spamfilter.reports.daily_summaries import DAY, HOUR, REPLIES
 from spamfilter.reports.html import facts
 from spamfilter.reports.report import Report, build
@@ -87,7 +88,7 @@ def _seconds(at: datetime) -> str:
 
 def report_of(site: Site, days: int, zone: timezone = UTC, host: str = "") -> Report:
     """The report of the last days. Reports are made one at a time, because each reads much of the database."""
-    voices = [voice.name for voice in site.voices()]
+    voices = [voice.name for voice in everybodys(site.voices())]
     with site.busy:
         return build(site.store, voices, *last(days), site.parts, zone, host)
 

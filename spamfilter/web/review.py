@@ -89,7 +89,7 @@ def _loudest(evidence: Iterable[Evidence]) -> list[tuple[str, float]]:
     """The most influential words and their log-odds, summed over the voices; first those that people read."""
     said: dict[str, float] = {}
     for item in evidence:
-        said[item.token] = said.get(item.token, 0.0) + item.weight
+        said[item.word] = said.get(item.word, 0.0) + item.weight
     return sorted(said.items(), key=lambda item: (not is_read(item[0]), -abs(item[1]), item[0]))[:EVIDENCE_SHOWN]
 
 

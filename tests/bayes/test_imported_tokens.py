@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.imported_tokens import IMPORTED_TOKENS, bogofilter, spamassassin, spambayes
+from spamfilter.bayes.imported import IMPORTED_TOKENS, bogofilter, spamassassin, spambayes
 from spamfilter.mail.message import parse
 from tests.support import real
 from tests.support.made import some

@@ -14,8 +14,9 @@ from spamfilter.bayes import tokens as features
 from spamfilter.bayes.compiled import score_helper, token_helper
 from spamfilter.bayes.counts import LABELS, Counts, HashedTable, Label
 from spamfilter.bayes.token_arrays import Integers, TokenArrays, hashed
+from spamfilter.bayes.token_codec import pack, unpack
 from spamfilter.bayes.tokens import tokenize
-from spamfilter.bayes.voices import VOICES, View, pack, unpack
+from spamfilter.bayes.voices import VOICES, View
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import Message, parse

@@ -17,17 +17,14 @@ from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.likelihoods.likelihood import MessageCounts
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.bayes.likelihoods.soft import Soft
+from spamfilter.bayes.token_codec import Packed, pack, unpack, unpack_with
 from spamfilter.bayes.tokens import FEATURES, tokenize
 from spamfilter.bayes.voices import (
     VOICES,
     Evidence,
-    Packed,
     Voice,
-    pack,
     together,
     told,
-    unpack,
-    unpack_with,
     view,
     words,
 )

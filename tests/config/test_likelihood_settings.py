@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spamfilter.bayes.likelihoods import LIKELIHOODS
-from spamfilter.bayes.voices import VOICES, Voice, Voices
+from spamfilter.bayes.voices import VOICES, Voice, Voices, everybodys
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.settings import load
 
@@ -19,7 +19,7 @@ def learn(text: str) -> Learn:
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_a_likelihood_that_is_named_alone_is_the_filter(name: str) -> None:
-    (voice,) = learn(f'likelihood = "{name}"\nfields.weight = 7').chosen()
+    (voice,) = everybodys(learn(f'likelihood = "{name}"\nfields.weight = 7').chosen())
     assert voice == Voice("attributes" if name == "gaussian" else "fields", LIKELIHOODS[name]())
 
 
@@ -53,7 +53,7 @@ def test_every_parameter_of_a_likelihood_can_be_set_in_the_file_and_in_the_envir
     variables = {f"SPAMFILTER_LEARN__{name}__{key}".upper(): toml(value) for key, value in PARAMETERS[name].items()}
     lines = [f"{name}.{key} = {toml(value)}" for key, value in PARAMETERS[name].items()]
     for rules in (learn("\n".join((f'likelihood = "{name}"', *lines))), load(file, variables).learn):
-        (voice,) = rules.chosen()
+        (voice,) = everybodys(rules.chosen())
         assert type(voice.likelihood) is LIKELIHOODS[name]
         assert vars(voice.likelihood) == PARAMETERS[name]
     default = vars(LIKELIHOODS[name]())
@@ -102,7 +102,7 @@ SOFT, EDDC, MULTINOMIAL = LIKELIHOODS["soft"](), LIKELIHOODS["eddc"](), LIKELIHO
     ],
 )
 def test_the_voices_are_those_named_with_their_likelihoods_and_weights(text: str, voices: Voices) -> None:
-    assert learn(text).chosen() == voices
+    assert everybodys(learn(text).chosen()) == voices
 
 
 def test_every_voice_has_a_section() -> None:

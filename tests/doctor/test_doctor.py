@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.bayes.voices import Packed
+from spamfilter.bayes.token_codec import Packed
 from spamfilter.config.settings import Settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
 from spamfilter.doctor import learning as learning_checks

@@ -10,7 +10,7 @@ import pytest
 
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
-from spamfilter.bayes.voices import VOICES, Voice, VoiceTokens, view
+from spamfilter.bayes.voices import VOICES, Voice, VoiceTokens, everybodys, view
 from spamfilter.config.likelihood_settings import DEFAULT_VOICES, Learn
 from spamfilter.errors import InputError
 from spamfilter.evaluation.contenders import Learner, OneRule
@@ -54,7 +54,9 @@ def kinds(name: str, learn: Learn | None = None) -> dict[str, tuple[str, float]]
 
 
 def test_the_configured_contender_is_the_filter_of_the_configuration() -> None:
-    assert kinds("configured") == {voice.name: (voice.likelihood.name, voice.weight) for voice in Learn().chosen()}
+    assert kinds("configured") == {
+        voice.name: (voice.likelihood.name, voice.weight) for voice in everybodys(Learn().chosen())
+    }
     assert kinds("configured").keys() == set(DEFAULT_VOICES)
     mine = Learn.model_validate({"voices": ["body", "grams"], "grams": {"likelihood": "bernoulli", "weight": 2.0}})
     assert kinds("configured", mine) == {"body": ("soft", 0.54), "grams": ("bernoulli", 2.0)}

@@ -5,9 +5,10 @@ from contextlib import contextmanager
 
 from spamfilter.bayes import model
 from spamfilter.bayes.labels import Label
+from spamfilter.bayes.token_codec import pack, unpack
 from spamfilter.bayes.tokens import FEATURES, MAX_RUN, MAX_WORD, tokenize
 from spamfilter.bayes.verdict import Policy
-from spamfilter.bayes.voices import pack, unpack, view
+from spamfilter.bayes.voices import view
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.header import MAX_NAME

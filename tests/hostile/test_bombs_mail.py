@@ -13,8 +13,9 @@ from types import FrameType
 import pytest
 
 from spamfilter.bayes import model
+from spamfilter.bayes.token_codec import pack
 from spamfilter.bayes.verdict import Policy
-from spamfilter.bayes.voices import pack, view
+from spamfilter.bayes.voices import view
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.header import ENCODED_WORD, MAX_FIELD_BYTES, MAX_FIELDS, MAX_VALUE

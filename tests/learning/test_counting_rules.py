@@ -5,7 +5,7 @@ import pytest
 from spamfilter.bayes.likelihoods.poisson import Poisson
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.tokens import TOKENIZER
-from spamfilter.bayes.voices import Voice
+from spamfilter.bayes.voices import Voice, everybodys
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.learning.counting_rules import rules, rules_text, usable
 
@@ -60,4 +60,4 @@ def test_the_voices_of_the_counts_have_the_parameters_of_the_configuration(
     if expected is None:
         assert voices == learn.chosen()
     else:
-        assert [(voice.name, voice.likelihood.name, voice.weight) for voice in voices] == expected
+        assert [(voice.name, voice.likelihood.name, voice.weight) for voice in everybodys(voices)] == expected

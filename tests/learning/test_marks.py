@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes.labels import AUTOMATIC, BULK, CANARY, LABELS, NOBODYS, Label
-from spamfilter.bayes.voices import Voices
+from spamfilter.bayes.voices import Voices, everybodys
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, Refused
 from spamfilter.learning import marks as feedback
@@ -141,7 +141,7 @@ MAILS = {
     ),
     "without-message-id": b"From: a@x\r\nSubject: no name\r\n\r\nA text of several words that nobody named.\r\n",
 }
-DEFAULT = Settings().voices()
+DEFAULT = everybodys(Settings().voices())
 VIEWS = {"default": DEFAULT, **{voice.name: (voice,) for voice in DEFAULT}}
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.bayes.voices import pack, view
+from spamfilter.bayes.token_codec import pack
+from spamfilter.bayes.voices import view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError
 from spamfilter.learning import reading_ahead

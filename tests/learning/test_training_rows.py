@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.bayes import counts, voices
+from spamfilter.bayes import counts, token_codec
 from spamfilter.bayes import tokens as features
 from spamfilter.bayes.counts import OTHER, Label
 from spamfilter.config.likelihood_settings import Learn
@@ -72,7 +72,7 @@ def _of_table(connection: sqlite3.Connection, name: str) -> list[list[object]]:
 def _comparable(column: str, value: object) -> object:
     """Python finds the tokens of a mail in another order than the compiled helper."""
     if column == "tokens" and isinstance(value, bytes):
-        return {voice: sorted(tokens.items()) for voice, tokens in voices.unpack(value).items()}
+        return {voice: sorted(tokens.items()) for voice, tokens in token_codec.unpack(value).items()}
     return None if column == "at" else value
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from spamfilter.bayes.voices import pack
+from spamfilter.bayes.token_codec import pack
 from spamfilter.stores import Store, Wanted
 from spamfilter.stores.journal import NAMED
 from spamfilter.stores.sql import journal as sql_journal

@@ -18,8 +18,8 @@ from spamfilter.bayes.calibration import Calibration, is_surprise
 from spamfilter.bayes.counts import LABELS, Counts, Growth, HashedTable, Label
 from spamfilter.bayes.labels import NOBODYS
 from spamfilter.bayes.model import State, messages
+from spamfilter.bayes.token_codec import pack_seen
 from spamfilter.bayes.tokens import Token
-from spamfilter.bayes.voices import pack_seen
 from spamfilter.errors import StoreError
 from spamfilter.stores.journal import NAMED, UNJUDGED, JournalEntry, Labelled, PutOff, Wanted
 from spamfilter.stores.quarantine_events import QuarantineEvent

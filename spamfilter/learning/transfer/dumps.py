@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spamfilter.bayes.counts import LABELS, MAX_COUNT, Label
-from spamfilter.bayes.imported_tokens import bogofilter, spambayes
+from spamfilter.bayes.imported import bogofilter, spambayes
 from spamfilter.errors import InputError
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from spamfilter.bayes.calibration import Step
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.imported import IMPORTED
+from spamfilter.bayes.imported.voices import IMPORTED
 from spamfilter.bayes.labels import IMPORT
 from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import Token

@@ -17,7 +17,7 @@ from typing import Any
 from spamfilter import __version__
 from spamfilter.bayes.calibration import Calibration, Step
 from spamfilter.bayes.counts import LABELS, MAX_COUNT, Label, SpelledTable
-from spamfilter.bayes.imported import IMPORTED
+from spamfilter.bayes.imported.voices import IMPORTED
 from spamfilter.bayes.labels import EntryLabel
 from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import TOKENIZER, Token

@@ -28,8 +28,8 @@ from sqlalchemy import (
 
 from spamfilter.bayes.calibration import ERROR_ENERGY, SURPRISING
 from spamfilter.bayes.model import State
+from spamfilter.bayes.token_codec import unpack_with
 from spamfilter.bayes.tokens import Token
-from spamfilter.bayes.voices import unpack_with
 from spamfilter.stores import schema
 from spamfilter.stores.schema import ledger
 from spamfilter.stores.sql.dialects import has_text, keep_last_id, last_id

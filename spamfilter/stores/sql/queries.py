@@ -25,8 +25,9 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from spamfilter.bayes.calibration import Calibration
 from spamfilter.bayes.counts import LABELS, Counts, HashedTable, Label, Tallies
 from spamfilter.bayes.model import State
+from spamfilter.bayes.token_codec import pack
 from spamfilter.bayes.tokens import Token
-from spamfilter.bayes.voices import VoiceTokens, pack
+from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import StoreError
 from spamfilter.stores import schema
 from spamfilter.stores.schema import classes, ledger, settings, tallies, vocabularies, words

@@ -77,7 +77,7 @@ def test_bogofilter_and_its_import_say_the_same(shell: Shell) -> None:
 
 
 def test_an_imported_voice_learns_nothing_and_falls_silent(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spamfilter.bayes.imported.FADES", 4)
+    monkeypatch.setattr("spamfilter.bayes.imported.voices.FADES", 4)
     shell.done("import", shell.write("dump.csv", spambayes(shell.folder, mails())))
     heard = []
     with shell.store() as store:

@@ -1,8 +1,8 @@
 """Imported voices: what another filter has learnt, heard as that filter would say it, until our own counts know enough.
 
 IMPORTED is the table of filters whose counts can be imported. Each row is a voice: it sees the words that the other
-filter would find (imported_tokens), has the counts of an import, and combines them by that filter's own formula with
-its parameters, so that judging right after an import is as accurate as the filter that it came from
+filter would find (the other modules here), has the counts of an import, and combines them by that filter's own formula
+with its parameters, so that judging right after an import is as accurate as the filter that it came from
 (benchmarks/imported.py). It learns nothing.
 """
 
@@ -17,7 +17,7 @@ from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.likelihood import Heard, Opinion
 from spamfilter.bayes.likelihoods.robinson_fisher import RobinsonFisher
 from spamfilter.bayes.tokens import Tokens
-from spamfilter.bayes.voices import Voice, Voices
+from spamfilter.bayes.voices import Voice, Voices, everybodys
 
 SPAM_AT = math.log(0.9 / 0.1)
 """The log-odds that mean spam with the thresholds as shipped: what the other filter calls spam is spam."""
@@ -94,7 +94,7 @@ def at_work(voices: Voices, counts: Mapping[str, Counts]) -> Sequence[Voice]:
     """
     if not any(voice.imported for voice in voices):
         return voices
-    own = [counts[voice.name] for voice in voices if not voice.imported and voice.name in counts]
+    own = [counts[voice.name] for voice in everybodys(voices) if voice.name in counts]
     left = 1 - max((sum(of.messages.values()) for of in own), default=0) / FADES
     return [*_heard(voices, counts, left)]
 

@@ -8,7 +8,7 @@ Imports: mail only. Start with bogofilter.
 
 from collections.abc import Callable, Iterator
 
-from spamfilter.bayes.imported_tokens import bogofilter, spamassassin, spambayes
+from spamfilter.bayes.imported import bogofilter, spamassassin, spambayes
 from spamfilter.mail.message import Message
 
 IMPORTED_TOKENS: dict[str, Callable[[Message], Iterator[bytes]]] = {
