@@ -285,10 +285,9 @@ def run(folder: Path, hop: Hop, kills: int, seed: int, url: str | None) -> tuple
     """The whole run; the lines of the report, and what is wrong. url: of the database that two relays share."""
     next_hop, fleet = f"smtp://127.0.0.1:{hop.port}", []
     for name in ("mx1", "mx2") if url else ("relay",):
-        kept = {"store": {"url": url}} if url else {}
-        fleet.append(
-            Traffic(Daemon(folder / name, next_hop, None, relay={"hostname": f"{name}.test"}, **kept), hop, seed)
-        )
+        settings: dict[str, dict[str, str]] = {"relay": {"hostname": f"{name}.test"}}
+        settings |= {"store": {"url": url}} if url else {}
+        fleet.append(Traffic(Daemon(folder / name, next_hop, **settings), hop, seed))
     try:
         return under_load(fleet, hop, kills, url)
     finally:

@@ -52,7 +52,7 @@ def _every_id(seen: Seen, store: Store) -> Iterable[Subject]:
 
 
 BY: dict[str, Rule] = {
-    "as before": Rule("ham", RULES["answered"].concerns, _every_id),
+    "as before": Rule("ham", False, RULES["answered"].concerns, _every_id),
     "as now": RULES["answered"],
 }
 """What is learnt of an answer -> the rule."""

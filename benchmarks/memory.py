@@ -102,12 +102,12 @@ def memory(folder: Path, marks: int) -> list[str]:
 
 def send_to_all(relay: "Daemon") -> None:
     """Mails over connections of which each worker has some, so that all have judged by what was learnt."""
-    from tests.faults.client import Client, deliver, mail_of
+    from tests.faults.client import Client, mail_of
 
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(Client(relay.port)) for _ in range(5 * WORKERS)]
         for client in clients:
-            deliver(client, mail_of("memory"))
+            client.deliver(mail_of("memory"))
 
 
 def idle(folder: Path, seconds: float) -> list[str]:
@@ -126,12 +126,12 @@ def idle(folder: Path, seconds: float) -> list[str]:
             stack.enter_context(relay.run())
         time.sleep(SETTLED)
         processes = {number: family(relay.process.pid) for number, relay in relays.items()}
-        before = {pid: ran(pid) for some in processes.values() for pid in some}
+        before: dict[int, float] = {pid: ran(pid) for some in processes.values() for pid in some}
         time.sleep(seconds)
         used = {pid: (ran(pid) - then) / seconds for pid, then in before.items()}
     for number, some in processes.items():
         supervisor, keeper, workers = ("", "", some) if number == 1 else (some[0], some[1], some[2:])
-        parts = [f"{1000 * used[pid]:.2f}" if pid else "" for pid in (supervisor, keeper)]
+        parts = [f"{1000 * used[int(pid)]:.2f}" if pid else "" for pid in (supervisor, keeper)]
         each = ", ".join(f"{1000 * used[pid]:.2f}" for pid in workers)
         together = 1000 * sum(used[pid] for pid in some)
         lines.append(f"| {number} | {together:.2f} | {' | '.join(parts)} | {each} |")
