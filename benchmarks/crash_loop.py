@@ -48,6 +48,7 @@ from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import wait_until
 from tests.support import postgresql
+from tests.support.doors import DOORS
 
 SENDERS, MARKERS = 4, 2
 RUNNING = 1.0
@@ -287,7 +288,7 @@ def run(folder: Path, hop: Hop, kills: int, seed: int, url: str | None) -> tuple
     for name in ("mx1", "mx2") if url else ("relay",):
         settings: dict[str, dict[str, str]] = {"relay": {"hostname": f"{name}.test"}}
         settings |= {"store": {"url": url}} if url else {}
-        fleet.append(Traffic(Daemon(folder / name, next_hop, **settings), hop, seed))
+        fleet.append(Traffic(Daemon(folder / name, next_hop, None, DOORS["smtp"], **settings), hop, seed))
     try:
         return under_load(fleet, hop, kills, url)
     finally:
