@@ -52,7 +52,7 @@ class Score:
 def _moved(posterior: float, log_odds: float) -> float:
     """A probability after evidence of so much log-odds."""
     spam = posterior * math.exp(log_odds)
-    return spam / (spam + 1 - posterior)
+    return spam / (spam + (1 - posterior))
 
 
 @dataclass(slots=True)

@@ -293,7 +293,6 @@ async def test_a_mail_whose_line_ends_are_repaired_is_counted_as_large_as_it_is_
         ("8BITMIME", "MAIL FROM:<a@x> BODY=8BITMIME"),
         ("SMTPUTF8", "MAIL FROM:<\xe4@x> SMTPUTF8"),
         ("DSN", "MAIL FROM:<a@x> RET=HDRS"),
-        ("SIZE 10240000", "MAIL FROM:<a@x> SIZE=1000"),
     ],
 )
 async def test_what_the_next_hop_no_longer_supports_it_refuses_itself(tmp_path: Path, gone: str, command: str) -> None:

@@ -37,7 +37,7 @@ def test_every_command_of_the_page_on_a_fleet_works_as_it_stands(tmp_path: Path)
     with next_hop() as hop:
         account = Account(hop)
         fleet = [
-            Daemon(tmp_path / name, f"smtp://127.0.0.1:{hop.port}", store={"url": url}, relay={"hostname": name})
+            Daemon(tmp_path / name[:3], f"smtp://127.0.0.1:{hop.port}", store={"url": url}, relay={"hostname": name})
             for name in ("mx1.example.org", "mx2.example.org")
         ]
         for relay in fleet:

@@ -14,7 +14,7 @@ _BOGOFILTER = re.compile(
 )
 _SHORTEST, _LONGEST = 3, 30
 """Bytes of a word that bogofilter keeps."""
-_TAGS = re.compile(rb"(?is)<!--.*?-->|<(?!(?:a|img|font)\b)[/a-z!?][^>]{0,2000}>|<(?:a|img|font)\b")
+_TAGS = re.compile(rb"(?is)<!--.*?(?:-->|\Z)|<(?!(?:a|img|font)\b)[/a-z!?][^>]{0,2000}>|<(?:a|img|font)\b")
 """What bogofilter passes over in HTML: all but what links, images and fonts say of themselves."""
 _PASSED_OVER = re.compile(rb"(?i)\b(?:id|by)\s+\S+|\bboundary=(?:\"[^\"]*\"|\S+)|\b(?:file)?name=")
 _PREFIXES = {

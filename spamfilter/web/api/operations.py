@@ -80,7 +80,7 @@ class Operation:
 
 
 def report(call: Call) -> Result:
-    return report_json(report_of(call.site, min(call.input.days, 366), call.input.host))
+    return report_json(report_of(call.site, min(call.input.days, 366), host=call.input.host))
 
 
 def messages(call: Call) -> Result:
