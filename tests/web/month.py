@@ -23,7 +23,8 @@ _ROW = re.compile(r"<tr><th scope=\"row\">(.*?)</th>(.*?)</tr>", re.DOTALL)
 _CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
 _MAIL = re.compile(
     r'<li><a href="/messages/([0-9A-Z]{26})">.*?<span class="from">(.*?) to .*?</span>'
-    r'<span class="quiet">([0-9: -]{16})[+-][0-9:]{5}(?:, (tag|reject|quarantine|defer))?(?:, learnt as ((?:not )?spam))?</span>'
+    r'<span class="quiet">([0-9: -]{16})[+-][0-9:]{5}(?:, (tag|reject|quarantine|defer))?'
+    r"(?:, learnt as ((?:not )?spam))?</span>"
     r'<span class="chip (\w+)">[a-z ]+ <b>([0-9.]+)</b>',
     re.DOTALL,
 )
