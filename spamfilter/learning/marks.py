@@ -150,10 +150,8 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
         agrees = active is not None and active.label == label
         own = active is not None and active.by == author.name
         if agrees and active is not None and active.source in NOBODYS and author.source != CANARY:
-            if author.limited and not _has_left(filter.store, author, marks_a_day):
-                return training.learn(
-                    subject.reading, active.message_label, active.source
-                )  # it stays without an author
+            if author.limited and not _has_left(filter.store, author, marks_a_day):  # it stays without an author
+                return training.learn(subject.reading, active.message_label, active.source)
             return training.confirm(subject.reading, active, author.source, author.name)
         if active is not None and not agrees:
             _may_change(active, author, subject.name)

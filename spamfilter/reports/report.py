@@ -15,12 +15,12 @@ from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.labels import IMPORT, EntryLabel
 from spamfilter.bayes.token_codec import subject_words
 from spamfilter.reports import daily_summaries
+from spamfilter.reports.advice import advice
 from spamfilter.reports.daily_summaries import DAY, HOUR, Hours, Parts, Summary
 from spamfilter.reports.drift import Drift, drift
 from spamfilter.reports.outages import Downtime, Outage, downtimes, hosts, outages
 from spamfilter.reports.report_figures import Calibrated, Figures, Slot, calibration_of, figures_of, slot_of
 from spamfilter.stores import Store, Trainings
-from spamfilter.system.moments import moment_text
 
 LATEST = 10
 WORDS = 15
@@ -33,10 +33,6 @@ WEEKS = 4
 """Earlier periods that this one is compared with for a drift."""
 HOURLY = 8 * DAY
 """The longest period that is told by the hour."""
-SOON = 60
-"""Days until the disk is full from which on the report warns."""
-LOST = 0.01
-"""Rate of false positives from which on the report advises to act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +218,7 @@ def build(
         trainings=trainings,
         latest=latest(store, since, until, LATEST),
         moved=_moved(store, since, until),
-        advice=_advice(figures, learnt, waiting_in_all, drifts, size, off, down),
+        advice=advice(figures, learnt, waiting_in_all, drifts, size.days_left, off, down),
     )
 
 
@@ -335,39 +331,3 @@ def _size(taken: int, periods: Iterable[dict[date, Summary]], free: int | None) 
         return Size(taken, None, None)
     growth = (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0]).days
     return Size(taken, growth, free / growth if free is not None and growth > 0 else None)
-
-
-def _advice(
-    figures: Figures,
-    learnt: dict[str, int],
-    waiting: int,
-    drifts: list[Drift],
-    size: Size,
-    off: list[Outage],
-    down: list[Downtime],
-) -> list[str]:
-    """Advice, a sentence each, the most important first."""
-    found = []
-    if not min(learnt.values()):
-        found.append("mark some ham and some spam: the filter cannot judge when it knows one class only")
-    if size.days_left is not None and size.days_left < SOON:
-        found.append(f"the disk will be full in {size.days_left:.0f} days: lower [report] journal_days, or add space")
-    if off:
-        last, number = off[-1], sum(one.messages for one in off)
-        found.append(
-            f"{number:,} message{'s were' if number > 1 else ' was'} put off, the last at {moment_text(last.end)}"
-            f" ({last.reply}): senders try again; see Outages, and what the next hop's log says of these times"
-        )
-    if down:
-        found.append("the relay did not run for a while, see Outages: its log says why it ended")
-    if waiting:
-        found.append(f"{waiting:,} message{'s need' if waiting > 1 else ' needs'} review: spamfilter review")
-    if any(one.what == "put_off" and one.share > one.before for one in drifts):
-        found.append("more mail than usual is deferred: look at the replies of the next hop, and run spamfilter doctor")
-    if any(one.what.endswith(("judged_spam", "judged_ham")) and one.share > one.before for one in drifts):
-        found.append(
-            "more verdicts than usual were wrong: see what the corrected messages have in common, and mark more of them"
-        )
-    if figures.ham_rate.errors and figures.ham_rate.low > LOST:
-        found.append("more than 1 % of ham were false positives: raise [verdict] spam, or train more ham")
-    return found

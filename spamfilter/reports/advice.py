@@ -1,0 +1,53 @@
+"""What an administrator should do now, from the figures of a report."""
+
+from collections.abc import Mapping, Sequence
+
+from spamfilter.reports.drift import Drift
+from spamfilter.reports.outages import Downtime, Outage
+from spamfilter.reports.report_figures import Figures
+from spamfilter.system.moments import moment_text
+
+SOON = 60
+"""Days until the disk is full from which on the report warns."""
+LOST = 0.01
+"""Rate of false positives from which on the report advises to act."""
+
+
+def advice(
+    figures: Figures,
+    learnt: Mapping[str, int],
+    waiting: int,
+    drifts: Sequence[Drift],
+    days_left: float | None,
+    off: Sequence[Outage],
+    down: Sequence[Downtime],
+) -> list[str]:
+    """Advice, a sentence each, the most important first.
+
+    learnt: messages of each class. waiting: messages that need review. days_left: until the disk is full, None if that
+    is far away. off, down: when mail was put off, and when the relay did not run.
+    """
+    found = []
+    if not min(learnt.values()):
+        found.append("mark some ham and some spam: the filter cannot judge when it knows one class only")
+    if days_left is not None and days_left < SOON:
+        found.append(f"the disk will be full in {days_left:.0f} days: lower [report] journal_days, or add space")
+    if off:
+        last, number = off[-1], sum(one.messages for one in off)
+        found.append(
+            f"{number:,} message{'s were' if number > 1 else ' was'} put off, the last at {moment_text(last.end)}"
+            f" ({last.reply}): senders try again; see Outages, and what the next hop's log says of these times"
+        )
+    if down:
+        found.append("the relay did not run for a while, see Outages: its log says why it ended")
+    if waiting:
+        found.append(f"{waiting:,} message{'s need' if waiting > 1 else ' needs'} review: spamfilter review")
+    if any(one.what == "put_off" and one.share > one.before for one in drifts):
+        found.append("more mail than usual is deferred: look at the replies of the next hop, and run spamfilter doctor")
+    if any(one.what.endswith(("judged_spam", "judged_ham")) and one.share > one.before for one in drifts):
+        found.append(
+            "more verdicts than usual were wrong: see what the corrected messages have in common, and mark more of them"
+        )
+    if figures.ham_rate.errors and figures.ham_rate.low > LOST:
+        found.append("more than 1 % of ham were false positives: raise [verdict] spam, or train more ham")
+    return found
