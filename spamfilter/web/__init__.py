@@ -95,17 +95,24 @@ def serve(settings: Settings, file: Path | None) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Logs and tells systemd when it is ready; SIGHUP reads the configuration again."""
+    """Logs and tells systemd when it is ready; SIGHUP reads the configuration again. Reads ahead for the overview."""
 
     def __init__(self, config: uvicorn.Config, site: Site) -> None:
         super().__init__(config)
         self._site = site
+        self._reading: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._site.reload)
+        self._reading = asyncio.create_task(overview.read_ahead(self._site))
         log.info("ready: http://%s/", ", ".join(map(name_of, sockets or [])))
         notify("READY=1")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        await super().shutdown(sockets)
 
 
 def application(settings: Settings, file: Path | None, store: Store, accounts: Accounts) -> Starlette:

@@ -1,13 +1,17 @@
 """The first page: the report of a period that ends now."""
 
+import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from urllib.parse import urlencode
 
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from spamfilter.bayes.voices import everybodys
+from spamfilter.errors import SpamfilterError
 from spamfilter.reports.daily_summaries import DAY, HOUR, REPLIES
 from spamfilter.reports.html import facts
 from spamfilter.reports.report import Report, build
@@ -16,6 +20,8 @@ from spamfilter.system.moments import hour_zone
 from spamfilter.system.process import own_name
 from spamfilter.web.message_views import LONGEST
 from spamfilter.web.site import Site, Visit, shown
+
+log = logging.getLogger("spamfilter.web")
 
 PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365}
 """Name -> days."""
@@ -97,3 +103,18 @@ def last(days: int) -> tuple[datetime, datetime]:
     """Begin and end of the last days: to the end of this hour, so that the parts of days are kept until then."""
     until = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     return until - timedelta(days=days), until
+
+
+async def read_ahead(site: Site) -> None:
+    """Read what the overview sums up before anybody asks for it: at the start, and whenever an hour is over.
+
+    The first look of a day would take a second or more otherwise, because it reads all of the day before.
+    """
+    while True:
+        now = datetime.now(UTC)
+        try:
+            await run_in_threadpool(report_of, site, PERIODS["week"], hour_zone(now))
+        except SpamfilterError as error:
+            log.warning("the overview cannot be read ahead: %s", error)
+        begun = now.replace(minute=0, second=0, microsecond=0)
+        await asyncio.sleep((HOUR - (datetime.now(UTC) - begun) % HOUR).total_seconds())
