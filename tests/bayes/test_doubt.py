@@ -5,10 +5,10 @@ import pytest
 from spamfilter.bayes import model
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.doubt import AGREED, DIVIDED, UNKNOWN, agreement, doubt
-from spamfilter.bayes.voices import told
+from spamfilter.bayes.voices import everybodys, told
 from spamfilter.config.settings import Settings
 
-VOICES = Settings().voices()
+VOICES = everybodys(Settings().voices())
 
 
 def tokens(*words: str) -> dict[str, dict[bytes, int]]:

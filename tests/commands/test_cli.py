@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from spamfilter import __version__, commands
+from spamfilter.bayes.voices import everybodys
 from spamfilter.commands.judge import FEW
 from spamfilter.config.settings import Settings
 from spamfilter.learning import bulk_training
@@ -205,7 +206,7 @@ def test_a_judgement_is_explained_in_json(shell: Shell) -> None:
     shell.done("mark-spam", path)
     judged = json.loads(shell.done("judge", "--explain", "--json", path))
     assert judged.keys() >= {"file", "posterior", "log_odds", "class", "voices", "tokens", "evidence"}
-    weights = {voice.name: voice.weight for voice in Settings().voices()}
+    weights = {voice.name: voice.weight for voice in everybodys(Settings().voices())}
     odds = sum(weights[voice] * alone for voice, alone in judged["voices"].items())
     assert (judged["voices"].keys(), judged["log_odds"]) == (weights.keys(), pytest.approx(odds))
     assert judged["tokens"] == len(judged["evidence"]) > 25

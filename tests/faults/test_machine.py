@@ -29,7 +29,7 @@ DESCRIPTORS = 48
 PLANTED = {
     "judging": """
 from spamfilter.learning.filter import Filter
-def read(self, message):
+def read(self, message, group=""):
     raise RecursionError("planted")
 Filter.read = read
 """,

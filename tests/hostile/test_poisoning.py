@@ -23,7 +23,7 @@ from spamfilter.bayes.counts import LABELS, Counts
 from spamfilter.bayes.labels import AUTOMATIC, BULK, OTHER, Label
 from spamfilter.bayes.likelihoods.eddc import REPEATS, Eddc
 from spamfilter.bayes.likelihoods.soft import Soft
-from spamfilter.bayes.voices import view
+from spamfilter.bayes.voices import everybodys, view
 from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
 from spamfilter.learning import marks as feedback
@@ -43,7 +43,7 @@ from tests.support.made import VOICE, mail, reading, some
 from tests.support.memory_store import KINDS, MemoryStore
 from tests.support.users import NOBODY, connected_as
 
-VOICES = Settings().voices()
+VOICES = everybodys(Settings().voices())
 SHARE = Settings().feedback.marks_a_day
 ALICE = "alice@example.test"
 MALLORY, BOB, ROOT = Author("mallory", "imap"), Author("bob", "imap"), Author("root", "cli", master=True)

@@ -9,7 +9,7 @@ from spamfilter.bayes.model import Score
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
-from tests.learning.test_undoing import counts
+from tests.learning.transfer.test_imports import counts
 from tests.support.made import mail
 from tests.support.shell import Shell
 
