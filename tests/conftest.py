@@ -18,6 +18,21 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell that starts the tests in the background ignores it for them, and for all programs that they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+LONGEST = (
+    "test_textbook_page.py", "test_month.py", "test_readme.py", "test_lint.py", "test_postgresql.py", "test_wheel.py",
+    "test_locked.py", "test_postfix.py", "test_poisoning.py", "test_import.py", "test_api.py", "test_outages.py",
+    "test_kept_by_mistake.py", "test_fleet.py", "test_tallies.py", "test_real_mail.py", "test_report_by_mail.py",
+)  # fmt: skip
+"""Files of which a test takes half a minute or more. They begin first, or the last of them would run alone."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False  # of xdist, which puts files with few tests last
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
 
 @pytest.fixture(scope="session")
 def corpora() -> Path:
