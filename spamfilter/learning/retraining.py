@@ -1,25 +1,30 @@
 """Retraining: rebuild all counts from the ledger, with other voices, likelihoods or another version of the tokenizer.
 
-Guarantee: all is written in one transaction at the end, which includes what was learnt meanwhile. A relay judges with
-the old counts until then, and with the new ones a moment later. Author, time and source of each learning stay.
+Guarantee: the new counts are written beside those that judge, and take their place in one short transaction at the end,
+which includes what was learnt meanwhile. A relay judges with the old counts until then, and with the new ones a moment
+later; marks wait for no longer than a moment. Author, time and source of each learning stay.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from spamfilter.bayes import model
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.imported.voices import with_imported
 from spamfilter.bayes.labels import BULK, IMPORT
-from spamfilter.bayes.model import AppliedLesson, State
+from spamfilter.bayes.model import AppliedLesson, Change, State
 from spamfilter.bayes.token_codec import pack, unpack
+from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import Voices, VoiceTokens, everybodys
 from spamfilter.errors import InputError, StoreBusy
 from spamfilter.learning.bulk_training import UNFINISHED, undecided
 from spamfilter.learning.counting_rules import IMPORTED_VOICES, RULES, rules
 from spamfilter.learning.training_rounds import ROUNDS, Message, later_rounds, no_amounts, note
-from spamfilter.stores import Entry, Relearnt, Store
+from spamfilter.stores import Entry, Relearnt, Rewriting, Store
+
+FEW = 100
+"""Entries that may be left for the last transaction: fewer than it could learn in a tenth of a second."""
 
 EntriesAfter = Callable[[int], list[Entry]]
 Mails = Mapping[bytes, Callable[[], VoiceTokens]]
@@ -44,8 +49,9 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
     """Learn everything in the ledger again, in its order; mail of bulk training in rounds, as `train` does.
 
     mails: for tokens that the ledger does not have. progress: called with numbers of ledger entries, ROUNDS times each.
-    Raises StoreBusy if another process has rebuilt the counts meanwhile.
+    Raises StoreBusy if another process has rebuilt the counts meanwhile, or has begun to.
     """
+    edition = store.new_edition()
     with store.learning():
         generation = store.generation  # read in a transaction, which notices a rebuilding by others
     known = store.state({}).last
@@ -53,13 +59,17 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
     rebuilding = _Rebuilding(voices, mails, {entry.id for entry in store.learnings()}, known)
     rebuilding.take_in(store.entries_after, progress)
     rebuilding.later_rounds(store.entries_after, progress)
+    store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
+    while rebuilding.take_in(store.entries_after, progress) > FEW:
+        store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
     with store.learning() as learning:
         if store.generation != generation:
             raise StoreBusy(f"{store.where}: its counts were rebuilt meanwhile; try again")
         rebuilding.take_in(learning.entries_after, progress)
-        learning.rebuild(rebuilding.state, rebuilding.relearnt())
+        learning.rebuild(edition, rebuilding.state, rebuilding.unwritten())
         learning.put_setting(RULES, rules(voices))
         learning.put_setting(UNFINISHED, undecided(store))
+    store.sweep_editions()
     return rebuilding.rebuilt()
 
 
@@ -75,28 +85,40 @@ class _Rebuilding:
         self._silent: dict[int, list[str]] = {}
         self._reread: dict[int, bytes] = {}
         self._problems: list[str] = []
+        self._changed: set[int] | None = None  # of what is written already; None: nothing is
+        self._words: dict[str, set[Token]] = {}  # of each voice, those whose counts have changed since
 
-    def take_in(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> None:
-        """Learn the entries after the last one, and undo what they undo."""
+    def take_in(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> int:
+        """Learn the entries after the last one, and undo what they undo; returns how many entries there were."""
+        before = self.state.last
         for entry in _all(entries_after, self.state.last):
             self.state.last = entry.id
             if entry.undoes:
                 lesson = self._lessons.pop(entry.undoes, None)
                 if lesson is not None:
                     tokens = self._tokens(replace(entry, id=entry.undoes))
-                    model.apply(self._voices, replace(lesson, tokens=tokens), self.state, -1)
+                    self._note(entry.undoes, model.apply(self._voices, replace(lesson, tokens=tokens), self.state, -1))
             elif entry.id > self._known or entry.id in self._active:
                 self._learn(entry)
             progress(1)
+        return self.state.last - before
+
+    def _note(self, id: int, changes: list[Change]) -> None:
+        """Remember what of it is written already, and has changed."""
+        if self._changed is not None:
+            self._changed.add(id)
+            for change in changes:
+                self._words.setdefault(change.voice, set()).update(change.deltas)
 
     def _learn(self, entry: Entry) -> None:
         if entry.label == IMPORT:
-            model.apply(self._voices, entry, self.state)
+            self._note(entry.id, model.apply(self._voices, entry, self.state))
             self._lessons[entry.id] = AppliedLesson(entry.label, entry.added, entry.calibrated, {})
             return
         tokens = self._tokens(entry, first=True)
-        score = model.score(self._voices, tokens, self.state)
-        lesson = model.taught(self._voices, tokens, entry.message_label, self.state, score)
+        label, score = entry.message_label, model.score(self._voices, tokens, self.state)
+        lesson = AppliedLesson(label, *model.lesson(self._voices, tokens, label, self.state, score), tokens)
+        self._note(entry.id, model.apply(self._voices, lesson, self.state))
         self._lessons[entry.id] = replace(lesson, tokens={})  # they are read again where they are needed
         self._silent[entry.id] = [voice.name for voice in everybodys(self._voices) if voice.name not in tokens]
 
@@ -118,10 +140,21 @@ class _Rebuilding:
             more = {voice: of_voice[id] for voice, of_voice in amounts.items() if id in of_voice}
             self._lessons[id] = replace(lesson, added={**lesson.added, **more})
 
-    def relearnt(self) -> Iterator[Relearnt]:
-        """The entries that count, with what each adds to the new counts."""
-        for id, lesson in self._lessons.items():
-            packed = self._reread.get(id)
+    def unwritten(self) -> Rewriting:
+        """What is to be written since this was called before; at first all counts and lessons."""
+        changed, words = self._changed, self._words
+        self._changed, self._words = set(), {}
+        if changed is None:
+            counts = self.state.counts
+            return Rewriting(
+                {voice: {**of.words["ham"], **of.words["spam"]} for voice, of in counts.items()},
+                self._relearnt(self._lessons),
+            )
+        return Rewriting(words, self._relearnt(changed & self._lessons.keys()), changed - self._lessons.keys())
+
+    def _relearnt(self, ids: Iterable[int]) -> Iterator[Relearnt]:
+        for id in ids:
+            lesson, packed = self._lessons[id], self._reread.get(id)
             yield Relearnt(id, lesson.added, lesson.calibrated, unpack(packed) if packed else None)
 
     def rebuilt(self) -> Rebuilt:

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from spamfilter.bayes.token_codec import Packed, pack, pack_seen
 from spamfilter.bayes.voices import VoiceTokens
 
-HEAD = "0010"
+HEAD = "0011"
 """The newest revision under migrations/; here too, so that a command can check it without loading Alembic."""
 
 
@@ -102,6 +102,9 @@ class PackedView(PackedTokens):
 
 
 metadata = MetaData()
+EDITION = "edition"
+"""The setting with the number of the edition of the counts that judges; 0 where there is none. A rebuilding writes
+another beside it."""
 _UNDOING = text("undoes IS NOT NULL")
 _DEFERRED = text("reply >= '4' AND reply < '5'")
 
@@ -112,6 +115,7 @@ def _table(name: str, *columns: Any, **options: Any) -> Table:
 
 words = _table(
     "words",
+    Column("edition", INTEGER, primary_key=True),
     Column("voice", TEXT, primary_key=True),
     Column("word", TEXT, primary_key=True),
     Column("ham", INTEGER, nullable=False),
@@ -122,6 +126,7 @@ words = _table(
 )
 classes = _table(
     "classes",
+    Column("edition", INTEGER, primary_key=True),
     Column("voice", TEXT, primary_key=True),
     Column("class", TEXT, primary_key=True),
     Column("messages", INTEGER, nullable=False),
@@ -130,11 +135,13 @@ classes = _table(
 )
 vocabularies = _table(
     "vocabularies",
+    Column("edition", INTEGER, primary_key=True),
     Column("voice", TEXT, primary_key=True),
     Column("words", INTEGER, nullable=False),
 )
 tallies = _table(
     "tallies",
+    Column("edition", INTEGER, primary_key=True),
     Column("voice", TEXT, primary_key=True),
     Column("class", TEXT, primary_key=True),
     Column("count", INTEGER, primary_key=True),
@@ -147,8 +154,6 @@ ledger = _table(
     Column("at", Utc, nullable=False),
     Column("digest", LargeBinary(16), nullable=False),
     Column("label", TEXT, nullable=False),
-    Column("added", JSON, nullable=False),
-    Column("calibrated", JSON, nullable=False),
     Column("tokens", PackedTokens),
     Column("source", TEXT, nullable=False),
     Column("by", TEXT, nullable=False),
@@ -160,6 +165,15 @@ ledger = _table(
     Index("ledger_at", "at", "source", "by", "label", "digest", "undoes"),
     sqlite_autoincrement=True,
 )
+amounts = _table(
+    "amounts",
+    Column("entry", INTEGER, ForeignKey("ledger.id", ondelete="CASCADE"), primary_key=True),
+    Column("edition", INTEGER, primary_key=True),
+    Column("added", JSON, nullable=False),
+    Column("calibrated", JSON, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""What the entries of the ledger add to the counts of an edition; those without a row add nothing."""
 journal = _table(
     "journal",
     Column("id", TEXT, primary_key=True),

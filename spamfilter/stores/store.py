@@ -86,6 +86,19 @@ class Relearnt:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewriting:
+    """What a rebuilding writes of its counts, and of what learnings add.
+
+    words: voice -> its words to write, with the counts of the state; those that count nothing go. lessons: what these
+    entries add. gone: ids of entries that were written before, and add nothing any more.
+    """
+
+    words: Mapping[str, Iterable[Token]]
+    lessons: Iterable[Relearnt]
+    gone: Collection[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Holders:
     """Learnings that have added to the counts of some words.
 
@@ -137,11 +150,12 @@ class Learning(Ledger):
         """Write this state of the calibration."""
 
     @abstractmethod
-    def rebuild(self, state: State, lessons: Iterable[Relearnt]) -> None:
-        """Replace all counts, totals and the calibration, and in the ledger what each active learning has added.
+    def rebuild(self, edition: int, state: State, rest: Rewriting) -> None:
+        """Let an edition judge: its words and what entries add, as written before and in `rest`; totals and calibration
+        are those of the state. Entries that were not written then add nothing.
 
-        Learnings that were undone, and their undoings, then add nothing. `generation` grows, here and in every process
-        at its next look at the ledger.
+        `generation` grows, here and in every process at its next look at the ledger. Raises StoreBusy if another
+        rebuilding has begun since.
         """
 
     @abstractmethod
@@ -176,6 +190,24 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
 
         words: of each voice. Latest first, with their tokens. No index finds them: each learning is looked at.
         """
+
+    @abstractmethod
+    def new_edition(self) -> int:
+        """Begin a rebuilding: the number of an edition of the counts that is empty, beside the one that judges.
+
+        One that an earlier rebuilding has begun and not finished can then not be finished any more.
+        """
+
+    @abstractmethod
+    def write_beside(self, edition: int, state: State, some: Rewriting) -> None:
+        """Write these words and lessons of a new edition, in many short transactions, between which others learn.
+
+        Tokens of lessons are written for every edition. Raises StoreBusy if another rebuilding has begun since.
+        """
+
+    @abstractmethod
+    def sweep_editions(self) -> None:
+        """Delete, in many short transactions, what editions have that neither judge nor are being written."""
 
     @abstractmethod
     def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:

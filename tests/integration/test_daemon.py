@@ -219,9 +219,10 @@ def test_a_ledger_row_that_cannot_be_read_is_logged_once_and_followed_past(tmp_p
     with relay(tmp_path / "relay") as server:
         send(server.port, SPAM.format(1))
         with contextlib.closing(sqlite3.connect(server.state / "spamfilter.db")) as database:
+            database.execute("INSERT INTO amounts VALUES (1, 0, '{\"fields\": 1}', '[0,0,0,0]')")
             database.execute(
-                "INSERT INTO ledger (at, digest, label, added, calibrated, tokens, source, by) VALUES"
-                " ('2026-01-01 00:00:00', x'00', 'spam', '{\"fields\": 1}', '[0,0,0,0]', x'0011', 'cli', '')"
+                "INSERT INTO ledger (at, digest, label, tokens, source, by) VALUES"
+                " ('2026-01-01 00:00:00', x'00', 'spam', x'0011', 'cli', '')"
             )
             database.commit()
             time.sleep(1.5)

@@ -338,9 +338,10 @@ def test_any_other_user_is_told_whom_to_ask_as() -> None:
 
 def test_a_relay_that_cannot_follow_the_ledger_is_found() -> None:
     with installation() as there:
+        there.execute("INSERT INTO amounts VALUES (1, 0, '{\"fields\": 1}', '[0,0,0,0]')")
         there.execute(
-            "INSERT INTO ledger (at, digest, label, added, calibrated, tokens, source, by) VALUES"
-            " ('2026-01-01 00:00:00', x'00', 'spam', '{\"fields\": 1}', '[0,0,0,0]', x'0011', 'cli', '')"
+            "INSERT INTO ledger (at, digest, label, tokens, source, by) VALUES"
+            " ('2026-01-01 00:00:00', x'00', 'spam', x'0011', 'cli', '')"
         )
         wait_until(lambda: "judging with what was learnt before" in there.server.log(), "the relay's complaint")
         code, answer = there.doctor()
@@ -393,7 +394,7 @@ def test_the_probe_is_taken_where_the_doctor_is_not_trusted() -> None:
 
 def test_a_relay_that_judges_by_other_counts_than_the_database_has_is_found_by_the_probe() -> None:
     with installation() as there:
-        there.execute("INSERT INTO words (voice, word, ham, spam, touched) VALUES ('body', 'delivered', 0, 800, 1)")
+        there.execute("INSERT INTO words VALUES (0, 'body', 'delivered', 0, 800, 1)")
         words = there.execute("SELECT count(*), sum(ham), sum(spam) FROM words")
         _, answer = there.doctor()
         (line,) = [line for line in answer["lines"] if line["status"] != "ok"]

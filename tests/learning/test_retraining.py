@@ -18,6 +18,7 @@ from spamfilter.bayes.model import State
 from spamfilter.bayes.voices import Voice, Voices, VoiceTokens, view
 from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.evaluation.contenders import Learner
+from spamfilter.learning import retraining
 from spamfilter.learning.bulk_training import Outcome, train
 from spamfilter.learning.counting_rules import RULES, rules
 from spamfilter.learning.filter import Filter
@@ -27,7 +28,7 @@ from spamfilter.learning.training_rounds import ROUNDS
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
-from spamfilter.stores import Entry, Learning, Store
+from spamfilter.stores import Entry, Learning, Rewriting, Store
 from spamfilter.stores.sql import queries
 from tests.project.test_docs import documented
 from tests.support import memory_store
@@ -310,6 +311,16 @@ class Busy(Store):
     def __post_init__(self) -> None:
         self.entries = len(self.store.entries_after(0))
 
+    def new_edition(self) -> int:
+        return self.store.new_edition()
+
+    def write_beside(self, edition: int, state: State, some: Rewriting) -> None:
+        self.store.write_beside(edition, state, some)
+        self._now("when the new counts are written")
+
+    def sweep_editions(self) -> None:
+        self.store.sweep_editions()
+
     # What a rebuilding does not ask for.
     def note_quarantine(self, events: Any) -> None:
         raise NotImplementedError
@@ -462,6 +473,7 @@ MOMENTS = (
     "in the first round",
     "at the end of the first round",
     "in the second round",
+    "when the new counts are written",
     "before the transaction",
 )
 
@@ -503,9 +515,13 @@ DEEDS: list[Deed] = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("few", [0, retraining.FEW], ids=["late ones beside", "late ones at the end"])
 @pytest.mark.parametrize("deed", DEEDS)
 @pytest.mark.parametrize("when", MOMENTS)
-def test_what_others_learn_while_it_runs_is_in_the_new_counts(when: str, deed: Deed, opened: Opened) -> None:
+def test_what_others_learn_while_it_runs_is_in_the_new_counts(
+    when: str, deed: Deed, few: int, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retraining, "FEW", few)
     used(opened())
     other = Filter(opened(), VOICE, whole=False)
     busy = Busy(opened(), lambda: deed(other), when)
@@ -578,9 +594,18 @@ def test_a_mail_is_read_once_and_what_the_ledger_knows_stays(opened: Opened) -> 
 def test_counts_that_others_rebuild_meanwhile_are_not_rebuilt_twice(opened: Opened) -> None:
     used(opened())
     busy = Busy(opened(), lambda: run(opened(), voice("bernoulli")), "in the first round")
-    with pytest.raises(StoreBusy, match="rebuilt meanwhile"):
+    with pytest.raises(StoreBusy, match="has begun to rebuild"):
         retrain(busy, voice("multinomial"), {}, busy.progress)
     assert Filter(opened(), voice("bernoulli")).verify() == []
+
+
+def test_a_database_that_another_one_replaces_meanwhile_is_not_rebuilt(opened: Opened) -> None:
+    used(opened())
+    store = opened()
+    busy = Busy(store, lambda: setattr(store, "generation", store.generation + 1), "when the new counts are written")
+    with pytest.raises(StoreBusy, match="rebuilt meanwhile"):
+        retrain(busy, voice("multinomial"), {}, busy.progress)
+    assert Filter(opened(), VOICE).verify() == []
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError()], ids=repr)

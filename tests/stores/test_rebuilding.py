@@ -1,6 +1,10 @@
-"""All counts replaced in one transaction of learning, on every store, and noticed by other processes."""
+"""All counts written beside those that judge, which they replace in one step; on every store, and noticed by others."""
 
-from collections.abc import Callable, Iterator
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,10 +13,11 @@ from spamfilter.bayes.counts import Counts, Growth, Label
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.model import State
 from spamfilter.bayes.voices import Voice
+from spamfilter.errors import StoreBusy
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
-from spamfilter.stores import Entry, Learning, Relearnt, Store
-from spamfilter.stores.sql import ledger_writing as sql_learning
+from spamfilter.stores import Entry, Learning, Relearnt, Rewriting, Store
+from spamfilter.stores.sql import editions
 from tests.support.made import NOON
 from tests.support.memory_store import KINDS, stored
 
@@ -21,6 +26,7 @@ GREEN = "grün".encode()
 STEP = (5, -3, 2, 1)
 NONE = (0, 0, 0, 0)
 NAMES = ("fields", "body", "old")
+OLD = (Voice("old", Soft()),)
 
 
 @pytest.fixture(params=KINDS)
@@ -31,7 +37,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
 
 def learnt(store: Store) -> list[Entry]:
     """The entries of a ledger of three learnings, of which the second is undone."""
-    filter = Filter(store, (Voice("old", Soft()),))
+    filter = Filter(store, OLD)
     for name, label in (("first", "spam"), ("second", "ham"), ("third", "ham")):
         filter.learn(Reading(name.encode().ljust(16), {"old": {b"a": 1, name.encode(): 2}}), label, "cli", "ann")  # type: ignore[arg-type]  # labels are literals
     filter.forget(Reading(b"second".ljust(16), {}), "address", "bob")
@@ -52,16 +58,35 @@ def anew() -> tuple[State, list[Relearnt]]:
     fields = counted(True, {"ham": {b"a": 3, b"b": 1, GREEN: 1}, "spam": {b"a": 7}}, ham=2, spam=4)
     body = counted(False, {"ham": {b"c": 5}, "spam": {b"d": 1, b"c": 2}}, ham=1, spam=1)
     state = State({"fields": fields, "body": body}, {"ham": 1, "spam": 1}, Calibration(3, -4, 5, 2**60), 4)
-    tokens = {"fields": {b"a": 1, GREEN: 2}, "body": {}}
+    tokens = {"old": {b"a": 1, b"third": 2}, "fields": {b"a": 1, GREEN: 2}, "body": {}}
     return state, [Relearnt(1, {"fields": 7, "body": 1}, STEP, None), Relearnt(3, {"fields": 1}, (0, 1, 0, 0), tokens)]
+
+
+def all_of(state: State, lessons: Iterable[Relearnt]) -> Rewriting:
+    words = {name: {**counts.words["ham"], **counts.words["spam"]} for name, counts in state.counts.items()}
+    return Rewriting(words, lessons)
+
+
+NO_REST = Rewriting({}, [])
 
 
 def rebuild(store: Store) -> tuple[State, list[Relearnt]]:
     state, lessons = anew()
+    edition = store.new_edition()
+    store.write_beside(edition, state, all_of(state, lessons))
     with store.learning() as learning:
-        learning.rebuild(state, lessons)
+        learning.rebuild(edition, state, NO_REST)
         learning.put_setting("name", "new")
+    store.sweep_editions()
     return state, lessons
+
+
+def rebuild_as(store: Store, state: State) -> None:
+    edition = store.new_edition()
+    store.write_beside(edition, state, all_of(state, []))
+    with store.learning() as learning:
+        learning.rebuild(edition, state, NO_REST)
+    store.sweep_editions()
 
 
 def shown(store: Store) -> tuple[State, list[object], list[Entry], list[Entry], object]:
@@ -136,10 +161,11 @@ def test_what_was_changed_before_in_the_same_transaction_is_replaced_too(opened:
     store = opened()
     learnt(store)
     state, lessons = anew()
+    edition = store.new_edition()
     with store.learning() as learning:
         learning.change("fields", "spam", {b"a": 8, b"gone": 8}, 1, Growth(2, {8: 2}))
         learning.calibrate(Calibration().plus(STEP))
-        learning.rebuild(state, lessons)
+        learning.rebuild(edition, state, all_of(state, lessons))
     kept = opened().load(["fields"])
     assert (kept.counts["fields"], kept.counts["fields"].tallies) == (
         state.counts["fields"], state.counts["fields"].tallies,
@@ -157,11 +183,11 @@ def test_the_state_that_was_given_is_not_the_stores_own(opened: Opened) -> None:
 
 
 def test_more_words_than_one_statement_takes_are_all_written(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql_learning, "BATCH", 7)
+    monkeypatch.setattr(editions, "BATCH", 7)
     store = opened()
     counts = counted(True, {"ham": {b"w%d" % number: 1 + number for number in range(50)}}, ham=1)
-    with store.learning() as learning:
-        learning.rebuild(State({"fields": counts}, {"ham": 0, "spam": 0}, Calibration(), 0), [])
+    rebuild_as(store, State({"fields": counts}, {"ham": 0, "spam": 0}, Calibration(), 0))
+    rebuild_as(store, State({"fields": counts}, {"ham": 0, "spam": 0}, Calibration(), 0))  # and swept in as many steps
     kept = opened().load(["fields"]).counts["fields"]
     assert kept == counts
     assert kept.tallies == counts.tallies
@@ -170,46 +196,120 @@ def test_more_words_than_one_statement_takes_are_all_written(opened: Opened, mon
 
 def test_an_empty_store_is_rebuilt_to_an_empty_one(opened: Opened) -> None:
     store = opened()
-    with store.learning() as learning:
-        learning.rebuild(State({"fields": Counts()}, {"ham": 0, "spam": 0}, Calibration(), 0), [])
+    rebuild_as(store, State({"fields": Counts()}, {"ham": 0, "spam": 0}, Calibration(), 0))
     assert store.load(["fields"]).counts["fields"] == Counts()
     assert opened().verify() == []
+
+
+# What is written beside, while others learn
+
+
+def test_counts_that_are_written_beside_judge_nobody(opened: Opened) -> None:
+    store = opened()
+    learnt(store)
+    before = shown(store)
+    state, (first, third) = anew()
+    edition = store.new_edition()
+    store.write_beside(edition, state, all_of(state, [first, replace(third, tokens=None)]))
+    assert shown(store) == shown(opened()) == before
+    Filter(store, OLD).learn(Reading(b"more".ljust(16), {"old": {b"a": 1}}), "ham", "cli")
+    assert Filter(opened(), OLD).verify() == []
+
+
+def test_what_changes_after_it_was_written_is_written_with_the_last_step(opened: Opened) -> None:
+    """A word that counts more, one that counts nothing any more, an entry that is undone, and one that is new."""
+    store = opened()
+    learnt(store)
+    state, (first, third) = anew()
+    edition = store.new_edition()
+    store.write_beside(edition, state, all_of(state, [first, third]))
+    with store.learning() as learning:
+        new = learning.append(Entry(NOON, b"new".ljust(16), "spam", {}, NONE, {}, "cli", ""))
+    state.counts["fields"].add("spam", {b"a": 2, b"new": 1}, 1)
+    state.counts["fields"].subtract("ham", {b"b": 1}, 1)
+    changed = {"fields": {b"a", b"b", b"new"}}
+    with store.learning() as learning:
+        learning.rebuild(edition, state, Rewriting(changed, [Relearnt(new.id, {"fields": 2}, STEP, None)], [first.id]))
+    kept = opened().load(NAMES)
+    assert kept.counts == {**state.counts, "old": Counts()}
+    assert kept.counts["fields"].tallies == state.counts["fields"].tallies
+    assert [(entry.id, entry.added) for entry in opened().entries_after(0)] == [
+        (1, {}), (2, {}), (3, third.added), (4, {}), (5, {"fields": 2}),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["beside", "at the last step"])
+def test_a_rebuilding_gives_way_to_one_that_began_later(opened: Opened, late: bool) -> None:
+    store, other = opened(), opened()
+    learnt(store)
+    state, lessons = anew()
+    edition = store.new_edition()
+    store.write_beside(edition, state, all_of(state, lessons))
+    newer = other.new_edition()
+    assert newer > edition
+
+    def go_on() -> None:
+        if late:
+            with store.learning() as learning:
+                learning.rebuild(edition, state, NO_REST)
+        else:
+            store.write_beside(edition, state, all_of(state, lessons))
+
+    with pytest.raises(StoreBusy, match="has begun to rebuild the counts since"):
+        go_on()
+    other.write_beside(newer, state, all_of(state, lessons))
+    with other.learning() as learning:
+        learning.rebuild(newer, state, NO_REST)
+    assert opened().load(NAMES).counts == {**state.counts, "old": Counts()}
+
+
+def test_nothing_is_left_of_editions_that_do_not_judge(tmp_path: Path) -> None:
+    with stored("sqlite", tmp_path) as opened:
+        store = opened()
+        learnt(store)
+        state, lessons = anew()
+        store.write_beside(store.new_edition(), state, all_of(state, lessons))  # and breaks off
+        rebuild(store)
+        with closing(sqlite3.connect(tmp_path / "store.db")) as database:
+            for table in ("words", "classes", "vocabularies", "tallies", "amounts"):
+                assert len(database.execute(f"SELECT DISTINCT edition FROM {table}").fetchall()) == 1, table
 
 
 # All or nothing
 
 
-def _after_it(learning: Learning, error: type[BaseException]) -> None:
+def _after_it(learning: Learning, edition: int, error: type[BaseException]) -> None:
     state, lessons = anew()
-    learning.rebuild(state, lessons)
+    learning.rebuild(edition, state, all_of(state, lessons))
     learning.put_setting("name", "new")
     raise error
 
 
-def _among_its_lessons(learning: Learning, error: type[BaseException]) -> None:
+def _among_its_lessons(learning: Learning, edition: int, error: type[BaseException]) -> None:
     state, lessons = anew()
 
     def broken() -> Iterator[Relearnt]:
         yield lessons[0]
         raise error
 
-    learning.rebuild(state, broken())
+    learning.rebuild(edition, state, all_of(state, broken()))
 
 
-def _after_a_later_change(learning: Learning, error: type[BaseException]) -> None:
+def _after_a_later_change(learning: Learning, edition: int, error: type[BaseException]) -> None:
     state, lessons = anew()
-    learning.rebuild(state, lessons)
+    learning.rebuild(edition, state, all_of(state, lessons))
     learning.change("fields", "ham", {b"more": 1}, 1, Growth(1, {1: 1}))
     learning.calibrate(Calibration())
     raise error
 
 
-Breaks = Callable[[Learning, type[BaseException]], None]
+Breaks = Callable[[Learning, int, type[BaseException]], None]
 
 
 def _broken(store: Store, breaks: Breaks, error: type[BaseException]) -> None:
+    edition = store.new_edition()
     with store.learning() as learning:
-        breaks(learning, error)
+        breaks(learning, edition, error)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -225,8 +325,8 @@ def test_a_rebuilding_that_breaks_off_leaves_everything(
         _broken(store, breaks, error)
     assert shown(store) == before
     assert shown(opened()) == before
-    Filter(store, (Voice("old", Soft()),)).learn(Reading(b"more".ljust(16), {"old": {b"a": 1}}), "ham", "cli")
-    assert Filter(opened(), (Voice("old", Soft()),)).verify() == []
+    Filter(store, OLD).learn(Reading(b"more".ljust(16), {"old": {b"a": 1}}), "ham", "cli")
+    assert Filter(opened(), OLD).verify() == []
 
 
 # Noticed by other processes

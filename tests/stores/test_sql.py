@@ -195,7 +195,7 @@ def test_overwritten_pages_are_found(path: Path) -> None:
     [
         pytest.param("UPDATE words SET spam = spam + 1 WHERE word = 'cheap'", "words of voice", id="count"),
         pytest.param("DELETE FROM words WHERE word = 'pill1'", "words of voice", id="word-gone"),
-        pytest.param("INSERT INTO words VALUES ('fields', 'new', 1, 0, 1)", "words of voice", id="word-more"),
+        pytest.param("INSERT INTO words VALUES (0, 'fields', 'new', 1, 0, 1)", "words of voice", id="word-more"),
         pytest.param("UPDATE classes SET messages = messages + 1", "words of voice", id="messages"),
         pytest.param("UPDATE classes SET words = words + 1", "words of voice", id="occurrences"),
         pytest.param("UPDATE vocabularies SET words = words + 1", "words of voice", id="vocabulary"),
@@ -244,7 +244,7 @@ def test_damage_that_an_undoing_runs_into_is_an_error_that_changes_nothing(path:
 def test_a_count_below_zero_is_an_error_of_counting(path: Path, statement: str, said: str) -> None:
     with opened(path) as store:
         trained(store)
-        execute(path, "INSERT INTO tallies VALUES ('fields', 'ham', 1, 1)")
+        execute(path, "INSERT INTO tallies VALUES (0, 'fields', 'ham', 1, 1)")
         with pytest.raises(CountError, match=said), store.writing() as connection:
             connection.exec_driver_sql(statement)
 
@@ -287,8 +287,8 @@ def test_a_learning_can_be_taken_back_once(path: Path) -> None:
     with pytest.raises(sqlite3.IntegrityError):
         execute(
             path,
-            "INSERT INTO ledger (at, digest, label, added, calibrated, source, by, undoes)"
-            " SELECT at, digest, label, added, calibrated, source, by, undoes FROM ledger WHERE undoes IS NOT NULL",
+            "INSERT INTO ledger (at, digest, label, source, by, undoes)"
+            " SELECT at, digest, label, source, by, undoes FROM ledger WHERE undoes IS NOT NULL",
         )
 
 

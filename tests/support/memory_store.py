@@ -20,10 +20,10 @@ from spamfilter.bayes.labels import NOBODYS
 from spamfilter.bayes.model import State, messages
 from spamfilter.bayes.token_codec import pack_seen
 from spamfilter.bayes.tokens import Token
-from spamfilter.errors import StoreError
+from spamfilter.errors import StoreBusy, StoreError
 from spamfilter.stores.journal import NAMED, UNJUDGED, JournalEntry, Labelled, PutOff, Wanted
 from spamfilter.stores.quarantine_events import QuarantineEvent
-from spamfilter.stores.store import ENTRIES, Entry, Holders, Learning, Relearnt, Store, Trainings
+from spamfilter.stores.store import ENTRIES, Entry, Holders, Learning, Relearnt, Rewriting, Store, Trainings
 from tests.support.memory_sender_lists import MemorySenderLists
 
 POSTGRESQL = "postgresql+psycopg"
@@ -76,6 +76,8 @@ class MemoryStore(MemorySenderLists, Store):
         self._settings: dict[str, object] = {}
         self._quarantine: list[QuarantineEvent] = []
         self._summaries: dict[date, Mapping[str, Any]] = {}
+        self._editions = 0
+        self._beside: dict[int, tuple[dict[str, dict[Token, tuple[int, int]]], dict[int, Relearnt]]] = {}
 
     @contextmanager
     def learning(self) -> Iterator[Learning]:
@@ -91,6 +93,25 @@ class MemoryStore(MemorySenderLists, Store):
 
     def state(self, words: Mapping[str, Iterable[Token]]) -> State:
         return self._state({voice: self._part(voice, some) for voice, some in words.items()})
+
+    def new_edition(self) -> int:
+        self._editions += 1
+        self._beside = {self._editions: ({}, {})}
+        return self._editions
+
+    def write_beside(self, edition: int, state: State, some: Rewriting) -> None:
+        if edition not in self._beside:
+            raise StoreBusy("another process has begun to rebuild the counts since; this one gives way to it")
+        counts, lessons = self._beside[edition]
+        for voice, names in some.words.items():
+            ham, spam = (state.counts[voice].words[label] for label in LABELS)
+            counts.setdefault(voice, {}).update({word: (ham.get(word, 0), spam.get(word, 0)) for word in names})
+        lessons.update({lesson.id: lesson for lesson in some.lessons})
+        for id in some.gone:
+            lessons.pop(id, None)
+
+    def sweep_editions(self) -> None:
+        return
 
     def _voice(self, voice: str) -> Counts:
         if voice not in self._counts:
@@ -395,12 +416,17 @@ class _MemoryLearning(Learning):
         self._store._calibration = calibration
         self._undo.append(lambda: setattr(self._store, "_calibration", before))
 
-    def rebuild(self, state: State, lessons: Iterable[Relearnt]) -> None:
+    def rebuild(self, edition: int, state: State, rest: Rewriting) -> None:
         store = self._store
         before = dict(store._counts), list(store._ledger), dict(store._active), store._calibration
-        anew = {lesson.id: lesson for lesson in lessons}
-        store._counts = copy.deepcopy(state.counts)
-        store._calibration = state.calibration
+        beside, store._beside = store._beside, copy.deepcopy(store._beside)
+        store.write_beside(edition, state, rest)
+        words, anew = store._beside[edition]
+        store._counts, store._calibration = {}, state.calibration
+        for voice, counts in state.counts.items():
+            store._counts[voice] = kept = copy.deepcopy(counts)
+            for at, label in enumerate(LABELS):
+                kept.words[label] = {word: pair[at] for word, pair in words.get(voice, {}).items() if pair[at]}
         for at, entry in enumerate(store._ledger):
             lesson = anew.get(entry.id, Relearnt(entry.id, {}, (0, 0, 0, 0), None))
             tokens = entry.tokens if lesson.tokens is None else lesson.tokens
@@ -410,6 +436,7 @@ class _MemoryLearning(Learning):
                 store._active[entry.digest] = entry
         store.generation += 1
         self._undo.append(lambda: self._restore(*before))
+        self._undo.append(lambda: setattr(store, "_beside", beside))
 
     def _restore(
         self, counts: dict[str, Counts], ledger: list[Entry], active: dict[bytes, Entry], calibration: Calibration

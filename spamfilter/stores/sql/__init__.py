@@ -3,7 +3,8 @@
 Guarantee: one learning is one transaction, begun with the write lock held. Commits reach the disk.
 Start with database, its transactions; connection and postgresql connect to it, dialects has what
 they spell differently. journal, searching, reporting, quarantine_events and sender_lists stand on it.
-ledger_writing has a transaction of learning, and queries what it and the store both ask.
+ledger_writing has a transaction of learning, editions the rebuilding of all counts, and
+queries what they and the store ask.
 """
 
 import json
@@ -31,16 +32,17 @@ from spamfilter.bayes.model import State
 from spamfilter.bayes.token_codec import unpack_with
 from spamfilter.bayes.tokens import Token
 from spamfilter.stores import schema
-from spamfilter.stores.schema import ledger
+from spamfilter.stores.schema import EDITION, amounts, ledger
 from spamfilter.stores.sql.dialects import has_text, keep_last_id, last_id
+from spamfilter.stores.sql.editions import SqlEditions
 from spamfilter.stores.sql.journal import SqlJournal
 from spamfilter.stores.sql.ledger_writing import SqlLearning
 from spamfilter.stores.sql.quarantine_events import SqlQuarantineEvents
 from spamfilter.stores.sql.queries import (
-    FACTS,
     LOOK_UP,
     REBUILT,
     active,
+    entries,
     entries_after,
     entry_of,
     learnt,
@@ -61,7 +63,10 @@ from spamfilter.stores.store import Entry, Holders, Learning, Store
 __all__ = ["SqlStore"]
 
 
-class SqlStore(SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSenderLists, Store):
+_NOTICED = select(schema.settings.c.name, schema.settings.c.value).where(schema.settings.c.name.in_([REBUILT, EDITION]))
+
+
+class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSenderLists, Store):
     """One database. Its schema must be at `schema.HEAD`; `stores.migration` brings it there."""
 
     _rebuilt: int | None = None
@@ -71,18 +76,19 @@ class SqlStore(SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSend
         with self.reading() as connection:
             self._notice(connection)
 
-    def _notice(self, connection: Connection) -> None:
-        """Notice that the counts were rebuilt."""
-        rebuilt = setting(connection, REBUILT) or 0
+    def _notice(self, connection: Connection) -> int:
+        """Notice that the counts were rebuilt; returns the edition that judges."""
+        found = {row.name: row.value for row in connection.execute(_NOTICED)}
+        rebuilt = found.get(REBUILT, 0)
         if self._rebuilt is not None and rebuilt != self._rebuilt:
             self.generation += 1
         self._rebuilt = rebuilt
+        return int(found.get(EDITION, 0))
 
     @contextmanager
     def learning(self) -> Iterator[Learning]:
         with self.writing() as connection:
-            self._notice(connection)
-            learning = SqlLearning(connection)
+            learning = SqlLearning(connection, self._notice(connection))
             yield learning
             learning.flush()
 
@@ -115,12 +121,13 @@ class SqlStore(SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSend
 
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         packed = type_coerce(ledger.c.tokens, LargeBinary).label("packed")
-        older = only_active(select(*FACTS, packed)).where(ledger.c.id < before).order_by(ledger.c.id.desc())
+        older = only_active(entries(packed)).where(ledger.c.id < before).order_by(ledger.c.id.desc())
         found, looked_at, last = [], 0, 0
         with self.reading() as connection:
             for row in connection.execute(older.limit(limit)):
                 looked_at, last = looked_at + 1, row.id
-                learnt = [word for voice, some in words.items() if row.added.get(voice) for word in some]
+                added = row.added or {}
+                learnt = [word for voice, some in words.items() if added.get(voice) for word in some]
                 # Most learnings of a filter that errs rarely have added nothing, and are not unpacked.
                 tokens = unpack_with(row.packed, learnt) if learnt else None
                 if tokens is not None and (entry := entry_of(row, tokens)).holds(words):
@@ -130,7 +137,7 @@ class SqlStore(SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSend
         return Holders(found, looked_at, last if more else 0)
 
     def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
-        query = only_active(select(*FACTS)).order_by(ledger.c.id)
+        query = only_active(entries()).order_by(ledger.c.id)
         if since is not None:
             query = query.where(ledger.c.at >= since)
         if by is not None:
@@ -140,7 +147,7 @@ class SqlStore(SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSend
 
     def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
         followed = exists().where(undone.c.digest == ledger.c.digest, undone.c.id > ledger.c.id)
-        query = select(*FACTS).where(ledger.c.by == by, ~followed).order_by(ledger.c.id)
+        query = entries().where(ledger.c.by == by, ~followed).order_by(ledger.c.id)
         if since is not None:
             query = query.where(ledger.c.at >= since)
         with self.reading() as connection:
@@ -148,7 +155,7 @@ class SqlStore(SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSend
 
     def histories(self, digests: Sequence[bytes]) -> dict[bytes, list[Entry]]:
         found: dict[bytes, list[Entry]] = {digest: [] for digest in digests}
-        query = select(*FACTS).where(ledger.c.digest.in_(digests)).order_by(ledger.c.id)
+        query = entries().where(ledger.c.digest.in_(digests)).order_by(ledger.c.id)
         with self.reading() as connection:
             for row in connection.execute(query):
                 found[row.digest].append(entry_of(row, {}))
@@ -160,9 +167,9 @@ class SqlStore(SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSend
             return int(connection.execute(select(func.count()).select_from(ledger).where(*learnings)).scalar_one())
 
     def surprises_by(self, by: str, since: datetime, most: int) -> list[Entry]:
-        surprising = cast(ledger.c.calibrated[ERROR_ENERGY].as_string(), BigInteger) >= SURPRISING
+        surprising = cast(amounts.c.calibrated[ERROR_ENERGY].as_string(), BigInteger) >= SURPRISING
         mine = ledger.c.by == by, ledger.c.at >= since, ledger.c.label == "spam"
-        query = only_active(select(ledger)).where(*mine, surprising).order_by(ledger.c.at).limit(most)
+        query = only_active(entries(ledger.c.tokens)).where(*mine, surprising).order_by(ledger.c.at).limit(most)
         with self.reading() as connection:
             return [entry_of(row, row.tokens) for row in connection.execute(query)]
 

@@ -1,8 +1,8 @@
 """A transaction of learning in SQL."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import astuple
-from itertools import islice, repeat
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -14,26 +14,25 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
-    insert,
     literal_column,
     update,
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import LABELS, Counts, Growth, Label, move
+from spamfilter.bayes.counts import LABELS, Growth, Label, move
 from spamfilter.bayes.model import State, messages
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import CountError
 from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql.dialects import last_id
+from spamfilter.stores.sql.editions import write_rest
 from spamfilter.stores.sql.queries import (
     REBUILT,
     active,
     add_words,
     append_entries,
     entries_after,
-    entry_row,
     execute_many,
     history,
     learnt,
@@ -42,12 +41,10 @@ from spamfilter.stores.sql.queries import (
     setting,
     spelt,
 )
-from spamfilter.stores.store import Entry, Learning, Relearnt
+from spamfilter.stores.store import Entry, Learning, Rewriting
 
-Row = tuple[str, str, int, int, int]
-"""Of the words table: voice, word, ham, spam, touched."""
-BATCH = 10_000
-"""Rows of one INSERT when all counts are written anew."""
+Row = tuple[int, str, str, int, int, int]
+"""Of the words table: edition, voice, word, ham, spam, touched."""
 
 
 class _Changes(NamedTuple):
@@ -56,21 +53,21 @@ class _Changes(NamedTuple):
     counts: dict[Label, dict[Token, int]]
     touched: dict[Token, int]
 
-    def rows(self, voice: str) -> list[Row]:
+    def rows(self, edition: int, voice: str) -> list[Row]:
         """Rows of the words table, in its order, of the words that count more or less than before."""
         words = sorted(self.touched)
         ham, spam = (map(self.counts[label].get, words, repeat(0)) for label in LABELS)
         touched = map(self.touched.__getitem__, words)
-        rows = zip(repeat(voice), map(bytes.decode, words), ham, spam, touched, strict=False)
-        return [row for row in rows if row[2] or row[3]]
+        rows = zip(repeat(edition), repeat(voice), map(bytes.decode, words), ham, spam, touched, strict=False)
+        return [row for row in rows if row[3] or row[4]]
 
 
 class SqlLearning(Learning):
     """One write transaction; the changes of words are summed, and written at its end or before a look at them."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._entries: list[list[Any]] = []
+    def __init__(self, connection: Connection, edition: int) -> None:
+        self._connection, self._edition = connection, edition
+        self._entries: list[tuple[Entry, int | None]] = []
         self._words: dict[str, _Changes] = {}
         self._classes: dict[tuple[str, Label], list[int]] = {}
         self._vocabulary: dict[str, int] = {}
@@ -104,13 +101,13 @@ class SqlLearning(Learning):
             self._last = last_id(self._connection, ledger)
         self._last += 1
         entry = entry.as_of(self._last)
-        self._entries.append(entry_row(entry, like))
+        self._entries.append((entry, like))
         for label, number in messages(entry).items():
             self._learnt[label] += -number if entry.undoes else number
         return entry
 
     def _write_entries(self) -> None:
-        append_entries(self._connection, self._entries)
+        append_entries(self._connection, self._edition, self._entries)
         self._entries.clear()
 
     def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, growth: Growth) -> None:
@@ -128,30 +125,13 @@ class SqlLearning(Learning):
     def calibrate(self, calibration: Calibration) -> None:
         self._calibration = calibration
 
-    def rebuild(self, state: State, lessons: Iterable[Relearnt]) -> None:
-        write = self._connection.execute
-        self._write_entries()
+    def rebuild(self, edition: int, state: State, rest: Rewriting) -> None:
         for changes in (self._words, self._classes, self._vocabulary, self._tallies):
             changes.clear()  # what this transaction has changed before is replaced, too
         self._calibration = None
-        for table in (words, classes, vocabularies, tallies):
-            write(delete(table))
-        for voice, counts in state.counts.items():
-            for rows, table in ((_words_of(voice, counts, state.last), words), (_tallies_of(voice, counts), tallies)):
-                while batch := list(islice(rows, BATCH)):
-                    write(insert(table), batch)
-            write(insert(vocabularies), {"voice": voice, "words": counts.vocabulary})
-            for label in LABELS:
-                total = {"messages": counts.messages[label], "words": counts.occurrences[label]}
-                write(insert(classes), {"voice": voice, "class": label, **total})
-        write(update(ledger).values(added={}, calibrated=[0, 0, 0, 0]))
-        here = ledger.c.id == bindparam("entry")
-        amounts = update(ledger).where(here).values(added=bindparam("new_added"), calibrated=bindparam("new_step"))
-        tokens = update(ledger).where(here).values(tokens=bindparam("new_tokens"))
-        for lesson in lessons:
-            write(amounts, {"entry": lesson.id, "new_added": dict(lesson.added), "new_step": list(lesson.calibrated)})
-            if lesson.tokens is not None:
-                write(tokens, {"entry": lesson.id, "new_tokens": lesson.tokens})
+        self._write_entries()
+        write_rest(self._connection, edition, state, rest)
+        self._edition = edition
         self.put_setting("calibration", list(astuple(state.calibration)))
         self.load_anew()
 
@@ -164,18 +144,19 @@ class SqlLearning(Learning):
     def flush(self) -> None:
         self._write_entries()
         for voice, changes in self._words.items():
-            rows = changes.rows(voice)
-            less = [row for row in rows if row[2] < 0 or row[3] < 0]
-            add_words(self._connection, [row for row in rows if row[2] >= 0 and row[3] >= 0] if less else rows)
+            rows = changes.rows(self._edition, voice)
+            less = [row for row in rows if row[3] < 0 or row[4] < 0]
+            add_words(self._connection, [row for row in rows if row[3] >= 0 and row[4] >= 0] if less else rows)
             if less:
                 self._take_away(less)
-        totals = [(*key, *added) for key, added in self._classes.items()]
-        self._many(_NEW_CLASSES, ("voice", "class", "messages", "words"), [(*row[:2], 0, 0) for row in totals])
-        self._many(_ADD_CLASSES, ("new_voice", "new_class", "new_messages", "new_words"), totals)
-        self._many(_NEW_VOCABULARIES, ("voice", "words"), [(voice, 0) for voice in self._vocabulary])
-        self._many(_ADD_VOCABULARIES, ("new_voice", "new_words"), [*self._vocabulary.items()])
+        totals = [(self._edition, *key, *added) for key, added in self._classes.items()]
+        self._many(_NEW_CLASSES, _CLASS, ("messages", "words"), [(*row[:3], 0, 0) for row in totals])
+        self._many(_ADD_CLASSES, _CLASS, ("messages", "words"), totals, "new_")
+        vocabulary = [(self._edition, *grown) for grown in self._vocabulary.items()]
+        self._many(_NEW_VOCABULARIES, _VOICE, ("words",), [(*row[:2], 0) for row in vocabulary])
+        self._many(_ADD_VOCABULARIES, _VOICE, ("words",), vocabulary, "new_")
         moved = [
-            (voice, label, count, words)
+            (self._edition, voice, label, count, words)
             for (voice, label), moved in self._tallies.items()
             for count, words in moved.items()
         ]
@@ -193,22 +174,24 @@ class SqlLearning(Learning):
         self._tallies.clear()
         self._learnt = dict.fromkeys(LABELS, 0)
 
-    def _many(self, statement: Executable, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> int:
+    def _many(
+        self, statement: Executable, key: tuple[str, ...], values: tuple[str, ...], rows: list[Any], prefix: str = ""
+    ) -> int:
+        names = tuple(f"{prefix}{name}" for name in (*key, *values))
         return execute_many(self._connection, statement, names, rows)
 
     def _move(self, moved: list[tuple[Any, ...]]) -> None:
         """Tallies that words have left, and joined; those that no word has any more go."""
-        self._many(_NEW_TALLIES, ("voice", "class", "count", "words"), [(*row[:3], 0) for row in moved])
-        self._many(_ADD_TALLIES, ("new_voice", "new_class", "new_count", "new_words"), moved)
-        self._many(_DROP_TALLIES, ("new_voice", "new_class", "new_count"), [row[:3] for row in moved])
+        self._many(_NEW_TALLIES, _TALLY, ("words",), [(*row[:4], 0) for row in moved])
+        self._many(_ADD_TALLIES, _TALLY, ("words",), moved, "new_")
+        self._many(_DROP_TALLIES, _TALLY, (), [row[:4] for row in moved], "new_")
 
     def _take_away(self, less: list[Row]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
-        names = ("new_voice", "new_word", "new_ham", "new_spam", "new_touched")
         less = [*map(tuple, spelt(self._connection.dialect, less))]
-        if self._many(_TAKE_WORDS, names, less) != len(less):
+        if self._many(_TAKE_WORDS, _WORD, (*LABELS, "touched"), less, "new_") != len(less):
             raise CountError("the words table lacks words of the learning that is to be taken back")
-        self._many(_DROP_WORDS, names[:2], [row[:2] for row in less])
+        self._many(_DROP_WORDS, _WORD, (), [row[:3] for row in less], "new_")
 
 
 def _at(table: Table, *names: str) -> ColumnElement[bool]:
@@ -222,26 +205,14 @@ def _adding(table: Table, key: tuple[str, ...], *names: str) -> Update:
 
 
 _NOTHING: ColumnElement[int] = literal_column("0")
-_WORD, _CLASS, _TALLY = ("voice", "word"), ("voice", "class"), ("voice", "class", "count")
+_VOICE = ("edition", "voice")
+_WORD, _CLASS, _TALLY = (*_VOICE, "word"), (*_VOICE, "class"), (*_VOICE, "class", "count")
 _TAKE_WORDS = _adding(words, _WORD, *LABELS).values(touched=bindparam("new_touched"))
 _DROP_WORDS = delete(words).where(_at(words, *_WORD), words.c.ham == _NOTHING, words.c.spam == _NOTHING)
 _NEW_CLASSES, _ADD_CLASSES = upsert(classes).on_conflict_do_nothing(), _adding(classes, _CLASS, "messages", "words")
 _NEW_VOCABULARIES, _ADD_VOCABULARIES = (
     upsert(vocabularies).on_conflict_do_nothing(),
-    _adding(vocabularies, ("voice",), "words"),
+    _adding(vocabularies, _VOICE, "words"),
 )
 _NEW_TALLIES, _ADD_TALLIES = upsert(tallies).on_conflict_do_nothing(), _adding(tallies, _TALLY, "words")
 _DROP_TALLIES = delete(tallies).where(_at(tallies, *_TALLY), tallies.c.words == _NOTHING)
-
-
-def _words_of(voice: str, counts: Counts, last: int) -> Iterator[dict[str, object]]:
-    in_ham, in_spam = counts.words["ham"], counts.words["spam"]
-    for word in {**in_ham, **in_spam}:
-        ham, spam = in_ham.get(word, 0), in_spam.get(word, 0)
-        yield {"voice": voice, "word": word.decode(), "ham": ham, "spam": spam, "touched": last}
-
-
-def _tallies_of(voice: str, counts: Counts) -> Iterator[dict[str, object]]:
-    for label, tally in (counts.tallies or {}).items():
-        for count, having in tally.items():
-            yield {"voice": voice, "class": label, "count": count, "words": having}

@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 from sqlalchemy import (
     Column,
+    ColumnElement,
     Connection,
     Dialect,
     Executable,
     Select,
+    Text,
+    and_,
     bindparam,
+    cast,
     exists,
     func,
     insert,
@@ -22,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from spamfilter.bayes.calibration import Calibration
+from spamfilter.bayes.calibration import Calibration, Step
 from spamfilter.bayes.counts import LABELS, Counts, HashedTable, Label, Tallies
 from spamfilter.bayes.model import State
 from spamfilter.bayes.token_codec import pack
@@ -30,7 +34,7 @@ from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import StoreError
 from spamfilter.stores import schema
-from spamfilter.stores.schema import classes, ledger, settings, tallies, vocabularies, words
+from spamfilter.stores.schema import EDITION, INTEGER, amounts, classes, ledger, settings, tallies, vocabularies, words
 from spamfilter.stores.sql.dialects import numbers_listed
 from spamfilter.stores.store import ENTRIES, Entry
 
@@ -48,6 +52,13 @@ REBUILT = "rebuilt"
 
 FACTS = tuple(column for column in ledger.columns if column.name != "tokens")
 undone = ledger.alias("undone")
+
+CURRENT = func.coalesce(
+    select(cast(cast(settings.c.value, Text), INTEGER)).where(settings.c.name == EDITION).scalar_subquery(), 0
+)
+"""The edition of the counts that judges."""
+NOTHING = (0, 0, 0, 0)
+"""The step of the calibration of an entry that does not count."""
 
 
 def execute_many(
@@ -102,9 +113,15 @@ def setting(connection: Connection, name: str) -> Any:
 # The ledger
 
 
+def entries(*more: ColumnElement[Any]) -> Select[Any]:
+    """Rows of the ledger with what they add now, without their tokens."""
+    now = and_(amounts.c.entry == ledger.c.id, amounts.c.edition == CURRENT)
+    return select(*FACTS, amounts.c.added, amounts.c.calibrated, *more).outerjoin_from(ledger, amounts, now)
+
+
 def entry_of(row: Any, tokens: VoiceTokens) -> Entry:
-    step = tuple(row.calibrated)
-    return Entry(row.at, row.digest, row.label, row.added, step, tokens, row.source, row.by, row.undoes, row.id)
+    added, step = row.added or {}, tuple(row.calibrated or NOTHING)
+    return Entry(row.at, row.digest, row.label, added, step, tokens, row.source, row.by, row.undoes, row.id)
 
 
 def only_active(query: Select[Any]) -> Select[Any]:
@@ -113,8 +130,8 @@ def only_active(query: Select[Any]) -> Select[Any]:
     return query.where(ledger.c.undoes.is_(None), ~is_undone)
 
 
-_ACTIVE = only_active(select(ledger)).where(ledger.c.digest == bindparam("asked", type_=ledger.c.digest.type))
-_LEARNT = only_active(select(ledger)).where(ledger.c.digest.in_(bindparam("asked", expanding=True)))
+_ACTIVE = only_active(entries(ledger.c.tokens)).where(ledger.c.digest == bindparam("asked", type_=ledger.c.digest.type))
+_LEARNT = only_active(entries(ledger.c.tokens)).where(ledger.c.digest.in_(bindparam("asked", expanding=True)))
 
 
 def active(connection: Connection, digest: bytes) -> Entry | None:
@@ -128,15 +145,15 @@ def learnt(connection: Connection, digests: Collection[bytes]) -> dict[bytes, En
 
 
 def history(connection: Connection, digest: bytes) -> list[Entry]:
-    query = select(ledger).where(ledger.c.digest == digest).order_by(ledger.c.id)
+    query = entries(ledger.c.tokens).where(ledger.c.digest == digest).order_by(ledger.c.id)
     return [entry_of(row, row.tokens or {}) for row in connection.execute(query)]
 
 
 def entries_after(connection: Connection, last: int) -> list[Entry]:
     tokens = func.coalesce(ledger.c.tokens, undone.c.tokens, type_=schema.PackedTokens).label("tokens")
     query = (
-        select(*FACTS, tokens)
-        .outerjoin_from(ledger, undone, ledger.c.undoes == undone.c.id)
+        entries(tokens)
+        .outerjoin(undone, ledger.c.undoes == undone.c.id)
         .where(ledger.c.id > last)
         .order_by(ledger.c.id)
         .limit(ENTRIES)
@@ -150,17 +167,33 @@ _APPEND = insert(ledger).values(tokens=func.coalesce(bindparam("own_tokens"), _L
 _NAMES = (*(column.name for column in FACTS), "own_tokens", "like")
 
 
-def entry_row(entry: Entry, like: int | None) -> list[Any]:
-    """A row for `append_entries`. like: id of the entry to copy the tokens from, if not the entry's own are written."""
-    if entry.undoes:
-        return [*_facts(entry), None, None]  # its tokens are those of the row that it undoes
-    return [*_facts(entry), pack(entry.tokens) if like is None else None, like]
-
-
-def append_entries(connection: Connection, rows: Sequence[list[Any]]) -> None:
-    """Write rows of `entry_row`, in their order; changes them."""
+def append_entries(connection: Connection, edition: int, new: Sequence[tuple[Entry, int | None]]) -> None:
+    """Write entries, in their order, each with the id of the entry to copy the tokens from, None for its own tokens."""
+    rows = [[*_facts(entry), *_tokens_of(entry, like)] for entry, like in new]
     convert(connection.dialect, FACTS, rows)
     execute_many(connection, _APPEND, _NAMES, rows)
+    put_amounts(connection, edition, [(entry.id, entry.added, entry.calibrated) for entry, _ in new])
+
+
+def _tokens_of(entry: Entry, like: int | None) -> tuple[bytes | None, int | None]:
+    if entry.undoes:
+        return None, None  # its tokens are those of the row that it undoes
+    return (pack(entry.tokens) if like is None else None), like
+
+
+_AMOUNTS = tuple(amounts.columns)
+_NEW_AMOUNTS = upsert(amounts)
+_PUT_AMOUNTS = _NEW_AMOUNTS.on_conflict_do_update(
+    index_elements=[amounts.c.entry, amounts.c.edition],
+    set_={name: _NEW_AMOUNTS.excluded[name] for name in ("added", "calibrated")},
+)
+
+
+def put_amounts(connection: Connection, edition: int, new: Sequence[tuple[int, Mapping[str, int], Step]]) -> None:
+    """Write what entries of the ledger add: the id, its amounts, its step of the calibration."""
+    rows = [[id, edition, dict(added), list(step)] for id, added, step in new]
+    convert(connection.dialect, _AMOUNTS, rows)
+    execute_many(connection, _PUT_AMOUNTS, tuple(amounts.columns.keys()), [tuple(row) for row in rows])
 
 
 # The counts
@@ -168,7 +201,7 @@ def append_entries(connection: Connection, rows: Sequence[list[Any]]) -> None:
 
 _words = upsert(words)
 _ADD_WORDS = _words.on_conflict_do_update(
-    index_elements=[words.c.voice, words.c.word],
+    index_elements=[words.c.edition, words.c.voice, words.c.word],
     set_={**{name: words.c[name] + _words.excluded[name] for name in LABELS}, "touched": _words.excluded.touched},
 )
 
@@ -182,8 +215,8 @@ def _add_words(dialect: Dialect, rows: int) -> str:
 
 
 def spelt(dialect: Dialect, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
-    """Rows that begin with a voice and a word, with the word as this database can hold it."""
-    for at, converter in _converters(dialect, (words.c.voice, words.c.word)):
+    """Rows that begin with edition, voice and word, with the word as this database can hold it."""
+    for at, converter in _converters(dialect, (words.c.edition, words.c.voice, words.c.word)):
         rows = [(*row[:at], converter(row[at]), *row[at + 1 :]) for row in rows]
     return rows
 
@@ -200,13 +233,14 @@ def add_words(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
 def totals(connection: Connection, voice: str) -> Counts:
     """Counts without words, but with the totals and the tallies of the voice."""
     counts = Counts()
-    for row in connection.execute(select(classes).where(classes.c.voice == voice)):
+    for row in connection.execute(select(classes).where(classes.c.edition == CURRENT, classes.c.voice == voice)):
         label: Label = row._mapping["class"]
         counts.messages[label], counts.occurrences[label] = row.messages, row.words
-    query = select(vocabularies.c.words).where(vocabularies.c.voice == voice)
+    of_voice = vocabularies.c.edition == CURRENT, vocabularies.c.voice == voice
+    query = select(vocabularies.c.words).where(*of_voice)
     counts.vocabulary = connection.execute(query).scalar() or 0
     kept: Tallies = {label: {} for label in LABELS}
-    for row in connection.execute(select(tallies).where(tallies.c.voice == voice)):
+    for row in connection.execute(select(tallies).where(tallies.c.edition == CURRENT, tallies.c.voice == voice)):
         kept[row._mapping["class"]][row._mapping["count"]] = row.words
     counts.tallies = kept
     return counts
@@ -223,7 +257,7 @@ def load_words(connection: Connection, voice: str, vocabulary: int) -> HashedTab
     counted = [numbers_listed(column) for column in (words.c.ham, words.c.spam)]
     joined = select(type_coerce(func.aggregate_strings(words.c.word, "\n"), words.c.word.type), *counted)
     while after is not None:
-        here = [words.c.voice == voice, words.c.word >= after]
+        here = [words.c.edition == CURRENT, words.c.voice == voice, words.c.word >= after]
         after = None
         if vocabulary > LOADED:
             ends = select(words.c.word).where(*here).order_by(words.c.word).offset(LOADED).limit(1)
@@ -245,7 +279,7 @@ def part_state(connection: Connection, some: Mapping[str, Iterable[Token]]) -> S
         counts[voice] = totals(connection, voice)
         names = [token.decode() for token in wanted]
         for start in range(0, len(names), LOOK_UP):
-            here = words.c.voice == voice, words.c.word.in_(names[start : start + LOOK_UP])
+            here = words.c.edition == CURRENT, words.c.voice == voice, words.c.word.in_(names[start : start + LOOK_UP])
             rows = connection.execute(select(words.c.word, words.c.ham, words.c.spam).where(*here)).all()
             tokens = [word.encode() for word, _, _ in rows]
             for at, label in enumerate(LABELS, 1):

@@ -12,7 +12,7 @@ from spamfilter.stores.schema import journal, ledger, summaries
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.dialects import unindexed
 from spamfilter.stores.sql.journal import SUMMARY, journal_entry_of, of_host
-from spamfilter.stores.sql.queries import entry_of, only_active
+from spamfilter.stores.sql.queries import entries, entry_of, only_active
 from spamfilter.stores.store import Entry, Trainings
 
 DAY = timedelta(days=1)
@@ -31,7 +31,11 @@ class SqlReporting(Database):
     """The methods of `stores.store.Store` that only reports need."""
 
     def latest_learnings(self, since: datetime, until: datetime, limit: int) -> list[Entry]:
-        query = _of_period(select(ledger), since, until).order_by(ledger.c.at.desc(), ledger.c.id.desc()).limit(limit)
+        query = (
+            _of_period(entries(ledger.c.tokens), since, until)
+            .order_by(ledger.c.at.desc(), ledger.c.id.desc())
+            .limit(limit)
+        )
         with self.reading() as connection:
             return [entry_of(row, row.tokens) for row in connection.execute(query)]
 

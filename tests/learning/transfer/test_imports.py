@@ -21,7 +21,7 @@ DUMPS = Path(__file__).parent / "dumps"
 def counts(shell: Shell) -> dict[str, list[tuple[object, ...]]]:
     """All counts that are not zero, and the totals."""
     found = test_undoing.counts(shell)
-    found["vocabularies"] = [row for row in found["vocabularies"] if row[1]]
+    found["vocabularies"] = [row for row in found["vocabularies"] if row[2]]
     return found
 
 

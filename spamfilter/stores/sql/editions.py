@@ -1,0 +1,141 @@
+"""Rebuilding all counts beside those that judge, which another edition replaces in one step.
+
+Each row of counts, and of what an entry of the ledger adds, is of an edition. A rebuilding writes its own in short
+transactions, between which others learn; the last one has only what was learnt meanwhile, and names the new edition.
+"""
+
+from collections.abc import Collection, Iterator
+from itertools import islice
+
+from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from spamfilter.bayes.counts import LABELS, Counts
+from spamfilter.bayes.model import State
+from spamfilter.errors import StoreBusy
+from spamfilter.stores.schema import EDITION, amounts, classes, ledger, tallies, vocabularies, words
+from spamfilter.stores.sql.database import Database
+from spamfilter.stores.sql.queries import put_amounts, put_setting_row, setting
+from spamfilter.stores.store import Relearnt, Rewriting
+
+BATCH = 10_000
+"""Rows written, or deleted, in one transaction: a tenth of a second of write lock."""
+BEGUN = "edition begun"
+"""The setting with the number of the newest edition, which judges already or is being written."""
+
+_WORDS = upsert(words)
+_PUT_WORDS = _WORDS.on_conflict_do_update(
+    index_elements=list(words.primary_key), set_={name: _WORDS.excluded[name] for name in (*LABELS, "touched")}
+)
+_OLD_KEY = ("old_edition", "old_voice", "old_word")
+_DROP_WORD = delete(words).where(*(column == bindparam(f"old_{column.name}") for column in words.primary_key))
+_PUT_TOKENS = update(ledger).where(ledger.c.id == bindparam("entry")).values(tokens=bindparam("new_tokens"))
+
+WordRow = tuple[int, str, str, int, int, int]
+"""Edition, voice, word, ham, spam, touched."""
+
+
+class SqlEditions(Database):
+    """The part of the store that rebuilds its counts."""
+
+    def new_edition(self) -> int:
+        with self.writing() as connection:
+            edition = 1 + max(setting(connection, EDITION) or 0, setting(connection, BEGUN) or 0)
+            put_setting_row(connection, BEGUN, edition)
+        self.sweep_editions()
+        return edition
+
+    def write_beside(self, edition: int, state: State, some: Rewriting) -> None:
+        rows = _word_rows(edition, state, some)
+        while batch := list(islice(rows, BATCH)):
+            with self.writing() as connection:
+                _check(connection, edition)
+                _write_words(connection, batch)
+        lessons = iter(some.lessons)
+        while learnt := list(islice(lessons, BATCH)):
+            with self.writing() as connection:
+                _check(connection, edition)
+                _write_lessons(connection, edition, learnt)
+        with self.writing() as connection:
+            _forget(connection, edition, some.gone)
+
+    def sweep_editions(self) -> None:
+        for table in (words, tallies, vocabularies, classes):
+            key = [column for column in table.primary_key if column.name != "edition"]
+            while (old := self._one_unused(table)) is not None:
+                with self.writing() as connection:
+                    here = table.c.edition == old
+                    end = connection.execute(select(*key).where(here).order_by(*key).offset(BATCH).limit(1)).first()
+                    connection.execute(delete(table).where(here, *([tuple_(*key) < tuple(end)] if end else [])))
+        with self.reading() as connection:
+            last = connection.scalar(select(func.max(amounts.c.entry))) or 0
+        for start in range(0, last + 1, BATCH):
+            with self.writing() as connection:
+                here = amounts.c.entry.between(start, start + BATCH - 1)
+                connection.execute(delete(amounts).where(here, amounts.c.edition.not_in(_used(connection))))
+
+    def _one_unused(self, table: Table) -> int | None:
+        with self.reading() as connection:
+            found: int | None = connection.scalar(
+                select(func.min(table.c.edition)).where(table.c.edition.not_in(_used(connection)))
+            )
+        return found
+
+
+def write_rest(connection: Connection, edition: int, state: State, rest: Rewriting) -> None:
+    """Write what an edition lacks, with all of its totals, and let it judge."""
+    _check(connection, edition)
+    _write_words(connection, list(_word_rows(edition, state, rest)))
+    _write_lessons(connection, edition, list(rest.lessons))
+    _forget(connection, edition, rest.gone)
+    for table in (classes, vocabularies, tallies):
+        connection.execute(delete(table).where(table.c.edition == edition))
+    for voice, counts in state.counts.items():
+        here = {"edition": edition, "voice": voice}
+        connection.execute(insert(vocabularies), {**here, "words": counts.vocabulary})
+        for label in LABELS:
+            total = {"messages": counts.messages[label], "words": counts.occurrences[label]}
+            connection.execute(insert(classes), {**here, "class": label, **total})
+            tally = (counts.tallies or {}).get(label, {})
+            if having := [{**here, "class": label, "count": count, "words": number} for count, number in tally.items()]:
+                connection.execute(insert(tallies), having)
+    put_setting_row(connection, EDITION, edition)
+
+
+def _used(connection: Connection) -> list[int]:
+    """The editions that judge or are being written."""
+    return [setting(connection, EDITION) or 0, setting(connection, BEGUN) or 0]
+
+
+def _check(connection: Connection, edition: int) -> None:
+    if setting(connection, BEGUN) != edition:
+        raise StoreBusy("another process has begun to rebuild the counts since; this one gives way to it")
+
+
+def _word_rows(edition: int, state: State, some: Rewriting) -> Iterator[WordRow]:
+    for voice, names in some.words.items():
+        counts: Counts = state.counts[voice]
+        in_ham, in_spam = counts.words["ham"], counts.words["spam"]
+        for word in names:
+            yield edition, voice, word.decode(), in_ham.get(word, 0), in_spam.get(word, 0), state.last
+
+
+def _write_words(connection: Connection, rows: list[WordRow]) -> None:
+    names = [column.name for column in words.columns]
+    if counting := [dict(zip(names, row, strict=True)) for row in rows if row[3] or row[4]]:
+        connection.execute(_PUT_WORDS, counting)
+    if gone := [dict(zip(_OLD_KEY, row, strict=False)) for row in rows if not (row[3] or row[4])]:
+        connection.execute(_DROP_WORD, gone)
+
+
+def _write_lessons(connection: Connection, edition: int, lessons: list[Relearnt]) -> None:
+    put_amounts(connection, edition, [(lesson.id, lesson.added, lesson.calibrated) for lesson in lessons])
+    reread = [{"entry": one.id, "new_tokens": one.tokens} for one in lessons if one.tokens is not None]
+    if reread:
+        connection.execute(_PUT_TOKENS, reread)
+
+
+def _forget(connection: Connection, edition: int, gone: Collection[int]) -> None:
+    if gone:
+        here = amounts.c.entry == bindparam("entry_gone"), amounts.c.edition == edition
+        connection.execute(delete(amounts).where(*here), [{"entry_gone": id} for id in gone])
