@@ -338,10 +338,10 @@ def test_any_other_user_is_told_whom_to_ask_as() -> None:
 
 def test_a_relay_that_cannot_follow_the_ledger_is_found() -> None:
     with installation() as there:
-        there.execute("INSERT INTO amounts VALUES (1, 0, '{\"fields\": 1}', '[0,0,0,0]')")
+        there.execute("INSERT INTO amounts VALUES (1000, 0, '{\"fields\": 1}', '[0,0,0,0]')")
         there.execute(
-            "INSERT INTO ledger (at, digest, label, tokens, source, by) VALUES"
-            " ('2026-01-01 00:00:00', x'00', 'spam', x'0011', 'cli', '')"
+            "INSERT INTO ledger (id, at, digest, label, tokens, source, by) VALUES"
+            " (1000, '2026-01-01 00:00:00', x'00', 'spam', x'0011', 'cli', '')"
         )
         wait_until(lambda: "judging with what was learnt before" in there.server.log(), "the relay's complaint")
         code, answer = there.doctor()
