@@ -46,7 +46,7 @@ from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.token_codec import pack, pack_seen
 from spamfilter.bayes.tokens import Tokens
 from spamfilter.bayes.verdict import EVIDENCE_SHOWN, Policy
-from spamfilter.bayes.voices import view
+from spamfilter.bayes.voices import everybodys, view
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed
@@ -129,7 +129,7 @@ class Ours:
         messages = timed("parse", parse, mails)
         readings = timed("tokens", lambda message: dict((read := filter.read(message)).tokens) and read, messages)
         tokens = [reading.tokens for reading in readings]
-        timed("look-up", lambda seen: [numbers(seen[voice.name], state.counts[voice.name]) for voice in voices], tokens)
+        timed("look-up", lambda seen: [numbers(seen[voice.name], state.counts[voice.name]) for voice in everybodys(voices)], tokens)
         timed("score", lambda seen: model.score(voices, seen, state), tokens)
         timed("evidence", lambda seen: model.explained(voices, seen, state, EVIDENCE_SHOWN), tokens)
         timed("all of it", lambda mail: judge.judge(mail, "id"), mails)

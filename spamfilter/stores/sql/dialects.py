@@ -3,9 +3,12 @@
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, Text, column, delete, func, insert, table
+from sqlalchemy import ColumnElement, Connection, Table, Text, bindparam, cast, column, delete, func, insert, table
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import GenericFunction
+from sqlalchemy.sql.functions import FunctionElement, GenericFunction
+
+from spamfilter.stores.schema import INTEGER, TEXT
 
 _sequences = table("sqlite_sequence", column("name"), column("seq"))
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
@@ -66,6 +69,20 @@ def _(element: Any, compiler: Any, **options: Any) -> str:
 def has_text(column: ColumnElement[Any], part: str) -> ColumnElement[bool]:
     """Whether a text has this part; case does not matter for letters of ASCII, whatever the database's locale is."""
     return func.lower(column).contains(part.translate(_LOWER), autoescape=True)
+
+
+SEPARATOR = "\n"
+"""Between the values of a list that PostgreSQL gets as one text, which the driver writes in no time; in no word."""
+
+
+def each_text(name: str) -> FunctionElement[Any]:
+    """Each text of a list, a row for each, in PostgreSQL."""
+    return func.unnest(func.string_to_array(bindparam(name, type_=TEXT), SEPARATOR, type_=ARRAY(TEXT)))
+
+
+def each_number(name: str) -> FunctionElement[Any]:
+    """Each number of a list, a row for each, in PostgreSQL."""
+    return func.unnest(cast(func.string_to_array(bindparam(name, type_=TEXT), SEPARATOR), ARRAY(INTEGER)))
 
 
 LAST_ID = {

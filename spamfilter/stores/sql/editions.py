@@ -18,7 +18,7 @@ from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.queries import put_amounts, put_setting_row, setting
 from spamfilter.stores.store import Relearnt, Rewriting
 
-BATCH = 10_000
+BATCH = 2000
 """Rows written, or deleted, in one transaction: a tenth of a second of write lock."""
 BEGUN = "edition begun"
 """The setting with the number of the newest edition, which judges already or is being written."""

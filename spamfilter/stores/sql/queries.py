@@ -22,8 +22,10 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    true,
     type_coerce,
 )
+from sqlalchemy.dialects.postgresql import Insert
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.bayes.calibration import Calibration, Step
@@ -35,7 +37,7 @@ from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import StoreError
 from spamfilter.stores import schema
 from spamfilter.stores.schema import EDITION, INTEGER, amounts, classes, ledger, settings, tallies, vocabularies, words
-from spamfilter.stores.sql.dialects import numbers_listed
+from spamfilter.stores.sql.dialects import SEPARATOR, each_number, each_text, numbers_listed
 from spamfilter.stores.store import ENTRIES, Entry
 
 LOOK_UP = 500
@@ -199,11 +201,19 @@ def put_amounts(connection: Connection, edition: int, new: Sequence[tuple[int, M
 # The counts
 
 
-_words = upsert(words)
-_ADD_WORDS = _words.on_conflict_do_update(
-    index_elements=[words.c.edition, words.c.voice, words.c.word],
-    set_={**{name: words.c[name] + _words.excluded[name] for name in LABELS}, "touched": _words.excluded.touched},
-)
+def _adding(new: Insert) -> Insert:
+    """What adds to the counts of words that are there already."""
+    added = {name: words.c[name] + new.excluded[name] for name in LABELS}
+    return new.on_conflict_do_update(
+        index_elements=list(words.primary_key), set_={**added, "touched": new.excluded.touched}
+    )
+
+
+_ADD_WORDS = _adding(upsert(words))
+_listed = [each_text("words"), *(each_number(name) for name in (*LABELS, "touched"))]
+_given = [bindparam("edition", type_=INTEGER), bindparam("voice", type_=words.c.voice.type), *_listed]
+_ADD_LISTED = _adding(upsert(words).from_select(words.columns.keys(), select(*_given)))
+"""Of one voice, for PostgreSQL: a list for each column takes it a quarter of the time of a row for each word."""
 
 
 @cache
@@ -222,7 +232,13 @@ def spelt(dialect: Dialect, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[
 
 
 def add_words(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
-    """Add to the counts of words: rows with the values of all columns."""
+    """Add to the counts of words of one voice: rows with the values of all columns."""
+    if rows and connection.dialect.name == "postgresql":
+        editions, voices, *listed = zip(*rows, strict=True)
+        names = ("words", *LABELS, "touched")
+        lists = {name: SEPARATOR.join(map(str, values)) for name, values in zip(names, listed, strict=True)}
+        connection.execute(_ADD_LISTED, {"edition": editions[0], "voice": voices[0], **lists})
+        return
     rows = spelt(connection.dialect, rows)
     groups = [rows[at : at + TOGETHER] for at in range(0, len(rows), TOGETHER)]
     for some in filter(None, (groups[:-1], groups[-1:])):
@@ -273,14 +289,26 @@ def load_words(connection: Connection, voice: str, vocabulary: int) -> HashedTab
     return kept
 
 
+_of_voice = words.c.edition == CURRENT, words.c.voice == bindparam("asked_voice")
+_counted = select(words.c.word, words.c.ham, words.c.spam).where(*_of_voice)
+_asked = each_text("asked").table_valued("word").render_derived()
+_each = _counted.where(words.c.word == _asked.c.word.collate("C")).limit(1).lateral()
+_LOOK_UP = {
+    "sqlite": _counted.where(words.c.word.in_(bindparam("asked", expanding=True))),
+    # Word by word: from a list PostgreSQL reads all words of the voice, until it has statistics of the table.
+    "postgresql": select(_each).select_from(_asked.join(_each, true())),
+}
+
+
 def part_state(connection: Connection, some: Mapping[str, Iterable[Token]]) -> State:
     counts = {}
     for voice, wanted in some.items():
         counts[voice] = totals(connection, voice)
         names = [token.decode() for token in wanted]
         for start in range(0, len(names), LOOK_UP):
-            here = words.c.edition == CURRENT, words.c.voice == voice, words.c.word.in_(names[start : start + LOOK_UP])
-            rows = connection.execute(select(words.c.word, words.c.ham, words.c.spam).where(*here)).all()
+            part = names[start : start + LOOK_UP]
+            asked = part if connection.dialect.name == "sqlite" else SEPARATOR.join(part)
+            rows = connection.execute(_LOOK_UP[connection.dialect.name], {"asked_voice": voice, "asked": asked}).all()
             tokens = [word.encode() for word, _, _ in rows]
             for at, label in enumerate(LABELS, 1):
                 counts[voice].kept.put(tokens, label, np.array([row[at] for row in rows], np.int64))
