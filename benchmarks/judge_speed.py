@@ -129,7 +129,11 @@ class Ours:
         messages = timed("parse", parse, mails)
         readings = timed("tokens", lambda message: dict((read := filter.read(message)).tokens) and read, messages)
         tokens = [reading.tokens for reading in readings]
-        timed("look-up", lambda seen: [numbers(seen[voice.name], state.counts[voice.name]) for voice in everybodys(voices)], tokens)
+        timed(
+            "look-up",
+            lambda seen: [numbers(seen[voice.name], state.counts[voice.name]) for voice in everybodys(voices)],
+            tokens,
+        )
         timed("score", lambda seen: model.score(voices, seen, state), tokens)
         timed("evidence", lambda seen: model.explained(voices, seen, state, EVIDENCE_SHOWN), tokens)
         timed("all of it", lambda mail: judge.judge(mail, "id"), mails)

@@ -23,9 +23,23 @@ class Answer:
 
 
 class Client:
-    """A connection, greeted. Raises OSError where there is no relay. hello: the command that begins a session."""
+    """A connection, greeted. Raises OSError where there is no relay.
+
+    hello: the command that begins a session. turned_away: what is heard of a relay that is stopping.
+    """
 
     hello = "EHLO"
+    turned_away: int | None = 421
+
+    @classmethod
+    def to(cls, next_hop: str) -> "Callable[[int], Client]":
+        """Such clients of a relay with this next hop."""
+        return cls
+
+    @staticmethod
+    def as_sent(mail: bytes) -> bytes:
+        """A mail as the relay gets it from this client."""
+        return mail
 
     def __init__(self, port: int, sock: socket.socket | None = None) -> None:
         self.socket = sock or socket.create_connection(("127.0.0.1", port))

@@ -39,7 +39,7 @@ def account(hop: Hop, request: pytest.FixtureRequest) -> Iterator[Account]:
     account = Account(hop)
     if "relay" in request.fixturenames:
         relay = request.getfixturevalue("relay")
-        account.port, account.connect = relay.port, relay.door.client
+        account.port, account.connect = relay.port, relay.client
     yield account
     if account.port and not case().recoveries:
         account.recover()

@@ -37,6 +37,7 @@ class Daemon:
         **settings: Mapping[str, Any],
     ) -> None:
         self.door = door
+        self.client = door.client.to(next_hop)
         self.folder = folder
         self.state = state or folder / "state"
         self.port = free_port()
@@ -73,7 +74,7 @@ class Daemon:
 
     def connect(self) -> Client:
         """A client of its door, greeted. Raises OSError where it does not run."""
-        return self.door.client(self.port)
+        return self.client(self.port)
 
     def log(self) -> str:
         """What it has said since its last start."""

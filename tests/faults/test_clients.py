@@ -14,7 +14,7 @@ from tests.faults.daemon import Daemon, daemon
 from tests.faults.fault import Hold
 from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
-from tests.support.doors import EACH_DOOR, Door
+from tests.support.doors import EACH_RELAYING_DOOR, Door
 
 COMMANDS = "%s client.test\r\nMAIL FROM:<a@example.org>\r\nRCPT TO:<b@example.test>\r\nDATA\r\n"
 IDLE = 1.0
@@ -32,7 +32,7 @@ def commands(relay: Daemon) -> bytes:
     return (COMMANDS % relay.door.client.hello).encode()
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 @pytest.mark.parametrize("end", ["reset", "close", "half"])
 def test_a_client_that_breaks_off_at_each_byte(hop: Hop, relay: Daemon, account: Account, end: str) -> None:
     step = {"reset": 1, "close": 3, "half": 3}[end]
@@ -54,7 +54,7 @@ def test_a_client_that_breaks_off_at_each_byte(hop: Hop, relay: Daemon, account:
     account.finish(relay.port)
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 @pytest.mark.parametrize("end", ["reset", "close"])
 def test_a_client_that_breaks_off_after_the_dot(hop: Hop, relay: Daemon, account: Account, end: str) -> None:
     """The message is on its way by then, and the client will send it again: the honest exception."""
@@ -75,7 +75,7 @@ def test_a_client_that_breaks_off_after_the_dot(hop: Hop, relay: Daemon, account
     account.finish(relay.port)
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 def test_a_client_that_half_closes_after_the_dot_still_gets_its_answer(
     hop: Hop, relay: Daemon, account: Account
 ) -> None:
@@ -113,7 +113,7 @@ def test_a_client_that_sends_its_mail_drop_by_drop(hop: Hop, relay: Daemon, acco
     account.settle()
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 @pytest.mark.parametrize("stage", ["EHLO", "DATA", "MIDDLE"])
 def test_a_client_that_falls_silent_is_told_so(hop: Hop, relay: Daemon, account: Account, stage: str) -> None:
     name = account.name()

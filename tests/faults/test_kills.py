@@ -14,7 +14,7 @@ from tests.faults.databases import journalled
 from tests.faults.fault import Hold
 from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
-from tests.support.doors import EACH_DOOR
+from tests.support.doors import EACH_DOOR, EACH_RELAYING_DOOR
 
 BEFORE_THE_DOT = {"MAIL": "before MAIL", "DATA": "after RCPT", "BODY": "after DATA", "MIDDLE": "in the mail"}
 """Stages of `deliver`, and what they are called here."""
@@ -57,15 +57,15 @@ def test_sigterm_lets_a_transaction_finish_and_turns_a_new_one_away(
 
     with relay.connect() as client:
         answer = account.note(name, client.deliver(mail_of(name), before=terminate))
-        assert answer.code == (421 if stage == "MAIL" else 250)
+        assert answer.code == (client.turned_away if stage == "MAIL" else 250)
         if answer.code == 250:
-            assert client.reply().code == 421
+            assert client.reply().code == client.turned_away
     assert relay.ended() == 0
     relay.start()
     account.finish(relay.port)
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("said", [False, True], ids=["while the next hop thinks", "between its 250 and ours"])
 def test_a_signal_after_the_dot(hop: Hop, relay: Daemon, account: Account, number: signal.Signals, said: bool) -> None:

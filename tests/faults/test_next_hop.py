@@ -9,7 +9,7 @@ from tests.faults.client import mail_of
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.fault import Break, Cut, Drip, Say
 from tests.faults.hop import Hop
-from tests.support.doors import EACH_DOOR, Door
+from tests.support.doors import EACH_RELAYING_DOOR, Door
 
 STAGES = ["CONNECT", "EHLO", "MAIL", "RCPT", "DATA", "BODY", "DOT"]
 ENDS = ["close", "reset", "half", "hang"]
@@ -23,7 +23,7 @@ def one_relay(one_hop: Hop, door: Door, tmp_path_factory: pytest.TempPathFactory
         yield server
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 def test_a_next_hop_that_is_down(hop: Hop, relay: Daemon, account: Account) -> None:
     hop.down()
     answer = account.send(relay.port)
@@ -32,7 +32,7 @@ def test_a_next_hop_that_is_down(hop: Hop, relay: Daemon, account: Account) -> N
     account.finish(relay.port)
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 def test_a_next_hop_that_goes_down_while_connections_to_it_are_kept(hop: Hop, relay: Daemon, account: Account) -> None:
     assert account.send(relay.port).code == 250
     hop.down()
@@ -41,7 +41,7 @@ def test_a_next_hop_that_goes_down_while_connections_to_it_are_kept(hop: Hop, re
     account.finish(relay.port)
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_next_hop_that_ends_the_conversation(hop: Hop, relay: Daemon, account: Account, stage: str, end: str) -> None:
@@ -52,7 +52,7 @@ def test_a_next_hop_that_ends_the_conversation(hop: Hop, relay: Daemon, account:
     account.finish(relay.port)
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 @pytest.mark.parametrize("end", ENDS)
 def test_a_next_hop_that_has_taken_the_message_and_cannot_say_so(
     hop: Hop, relay: Daemon, account: Account, end: str
@@ -65,7 +65,7 @@ def test_a_next_hop_that_has_taken_the_message_and_cannot_say_so(
     account.finish(relay.port)
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 def test_a_next_hop_that_breaks_off_at_each_byte_that_it_says(hop: Hop, relay: Daemon, account: Account) -> None:
     assert account.send(relay.port).code == 250
     hop.hang_up()
@@ -91,7 +91,7 @@ def test_a_next_hop_that_breaks_off_at_each_byte_that_it_hears(hop: Hop, relay: 
     account.finish(relay.port)
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 @pytest.mark.parametrize("stage", ["CONNECT", "EHLO", "MAIL", "RCPT", "DATA", "DOT"])
 def test_a_next_hop_that_is_slow_within_the_limits_gets_its_mail(
     hop: Hop, relay: Daemon, account: Account, stage: str
@@ -130,7 +130,7 @@ GARBAGE = {
 LATE = {**GARBAGE, "a code before its time": b"150 wait\r\n"}
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 @pytest.mark.parametrize("reply", GARBAGE)
 @pytest.mark.parametrize("stage", ["CONNECT", "EHLO", "MAIL", "RCPT", "DATA", "DOT"])
 def test_a_next_hop_that_talks_nonsense(hop: Hop, relay: Daemon, account: Account, stage: str, reply: str) -> None:
@@ -169,7 +169,7 @@ REPLIES = {
 }
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 @pytest.mark.parametrize("reply", REPLIES)
 @pytest.mark.parametrize("stage", ["MAIL", "RCPT", "DATA", "DOT"])
 def test_a_refusal_comes_back_verbatim(hop: Hop, relay: Daemon, account: Account, stage: str, reply: str) -> None:
@@ -187,7 +187,7 @@ def test_a_refusal_comes_back_verbatim(hop: Hop, relay: Daemon, account: Account
     account.settle()
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 @pytest.mark.parametrize("stage", ["CONNECT", "EHLO", "MAIL", "RCPT", "DATA", "DOT"])
 def test_a_next_hop_that_says_421_in_mid_session(hop: Hop, relay: Daemon, account: Account, stage: str) -> None:
     hop.faults[stage] = Say(b"421 4.3.2 shutting down\r\n")
@@ -196,7 +196,7 @@ def test_a_next_hop_that_says_421_in_mid_session(hop: Hop, relay: Daemon, accoun
     account.finish(relay.port)
 
 
-@EACH_DOOR
+@EACH_RELAYING_DOOR
 @pytest.mark.parametrize("code", [450, 550])
 def test_one_recipient_of_three_is_refused(hop: Hop, relay: Daemon, account: Account, code: int) -> None:
     names = ("b@example.test", "gone@example.test", "c@example.test")

@@ -5,6 +5,7 @@ The bounds are on work that can be counted: calls, tokens, memory. benchmarks/ho
 
 import encodings
 import logging
+import re
 import sys
 import tracemalloc
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop
 from tests.fuzzing.dialogue import same_but_for_ours
 from tests.hostile.bombs import BOMBS, HEAD
-from tests.support.doors import EACH_DOOR
+from tests.support.doors import EACH_DOOR, Door
 from tests.support.made import mail
 from tests.support.memory_store import open_store
 
@@ -134,13 +135,25 @@ def client(one_relay: Daemon) -> Iterator[Client]:  # noqa: F811
 
 @EACH_DOOR
 @bombs
-def test_a_bomb_passes_as_it_came_but_for_our_fields(name: str, client: Client, one_hop: Hop) -> None:  # noqa: F811
-    bomb = BOMBS[name](SENT)
+def test_a_bomb_passes_as_it_came_but_for_our_fields(
+    name: str,
+    client: Client,
+    door: Door,  # noqa: F811
+    one_hop: Hop,  # noqa: F811
+) -> None:
+    bomb, milter = BOMBS[name](SENT), door.listen == "milter"
     one_hop.kept.clear()
-    assert client.deliver(bomb).code == 250
+    answer = client.deliver(bomb)
+    if milter and name == "our-own-fields":  # which a milter would have to take out one by one
+        assert answer.raw.startswith(b"550 5.6.0 More than 100 header fields")
+        return
+    assert answer.code == 250
     (kept,) = one_hop.kept
+    bomb = client.as_sent(bomb)
     if name in FORGED:
         bomb = bomb.replace(FORGED[name], b"").replace(b"X-Spam-Flag:\r\n", b"")
+    if milter and name == "our-own-fields-and-blanks":  # to a mail server they are no part of the name
+        bomb = re.sub(rb"(?m)^X-Spam-Flag +:\r\n", b"", bomb)
     assert same_but_for_ours(bomb, kept.mail)
 
 

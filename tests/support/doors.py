@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import pytest
 
 from tests.faults.client import Client, LmtpClient
+from tests.faults.milter_client import MilterClient
 
 
 @dataclass(frozen=True)
 class Door:
     """listen: key of [relay] with its addresses. client: speaks to it, and says what was heard of a mail. next_hop:
-    scheme of the next hop behind it.
+    scheme of the next hop behind it; by milter the client takes what passes there itself.
     """
 
     listen: str
@@ -18,7 +19,13 @@ class Door:
     next_hop: str
 
 
-DOORS = {"smtp": Door("listen", Client, "smtp"), "lmtp": Door("lmtp", LmtpClient, "lmtp")}
+DOORS = {
+    "smtp": Door("listen", Client, "smtp"),
+    "lmtp": Door("lmtp", LmtpClient, "lmtp"),
+    "milter": Door("milter", MilterClient, "smtp"),
+}
 
 EACH_DOOR = pytest.mark.parametrize("door", DOORS, indirect=True, scope="module")
 """Runs a test for each door; its fixture `door` gets the name."""
+EACH_RELAYING_DOOR = pytest.mark.parametrize("door", ["smtp", "lmtp"], indirect=True, scope="module")
+"""Runs a test for each door behind which the relay itself speaks to the next hop."""

@@ -81,13 +81,17 @@ class MailServer:
         else:
             server = MailServer(*await asyncio.open_connection("127.0.0.1", running.port))
         running.clients.append(server)  # type: ignore[arg-type]  # both are closed
-        server.put(b"O", struct.pack(">III", version, ALL_ACTIONS, steps))
-        command, data = await server.packet()
-        answered, actions, server.steps = struct.unpack(">III", data)
-        assert (command, answered, actions, server.steps & ~steps) == (b"O", version, 0x11, 0)
+        await server.agree(steps, version)
         if client is not None:
             await server.step(b"C", client)
         return server
+
+    async def agree(self, steps: int = ALL_STEPS, version: int = 6) -> None:
+        """Agree upon the steps."""
+        self.put(b"O", struct.pack(">III", version, ALL_ACTIONS, steps))
+        command, data = await self.packet()
+        answered, actions, self.steps = struct.unpack(">III", data)
+        assert (command, answered, actions, self.steps & ~steps) == (b"O", version, 0x11, 0)
 
     def put(self, command: bytes, data: bytes = b"") -> None:
         self.writer.write(struct.pack(">I", len(data) + 1) + command + data)
@@ -102,13 +106,15 @@ class MailServer:
         return data[:1], data[1:]
 
     async def step(self, command: bytes, data: bytes) -> str:
-        """Send a command, if it is wanted; the reply for the client, '' if it goes on."""
+        """Send a command, if it is wanted; the reply for the client, '' if it goes on. Raises ConnectionError."""
         if self.steps & LEFT_OUT.get(command, 0):
             return ""
         self.put(command, data)
         if self.steps & SILENT.get(command, 0):
             return ""
         answer, data = await self.packet()
+        if not answer:
+            raise ConnectionResetError("the milter is gone")
         if answer == b"y":
             return data.rstrip(b"\0").decode()
         assert (answer, data) == (b"c", b""), (command, answer, data)
@@ -134,20 +140,29 @@ class MailServer:
                 outcome.refused[recipient] = refused
         await self.step(b"T", b"")
         outcome.fields, text = split(mail)
-        for name, value in outcome.fields:
+        await self.send_header(outcome.fields)
+        await self.send_text(text)
+        await self.end(outcome, queue_id)
+        return outcome
+
+    async def send_header(self, fields: Iterable[Field]) -> None:
+        for name, value in fields:
             sent = value if self.steps & LEADING_SPACE else value.removeprefix(b" ")
             await self.step(b"L", name + b"\0" + sent + b"\0")
         await self.step(b"N", b"")
+
+    async def send_text(self, text: bytes) -> None:
         for start in range(0, len(text), PIECE):
             await self.step(b"B", text[start : start + PIECE])
+
+    async def end(self, outcome: Outcome, queue_id: str = "4Q1") -> None:
+        """End a mail, and note what it becomes. Raises ConnectionError."""
         self.put(b"D", b"E" + f"i\0{queue_id}\0".encode())
         self.put(b"E")
-        await self._told(outcome)
-        return outcome
-
-    async def _told(self, outcome: Outcome) -> None:
         while True:
             command, data = await self.packet()
+            if not command:
+                raise ConnectionResetError("the milter is gone")
             if command == b"c":
                 return
             if command == b"d":

@@ -34,11 +34,7 @@ _NEXT = re.compile(r'<a rel="next" href="([^"]+)">')
 def overview_differences(browser: Browser, period: str, count: dict[str, Any]) -> list[str]:
     """The figures of the overview that are others than those counted of its period."""
     page = browser.get(f"/?period={period}").text
-    rows: dict[str, list[str]] = {}
-    for head, cells in _ROW.findall(page):
-        rows.setdefault(
-            unescape(re.sub(r"<[^>]*>", "", head)), [re.sub(r"<[^>]*>", "", cell) for cell in _CELL.findall(cells)]
-        )
+    rows = _rows(page)
     shown = Counter({name: _number(cells[0]) for name, cells in rows.items() if cells and cells[0]})
     found = [] if f'id="messages">{count["messages"]:,}<' in page else ["messages"]
     for title, name in (("judged", "classes"), ("action", "actions"), ("reply", "replies")):
@@ -49,7 +45,7 @@ def overview_differences(browser: Browser, period: str, count: dict[str, Any]) -
         found += [name] * (tuple(map(_number, rows[title][:2])) != count[name])
     for name, form in (("days", r"(\d{4}-\d\d-\d\d)"), ("hours", r"(?:\d{4}-\d\d-\d\d )?(\d\d)(?::00)?")):
         slots: Counter[tuple[str, str]] = Counter()
-        for head, cells in rows.items():
+        for head, cells in _rows(page.partition("<h2>Words")[0]).items():  # a word may look like an hour
             if at := re.fullmatch(form, head):
                 for class_, cell in zip(("ham", "unsure", "spam"), cells, strict=True):
                     slots[at[1], class_] += _number(cell)
@@ -70,6 +66,16 @@ def overview_differences(browser: Browser, period: str, count: dict[str, Any]) -
         trainings[source, unescape(head).removeprefix("-"), KEYS.get(label, label)] = _number(number)
     found += ["trainings"] * (trainings != dict(count["trainings"]))
     return found
+
+
+def _rows(page: str) -> dict[str, list[str]]:
+    """Head -> cells, of all tables; of rows with the same head the first."""
+    rows: dict[str, list[str]] = {}
+    for head, cells in _ROW.findall(page):
+        rows.setdefault(
+            unescape(re.sub(r"<[^>]*>", "", head)), [re.sub(r"<[^>]*>", "", cell) for cell in _CELL.findall(cells)]
+        )
+    return rows
 
 
 def list_differences(browser: Browser, database: Path) -> list[str]:
