@@ -20,7 +20,7 @@ from tests.integration.servers import (
     wait_until,
     workshop,
 )
-from tests.support.doors import DOORS
+from tests.support.doors import DOORS, RELAYING
 
 SETTINGS = {
     "before-queue, reject": {"mode": "before-queue", "bare_newlines": "reject"},
@@ -73,10 +73,10 @@ def chain() -> Iterator[Chain]:
     """One Postfix and a relay for each of SETTINGS."""
     with workshop() as folder, sink() as end, contextlib.ExitStack() as stack:
         back = free_port()
-        ports = {(name, door): free_port() for name in SETTINGS for door in DOORS}
+        ports = {(name, door): free_port() for name in SETTINGS for door in RELAYING}
         relays = {}
         for number, (name, setting) in enumerate(SETTINGS.items()):
-            places = {row.listen: [f"127.0.0.1:{ports[name, door]}"] for door, row in DOORS.items()}
+            places = {DOORS[door].listen: [f"127.0.0.1:{ports[name, door]}"] for door in RELAYING}
             settings = {"next_hop": f"smtp://127.0.0.1:{back}", **places, **setting, **STRANGERS}
             relays[name] = stack.enter_context(relay(folder / str(number), relay=settings))
         first = next(iter(relays.values())).port

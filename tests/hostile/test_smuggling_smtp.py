@@ -11,7 +11,7 @@ import pytest
 from spamfilter.relay.next_hops.dot_stuffing import BLOCK
 from tests.hostile.chain_smtp import SETTINGS, Chain, chain
 from tests.hostile.smuggling_smtp import DOTS, ENDS, PLACES, case, check
-from tests.support.doors import DOORS
+from tests.support.doors import RELAYING
 
 LINE_ENDS = ("CR LF", "CR", "LF", "CR CR LF", "NUL CR LF", "nothing")
 """Those of which every pair is tried here."""
@@ -47,7 +47,7 @@ def test_a_false_end_hides_no_mail(servers: Chain, setting: str, first: str) -> 
     check(servers, setting, cases)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", RELAYING)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_false_end_elsewhere_hides_no_mail(servers: Chain, setting: str, door: str) -> None:
     cases = [case(f"{name} {place}", FAMOUS[name], place) for name, place in product(FAMOUS, PLACES)]
@@ -61,7 +61,7 @@ def test_a_line_that_begins_after_data_is_the_first_of_the_mail(servers: Chain, 
     check(servers, setting, [case(name, start, "first in DATA") for name, start in starts.items()])
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", RELAYING)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_borders_of_packets_mean_nothing(servers: Chain, setting: str, door: str) -> None:
     """Each end divided at every byte, from before it to behind it, and in packets of one byte."""

@@ -27,5 +27,6 @@ DOORS = {
 
 EACH_DOOR = pytest.mark.parametrize("door", DOORS, indirect=True, scope="module")
 """Runs a test for each door; its fixture `door` gets the name."""
-EACH_RELAYING_DOOR = pytest.mark.parametrize("door", ["smtp", "lmtp"], indirect=True, scope="module")
+RELAYING = ("smtp", "lmtp")
+EACH_RELAYING_DOOR = pytest.mark.parametrize("door", RELAYING, indirect=True, scope="module")
 """Runs a test for each door behind which the relay itself speaks to the next hop."""

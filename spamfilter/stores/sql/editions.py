@@ -116,7 +116,7 @@ def _word_rows(edition: int, state: State, some: Rewriting) -> Iterator[WordRow]
     for voice, names in some.words.items():
         counts: Counts = state.counts[voice]
         in_ham, in_spam = counts.words["ham"], counts.words["spam"]
-        for word in names:
+        for word in sorted(names):  # in the order of the table: each page is written once
             yield edition, voice, word.decode(), in_ham.get(word, 0), in_spam.get(word, 0), state.last
 
 
