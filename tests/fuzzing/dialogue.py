@@ -1,8 +1,9 @@
-"""Any bytes as a client's side of an SMTP dialogue, against a reading of SMTP of its own, as simple as can be.
+"""Any bytes as a client's side of an SMTP or LMTP dialogue, against a reading of its own, as simple as can be.
 
 The first three bytes choose: the size of the pieces that arrive, what the next hop does, and the settings of the
-relay. What is compared: each command has one well-formed reply, as many messages are at the next hop as were
-answered with 250, each what was sent but for the relay's own header fields, and nothing fails beside it.
+relay. What is compared: each command has one well-formed reply, a mail by LMTP one for each recipient; as many messages
+are at the next hop as were answered with 250, each what was sent but for the relay's own header fields; and nothing
+fails beside it.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from spamfilter.relay.judging import Judge
 from spamfilter.relay.next_hops import Conversation, Maildir, NextHop, Reply
 from spamfilter.relay.smtp import client
 from spamfilter.relay.smtp.dialogue import Dialogue
+from spamfilter.relay.smtp.lmtp import LmtpDialogue
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import Transport, feed, loop
 from tests.support.memory_store import open_store
@@ -132,30 +134,35 @@ def replies(written: bytes) -> list[bytes]:
     return found
 
 
-def taken(sent: bytes, heard: list[bytes]) -> list[bytes]:
-    """The messages that were answered with 250, as they were sent, dots single.
+def taken(sent: bytes, heard: list[bytes], lmtp: bool) -> list[bytes]:
+    """The messages that were answered with 250, by LMTP for any recipient, as they were sent, dots single.
 
     Raises AssertionError where there are other replies than these commands should have.
     """
     greeting, *waiting = heard
     assert greeting[:3] in (b"220", b"421")
     found = []
-    place = 0
+    place = recipients = 0
     code = greeting[:3]
     while code not in (b"221", b"421"):
         end = sent.find(b"\n", place)
         if end < 0:
             break
+        verb = sent[place : place + 4].upper()
         place = end + 1
         code = waiting.pop(0)[:3]
+        if verb in (b"MAIL", b"RSET", b"LHLO") and code == b"250":
+            recipients = 0
+        recipients += verb == b"RCPT" and code[:1] == b"2"
         if code == b"354":
             message = b"\r\n" + sent[place:]
             dot = message.find(b"\r\n.\r\n")
             if dot < 0:
                 break
             place += dot + 3
-            code = waiting.pop(0)[:3]
-            if code == b"250":
+            codes = [waiting.pop(0)[:3] for _ in range(recipients if lmtp else 1)]
+            code = codes[-1]
+            if b"250" in codes:
                 lines = message[2 : dot + 2].split(b"\r\n")
                 found.append(b"\r\n".join(line[1:] if line.startswith(b".") else line for line in lines))
     assert not waiting, waiting
@@ -169,7 +176,7 @@ def same_but_for_ours(original: bytes, passed: bytes) -> bool:
 
 
 @contextmanager
-def target() -> Iterator[Run]:
+def target(kind: type[Dialogue] = Dialogue) -> Iterator[Run]:
     voices = Settings().voices()
     tag = Policy(actions={"ham": "tag", "unsure": "tag", "spam": "tag"}, subject_prefix="[x]", evidence_header=True)
 
@@ -214,7 +221,7 @@ def target() -> Iterator[Run]:
             heard = bytearray()
 
             async def talk() -> None:
-                session = Dialogue(made, submission=bool(chosen & SUBMISSION))
+                session = kind(made, submission=bool(chosen & SUBMISSION))
                 transport = Transport(session)
                 session.connection_made(transport)
                 while not transport.written:
@@ -227,7 +234,7 @@ def target() -> Iterator[Run]:
             running.run(talk())
             if teaches:
                 made.mark_queue.close()
-            answered = taken(sent, replies(bytes(heard)))
+            answered = taken(sent, replies(bytes(heard)), kind is LmtpDialogue)
             if not teaches:
                 assert len(hop.messages) == len(answered)
                 if not chosen & (NORMALISES | TAGS) and b"x-spam" not in sent.lower():
