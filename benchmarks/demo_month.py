@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the parts are those of the
 
 from spamfilter.bayes.counts import Label
 from spamfilter.learning.labelled_mail import find_indexed
+from spamfilter.reports.outages import ALIVE
+from spamfilter.stores import open_store
 from tests.faults.daemon import Daemon
 from tests.faults.hop import next_hop
+from tests.integration.servers import wait_until
 from tests.support.month import DAYS, START, Calendar, Month, counted, differences, replay
 from tests.web.month import PERIODS as PAGES
 from tests.web.month import WORDS, list_differences, overview_differences
@@ -87,12 +90,22 @@ def disagreements(report: dict[str, Any], count: dict[str, Any]) -> list[str]:
     return found
 
 
+def await_note(relay: Daemon) -> None:
+    """Wait until the relay has noted that it runs, which it does each minute; days of the calendar are seconds here."""
+
+    def noted() -> bool:
+        with closing(open_store(f"sqlite:///{relay.database}")) as store:
+            return max(map(str, store.settings_of(ALIVE).values())) >= END.isoformat()
+
+    wait_until(noted, "a note of the relay", 90)
+
+
 def pages(relay: Daemon, site: Site) -> tuple[list[str], list[str]]:
     """Rows of the table for the web page, and what on it is not what was counted."""
     lines, wrong = [], []
-    anna = site.browser("anna")
+    anna, until = site.browser("anna"), END + timedelta(hours=1)  # the page counts to the end of this hour
     for period, days in PAGES.items():
-        count = counted(relay.database, END - timedelta(days=days), END)
+        count = counted(relay.database, until - timedelta(days=days), until)
         differing = overview_differences(anna, period, count)
         lines.append(row(f"web: {period}", count, differing))
         wrong += [f"web, {period}: {one}" for one in differing]
@@ -157,6 +170,7 @@ def main() -> None:
             month: Month = replay(relay, hop, calendar, mails(arguments.mails), arguments.mails)
             seconds = time.monotonic() - began
             calendar.set(END)
+            await_note(relay)
             with served(relay, hop, web) as site:
                 of_pages, wrong = pages(relay, site)
                 if arguments.pictures:
