@@ -5,6 +5,7 @@ which includes what was learnt meanwhile. A relay judges with the old counts unt
 later; marks wait for no longer than a moment. Author, time and source of each learning stay.
 """
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -59,6 +60,7 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
     rebuilding = _Rebuilding(voices, mails, {entry.id for entry in store.learnings()}, known)
     rebuilding.take_in(store.entries_after, progress)
     rebuilding.later_rounds(store.entries_after, progress)
+    gc.freeze()  # or Python would look for garbage among a million lessons, for seconds, while others wait for the lock
     store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
     while rebuilding.take_in(store.entries_after, progress) > FEW:
         store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
@@ -70,6 +72,7 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
         learning.put_setting(RULES, rules(voices))
         learning.put_setting(UNFINISHED, undecided(store))
     store.sweep_editions()
+    gc.unfreeze()
     return rebuilding.rebuilt()
 
 

@@ -515,13 +515,14 @@ DEEDS: list[Deed] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("few", [0, retraining.FEW], ids=["late ones beside", "late ones at the end"])
 @pytest.mark.parametrize("deed", DEEDS)
-@pytest.mark.parametrize("when", MOMENTS)
+@pytest.mark.parametrize("when", [*MOMENTS, "when the new counts are written, and more is"])
 def test_what_others_learn_while_it_runs_is_in_the_new_counts(
-    when: str, deed: Deed, few: int, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    when: str, deed: Deed, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retraining, "FEW", few)
+    if when not in MOMENTS:
+        monkeypatch.setattr(retraining, "FEW", 0)
+        when = "when the new counts are written"
     used(opened())
     other = Filter(opened(), VOICE, whole=False)
     busy = Busy(opened(), lambda: deed(other), when)

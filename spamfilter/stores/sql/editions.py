@@ -4,8 +4,10 @@ Each row of counts, and of what an entry of the ledger adds, is of an edition. A
 transactions, between which others learn; the last one has only what was learnt meanwhile, and names the new edition.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
+from time import sleep
+from typing import TypeVar
 
 from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -18,8 +20,10 @@ from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.queries import put_amounts, put_setting_row, setting
 from spamfilter.stores.store import Relearnt, Rewriting
 
-BATCH = 2000
-"""Rows written, or deleted, in one transaction: a tenth of a second of write lock."""
+BATCH = 5000
+"""Rows written, or deleted, in one transaction: a tenth or two of a second of write lock."""
+PAUSE = 0.1
+"""Seconds between two of them: SQLite's writers look for the lock as often, and would find it taken for seconds."""
 BEGUN = "edition begun"
 """The setting with the number of the newest edition, which judges already or is being written."""
 
@@ -31,6 +35,7 @@ _OLD_KEY = ("old_edition", "old_voice", "old_word")
 _DROP_WORD = delete(words).where(*(column == bindparam(f"old_{column.name}") for column in words.primary_key))
 _PUT_TOKENS = update(ledger).where(ledger.c.id == bindparam("entry")).values(tokens=bindparam("new_tokens"))
 
+Row = TypeVar("Row")
 WordRow = tuple[int, str, str, int, int, int]
 """Edition, voice, word, ham, spam, touched."""
 
@@ -46,40 +51,55 @@ class SqlEditions(Database):
         return edition
 
     def write_beside(self, edition: int, state: State, some: Rewriting) -> None:
-        rows = _word_rows(edition, state, some)
-        while batch := list(islice(rows, BATCH)):
+        for batch in _batches(_word_rows(edition, state, some)):
             with self.writing() as connection:
                 _check(connection, edition)
                 _write_words(connection, batch)
-        lessons = iter(some.lessons)
-        while learnt := list(islice(lessons, BATCH)):
+        for lessons in _batches(some.lessons):
             with self.writing() as connection:
                 _check(connection, edition)
-                _write_lessons(connection, edition, learnt)
+                _write_lessons(connection, edition, lessons)
         with self.writing() as connection:
             _forget(connection, edition, some.gone)
 
     def sweep_editions(self) -> None:
         for table in (words, tallies, vocabularies, classes):
             key = [column for column in table.primary_key if column.name != "edition"]
-            while (old := self._one_unused(table)) is not None:
+            for old in _paused(self._unused(table)):
                 with self.writing() as connection:
                     here = table.c.edition == old
                     end = connection.execute(select(*key).where(here).order_by(*key).offset(BATCH).limit(1)).first()
                     connection.execute(delete(table).where(here, *([tuple_(*key) < tuple(end)] if end else [])))
         with self.reading() as connection:
             last = connection.scalar(select(func.max(amounts.c.entry))) or 0
-        for start in range(0, last + 1, BATCH):
+        for start in _paused(range(0, last + 1, BATCH)):
             with self.writing() as connection:
                 here = amounts.c.entry.between(start, start + BATCH - 1)
                 connection.execute(delete(amounts).where(here, amounts.c.edition.not_in(_used(connection))))
 
-    def _one_unused(self, table: Table) -> int | None:
-        with self.reading() as connection:
-            found: int | None = connection.scalar(
-                select(func.min(table.c.edition)).where(table.c.edition.not_in(_used(connection)))
-            )
-        return found
+    def _unused(self, table: Table) -> Iterator[int]:
+        """The first edition with rows that is not used, again and again until there is none."""
+        while True:
+            with self.reading() as connection:
+                unused = table.c.edition.not_in(_used(connection))
+                query = select(table.c.edition).where(unused).order_by(table.c.edition).limit(1)
+                if (old := connection.scalar(query)) is None:
+                    return
+            yield old
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Lists of BATCH rows."""
+    rest = iter(rows)
+    return _paused(iter(lambda: list(islice(rest, BATCH)), []))
+
+
+def _paused(batches: Iterable[Row]) -> Iterator[Row]:
+    """A pause between two of them."""
+    for number, batch in enumerate(batches):
+        if number:
+            sleep(PAUSE)
+        yield batch
 
 
 def write_rest(connection: Connection, edition: int, state: State, rest: Rewriting) -> None:
