@@ -1,8 +1,11 @@
 """The SQL store on PostgreSQL: what the contract, which it is held to as well, cannot say of every store."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,11 +29,12 @@ from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.sql import connection as sql_connection
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.postgresql import LOCK
-from tests.integration.servers import wait_until
+from tests.integration.servers import free_port, wait_until
 from tests.stores.made import entry, learn
 from tests.stores.test_migrations import REVISIONS, SCRIPTS
+from tests.support.certificates import write_certificate
 from tests.support.made import NOON, VOICE, journal_entry, reading
-from tests.support.postgresql import KIND, name_in, server
+from tests.support.postgresql import KIND, TEMPLATE, Server, name_in, server
 from tests.support.real import require
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'spamfilter'"
@@ -391,17 +395,74 @@ def test_it_works_without_a_superuser(url: str) -> None:
         assert connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone() == (False,)
 
 
-POOLER = """
-[databases]
-* = host={folder} user=spamfilter
-[pgbouncer]
+PAGE = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text(encoding="utf-8")
+OWN = """
 listen_port = 6432
 listen_addr =
 unix_socket_dir = {own}
 auth_type = any
-pool_mode = transaction
-default_pool_size = 2
 """
+"""What the page leaves to those who set pgbouncer up: where it listens, and who may come."""
+
+
+def pooler_settings(url: str, own: Path) -> str:
+    """The lines of the page, for this database."""
+    block = PAGE[PAGE.index("    [databases]\n") : PAGE.index("\n\nEach transaction looks whether")]
+    lines = textwrap.dedent(block).replace("spamfilter = host=/var/run/postgresql", "{database}")
+    assert lines.count("{database}") == 1
+    database = f"{name_in(url)} = host={server().folder} user=spamfilter"
+    return lines.replace("{database}", database) + OWN.format(own=own)
+
+
+@contextmanager
+def own_server() -> Iterator[Server]:
+    made = Server()
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+def test_the_url_of_the_page_demands_tls_and_the_servers_name(tmp_path: Path) -> None:
+    """And takes the password from its file, and from no file that others may read."""
+    with own_server() as own:
+        certificate, key = write_certificate(own.folder)
+        for file in (certificate, key):
+            os.chown(file, own.data.stat().st_uid, -1)
+        key.chmod(0o600)
+        (own.data / "pg_hba.conf").write_text(
+            "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n", encoding="utf-8"
+        )
+        own.execute("ALTER ROLE spamfilter PASSWORD 'secret-of-the-role'")
+        own.stop(signal.SIGINT)
+        own.port = free_port()
+        tls = {"listen_addresses": "127.0.0.1", "ssl": "on", "ssl_cert_file": certificate, "ssl_key_file": key}
+        own.options += [part for name, value in tls.items() for part in ("-c", f"{name}={value}")]
+        own.start()
+        passfile = tmp_path / "pgpass"
+        passfile.write_text(f"127.0.0.1:{own.port}:{TEMPLATE}:spamfilter:secret-of-the-role\n", encoding="utf-8")
+        passfile.chmod(0o600)
+        (line,) = re.findall(r"url = \"(.*@db\.example\.org/.*)\"", PAGE)
+        url = line.replace("db.example.org/spamfilter", f"127.0.0.1:{own.port}/{TEMPLATE}")
+        url = url.replace("/etc/ssl/certs/db.pem", str(certificate)).replace("/etc/spamfilter/pgpass", str(passfile))
+        with opened(url) as store:
+            store.put_setting("name", "new")
+            encrypted = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+            with store.reading() as connection:
+                assert connection.exec_driver_sql(encrypted).scalar() is True
+        (stranger := tmp_path / "other").mkdir()
+        other, _ = write_certificate(stranger)
+        refused = {
+            "certificate verify failed": url.replace(str(certificate), str(other)),
+            "does not match host name": url.replace("127.0.0.1", "localhost"),
+        }
+        for said, wrong in refused.items():
+            with pytest.raises(StoreError, match=said) as raised:
+                open_store(wrong)
+            assert "secret" not in str(raised.value)
+        passfile.chmod(0o644)
+        with pytest.raises(StoreError, match="no password supplied"):
+            open_store(url)
 
 
 def test_it_works_behind_pgbouncer_in_transaction_mode(url: str) -> None:
@@ -409,7 +470,7 @@ def test_it_works_behind_pgbouncer_in_transaction_mode(url: str) -> None:
     own = server().folder / "pgbouncer"
     own.mkdir()
     own.chmod(0o777)
-    (own / "pgbouncer.ini").write_text(POOLER.format(folder=server().folder, own=own))
+    (own / "pgbouncer.ini").write_text(pooler_settings(url, own), encoding="utf-8")
     become = ["--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     pooler = subprocess.Popen(
         [setpriv, *become, "--pdeathsig", "KILL", program, "-q", str(own / "pgbouncer.ini")], stderr=subprocess.DEVNULL

@@ -54,6 +54,7 @@ class Server:
             raise RuntimeError(f"{command[0]} failed: {(self.folder / 'log').read_text()}")
         fast = [] if durable else ["-c", "fsync=off", "-c", "full_page_writes=off"]
         self.options = ["-c", "max_connections=200", *fast]
+        self.port = 5432  # of its socket, which is a file of its own folder
         self.start()
         if primary is not None:
             return
@@ -71,6 +72,7 @@ class Server:
     def start(self) -> None:
         program = require("postgres", "postgresql", self.programs)
         listen = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.folder}"]
+        listen += ["-c", f"port={self.port}"]
         self.process = self._popen([program, "-D", str(self.data), *listen, *self.options])
         end = time.monotonic() + 60
         while True:
@@ -110,7 +112,7 @@ class Server:
     def execute(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """As the superuser; each statement is its own transaction."""
         with psycopg.connect(
-            host=str(self.folder), user="admin", dbname=database, autocommit=True, connect_timeout=5
+            host=str(self.folder), port=self.port, user="admin", dbname=database, autocommit=True, connect_timeout=5
         ) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
