@@ -5,8 +5,8 @@
 writes spamfilter.1 and spamfilter.toml.5, in the macros of man(7). A test holds them to this.
 """
 
+import argparse
 import re
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,7 +169,9 @@ def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
     folder.mkdir(exist_ok=True)
     for file, page in pages().items():
         (folder / file).write_text(page, encoding="utf-8")
