@@ -180,10 +180,16 @@ def check_config(file: Path | None, systemd: bool) -> None:
         sys.exit(InputError.exit_code if dangers else 0)
     click.echo(f"configuration  {config_file(file) or 'defaults and environment'}")
     sentence(f"listens on     {', '.join(settings.relay.listen)} ({settings.relay.mode})", indent=15)
-    if settings.relay.lmtp:
-        sentence(f"               {', '.join(settings.relay.lmtp)} (LMTP)", indent=15)
+    relay = settings.relay
+    for places, what in (
+        (relay.submission, "authenticated senders"), (relay.lmtp, "LMTP"), (relay.milter, "milter"),
+    ):  # fmt: skip
+        if places:
+            sentence(f"               {', '.join(places)} ({what})", indent=15)
     if settings.recipients:
         sentence(f"recipients     {', '.join(settings.policies())} have a policy of their own", indent=15)
+    if settings.learn.groups:
+        sentence(f"groups         each {settings.learn.groups} has counts of its own", indent=15)
     click.echo(f"next hop       {settings.next_hop_url()}")
     click.echo(f"database       {redacted(settings.store_url())}")
     sentence(f"rejects        {_rejecting(settings)}", indent=15)

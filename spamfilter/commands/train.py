@@ -103,7 +103,7 @@ def import_(file: Path | None, dump: Path | None, listed: bool, as_json: bool) -
     FILE is a dump of bogofilter (bogoutil -d), SpamAssassin (sa-learn --backup) or SpamBayes (sb_dbexpimp), or an
     export of this program; its first line tells. A dump is one entry of the ledger: `spamfilter forget` with the
     id that is printed takes it back exactly. A running relay judges by it within a second. Imported counts speak until
-    this filter has learnt a thousand messages itself, the less the more it has learnt.
+    this filter has learnt 300 messages itself, the less the more it has learnt.
 
     Example: spamfilter import words.txt
     """
@@ -119,11 +119,12 @@ def import_(file: Path | None, dump: Path | None, listed: bool, as_json: bool) -
             own = begin.read(len(BEGIN)) == BEGIN
     except OSError as error:
         raise InputError(f"{dump}: {error.strerror}") from error
-    with opened_filter(file, whole=True) as (filter, _):
+    with opened_filter(file, whole=True) as (filter, settings):
         if not own:
             _import_dump(filter, dump, as_json)
         else:
             _import_export(filter, dump, as_json)
+        sentence(f"the relay {settings.policy().rejecting(filter.store.state({}).learnt)}", err=True)
 
 
 def _import_dump(filter: "Filter", file: Path, as_json: bool) -> None:

@@ -114,6 +114,13 @@ class Relay(Section):
             yield from (f"relay.{key} = {text!r}" for text in listed if addresses.is_everywhere(text))
 
     @model_validator(mode="after")
+    def _places_once(self) -> Self:
+        chosen = [place for place in self.places() if not place.endswith(":0")]  # which is any port that is free
+        if twice := next((place for at, place in enumerate(chosen) if place in chosen[:at]), ""):
+            raise ValueError(f"{twice!r} stands twice in listen, submission, lmtp and milter; each needs its own")
+        return self
+
+    @model_validator(mode="after")
     def _pairs(self) -> Self:
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise ValueError(

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from spamfilter.config.addresses import socket_of, split_address
 from spamfilter.config.settings import Settings
 from spamfilter.errors import SpamfilterError, StoreError
+from spamfilter.relay.milter import packets
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import SqlStore
@@ -92,12 +93,24 @@ class Examination:
 
     @cached_property
     def greetings(self) -> dict[str, str | OSError]:
-        """Address -> the greeting heard there; the addresses that the relay names, or else the configuration."""
+        """Address -> the greeting heard there."""
+        return {address: greeting(address) for address in self._listed("listening", "submission", "lmtp")}
+
+    @cached_property
+    def milters(self) -> dict[str, str | OSError]:
+        """Address for milter -> what was agreed upon there."""
+        return {address: agreement(address) for address in self._listed("milter")}
+
+    def _listed(self, *keys: str) -> list[str]:
+        """The addresses that the relay names, or else the configuration."""
         if isinstance(self.status, Exception):
-            listed = self.settings.relay.places()
+            relay = self.settings.relay
+            known = {"listening": relay.listen, "submission": relay.submission, "lmtp": relay.lmtp}
+            found = known | {"milter": relay.milter}
         else:
-            listed = [place for key in ("listening", "submission", "lmtp") for place in self.status.get(key, [])]
-        return {address: greeting(address) for address in listed if socket_of(address) or split_address(address)[1]}
+            found = {key: self.status.get(key, []) for key in keys}
+        listed = [place for key in keys for place in found[key]]
+        return [address for address in listed if socket_of(address) or split_address(address)[1]]
 
     @property
     def greeted(self) -> bool:
@@ -188,3 +201,22 @@ def greeting(address: str) -> str | OSError:
     except OSError as error:
         return error
     return line.decode("ascii", "replace").strip()
+
+
+def agreement(address: str) -> str | OSError:
+    """What a milter agrees upon with a mail server that can do everything, or the error. address: as in `greeting`."""
+    answers = packets.Decoder()
+    everything = packets.Offer(packets.VERSIONS[-1], ~packets.Actions(0), ~packets.Steps(0))
+    try:
+        with _connected(address) as client:
+            client.sendall(everything.packet())
+            while (answer := answers.packet()) is None and (block := client.recv(512)):
+                answers.feed(block)
+            client.sendall(packets.packet(packets.QUIT))
+        if answer is None or answer[0] != packets.NEGOTIATE:
+            return "does not speak milter"
+        return f"speaks milter, version {packets.Offer.of(answer[1]).version}"
+    except packets.ProtocolError as error:
+        return str(error)
+    except OSError as error:
+        return error

@@ -78,15 +78,24 @@ def _where(settings: Settings) -> str:
 
 
 def smtp(examined: Examination) -> Iterator[Finding]:
-    """Whether the relay greets on each of its addresses."""
+    """Whether the relay greets on each of its addresses, or agrees to speak milter there."""
     if isinstance(examined.status, Exception) and not examined.greeted:
         raise NotTried("no relay is running")
     for address, said in examined.greetings.items():
         if isinstance(said, str) and said.startswith("220 "):
             yield Finding("ok", f"{address} greets with {said}")
         else:
-            found = said or "closed the connection" if isinstance(said, str) else said.strerror or str(said)
-            yield Finding("failed", f"{address}: {found}", f"see the relay's log; {RESTART}")
+            yield _silent(address, said)
+    for address, agreed in examined.milters.items():
+        if isinstance(agreed, str) and agreed.startswith("speaks milter"):
+            yield Finding("ok", f"{address} {agreed}")
+        else:
+            yield _silent(address, agreed)
+
+
+def _silent(address: str, said: str | OSError) -> Finding:
+    found = said or "closed the connection" if isinstance(said, str) else said.strerror or str(said)
+    return Finding("failed", f"{address}: {found}", f"see the relay's log; {RESTART}")
 
 
 def feedback_socket(examined: Examination) -> Iterator[Finding]:

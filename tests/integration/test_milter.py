@@ -119,6 +119,13 @@ def send(port: int, subject: str, *more: tuple[str, str], recipients: tuple[str,
         return f"{code} {text.decode()}"
 
 
+def test_doctor_and_check_config_name_the_milter(chain: Chain) -> None:
+    (address,) = chain.settings["relay"]["milter"]  # type: ignore[misc]  # a list
+    checked = chain.relay.command("check-config").stdout
+    assert f"{address} (milter)" in checked
+    assert f"{address} speaks milter, version 6" in chain.relay.command("doctor", "--no-canary").stdout
+
+
 def test_postfix_accepts_the_sample_without_a_warning() -> None:
     require("postfix", "postfix")
     require_root("`postfix check` looks at owners")

@@ -231,13 +231,13 @@ def test_w_shows_why_and_stays(reviewer: Reviewer) -> None:
 
 def test_undo_takes_back_one_answer_after_the_other(reviewer: Reviewer) -> None:
     reviewer.fill("one", "two", "three")
-    before = [row[:4] for row in reviewer.rows("words")]
+    before = [row[:5] for row in reviewer.rows("words")]
     result = reviewer.press("u", "s", " ", "h", "u", "u", "u", "u", "q")
     assert result.exit_code == 0, result.output
     assert result.stdout.count("nothing to undo") == 2
     assert "that was the last one\nu undo, q quit > u\n" in result.stdout
     assert reviewer.labels() == {}
-    assert [row[:4] for row in reviewer.rows("words")] == before
+    assert [row[:5] for row in reviewer.rows("words")] == before
     assert reviewer.listed() == ["one", "two", "three"]
     assert reviewer.learnt() == ({"ham": 0, "spam": 0}, [])
 

@@ -14,8 +14,8 @@ from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.stores import Store, open_store
 
-TALKATIVE = ("train", "mark-spam", "mark-ham", "forget")
-"""Commands that name on standard error the database into which they learn."""
+TALKATIVE = ("train", "mark-spam", "mark-ham", "forget", "import")
+"""Commands that say on standard error into which database they learn, or what the relay rejects then."""
 
 
 @dataclass(frozen=True)
