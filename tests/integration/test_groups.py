@@ -10,6 +10,7 @@ import pytest
 
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.learning.filter import Filter
+from spamfilter.service.control_socket.client import SocketClient
 from spamfilter.stores import JournalEntry, open_store
 from tests.integration.servers import Relay, relay, wait_until
 from tests.support.made import mail
@@ -30,21 +31,39 @@ def newsletter(number: int) -> bytes:
 
 
 def sent(server: Relay, number: int, *recipients: str) -> JournalEntry:
-    """Send the newsletter; the entry of the journal."""
-    with smtplib.SMTP("127.0.0.1", server.port, "client.example", timeout=60) as client:
-        client.sendmail("news@example.org", recipients, newsletter(number))
-    with closing(open_store(f"sqlite:///{server.state / 'spamfilter.db'}")) as store:
-        found: list[JournalEntry] = []
+    """Send the newsletter; its entry of the journal."""
 
-        def written() -> bool:
-            found[:] = [
+    def entries() -> list[JournalEntry]:
+        with closing(open_store(f"sqlite:///{server.state / 'spamfilter.db'}")) as store:
+            return [
                 entry for entry in store.journal_named(f"<news{number}@example.org>")
                 if {*entry.recipients} == {*recipients}
             ]  # fmt: skip
-            return bool(found)
 
-        wait_until(written, "the journal")
-        return found[0]
+    before = {entry.id for entry in entries()}
+    with smtplib.SMTP("127.0.0.1", server.port, "client.example", timeout=60) as client:
+        client.sendmail("news@example.org", recipients, newsletter(number))
+    found: list[JournalEntry] = []
+
+    def written() -> bool:
+        found[:] = [entry for entry in entries() if entry.id not in before]
+        return bool(found)
+
+    wait_until(written, "the journal")
+    return found[0]
+
+
+def await_following(server: Relay) -> None:
+    """Wait until the relay judges by all that is learnt."""
+
+    def follows() -> bool:
+        with (
+            closing(open_store(f"sqlite:///{server.state / 'spamfilter.db'}")) as store,
+            closing(SocketClient(server.state / "feedback.sock")) as client,
+        ):
+            return bool(client.ask({"command": "status"})["last"] == store.state({}).last)
+
+    wait_until(follows, "what was learnt")
 
 
 def commanded(server: Relay, *words: str) -> str:
@@ -75,7 +94,7 @@ def test_a_newsletter_is_spam_for_one_domain_and_ham_for_another(running: Relay,
             )
             (folder / f"{number}.eml").write_bytes(text)
     commanded(running, "train", "--spam", str(tmp_path / "spam"), "--ham", str(tmp_path / "ham"))
-    wait_until(lambda: sent(running, 1, THIRD).evidence != [], "what was trained")
+    await_following(running)
     before = sent(running, 1, THIRD)
 
     for number in range(1, 4):
