@@ -25,6 +25,8 @@ log = logging.getLogger("spamfilter.web")
 
 PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365}
 """Name -> days."""
+AHEAD = ("day", "week", "month")
+"""Periods that are read ahead."""
 CODES = {name: digit for digit, name in REPLIES.items()}
 """Kind of reply -> the begin of its codes."""
 
@@ -108,12 +110,14 @@ def last(days: int) -> tuple[datetime, datetime]:
 async def read_ahead(site: Site) -> None:
     """Read what the overview sums up before anybody asks for it: at the start, and whenever an hour is over.
 
-    The first look of a day would take a second or more otherwise, because it reads all of the day before.
+    The first look of a day would take a second or more otherwise, because it reads all of the day before. A year reads
+    nothing more than a month.
     """
     while True:
         now = datetime.now(UTC)
         try:
-            await run_in_threadpool(report_of, site, PERIODS["week"], hour_zone(now))
+            for period in AHEAD:
+                await run_in_threadpool(report_of, site, PERIODS[period], hour_zone(now))
         except SpamfilterError as error:
             log.warning("the overview cannot be read ahead: %s", error)
         begun = now.replace(minute=0, second=0, microsecond=0)

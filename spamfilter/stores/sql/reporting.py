@@ -102,10 +102,11 @@ class SqlReporting(Database):
             .group_by(journal.c.digest)
             .subquery()
         )
-        query = select(*SUMMARY).where(journal.c.id.in_(select(latest.c.id))).order_by(journal.c.id.desc()).limit(limit)
+        listed = select(latest.c.id, func.count().over().label("number")).order_by(latest.c.id.desc()).limit(limit)
         with self.reading() as connection:
-            number = connection.execute(select(func.count()).select_from(latest)).scalar_one()
-            return [journal_entry_of(row) for row in connection.execute(query)], number
+            found = connection.execute(listed).all()
+            query = select(*SUMMARY).where(journal.c.id.in_([row.id for row in found])).order_by(journal.c.id.desc())
+            return [journal_entry_of(row) for row in connection.execute(query)], found[0].number if found else 0
 
     def summaries(self, first: date, last: date) -> dict[date, Mapping[str, Any]]:
         query = select(summaries).where(summaries.c.day >= first, summaries.c.day <= last)
