@@ -1,15 +1,18 @@
 """Labelled mail for bulk training and evaluation: index files, and ham and spam evenly mixed."""
 
 import os
+import shutil
+import subprocess
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
 
 from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import InputError
 from spamfilter.mail.mailboxes import Mail, find, whole_file
-from spamfilter.mail.special_folders import kind_of
+from spamfilter.mail.special_folders import kind_of, special_uses
 
 
 def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
@@ -34,8 +37,9 @@ def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
 def find_piles(spam: Sequence[Path], ham: Sequence[Path], say: Callable[[str], None]) -> list[tuple[Label, Mail]]:
     """The mails of these files and folders, evenly mixed; each file and folder is read as what its own name says.
 
-    What is named for itself is left out of a folder above it. Folders of junk, deleted mail, sent mail and drafts are
-    read as ham only if they are named themselves. say: takes a sentence for each folder that is left out.
+    What is named for itself is left out of a folder above it. Folders of junk, deleted mail, sent mail and drafts, by
+    their names or by the configuration of Dovecot here, are read as ham only if they are named themselves.
+    say: takes a sentence for each folder that is left out.
     Raises InputError for a name that is given twice, and for one without mail.
     """
     named: dict[Label, Sequence[Path]] = {"ham": ham, "spam": spam}
@@ -49,21 +53,35 @@ def find_piles(spam: Sequence[Path], ham: Sequence[Path], say: Callable[[str], N
                 raise InputError(f"{path}: is named {again}; name each file and folder once")
             labels[identity] = label
 
+    uses = cache(_special_uses)
+
     def left_out(path: Path, label: Label) -> bool:
         own = labels.get(_identity(path))
         if own is not None:
             if own != label:
                 say(f"{path}: left out of the {label}, as it is named as {own}")
             return True
-        kind = kind_of(path.name) if label == "ham" else None
+        kind = kind_of(path.name, uses()) if label == "ham" else None
         if kind:
-            say(f"{path}: left out of the ham, as its name says {kind}; to read it as ham, too, name it with --ham")
+            says = "its name" if kind_of(path.name) else "Dovecot's configuration"
+            say(f"{path}: left out of the ham, as {says} says {kind}; to read it as ham, too, name it with --ham")
         return kind is not None
 
     def pile(label: Label) -> list[Mail]:
         return [mail for path in named[label] for mail in find(path, partial(left_out, label=label))]
 
     return interleaved(pile("spam"), pile("ham"))
+
+
+def _special_uses() -> dict[str, str]:
+    """The special uses of folders in the configuration of this machine's Dovecot, if there is one."""
+    program = shutil.which("doveconf")
+    if program is None:
+        return {}
+    with suppress(OSError, subprocess.TimeoutExpired):
+        said = subprocess.run([program, "-n"], capture_output=True, timeout=10, check=False)  # noqa: S603 - no input
+        return special_uses(said.stdout.decode(errors="replace"))
+    return {}
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -1,13 +1,14 @@
-"""Folders of a mailbox that hold no ordinary incoming mail, known by their names.
+"""Folders of a mailbox that hold no ordinary incoming mail, known by their names, or by Dovecot's configuration.
 
 Guarantee: names are compared without regard to case, accents, hyphens and underscores, in a Maildir of Dovecot or
 Courier (`.Junk`, `.INBOX.Junk`, `.[Gmail].Spam`), with folders as directories (`Junk`), and as mbox files (`Junk`,
-`Junk.mbox`). What a server marks by special use (RFC 6154) under another name is not known: Dovecot has that in its
-configuration, and nothing in a Maildir says it.
+`Junk.mbox`).
 """
 
 import binascii
+import re
 import unicodedata
+from collections.abc import Mapping
 
 SPECIAL = {
     "spam or junk": (
@@ -47,13 +48,34 @@ def _plain(name: str) -> str:
 _KINDS = {_plain(name): kind for kind, names in SPECIAL.items() for name in names}
 
 
-def kind_of(name: str) -> str | None:
-    """What a folder or mbox file of this name holds, a key of SPECIAL; None for an ordinary one.
+_USES = dict(zip((r"\Junk", r"\Trash", r"\Sent", r"\Drafts"), SPECIAL, strict=True))
+_MAILBOX = re.compile(r"^ *mailbox (?:\"(.+)\"|(\S+)) \{\n((?: .*\n)*?) *\}", re.MULTILINE)
+_USE = re.compile(r"^ *special_use = (.*)$", re.MULTILINE)
+
+
+def special_uses(configuration: str) -> dict[str, str]:
+    """The folders to which a configuration of Dovecot, as doveconf prints it, gives a special use (RFC 6154).
+
+    As `kind_of` takes them: name -> what it holds.
+
+    >>> special_uses('  mailbox "My Fraud" {\\n    special_use = \\\\Junk\\n  }\\n')
+    {'my fraud': 'spam or junk'}
+    """
+    found = {}
+    for quoted, bare, inside in _MAILBOX.findall(configuration):
+        uses = [_USES[use] for line in _USE.findall(inside) for use in line.split() if use in _USES]
+        found.update(dict.fromkeys([_plain((quoted or bare).rpartition("/")[2])], uses[0]) if uses else {})
+    return found
+
+
+def kind_of(name: str, uses: Mapping[str, str] = {}) -> str | None:
+    """What a folder or mbox file of this name holds, a key of SPECIAL; None for an ordinary one. uses: special uses.
 
     >>> kind_of(".INBOX.Junk"), kind_of("Gel&APY-scht"), kind_of("Archive")
     ('spam or junk', 'deleted mail', None)
     """
-    return _KINDS.get(_plain(_decoded(name)).removesuffix(".mbox").rpartition(".")[2])
+    plain = _plain(_decoded(name)).removesuffix(".mbox").rpartition(".")[2]
+    return uses.get(plain) or _KINDS.get(plain)
 
 
 def _decoded(name: str) -> str:

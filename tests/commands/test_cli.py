@@ -25,6 +25,7 @@ from spamfilter.stores.sql import connection as sql_connection
 from spamfilter.system.packaged_files import samples, shipped
 from tests.support.made import NOON, journal_entry, mail
 from tests.support.parts import Hop
+from tests.support.real import require
 from tests.support.shell import Shell
 
 ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
@@ -274,6 +275,27 @@ def test_junk_trash_sent_mail_and_drafts_are_ham_only_if_they_are_named(shell: S
     assert sorted(named) == sorted((*left_out, "Spam.mbox"))
     assert shell.learnt()[0] == {"ham": 2, "spam": 0}
     shell.done("train", "--ham", "box", "--ham", "box/.Trash")
+    assert shell.learnt()[0] == {"ham": 4, "spam": 0}
+
+
+def test_folders_of_special_use_in_dovecots_configuration_are_no_ham(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require("doveconf", "dovecot-imapd")
+    mailboxes = "".join(
+        f"mailbox {name} {{\n auto = create\n special_use = {use}\n}}\n"
+        for name, use in (("Fraud", r"\Junk"), ('"Lists/Old ones"', r"\Trash"), ("Kept", r"\Archive"))
+    )
+    configuration = shell.write(
+        "dovecot.conf", f"protocols = imap\nnamespace inbox {{\n inbox = yes\n{mailboxes}}}\n".encode()
+    )
+    monkeypatch.setenv("CONFIG_FILE", str(configuration))  # of all programs of Dovecot
+    for name in (".Fraud", ".Lists.Old ones", ".Kept", ".Friends"):
+        pile(shell, f"box/{name}", 2)
+    result = shell.run("train", "--ham", "box")
+    assert re.findall(r"box/(.+): left out of the ham, as Dovecot's configuration says (.+);", result.stderr) == [
+        (".Fraud", "spam or junk"), (".Lists.Old ones", "deleted mail"),
+    ]  # fmt: skip
     assert shell.learnt()[0] == {"ham": 4, "spam": 0}
 
 
