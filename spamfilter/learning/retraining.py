@@ -5,7 +5,6 @@ which includes what was learnt meanwhile. A relay judges with the old counts unt
 later; marks wait for no longer than a moment. Author, time and source of each learning stay.
 """
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from spamfilter.learning.bulk_training import UNFINISHED, undecided
 from spamfilter.learning.counting_rules import IMPORTED_VOICES, RULES, rules
 from spamfilter.learning.training_rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.stores import Entry, Relearnt, Rewriting, Store
+from spamfilter.system.garbage_collection import unsearched
 
 FEW = 100
 """Entries that may be left for the last transaction: fewer than it could learn in a tenth of a second."""
@@ -60,19 +60,18 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
     rebuilding = _Rebuilding(voices, mails, {entry.id for entry in store.learnings()}, known)
     rebuilding.take_in(store.entries_after, progress)
     rebuilding.later_rounds(store.entries_after, progress)
-    gc.freeze()  # or Python would look for garbage among a million lessons, for seconds, while others wait for the lock
-    store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
-    while rebuilding.take_in(store.entries_after, progress) > FEW:
+    with unsearched():  # or Python would look for garbage among a million lessons, for seconds, while others wait
         store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
-    with store.learning() as learning:
-        if store.generation != generation:
-            raise StoreBusy(f"{store.where}: its counts were rebuilt meanwhile; try again")
-        rebuilding.take_in(learning.entries_after, progress)
-        learning.rebuild(edition, rebuilding.state, rebuilding.unwritten())
-        learning.put_setting(RULES, rules(voices))
-        learning.put_setting(UNFINISHED, undecided(store))
+        while rebuilding.take_in(store.entries_after, progress) > FEW:
+            store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
+        with store.learning() as learning:
+            if store.generation != generation:
+                raise StoreBusy(f"{store.where}: its counts were rebuilt meanwhile; try again")
+            rebuilding.take_in(learning.entries_after, progress)
+            learning.rebuild(edition, rebuilding.state, rebuilding.unwritten())
+            learning.put_setting(RULES, rules(voices))
+            learning.put_setting(UNFINISHED, undecided(store))
     store.sweep_editions()
-    gc.unfreeze()
     return rebuilding.rebuilt()
 
 
