@@ -24,6 +24,8 @@ _SAFE = frozenset(
     b"abuse-reports-to date errors-to from importance in-reply-to message-id mime-version organization"
     b" received reply-to return-path subject to user-agent x-abuse-info x-complaints-to x-face".split()
 )
+MOST = 160
+"""Bytes of a word that is looked up: no two mails share a longer one."""
 _HEADER = b"header:"
 _PART_FIELDS = (b"content-type", b"content-disposition")
 
@@ -34,7 +36,20 @@ def counted(word: bytes) -> bytes:
 
 
 def tokens(message: Message) -> Iterator[bytes]:
-    """The words, some of them more than once."""
+    """The words, some of them more than once; without those beyond MOST, as a whole header field may be, and those that
+    _ADDRESS has cut within a letter."""
+    return (word for word in _tokens(message) if len(word) <= MOST and (word.isascii() or _is_text(word)))
+
+
+def _is_text(word: bytes) -> bool:
+    try:
+        word.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _tokens(message: Message) -> Iterator[bytes]:
     fields: dict[bytes, list[bytes]] = {}
     for name, value in message.fields:
         fields.setdefault(name, []).append(value)
