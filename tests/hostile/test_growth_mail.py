@@ -134,7 +134,10 @@ MATCHED = frozenset((
 SHORT = ("bayes.imported.",)
 """Those that read only what is kept of a mail, 4,000 bytes of text and 600 of a field: whatever stands there, it takes
 less than ten milliseconds for a mail."""
-OWN = ("learning.transfer.", "config.addresses._HEADER", "config.sender_rules.", "doctor.dovecot.", "config.redaction.")
+OWN = (
+    "learning.transfer.", "config.addresses._HEADER", "config.sender_rules.", "doctor.dovecot.", "config.redaction.",
+    "mail.special_folders.",
+)  # fmt: skip
 """Those that read nothing but the administrator's own files."""
 
 
