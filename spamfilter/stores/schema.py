@@ -103,8 +103,8 @@ class PackedView(PackedTokens):
 
 metadata = MetaData()
 EDITION = "edition"
-"""The setting with the number of the edition of the counts that judges; 0 where there is none. A rebuilding writes
-another beside it."""
+"""The setting that names the edition of the counts that judges; without it that is edition 0. A rebuilding writes the
+next edition, and then changes the setting."""
 _UNDOING = text("undoes IS NOT NULL")
 _DEFERRED = text("reply >= '4' AND reply < '5'")
 

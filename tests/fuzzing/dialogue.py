@@ -2,8 +2,8 @@
 
 The first three bytes choose: the size of the pieces that arrive, what the next hop does, and the settings of the
 relay. What is compared: each command has one well-formed reply, a mail by LMTP one for each recipient; as many messages
-are at the next hop as were answered with 250, each what was sent but for the relay's own header fields; and nothing
-fails beside it.
+are at the next hop as were answered with 250, each what was sent but for the relay's own header fields; no task or
+callback fails.
 """
 
 import asyncio
