@@ -17,7 +17,7 @@ from spamfilter.bayes.model import AppliedLesson, Change, State
 from spamfilter.bayes.token_codec import pack, unpack
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import Voices, VoiceTokens, everybodys
-from spamfilter.errors import InputError, StoreBusy
+from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.learning.bulk_training import UNFINISHED, undecided
 from spamfilter.learning.counting_rules import IMPORTED_VOICES, RULES, rules
 from spamfilter.learning.training_rounds import ROUNDS, Message, later_rounds, no_amounts, note
@@ -37,7 +37,7 @@ class Rebuilt:
     """The result. messages: number of learnings that count; reread: how many of them were read from their mail again.
 
     silent: voice -> number of messages without tokens for it in the ledger, of which it learnt nothing. problems:
-    sentences about mails that could not be read.
+    sentences about mails that could not be read, and old counts that could not be deleted.
     """
 
     messages: int = 0
@@ -71,8 +71,12 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
             learning.rebuild(edition, rebuilding.state, rebuilding.unwritten())
             learning.put_setting(RULES, rules(voices))
             learning.put_setting(UNFINISHED, undecided(store))
-    store.sweep_editions()
-    return rebuilding.rebuilt()
+    done = rebuilding.rebuilt()
+    try:
+        store.sweep_editions()
+    except StoreError as error:
+        done.problems.append(f"{error}; the new counts judge, and the next retrain deletes the old ones")
+    return done
 
 
 class _Rebuilding:

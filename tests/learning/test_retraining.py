@@ -600,6 +600,18 @@ def test_counts_that_others_rebuild_meanwhile_are_not_rebuilt_twice(opened: Open
     assert Filter(opened(), voice("bernoulli")).verify() == []
 
 
+def test_old_counts_that_cannot_be_deleted_are_a_problem_and_the_new_ones_judge(opened: Opened) -> None:
+    used(opened())
+
+    class Full(Busy):
+        def sweep_editions(self) -> None:
+            raise StoreError("disk is full")
+
+    done = retrain(Full(opened(), lambda: None, ""), voice("multinomial"), {}, lambda count: None)
+    assert done.problems == ["disk is full; the new counts judge, and the next retrain deletes the old ones"]
+    assert Filter(opened(), voice("multinomial")).verify() == []
+
+
 def test_a_database_that_another_one_replaces_meanwhile_is_not_rebuilt(opened: Opened) -> None:
     used(opened())
     store = opened()
