@@ -6,64 +6,29 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
+from tests.hostile.bounded import BESIDE, MEGABYTE, MESSAGE_SIZE, bounded, served
+from tests.support.doors import DOORS, RELAYING
 
-MEGABYTE = 2**20
-MESSAGE_SIZE = 52_428_800
-"""The default of limits.message_size."""
 RECIPIENTS, COMMANDS, ERRORS = 1000, 2000, 20
 """The defaults of these limits."""
-BESIDE = 24 * MEGABYTE
-"""What may be allocated beside the mail itself: buffers of sockets, the part that is judged, mail of others."""
 BLOCK = 2**20
 
 
-@dataclass(frozen=True)
-class Memory:
-    """The highest resident memory of a process since the last `reset`, in bytes."""
-
-    process: int
-
-    def reset(self) -> int:
-        Path(f"/proc/{self.process}/clear_refs").write_text("5")
-        return self.highest()
-
-    def highest(self) -> int:
-        status = Path(f"/proc/{self.process}/status").read_text()
-        return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    folder = tmp_path_factory.mktemp("sizes")
+@pytest.fixture(scope="module", params=RELAYING)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    folder, door = tmp_path_factory.mktemp("sizes"), DOORS[request.param]
     # One process, of which the memory is looked at.
-    running = Daemon(folder, f"maildir:{folder / 'mail'}", relay={"workers": 1}, limits={"final_seconds": 80.0})
+    next_hop, limits = f"maildir:{folder / 'mail'}", {"final_seconds": 80.0}
+    running = Daemon(folder, next_hop, door=door, relay={"workers": 1}, limits=limits)
     with running.run():
-        with Client(running.port) as client:
+        with running.connect() as client:
             assert client.deliver(mail_of("warm-up")).code == 250
         yield running
-
-
-@contextlib.contextmanager
-def bounded(server: Daemon, most: int) -> Iterator[None]:
-    """The relay takes no more than `most` bytes meanwhile, and somebody else is served before it ends."""
-    memory = Memory(server.process.pid)
-    before = memory.reset()
-    yield
-    served(server)
-    taken = memory.highest() - before
-    assert taken <= most, f"{taken / MEGABYTE:.0f} MB taken, {most / MEGABYTE:.0f} allowed"
-
-
-def served(server: Daemon) -> None:
-    with Client(server.port) as other:
-        assert other.deliver(mail_of("other")).code == 250
 
 
 def pour(client: Client, data: bytes, times: int) -> None:
@@ -84,8 +49,8 @@ def pour(client: Client, data: bytes, times: int) -> None:
     ids=["letters", "NULs", "addresses", "a million parameters"],
 )
 def test_a_command_without_end_is_not_kept(server: Daemon, block: bytes) -> None:
-    with Client(server.port) as client, bounded(server, BESIDE):
-        client.ask("EHLO client.test")
+    with server.connect() as client, bounded(server, BESIDE):
+        client.ask(f"{client.hello} client.test")
         pour(client, block, 20)
         served(server)
         pour(client, block, 20)
@@ -95,14 +60,14 @@ def test_a_command_without_end_is_not_kept(server: Daemon, block: bytes) -> None
 
 def test_short_commands_without_line_ends_that_count_are_one(server: Daemon) -> None:
     """A CR ends no command, however many there are."""
-    with Client(server.port) as client, bounded(server, BESIDE):
+    with server.connect() as client, bounded(server, BESIDE):
         pour(client, b"NOOP\r" * (BLOCK // 5), 20)
         assert client.ask("").code == 500
         assert client.ask("QUIT").code == 221
 
 
 def transaction(client: Client) -> None:
-    for line in ("EHLO client.test", "MAIL FROM:<a@example.org>", "RCPT TO:<b@example.test>"):
+    for line in (f"{client.hello} client.test", "MAIL FROM:<a@example.org>", "RCPT TO:<b@example.test>"):
         assert client.ask(line).code == 250
     assert client.ask("DATA").code == 354
 
@@ -122,7 +87,7 @@ COPIES = 7
 def test_a_mail_of_50_megabytes_passes_whole(server: Daemon, name: str) -> None:
     first, filler, last = MAILS[name]
     times = (50 * MEGABYTE - len(first) - len(last)) // len(filler)
-    with Client(server.port) as client, bounded(server, COPIES * MESSAGE_SIZE):
+    with server.connect() as client, bounded(server, COPIES * MESSAGE_SIZE):
         transaction(client)
         sender = threading.Thread(target=pour, args=(client, first + filler * times + last + b".\r\n", 1))
         sender.start()
@@ -141,7 +106,7 @@ def test_a_mail_of_50_megabytes_passes_whole(server: Daemon, name: str) -> None:
 
 @pytest.mark.parametrize("filler", [b"0123456789\r\n", b"0123456789"], ids=["lines", "one line"])
 def test_a_mail_that_is_too_large_is_dropped_as_it_comes(server: Daemon, filler: bytes) -> None:
-    with Client(server.port) as client, bounded(server, 2 * MESSAGE_SIZE):
+    with server.connect() as client, bounded(server, 2 * MESSAGE_SIZE):
         transaction(client)
         block = filler * (BLOCK // len(filler))
         pour(client, block, 60)
@@ -165,8 +130,8 @@ def codes_of(client: Client, line: bytes, times: int) -> list[int]:
 
 def test_of_a_million_recipients_a_thousand_are_taken(server: Daemon) -> None:
     """The rest hears 452 at once, which a client takes for another transaction, and then 421."""
-    with Client(server.port) as client, bounded(server, BESIDE):
-        client.ask("EHLO client.test")
+    with server.connect() as client, bounded(server, BESIDE):
+        client.ask(f"{client.hello} client.test")
         client.ask("MAIL FROM:<a@example.org>")
         codes = codes_of(client, b"RCPT TO:<b@example.test>\r\n", 1_000_000)
     assert codes[:RECIPIENTS] == [250] * RECIPIENTS
@@ -177,7 +142,9 @@ def test_of_a_million_recipients_a_thousand_are_taken(server: Daemon) -> None:
 
 @pytest.mark.parametrize("line", [b"RSET\r\n", b"NOOP\r\n", b"VRFY bob\r\n", b"EHLO c\r\n", b"HELO c\r\n"])
 def test_commands_that_get_nowhere_come_to_an_end(server: Daemon, line: bytes) -> None:
-    with Client(server.port) as client, bounded(server, BESIDE):
+    if server.door.listen == "lmtp":
+        line = re.sub(b"EHLO|HELO", b"LHLO", line)
+    with server.connect() as client, bounded(server, BESIDE):
         codes = codes_of(client, line, 100_000)
     assert codes[-1] == 421
     assert len(codes) == COMMANDS + 1
@@ -188,8 +155,8 @@ def test_commands_that_get_nowhere_come_to_an_end(server: Daemon, line: bytes) -
     "line", [b"\n", b"EXPN all\r\n", b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\r\n", b"MAIL\r\n", b"DATA\r\n"]
 )
 def test_errors_come_to_an_end_sooner(server: Daemon, line: bytes) -> None:
-    with Client(server.port) as client, bounded(server, BESIDE):
-        client.ask("EHLO client.test")
+    with server.connect() as client, bounded(server, BESIDE):
+        client.ask(f"{client.hello} client.test")
         codes = codes_of(client, line, 100_000)
     assert Counter(code // 100 for code in codes if code) == {5: ERRORS, 4: 1}
     assert codes[-1] == 421
@@ -197,7 +164,8 @@ def test_errors_come_to_an_end_sooner(server: Daemon, line: bytes) -> None:
 
 def test_the_reply_to_a_mail_is_heard_though_the_session_is_closed_behind_it(server: Daemon) -> None:
     """Or the client would send it again. Unread input makes the system reset a connection that is closed at once."""
-    mail = b"".join(b"%s\r\n" % line for line in (b"EHLO c", b"MAIL FROM:<a@example.org>", b"RCPT TO:<b@c>", b"DATA"))
+    hello = f"{server.door.client.hello} c".encode()
+    mail = b"".join(b"%s\r\n" % line for line in (hello, b"MAIL FROM:<a@example.org>", b"RCPT TO:<b@c>", b"DATA"))
     mail += mail_of("closed") + b".\r\n"
     resets: list[OSError] = []
 
@@ -207,7 +175,7 @@ def test_the_reply_to_a_mail_is_heard_though_the_session_is_closed_behind_it(ser
         except OSError as error:
             resets.append(error)
 
-    with Client(server.port) as client:
+    with server.connect() as client:
         writer = threading.Thread(target=write)
         writer.start()
         codes = []
@@ -222,7 +190,7 @@ def test_the_reply_to_a_mail_is_heard_though_the_session_is_closed_behind_it(ser
 
 def test_a_client_that_goes_on_sending_after_the_last_words_is_cut_off(server: Daemon) -> None:
     """It is heard out for some seconds and no longer, and what it sends is not kept."""
-    with Client(server.port) as client, bounded(server, BESIDE):
+    with server.connect() as client, bounded(server, BESIDE):
         assert client.ask("QUIT").code == 221
         with pytest.raises(ConnectionError):
             flood(client)

@@ -89,7 +89,7 @@ class Session:
         self._steps: Steps | None = None
         self._answered: set[bytes] = set()
         self._client = packets.UNKNOWN
-        self._macros: dict[bytes, Mapping[bytes, bytes]] = {}
+        self._authenticated = False
         self._queue_id = b""
         self._began = 0.0
         self._held = ExitStack()
@@ -178,7 +178,8 @@ class Session:
 
     def _names(self, data: bytes) -> None:
         command, found = packets.macros(data)
-        self._macros[command] = found
+        if command == packets.MAIL:
+            self._authenticated = bool(found.get(b"auth_authen"))
         self._queue_id = found.get(b"i", self._queue_id)
 
     def _connect(self, data: bytes) -> None:
@@ -191,8 +192,8 @@ class Session:
         self._queue_id = queue_id
         sender, *parameters = packets.texts(data)
         path = _path(sender)
-        # Taken out, because the next mail on this connection may come without.
-        authenticated = bool(self._macros.pop(packets.MAIL, {}).get(b"auth_authen"))
+        # The next mail on this connection may come without.
+        authenticated, self._authenticated = self._authenticated, False
         trusted = self._relay.trusts(self._client)
         self.transaction = Transaction(
             path,
@@ -259,7 +260,7 @@ class Session:
 
     def _reuse(self, data: bytes) -> None:
         self._clear()
-        self._macros.clear()
+        self._authenticated = False
         self._client = packets.UNKNOWN
 
     def _nothing(self, data: bytes) -> None:
