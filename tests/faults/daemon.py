@@ -173,7 +173,7 @@ def daemon(
     folder: Path, hop: Hop, state: Path | None = None, door: Door = DOORS["smtp"], **settings: Mapping[str, Any]
 ) -> Iterator[Daemon]:
     """A relay that runs in front of this hop; where it still does at the end, that must be a clean one."""
-    made = Daemon(folder, f"{door.next_hop}://127.0.0.1:{hop.port}", state, door, **settings)
+    made = Daemon(folder, door.at(hop.port), state, door, **settings)
     try:
         made.start()
         yield made

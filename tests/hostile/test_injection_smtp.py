@@ -3,45 +3,60 @@
 import asyncio
 import re
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spamfilter.relay.session.xforward import ATTRIBUTES, MAX_COMMAND
 from spamfilter.relay.session.xforward import commands as xforward_lines
 from tests.support.certificates import client_context, server_context
-from tests.support.parts import KEYWORDS, Hop, relaying
+from tests.support.doors import DOORS, RELAYING
+from tests.support.parts import KEYWORDS, Hop, Running, relaying
 
 WANTED = (*KEYWORDS, "XFORWARD NAME ADDR PORT PROTO HELO IDENT SOURCE")
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
+each_door = pytest.mark.parametrize("door", RELAYING)
 XFORWARD = re.compile(rb"XFORWARD(?: [A-Z]+=(?:[!-*,-<>-~]|\+[0-9A-F]{2})*)+")
+
+
+@asynccontextmanager
+async def place(folder: Path, door: str, **settings: Any) -> AsyncIterator[tuple[Running, Hop]]:
+    """A relay with this door, and a next hop that wants to know all about the client."""
+    async with Hop(WANTED) as hop, relaying(folder, DOORS[door].at(hop.port), door=door, **settings) as running:
+        yield running, hop
 
 
 # STARTTLS
 
 
+@each_door
 @pytest.mark.parametrize(
     "injected",
     [b"EHLO evil\r\nMAIL FROM:<evil@example.org>\r\n", b"XFORWARD ADDR=10.0.0.1\r\n", b"MAIL FROM:<evil@", b"\r\n" * 9],
     ids=["commands", "a name", "half a command", "empty lines"],
 )
-async def test_what_was_pipelined_behind_starttls_is_nobodys_inside_tls(tmp_path: Path, injected: bytes) -> None:
+async def test_what_was_pipelined_behind_starttls_is_nobodys_inside_tls(
+    tmp_path: Path, injected: bytes, door: str
+) -> None:
     """CVE-2011-0411: what was sent in the clear is dropped, though the handshake succeeds."""
-    tls = server_context(tmp_path)
-    async with Hop(WANTED) as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", tls=tls) as running:
-        replies = await asyncio.to_thread(over_tls, running.port, tmp_path, injected)
+    async with place(tmp_path, door, tls=server_context(tmp_path)) as (running, hop):
+        hello = f"{DOORS[door].client.hello} c".encode()
+        replies = await asyncio.to_thread(over_tls, running.port, tmp_path, hello, injected)
         assert [reply[:3] for reply in replies] == [b"250", b"250", b"250", b"354", b"250", b"221"]
         assert [line for line in hop.received if b"evil" in line or b"10.0.0.1" in line] == []
         assert [entry.client for entry in running.entries()] == ["127.0.0.1"]
 
 
-def over_tls(port: int, folder: Path, injected: bytes) -> list[bytes]:
+def over_tls(port: int, folder: Path, hello: bytes, injected: bytes) -> list[bytes]:
     """Replies to a transaction over TLS; `injected` goes in one packet with STARTTLS, after XFORWARD in the clear."""
     context = client_context(folder)
     with socket.create_connection(("127.0.0.1", port), 20) as plain:
         plain.settimeout(20)
         plain.recv(512)
-        plain.sendall(b"EHLO c\r\n")
+        plain.sendall(hello + b"\r\n")
         plain.recv(4096)
         plain.sendall(b"XFORWARD ADDR=10.0.0.1\r\n")
         plain.recv(512)
@@ -50,7 +65,7 @@ def over_tls(port: int, folder: Path, injected: bytes) -> list[bytes]:
         with context.wrap_socket(plain, server_hostname="127.0.0.1") as client, client.makefile("rb") as lines:
             replies = []
             dialogue = (
-                b"EHLO c",
+                hello,
                 b"MAIL FROM:<a@example.org>",
                 b"RCPT TO:<b@example.test>",
                 b"DATA",
@@ -66,7 +81,7 @@ def over_tls(port: int, folder: Path, injected: bytes) -> list[bytes]:
     return replies
 
 
-# HELO and EHLO
+# HELO, EHLO and LHLO
 
 NAMES = {
     "a CR": b"client\rMAIL FROM:<evil@example.org>",
@@ -87,19 +102,19 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("verb", [b"EHLO", b"HELO"])
+@pytest.mark.parametrize(("door", "verb"), [("smtp", b"EHLO"), ("smtp", b"HELO"), ("lmtp", b"LHLO")])
 async def test_a_greeting_says_nothing_to_the_next_hop_but_a_name(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, verb: bytes, name: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, verb: bytes, name: str, door: str
 ) -> None:
     caplog.set_level("DEBUG")
-    async with Hop(WANTED) as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+    async with place(tmp_path, door) as (running, hop):
         client = await running.connect()
         reply = await client.ask(verb + b" " + NAMES[name])
         if reply[:3] == b"250":
             assert b"evil" not in reply
         else:
             assert reply[:3] in (b"500", b"501")
-            await client.ask("EHLO client.example")
+            await client.ask(f"{client.hello} client.example")
         assert (await client.ask("MAIL FROM:<a@example.org>"))[:3] == b"250"
         assert (await client.ask("QUIT"))[:3] == b"221"
     assert_only(hop, b"MAIL FROM:<a@example.org>")
@@ -107,8 +122,8 @@ async def test_a_greeting_says_nothing_to_the_next_hop_but_a_name(
 
 
 def assert_only(hop: Hop, *commands: bytes) -> None:
-    """The next hop heard these commands, and beside them a well-formed XFORWARD, and EHLO, RSET, QUIT of ours only."""
-    others = [line for line in hop.received if line not in (b"EHLO relay.test", b"RSET", b"QUIT")]
+    """The next hop heard these commands, and a well-formed XFORWARD, and EHLO, LHLO, RSET, QUIT of ours only."""
+    others = [line for line in hop.received if line not in (b"EHLO relay.test", b"LHLO relay.test", b"RSET", b"QUIT")]
     told = [line for line in others if line.startswith(b"XFORWARD")]
     assert [line for line in others if line not in told] == list(commands)
     names = re.findall(rb" ([A-Z]+)=", b"".join(told))
@@ -149,12 +164,15 @@ VALUES = {
 }
 
 
+@each_door
 @pytest.mark.parametrize("value", VALUES)
-async def test_xforward_values_stay_values(tmp_path: Path, caplog: pytest.LogCaptureFixture, value: str) -> None:
+async def test_xforward_values_stay_values(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, value: str, door: str
+) -> None:
     caplog.set_level("DEBUG")
-    async with Hop(WANTED) as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+    async with place(tmp_path, door) as (running, hop):
         client = await running.connect()
-        await client.ask("EHLO c")
+        await client.ask(f"{client.hello} c")
         reply = await client.ask(b"XFORWARD " + VALUES[value])
         assert reply[:3] == (
             b"501" if value in ("an unknown attribute", "another letter", "no attribute", "a CR") else b"250"
@@ -215,15 +233,18 @@ REFUSED = {
 }
 
 
+@each_door
 @pytest.mark.parametrize("name", LINES)
-async def test_a_command_goes_on_as_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+async def test_a_command_goes_on_as_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, door: str
+) -> None:
     caplog.set_level("DEBUG")
     line = LINES[name]
-    async with Hop(WANTED) as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+    async with place(tmp_path, door) as (running, hop):
         client = await running.connect()
         mail, rcpt = "MAIL FROM:<a@example.org>", "RCPT TO:<b@example.test>"
         mail, rcpt = (line, rcpt) if line.startswith("MAIL") else (mail, line)
-        assert (await client.ask("EHLO c", mail, rcpt, "DATA"))[:3] == b"354"
+        assert (await client.ask(f"{client.hello} c", mail, rcpt, "DATA"))[:3] == b"354"
         client.writer.write(MAIL + b".\r\n")
         assert (await client.reply())[:3] == b"250"
         (entry,) = running.entries()
@@ -232,15 +253,16 @@ async def test_a_command_goes_on_as_one_line(tmp_path: Path, caplog: pytest.LogC
     assert_clean(caplog)
 
 
+@each_door
 @pytest.mark.parametrize("name", REFUSED)
 async def test_a_command_that_is_none_is_not_passed_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, door: str
 ) -> None:
     caplog.set_level("DEBUG")
     line = REFUSED[name]
-    async with Hop(WANTED) as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+    async with place(tmp_path, door) as (running, hop):
         client = await running.connect()
-        await client.ask("EHLO c", *(["MAIL FROM:<a@example.org>"] if line.startswith(b"RCPT") else []))
+        await client.ask(f"{client.hello} c", *(["MAIL FROM:<a@example.org>"] if line.startswith(b"RCPT") else []))
         before = list(hop.received)
         client.writer.write(line + b"\r\n")
         first = await client.reply()

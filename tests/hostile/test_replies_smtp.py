@@ -2,6 +2,7 @@
 
 import re
 import ssl
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from spamfilter.reports.rendering import to_json
 from spamfilter.system.escaping import harmless
 from tests.hostile.chain_smtp import replies_in
 from tests.support.certificates import client_context, server_context
+from tests.support.doors import DOORS, RELAYING
 from tests.support.parts import KEYWORDS, Hop, Running, relaying
 
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
@@ -56,13 +58,19 @@ BROKEN = {
 }
 """No SMTP: nobody can know what was meant, so the client keeps its mail."""
 STAGES = ("MAIL", "RCPT", "DATA", "DOT")
+each_door = pytest.mark.parametrize("door", RELAYING)
+
+
+def relay(folder: Path, door: str, hop: Hop, **settings: Any) -> AbstractAsyncContextManager[Running]:
+    return relaying(folder, DOORS[door].at(hop.port), door=door, **settings)
 
 
 async def dialogue(running: Running) -> list[bytes]:
     """The replies to a whole transaction, checked byte by byte."""
     client = await running.connect()
     raw = b""
-    for line in (b"EHLO c", b"MAIL FROM:<a@example.org>", b"RCPT TO:<b@example.test>", b"DATA", b"NOOP", b"QUIT"):
+    hello = f"{client.hello} c".encode()
+    for line in (hello, b"MAIL FROM:<a@example.org>", b"RCPT TO:<b@example.test>", b"DATA", b"NOOP", b"QUIT"):
         client.writer.write(line + b"\r\n")
         raw += (reply := await client.reply())
         if line == b"DATA" and reply.startswith(b"354"):
@@ -72,11 +80,11 @@ async def dialogue(running: Running) -> list[bytes]:
     return replies_in(raw)
 
 
-async def answers(folder: Path, stage: str, reply: bytes, caplog: pytest.LogCaptureFixture) -> list[bytes]:
+async def answers(folder: Path, door: str, stage: str, reply: bytes, caplog: pytest.LogCaptureFixture) -> list[bytes]:
     """What the client hears at this stage and after it, where the next hop says this there."""
     caplog.set_level("DEBUG")
     timeouts = Timeouts(1, 1, 1)
-    async with Hop() as hop, relaying(folder, f"smtp://127.0.0.1:{hop.port}", timeouts=timeouts) as running:
+    async with Hop() as hop, relay(folder, door, hop, timeouts=timeouts) as running:
         hop.replies[stage] = reply
         heard = await dialogue(running)
         for entry in running.entries():
@@ -94,38 +102,44 @@ async def answers(folder: Path, stage: str, reply: bytes, caplog: pytest.LogCapt
     return heard[place:-2]
 
 
+@each_door
 @pytest.mark.parametrize("reply", VERBATIM)
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_reply_goes_on_byte_for_byte(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: str, reply: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: str, reply: str, door: str
 ) -> None:
-    assert (await answers(tmp_path, stage, VERBATIM[reply], caplog))[0] == VERBATIM[reply]
+    assert (await answers(tmp_path, door, stage, VERBATIM[reply], caplog))[0] == VERBATIM[reply]
 
 
+@each_door
 @pytest.mark.parametrize("reply", MENDED)
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_byte_that_would_divide_a_reply_is_taken_out(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: str, reply: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: str, reply: str, door: str
 ) -> None:
     said, expected = MENDED[reply]
-    assert (await answers(tmp_path, stage, said, caplog))[0] == expected
+    assert (await answers(tmp_path, door, stage, said, caplog))[0] == expected
 
 
+@each_door
 @pytest.mark.parametrize("reply", BROKEN)
 @pytest.mark.parametrize("stage", STAGES)
 async def test_what_is_no_reply_leaves_the_mail_with_the_client(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: str, reply: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: str, reply: str, door: str
 ) -> None:
-    heard = await answers(tmp_path, stage, BROKEN[reply], caplog)
+    heard = await answers(tmp_path, door, stage, BROKEN[reply], caplog)
     assert heard[0].startswith(b"451 4.4.")
     assert all(other[:3] == b"451" for other in heard)
 
 
+@each_door
 @pytest.mark.parametrize("extra", [b"550 5.7.1 evil\r\n", b"354 go on\r\n", b"250 ok\r\n", b"451 later\r\n", b"evil\n"])
 @pytest.mark.parametrize("stage", ["MAIL", "RCPT"])
-async def test_a_reply_that_nobody_has_asked_for_answers_nothing(tmp_path: Path, stage: str, extra: bytes) -> None:
+async def test_a_reply_that_nobody_has_asked_for_answers_nothing(
+    tmp_path: Path, stage: str, extra: bytes, door: str
+) -> None:
     """Neither is the mail refused for good by it, nor sent to a next hop that waits for commands."""
-    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+    async with Hop() as hop, relay(tmp_path, door, hop) as running:
         hop.replies[stage] = b"250 ok\r\n" + extra
         replies = await dialogue(running)
         assert [reply[:3] for reply in replies[3:-2]][-1] == b"451" or replies[2][:1] in (b"4", b"5")
@@ -136,6 +150,7 @@ async def test_a_reply_that_nobody_has_asked_for_answers_nothing(tmp_path: Path,
         assert [reply[:3] for reply in again[1:]] == [b"250", b"250", b"354", b"250", b"250", b"221"]
 
 
+@each_door
 @pytest.mark.parametrize(
     "keywords",
     [
@@ -149,9 +164,10 @@ async def test_a_reply_that_nobody_has_asked_for_answers_nothing(tmp_path: Path,
     ],
     ids=["negative size", "huge size", "other digits", "two sizes", "a hidden line", "foreign", "a form feed"],
 )
-async def test_nothing_that_a_next_hop_offers_is_repeated(tmp_path: Path, keywords: tuple[str, ...]) -> None:
-    async with Hop(keywords) as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
-        reply = await (await running.connect()).ask("EHLO c")
+async def test_nothing_that_a_next_hop_offers_is_repeated(tmp_path: Path, keywords: tuple[str, ...], door: str) -> None:
+    async with Hop(keywords) as hop, relay(tmp_path, door, hop) as running:
+        client = await running.connect()
+        reply = await client.ask(f"{client.hello} c")
         lines = [line[4:] for line in reply.decode("ascii").split("\r\n")[1:-1]]
         known = r"8BITMIME|SMTPUTF8|DSN|ENHANCEDSTATUSCODES|PIPELINING|SIZE [0-9]{1,9}|XFORWARD [A-Z ]+"
         assert [line for line in lines if not re.fullmatch(known, line)] == []

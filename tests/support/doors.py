@@ -18,6 +18,10 @@ class Door:
     client: type[Client]
     next_hop: str
 
+    def at(self, port: int) -> str:
+        """The next hop behind it on a port of this machine."""
+        return f"{self.next_hop}://127.0.0.1:{port}"
+
 
 DOORS = {
     "smtp": Door("listen", Client, "smtp"),
