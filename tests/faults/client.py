@@ -10,7 +10,8 @@ from types import TracebackType
 
 ANSWER_SECONDS = 30.0
 """Longer than every limit of the relay in these tests: who has no answer by then gets none."""
-RECIPIENTS = ("b@example.test",)
+SENDER, RECIPIENTS = b"a@example.org", ("b@example.test",)
+NAME = b"client.test"
 
 
 @dataclass(frozen=True)
@@ -72,24 +73,30 @@ class Client:
         with contextlib.suppress(OSError):
             self.socket.sendall(raw)
 
-    def ask(self, line: str) -> Answer:
-        self.say(line.encode() + b"\r\n")
+    def ask(self, line: str | bytes) -> Answer:
+        self.say((line.encode() if isinstance(line, str) else line) + b"\r\n")
         return self.reply()
 
     def deliver(
-        self, mail: bytes, recipients: Sequence[str] = RECIPIENTS, before: Callable[[str], None] = lambda stage: None
+        self,
+        mail: bytes,
+        recipients: Sequence[str] = RECIPIENTS,
+        before: Callable[[str], None] = lambda stage: None,
+        *,
+        sender: bytes = SENDER,
+        name: bytes = NAME,
     ) -> Answer:
         """One transaction; the first refusal that ends it, or the reply after the dot.
 
         before: called before each of the stages EHLO, MAIL, RCPT, DATA, BODY, MIDDLE (half of the mail is sent),
-        ANSWER.
+        ANSWER. name: of the client.
         """
         accepted: list[str] = []
         for stage, lines in (
-            ("EHLO", [f"{self.hello} client.test"]),
-            ("MAIL", ["MAIL FROM:<a@example.org>"]),
-            ("RCPT", [f"RCPT TO:<{recipient}>" for recipient in recipients]),
-            ("DATA", ["DATA"]),
+            ("EHLO", [self.hello.encode() + b" " + name]),
+            ("MAIL", [b"MAIL FROM:<%b>" % sender]),
+            ("RCPT", [f"RCPT TO:<{recipient}>".encode() for recipient in recipients]),
+            ("DATA", [b"DATA"]),
         ):
             before(stage)
             answers = [self.ask(line) for line in lines]

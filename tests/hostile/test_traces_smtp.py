@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.mail.tagging import mark
-from tests.faults.client import Answer, Client, stuffed
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.fault import Say
 from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import wait_until
+from tests.support.doors import DOORS, EACH_DOOR, Door
 from tests.support.made import some
 
 OURS = ("X-Spam-Flag", "X-Spam-Status", "X-Spamfilter-Id", "X-Spamfilter-Evidence", "X-Spamfilter-Sender")
@@ -72,31 +72,31 @@ def hop(one_hop: Hop) -> Hop:
 
 
 @pytest.fixture(scope="module")
-def server(one_hop: Hop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    verdict = {"evidence_header": True}
-    with daemon(tmp_path_factory.mktemp("traces"), one_hop, verdict=verdict, log={"level": "debug"}) as running:
+def door(request: pytest.FixtureRequest) -> Door:
+    return DOORS[getattr(request, "param", "smtp")]
+
+
+@pytest.fixture(scope="module")
+def server(one_hop: Hop, door: Door, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    folder, verdict = tmp_path_factory.mktemp("traces"), {"evidence_header": True}
+    with daemon(folder, one_hop, door=door, verdict=verdict, log={"level": "debug"}) as running:
         yield running
-
-
-def send(server: Daemon, mail: bytes, sender: bytes = b"a@example.org", helo: bytes = b"client.test") -> Answer:
-    with Client(server.port) as client:
-        for line in (b"EHLO " + helo, b"MAIL FROM:<" + sender + b">", b"RCPT TO:<b@example.test>", b"DATA"):
-            client.say(line + b"\r\n")
-            client.reply()
-        client.say(stuffed(mail))
-        return client.reply()
 
 
 def passed(server: Daemon, hop: Hop, mail: bytes) -> bytes:
     """A mail as it arrives at the next hop."""
     known = len(hop.kept)
-    assert send(server, mail).code == 250
+    with server.connect() as client:
+        assert client.deliver(mail).code == 250
     return hop.kept[known].mail
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("name", FORGED)
 @pytest.mark.parametrize("place", ["first", "in the middle", "last"])
 def test_a_field_with_one_of_our_names_is_removed(server: Daemon, hop: Hop, place: str, name: str) -> None:
+    if server.door.listen == "milter" and b"\0" in FORGED[name]:
+        return  # by milter NUL ends a name
     key = re.sub(r"\W", "-", f"{name}-{place}").encode()
     lines = HEAD % (key, key)
     at = {"first": 0, "in the middle": lines.index(b"To:"), "last": len(lines)}[place]
@@ -112,6 +112,7 @@ def test_a_field_with_one_of_our_names_is_removed(server: Daemon, hop: Hop, plac
     assert body == b"hi\r\n"
 
 
+@EACH_DOOR
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_is_no_field_of_the_header_stays_and_says_nothing(server: Daemon, hop: Hop, name: str) -> None:
     head, body = HARMLESS[name]
@@ -122,6 +123,7 @@ def test_what_is_no_field_of_the_header_stays_and_says_nothing(server: Daemon, h
     assert len(parsed.get_all("X-Spamfilter-Id", [])) == 1
 
 
+@EACH_DOOR
 def test_a_forged_id_makes_no_mark_hit_another_mail(server: Daemon, hop: Hop, tmp_path: Path) -> None:
     """Neither on its way through, nor where a mail with it never passed here."""
     arrived = passed(server, hop, HEAD % (b"the-victim", b"victim") + b"\r\nShall we meet for lunch on Tuesday?\r\n")
@@ -163,16 +165,14 @@ def nasty(server: Daemon, one_hop: Hop, tmp_path_factory: pytest.TempPathFactory
     )
     one_hop.faults["DOT"] = Say(b"250 2.0.0 \x1b[2J\xff " + "\u202eok\r\n".encode())
     sender = '"evil\u202e\u2028\x85"@example.org'.encode()
-    assert send(server, mail, sender, "\u202eclient\x9b2J".encode()).code == 250
-    with Client(server.port) as client:
-        for line in (
-            b"EHLO \x1b[2J",
-            b"EHLO c",
-            b"MAIL FROM:<\x1b[2J@example.org>",
-            NASTY.encode(),
-            b"\x9b2J\xe2\x80\xae",
-        ):
-            client.say(line + b"\r\n")
+    with server.connect() as client:
+        assert client.deliver(mail, sender=sender, name="\u202eclient\x9b2J".encode()).code == 250
+    if server.door.listen != "milter":
+        with server.connect() as client:
+            hello = client.hello.encode()
+            for line in (hello + b" \x1b[2J", hello + b" c", b"MAIL FROM:<\x1b[2J@example.org>", NASTY.encode()):
+                client.say(line + b"\r\n")
+            client.say(b"\x9b2J\xe2\x80\xae\r\n")
     one_hop.heal()
     wait_until(lambda: bool(journal(server, "%evil%")), "the mail in the journal")
     (id,) = journal(server, "%evil%")
@@ -181,6 +181,7 @@ def nasty(server: Daemon, one_hop: Hop, tmp_path_factory: pytest.TempPathFactory
     return id, file
 
 
+@EACH_DOOR
 def test_each_line_of_the_log_is_ours(server: Daemon, nasty: tuple[str, Path]) -> None:
     log = (server.folder / "log").read_bytes()
     assert f"INFO {nasty[0]}: client=".encode() in log
