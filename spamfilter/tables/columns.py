@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from statistics import quantiles
 from typing import Any, cast
 
@@ -200,18 +201,27 @@ def _vocabulary(texts: Iterable[Features], options: Options) -> frozenset[str] |
     return frozenset(word for word in often if options.vocabulary is None or word in options.vocabulary)
 
 
-def _is_number(value: Value) -> bool:
+@lru_cache(2**16)
+def _finite(text: str) -> float | None:
+    """The number that a text is, None if it is none. The same cells are read again in each fold."""
     try:
-        return isinstance(value, str) and math.isfinite(float(value))
+        number = float(text)
     except ValueError:
-        return False
+        return None
+    if not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() else number
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, str) and _finite(value) is not None
 
 
 def _number_of(column: str, value: Value) -> float:
-    if not _is_number(value):
+    number = _finite(value) if isinstance(value, str) else None
+    if number is None:
         raise InputError(f"column {column!r}: {value!r} is no number; choose another kind with --column")
-    number = float(str(value))
-    return int(number) if number.is_integer() else number
+    return number
 
 
 def _whole(column: str, value: Value) -> int:
