@@ -10,8 +10,7 @@ from types import TracebackType
 
 ANSWER_SECONDS = 30.0
 """Longer than every limit of the relay in these tests: who has no answer by then gets none."""
-SENDER, RECIPIENTS = b"a@example.org", ("b@example.test",)
-NAME = b"client.test"
+RECIPIENTS = ("b@example.test",)
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,13 @@ class Answer:
 class Client:
     """A connection, greeted. Raises OSError where there is no relay.
 
-    hello: the command that begins a session. turned_away: what is heard of a relay that is stopping.
+    hello: the command that begins a session. turned_away: what is heard of a relay that is stopping. name, sender: what
+    it says of itself and of its mails.
     """
 
     hello = "EHLO"
+    name = b"client.test"
+    sender = b"a@example.org"
     turned_away: int | None = 421
 
     @classmethod
@@ -78,23 +80,17 @@ class Client:
         return self.reply()
 
     def deliver(
-        self,
-        mail: bytes,
-        recipients: Sequence[str] = RECIPIENTS,
-        before: Callable[[str], None] = lambda stage: None,
-        *,
-        sender: bytes = SENDER,
-        name: bytes = NAME,
+        self, mail: bytes, recipients: Sequence[str] = RECIPIENTS, before: Callable[[str], None] = lambda stage: None
     ) -> Answer:
         """One transaction; the first refusal that ends it, or the reply after the dot.
 
         before: called before each of the stages EHLO, MAIL, RCPT, DATA, BODY, MIDDLE (half of the mail is sent),
-        ANSWER. name: of the client.
+        ANSWER.
         """
         accepted: list[str] = []
         for stage, lines in (
-            ("EHLO", [self.hello.encode() + b" " + name]),
-            ("MAIL", [b"MAIL FROM:<%b>" % sender]),
+            ("EHLO", [self.hello.encode() + b" " + self.name]),
+            ("MAIL", [b"MAIL FROM:<%b>" % self.sender]),
             ("RCPT", [f"RCPT TO:<{recipient}>".encode() for recipient in recipients]),
             ("DATA", [b"DATA"]),
         ):

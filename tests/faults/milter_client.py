@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tests.faults.client import NAME, RECIPIENTS, SENDER, Answer, Client
+from tests.faults.client import RECIPIENTS, Answer, Client
 from tests.support.mail_server import CLIENT, MailServer, Outcome, joined, split
 
 
@@ -46,16 +46,10 @@ class MilterClient(Client):
         return Answer(None)
 
     def deliver(
-        self,
-        mail: bytes,
-        recipients: Sequence[str] = RECIPIENTS,
-        before: Callable[[str], None] = lambda stage: None,
-        *,
-        sender: bytes = SENDER,
-        name: bytes = NAME,
+        self, mail: bytes, recipients: Sequence[str] = RECIPIENTS, before: Callable[[str], None] = lambda stage: None
     ) -> Answer:
         try:
-            outcome, text, accepted = self._loop.run(self._asked(mail, recipients, before, sender, name))
+            outcome, text, accepted = self._loop.run(self._asked(mail, recipients, before))
         except OSError:
             return Answer(None)
         if outcome.reply:
@@ -64,15 +58,15 @@ class MilterClient(Client):
             return hop.deliver(joined(outcome.fields, text), accepted)
 
     async def _asked(
-        self, mail: bytes, recipients: Sequence[str], before: Callable[[str], None], sender: bytes, name: bytes
+        self, mail: bytes, recipients: Sequence[str], before: Callable[[str], None]
     ) -> tuple[Outcome, bytes, list[str]]:
         server, outcome = self._server, Outcome()
         before("EHLO")
-        await server.step(b"C", CLIENT.replace(b"mail.example", name))
+        await server.step(b"C", CLIENT.replace(b"mail.example", self.name))
         before("MAIL")
-        outcome.reply = await server.step(b"M", b"<%b>\0" % sender)
+        outcome.reply = await server.step(b"M", b"<%b>\0" % self.sender)
         before("RCPT")
-        accepted = [each for each in recipients if not await server.step(b"R", f"<{each}>\0".encode())]
+        accepted = [name for name in recipients if not await server.step(b"R", f"<{name}>\0".encode())]
         before("DATA")
         await server.step(b"T", b"")
         before("BODY")

@@ -17,7 +17,7 @@ from tests.support.mail_server import CLIENT, PIECE, MailServer, Outcome
 RECIPIENTS = 1000
 """The default of this limit."""
 COPIES = 4
-"""Of the largest mail: as it came, whole, as it is judged, and a part on its way."""
+"""Of the largest mail, which may be in memory at once."""
 
 
 @pytest.fixture(scope="module")

@@ -166,7 +166,8 @@ def nasty(server: Daemon, one_hop: Hop, tmp_path_factory: pytest.TempPathFactory
     one_hop.faults["DOT"] = Say(b"250 2.0.0 \x1b[2J\xff " + "\u202eok\r\n".encode())
     sender = '"evil\u202e\u2028\x85"@example.org'.encode()
     with server.connect() as client:
-        assert client.deliver(mail, sender=sender, name="\u202eclient\x9b2J".encode()).code == 250
+        client.sender, client.name = sender, "\u202eclient\x9b2J".encode()
+        assert client.deliver(mail).code == 250
     if server.door.listen != "milter":
         with server.connect() as client:
             hello = client.hello.encode()
