@@ -54,8 +54,7 @@ def _told(column: str, kind: str, learnt: Table, judged: Table, options: Options
     part = KINDS[kind](kind, (column,), learnt, options)
     for label in classes:
         part.model.admit(label)
-    rows = zip(map(part.of, learnt.rows), learnt.labels, strict=True)
-    part.model.learn_many((features, label) for features, label in rows if features is not None)
+    part.learn(learnt.rows, learnt.labels)
     prior = log_priors(classes, "map")
     known: dict[Value, Mapping[str, float]] = {}
     total = 0.0

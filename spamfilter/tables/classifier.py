@@ -64,8 +64,7 @@ class TableClassifier:
             for label in self.learnt:
                 each.model.admit(label)
             self._prepare(each)
-            found = zip(map(each.of, table.rows), table.labels, strict=True)
-            each.model.learn_many((features, label) for features, label in found if features is not None)
+            each.learn(table.rows, table.labels)
 
     def predict(self, row: Row) -> Prediction:
         """The class of a row."""
@@ -74,12 +73,10 @@ class TableClassifier:
             found = each.of(row)
             if found is None:
                 continue
-            possible = [True] * len(joint)
             if isinstance(each.model, NaiveBayes):
-                possible = each.model.possible(found)
                 unknown += [name for name in found if not each.model.knows(name)]
-            for (label, value), can_be in zip(each.model.log_likelihood(found).items(), possible, strict=True):
-                joint[str(label)] += value if can_be else -math.inf
+            for label, value in each.log_likelihood(found).items():
+                joint[label] += value
         if max(joint.values()) == -math.inf:
             return Prediction(None, joint, dict.fromkeys(joint, math.nan), tuple(unknown))
         shares = np.exp(log_normalised([[*joint.values()]]))[0].tolist()

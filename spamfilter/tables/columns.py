@@ -65,12 +65,33 @@ class Part:
     """A column at work, or several that are counted together: a model, and how cells become features.
 
     features: of the column and the cell; raises InputError for a cell that is none. every_word: for a fake document.
+    said: what was said of a single feature, until more is learnt, as most cells of a column are alike.
     """
 
     columns: tuple[str, ...]
     model: Classifier
     features: Callable[[str, Value], Features]
     every_word: frozenset[str] = frozenset()
+    said: dict[tuple[str, float], Mapping[str, float]] = field(default_factory=dict)
+
+    def learn(self, rows: Iterable[Row], labels: Iterable[str]) -> None:
+        """Learn this column of rows with their labels."""
+        found = zip(map(self.of, rows), labels, strict=True)
+        self.model.learn_many((features, label) for features, label in found if features is not None)
+        self.said.clear()
+
+    def log_likelihood(self, features: Features) -> Mapping[str, float]:
+        """Class -> ln P(features | class), up to a constant; -inf for an impossible one."""
+        only = next(iter(features.items())) if len(features) == 1 else None
+        if only in self.said:
+            return self.said[only]
+        found = {str(label): value for label, value in self.model.log_likelihood(features).items()}
+        if isinstance(self.model, NaiveBayes):
+            possible = zip(found, self.model.possible(features), strict=True)
+            found.update((label, -math.inf) for label, can_be in possible if not can_be)
+        if only:
+            self.said[only] = found
+        return found
 
     def of(self, row: Row) -> Features | None:
         """The features of a row; None if every value is missing."""
