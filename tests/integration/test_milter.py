@@ -129,7 +129,7 @@ def test_doctor_and_check_config_name_the_milter(chain: Chain) -> None:
 def test_postfix_accepts_the_sample_without_a_warning() -> None:
     require("postfix", "postfix")
     require_root("`postfix check` looks at owners")
-    assert re.findall(r"sample-config (\S+)", PAGE) == [
+    assert re.findall(r"sample-config (config/postfix/\S+)", PAGE) == [
         f"config/postfix/milter/{name}.cf.fragment" for name in ("main", "master")
     ]
     with workshop() as folder:
