@@ -89,6 +89,8 @@ body BAYES_99 eval:check_bayes('0.99', '1.00')
 tflags BAYES_99 learn
 score BAYES_99 3.5
 """
+_STOP_WORDS = Path("/usr/share/spamassassin/60_bayes_stopwords.cf")
+"""Of Debian's package."""
 _JUDGE = r"""use strict; use Mail::SpamAssassin; my ($rules, $state) = @ARGV;
 my $filter = Mail::SpamAssassin->new({rules_filename => $rules, site_rules_filename => "$rules/none",
   userprefs_filename => '/dev/null', local_tests_only => 1, dont_copy_prefs => 1, userstate_dir => $state,
@@ -104,7 +106,8 @@ def spamassassin(stream: Stream, folder: Path) -> tuple[bytes, list[float]]:
     rules, state = folder / "rules", folder / "state"
     for each in (rules, state):
         each.mkdir()
-    (rules / "bayes.cf").write_text(_RULES, encoding="utf-8")
+    (rules / "10_bayes.cf").write_text(_RULES, encoding="utf-8")
+    (rules / _STOP_WORDS.name).symlink_to(_STOP_WORDS)  # without its list, words with one of these in them are left out
     base = ["sa-learn", "-p", "/dev/null", f"--siteconfigpath={rules}/none", f"--configpath={rules}"]
     base += ["--cf", f"bayes_path {state}/bayes"]
     for label in LABELS:

@@ -43,6 +43,34 @@ def test_the_words_of_bogofilter_are_those_of_bogolexer() -> None:
     assert set(bogofilter.tokens(parse(MAIL))) == theirs
 
 
+RELAYED = (
+    b"Return-Path: <bounce-123@foo.com>\n"
+    b"Received: from helo.example (rdns.example [192.0.2.7]) by mx.example.org (Postfix) with ESMTP id 4AB12CD34EF\n"
+    b"\tfor <bob@x.org>; Tue, 10 Apr 2007 13:34:07 -0400\n"
+    b"Message-ID: <000801c77b95$a1b2c3d4$0100007f@host.com>\nX-MimeOLE: Produced By MimeOLE\nMime-Version: 1.0\n"
+    b"Content-Type: text/plain; charset=utf-8\n"
+    + MAIL.replace(b"Return-Path: <bounce-123@foo.com>\nMessage-ID: <abc123.def@host.com>\n", b"")
+)
+_TOKENIZE = r"""use strict; use Mail::SpamAssassin; my ($rules, $file) = @ARGV;
+my $filter = Mail::SpamAssassin->new({rules_filename => $rules, site_rules_filename => "$rules/none",
+  userprefs_filename => "/dev/null", local_tests_only => 1, dont_copy_prefs => 1, userstate_dir => $rules});
+$filter->init(1); my ($bayes) = grep { ref($_) =~ /::Bayes$/ } @{$filter->{plugins}->{plugins}};
+open my $in, "<:raw", $file or die; my $mail = $filter->parse(do { local $/; <$in> });
+print "$_\n" for values %{$bayes->tokenize($mail, $bayes->get_body_from_msg($mail))};
+"""
+
+
+def test_the_words_of_spamassassin_are_those_of_its_bayes(tmp_path: Path) -> None:
+    real.require("spamassassin", "spamassassin")
+    (tmp_path / "10.cf").write_text("loadplugin Mail::SpamAssassin::Plugin::Bayes\nuse_bayes 1\nuse_learner 1\n")
+    stop_words = Path("/usr/share/spamassassin/60_bayes_stopwords.cf")
+    (tmp_path / stop_words.name).symlink_to(stop_words)
+    (tmp_path / "mail").write_bytes(RELAYED)
+    perl = ["perl", "-e", _TOKENIZE, str(tmp_path), str(tmp_path / "mail")]
+    said = subprocess.run(perl, capture_output=True, check=True).stdout
+    assert set(spamassassin.words(parse(RELAYED))) == set(said.splitlines())
+
+
 def test_the_words_of_spamassassin_are_hashed() -> None:
     words = set(spamassassin.words(parse(MAIL)))
     assert {b"UD:www.foo.com", b"Hello", b"hello", b"H*F:D*ex-ample.com", b"H*Ad:U*bob", b"sk:superca"} <= words

@@ -26,11 +26,14 @@ _HOST = re.compile(rb"\S\.[A-Za-z]")
 _LINK = re.compile(rb"(?i)\b(?:https?|ftp)://[^\s<>\"']+")
 _TAG = re.compile(rb"(?is)<!--.*?(?:-->|\Z)|<(style|script)\b.*?(?:</\1\s*>|\Z)|<[/a-z!?][^>]{0,2000}>")
 _SHORT_NAMES = {
-    b"message-id": (b"*M", b"*m"), b"received": (b"*r",), b"user-agent": (b"*u",), b"references": (b"*f",),
-    b"in-reply-to": (b"*i",), b"from": (b"*F",), b"reply-to": (b"*R",), b"return-path": (b"*p", b"*rp"),
-    b"x-mailer": (b"*x",), b"organization": (b"*o",), b"content-type": (b"*ct",), b"content-disposition": (b"*cd",),
-    b"content-transfer-encoding": (b"*ce",),
+    b"Message-ID": b"*M", b"Message-Id": b"*m", b"Received": b"*r", b"User-Agent": b"*u", b"References": b"*f",
+    b"In-Reply-To": b"*i", b"From": b"*F", b"Reply-To": b"*R", b"Return-Path": b"*p", b"Return-path": b"*rp",
+    b"X-Mailer": b"*x", b"X-Authentication-Warning": b"*a", b"Organization": b"*o", b"Organisation": b"*o",
+    b"Content-Type": b"*ct", b"Content-Disposition": b"*cd", b"Content-Transfer-Encoding": b"*ce",
 }  # fmt: skip
+"""Name of a field, as it is written, -> what its words begin with."""
+_RELAYS = (b"*RU", b"x-spam-relays-external")
+"""What the words begin with of all hosts that have handed the mail on, outside a network that is trusted."""
 _TOGETHER = {
     b"message-id": b"*MI", b"in-reply-to": b"*MI", b"references": b"*MI", b"from": b"*Ad", b"to": b"*Ad", b"cc": b"*Ad",
     b"x-mailer": b"*UA", b"user-agent": b"*UA",
@@ -52,6 +55,13 @@ _ID = re.compile(rb"\bid\s[a-zA-Z0-9-]{7,20}\b")
 _IP = re.compile(rb"\b(\d{1,3}\.\d{1,3}\.\d{1,3})(\.\d{1,3})\b")
 _USUAL = re.compile(rb"\b(?:with|from|for|SMTP|ESMTP)\b")
 _BOUNDARY = re.compile(rb"(?i)boundary=\"(.*?)\"")
+_NAME = re.compile(rb"(?m)^([!-9;-~]+):")
+_OUTLOOK_ID = re.compile(rb"<([0-9a-f]{4})[0-9a-f]{8}\$([0-9a-f]{4})[0-9a-f]{4}\$([0-9a-f]{8})@")
+_OF_RELAY = re.compile(
+    rb"^from\s+(\S+)|\((?:HELO\s+|helo=)([\w.-]+)|\(([\w.-]+)\s+(?=\[)|[\[(](\d{1,3}(?:\.\d{1,3}){3})[])]"
+    rb"|\bby\s+(\S+)|\bid\s+([^\s;]+)"
+)
+"""What the host calls itself and is called, its address, who took the mail, and under which number."""
 
 
 def hashed(word: bytes) -> bytes:
@@ -79,23 +89,29 @@ def words(message: Message) -> Iterator[bytes]:
 def _header(message: Message) -> dict[bytes, bytes]:
     """Prefix -> the values of the fields with it."""
     found: dict[bytes, list[bytes]] = {}
+    written = {name.lower(): name for name in reversed(_NAME.findall(message.head))}  # those of the parts come last
     received = [value for name, value in message.fields if name == b"received"]
+    for value in received:
+        relay = b" ".join(b"".join(words) for words in _OF_RELAY.findall(value))
+        for prefix in _RELAYS:
+            found.setdefault(prefix, []).append(relay)
     fields = [field for field in message.fields if field[0] != b"received" and not _IGNORED.fullmatch(field[0])]
     for name, value in (*fields, *((b"received", value) for value in received[-2:])):
+        as_written = written.get(name) or b"-".join(map(bytes.capitalize, name.split(b"-")))
         if name == b"message-id":
-            value = re.sub(rb"[^_A-Za-z0-9]", b" ", value)
+            value = re.sub(rb"[^_A-Za-z0-9]", b" ", _OUTLOOK_ID.sub(rb" OEA\1 OEB\2 OEC\3 ", value))
         elif _ADDRESSED.fullmatch(name):
             value = b" ".join(_of_addresses(value))
         elif name == b"received":
             value = _USUAL.sub(b" ", _IP.sub(rb"\1 ip*\1\2 ", _DATE.sub(b"", _ID.sub(b" ", value))))
-        elif name == b"content-type":
+        elif as_written == b"Content-Type":
             value = _of_content_type(value)
-        elif name == b"mime-version":
+        elif as_written == b"MIME-Version":
             value = value.replace(b"1.0", b"")
         elif _PRESENCE.fullmatch(name):
             value = b"1"
         together = (_TOGETHER[name],) if name in _TOGETHER else ()
-        for prefix in (*together, *_SHORT_NAMES.get(name, (b"-".join(map(bytes.capitalize, name.split(b"-"))),))):
+        for prefix in (*together, _SHORT_NAMES.get(as_written, as_written)):
             found.setdefault(prefix, []).append(value)
     return {prefix: b" ".join(values) for prefix, values in found.items()}
 
