@@ -32,8 +32,8 @@ _SHORT_NAMES = {
     b"Content-Type": b"*ct", b"Content-Disposition": b"*cd", b"Content-Transfer-Encoding": b"*ce",
 }  # fmt: skip
 """Name of a field, as it is written, -> what its words begin with."""
-_RELAYS = (b"*RU", b"x-spam-relays-external")
-"""What the words begin with of all hosts that have handed the mail on, outside a network that is trusted."""
+_OWN_RELAYS, _OTHER_RELAYS = (b"*RT", b"x-spam-relays-internal"), (b"*RU", b"x-spam-relays-external")
+"""What the words begin with of the hosts that have handed the mail on, within the own network and before it."""
 _TOGETHER = {
     b"message-id": b"*MI", b"in-reply-to": b"*MI", b"references": b"*MI", b"from": b"*Ad", b"to": b"*Ad", b"cc": b"*Ad",
     b"x-mailer": b"*UA", b"user-agent": b"*UA",
@@ -62,6 +62,8 @@ _OF_RELAY = re.compile(
     rb"|\bby\s+(\S+)|\bid\s+([^\s;]+)"
 )
 """What the host calls itself and is called, its address, who took the mail, and under which number."""
+_ADDRESS_OF_RELAY = re.compile(rb"(?:^from\s+|[\[(])(\d{1,3}(?:\.\d{1,3}){3})\b")
+_PRIVATE = re.compile(rb"10\.|127\.|192\.168\.|169\.254\.|172\.(?:1[6-9]|2\d|3[01])\.")
 
 
 def hashed(word: bytes) -> bytes:
@@ -77,8 +79,8 @@ def tokens(message: Message) -> Iterator[bytes]:
 def words(message: Message) -> Iterator[bytes]:
     """The words, before they are hashed."""
     subject = b" ".join(value for name, value in message.fields if name == b"subject")
-    shown = _TAG.sub(b" ", message.text)
-    for line in (subject, *re.split(rb"\n\s*\n", shown)):
+    text = b"\n\n".join((message.shown, _TAG.sub(b" ", message.text)))  # either may have read further
+    for line in (subject, *re.split(rb"\n\s*\n", text)):
         yield from _of_line(b" ".join(line.split()), b"", True)
     for link in _LINK.findall(message.text):
         yield from _of_line(link, b"", True, uncut=True)
@@ -91,10 +93,15 @@ def _header(message: Message) -> dict[bytes, bytes]:
     found: dict[bytes, list[bytes]] = {}
     written = {name.lower(): name for name in reversed(_NAME.findall(message.head))}  # those of the parts come last
     received = [value for name, value in message.fields if name == b"received"]
-    for value in received:
-        relay = b" ".join(b"".join(words) for words in _OF_RELAY.findall(value))
-        for prefix in _RELAYS:
-            found.setdefault(prefix, []).append(relay)
+    prefixes = _OWN_RELAYS
+    fetched = max((at for at, value in enumerate(received, 1) if b"fetchmail" in value), default=0)
+    for value in received[fetched:]:
+        address = _ADDRESS_OF_RELAY.search(value)
+        if address:
+            prefixes = _OWN_RELAYS if prefixes is _OWN_RELAYS and _PRIVATE.match(address[1]) else _OTHER_RELAYS
+            relay = b" ".join(b"".join(words) for words in _OF_RELAY.findall(value))
+            for prefix in prefixes:
+                found.setdefault(prefix, []).append(relay)
     fields = [field for field in message.fields if field[0] != b"received" and not _IGNORED.fullmatch(field[0])]
     for name, value in (*fields, *((b"received", value) for value in received[-2:])):
         as_written = written.get(name) or b"-".join(map(bytes.capitalize, name.split(b"-")))
