@@ -40,7 +40,12 @@ Opened = Callable[[], Store]
 Mails = list[tuple[Label, Mail]]
 
 WORDY = [name for name, row in LIKELIHOODS.items() if row is not Gaussian]
-every = pytest.mark.parametrize("name", WORDY)
+every = pytest.mark.parametrize(
+    ("name", "opened"),
+    [*((name, "sqlite") for name in WORDY), *(("soft", kind) for kind in KINDS if kind != "sqlite")],
+    indirect=["opened"],
+)
+"""Every likelihood on one store, and one on every store: neither knows the other."""
 each_whole = pytest.mark.parametrize("whole", [True, False], ids=["whole", "part"])
 GRAMS: Voices = (*VOICE, Voice("grams", LIKELIHOODS["soft"](), 0.5))
 
