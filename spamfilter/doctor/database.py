@@ -7,8 +7,7 @@ from pathlib import Path
 from spamfilter.bayes.voices import everybodys
 from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.errors import SpamfilterError, StoreBusy
-from spamfilter.learning.counting_rules import RULES, rules, rules_text
-from spamfilter.learning.filter import Filter
+from spamfilter.learning.filter import RULES, Filter, rules, rules_text
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.file_access import ANYBODY, User, may, owner

@@ -19,7 +19,7 @@ from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import Voices, VoiceTokens, everybodys
 from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.learning.bulk_training import UNFINISHED, undecided
-from spamfilter.learning.counting_rules import IMPORTED_VOICES, RULES, rules
+from spamfilter.learning.filter import IMPORTED_VOICES, RULES, rules
 from spamfilter.learning.training_rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.stores import Entry, Relearnt, Rewriting, Store
 from spamfilter.system.garbage_collection import unsearched

@@ -15,8 +15,7 @@ from spamfilter.bayes import compiled
 from spamfilter.bayes.voices import Voices
 from spamfilter.config.settings import Settings
 from spamfilter.errors import ConfigError
-from spamfilter.learning.counting_rules import RULES, rules, rules_text
-from spamfilter.learning.filter import Filter
+from spamfilter.learning.filter import RULES, Filter, rules, rules_text
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.service import expiry
 from spamfilter.service.listening import Sockets, bound, inherited, raise_descriptor_limit

@@ -12,8 +12,7 @@ from spamfilter.bayes.voices import Voice
 from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
 from spamfilter.learning import mark_queue as module
 from spamfilter.learning import marks
-from spamfilter.learning.counting_rules import RULES
-from spamfilter.learning.filter import Filter
+from spamfilter.learning.filter import RULES, Filter
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author, Subject
 from spamfilter.mail.message import parse

@@ -20,8 +20,7 @@ from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.evaluation.contenders import Learner
 from spamfilter.learning import retraining
 from spamfilter.learning.bulk_training import Outcome, train
-from spamfilter.learning.counting_rules import RULES, rules
-from spamfilter.learning.filter import Filter
+from spamfilter.learning.filter import RULES, Filter, rules
 from spamfilter.learning.labelled_mail import interleaved
 from spamfilter.learning.retraining import Rebuilt, retrain
 from spamfilter.learning.training_rounds import ROUNDS

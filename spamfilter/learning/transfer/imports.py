@@ -15,8 +15,7 @@ from spamfilter.bayes.labels import IMPORT
 from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import InputError
-from spamfilter.learning.counting_rules import IMPORTED_VOICES
-from spamfilter.learning.filter import Filter
+from spamfilter.learning.filter import IMPORTED_VOICES, Filter
 from spamfilter.learning.transfer.dumps import Dump
 from spamfilter.stores import Entry, Store
 

@@ -23,8 +23,7 @@ from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import TOKENIZER, Token
 from spamfilter.bayes.voices import Voices, VoiceTokens
 from spamfilter.errors import CountError, InputError
-from spamfilter.learning.counting_rules import rules
-from spamfilter.learning.filter import Filter
+from spamfilter.learning.filter import Filter, rules
 from spamfilter.learning.transfer.dumps import DumpError
 from spamfilter.learning.transfer.imports import NO_STEP, Import, announce
 from spamfilter.stores import Entry, Store

@@ -18,8 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from spamfilter.bayes.voices import Voices
 from spamfilter.config.settings import Settings, load
 from spamfilter.errors import ConfigError
-from spamfilter.learning.counting_rules import RULES, rules
-from spamfilter.learning.filter import Filter
+from spamfilter.learning.filter import RULES, Filter, rules
 from spamfilter.reports.daily_summaries import Parts
 from spamfilter.reports.html import environment
 from spamfilter.service.reload import reread
