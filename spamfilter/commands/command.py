@@ -1,4 +1,4 @@
-"""Parts that commands share: opening configuration, store and filter, times, the option --json.
+"""Parts that commands share: the mails that arguments name, opening configuration, store and filter, times, --json.
 
 Heavy modules are imported only where they are used: a mark over the feedback socket needs none of them.
 """
@@ -6,14 +6,14 @@ Heavy modules are imported only where they are used: a mark over the feedback so
 import getpass
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, NotMail
 from spamfilter.system.screen import complain
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from spamfilter.config.settings import Settings
     from spamfilter.learning.filter import Filter
+    from spamfilter.learning.marks import MailAtHand, Subject
     from spamfilter.stores import Store
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -28,6 +29,8 @@ PROBLEMS_NAMED = 50
 """Files that were passed over and are named: of a wrong folder there may be thousands."""
 SUMMARY = 300
 """Most characters of a command's summary: two sentences."""
+TOGETHER = 100
+"""Mails of files about which the journal is asked at once: some megabytes of messages."""
 names_argument = click.argument("names", nargs=-1, metavar="[ID|FILE|DIR|-]...")
 
 
@@ -68,14 +71,74 @@ def user() -> str:
         return ""
 
 
-def standard_input() -> bytes:
-    """The mail on standard input. Raises InputError if it is empty, or a terminal."""
+def _standard_input() -> bytes:
+    """The mail on standard input. Raises InputError if it is empty, or a terminal; NotMail if it is no mail."""
+    from spamfilter.mail import mailboxes
+
     if sys.stdin.isatty():
         raise InputError("no mail: name an id, a file or a Maildir, or pipe a mail in")
     mail = sys.stdin.buffer.read()
     if not mail.strip():
         raise InputError("standard input: no mail; name an id, a file or a Maildir, or pipe a mail in")
-    return mail
+    return mailboxes.checked("standard input", mail)
+
+
+def named_mails(names: Iterable[str], problems: list[str]) -> Iterator[tuple[str, bytes | None]]:
+    """Each message: the name and the bytes of a mail, or an id and None. Raises InputError at a wrong name.
+
+    problems: takes a sentence for each file that is no mail and is passed over.
+    """
+    from spamfilter.mail import mailboxes
+    from spamfilter.system.ids import id_in
+
+    for name in names:
+        if name == "-" or os.path.lexists(name):
+            piped = mailboxes.Mail("standard input", _standard_input)
+            for found in [piped] if name == "-" else mailboxes.find(Path(name)):
+                try:
+                    mail = found.read()
+                except NotMail as error:
+                    problems.append(str(error))
+                else:
+                    yield found.name, mail
+        elif not name:
+            raise InputError("an empty name: name an id, a file or a folder, or - for standard input")
+        elif id := id_in(name):
+            yield id, None
+        else:
+            raise InputError(f"{name}: not a file, a folder or an id (26 letters and digits)")
+
+
+def subjects(filter: "Filter", names: Iterable[str], problems: list[str]) -> "Iterator[Subject]":
+    """The messages of these names, in order. At a wrong name it raises InputError, after the messages before it.
+
+    problems: as in `named_mails`.
+    """
+    from spamfilter.learning.marks import by_mails, mail_at_hand
+
+    waiting: list[MailAtHand] = []
+    try:
+        for name, mail in named_mails(names, problems):
+            if mail is not None:
+                waiting.append(mail_at_hand(filter, name, mail))
+            if mail is None or len(waiting) == TOGETHER:
+                yield from by_mails(filter, waiting)
+                waiting.clear()
+            if mail is None:
+                yield _of_id(filter, name)
+    except InputError:
+        yield from by_mails(filter, waiting)
+        raise
+    yield from by_mails(filter, waiting)
+
+
+def _of_id(filter: "Filter", id: str) -> "Subject":
+    from spamfilter.learning.marks import by_id
+
+    subject = by_id(filter.store, id)
+    if not any(voice.name in subject.reading.tokens for voice in filter.voices):
+        raise InputError(f"{id}: judged under another configuration ([learn] voices); give its file instead")
+    return subject
 
 
 def settings_of(file: Path | None) -> "Settings":

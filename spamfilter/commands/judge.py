@@ -5,8 +5,7 @@ from pathlib import Path
 import click
 
 from spamfilter.bayes.verdict import TEST_EVIDENCE, TEST_SCORE
-from spamfilter.commands.command import as_json_option, names_argument, opened_filter, tell_problems
-from spamfilter.commands.mail_arguments import subjects
+from spamfilter.commands.command import as_json_option, names_argument, opened_filter, subjects, tell_problems
 from spamfilter.learning.explanation import judgement_json, judgement_text, origins_text, word_json, word_text
 from spamfilter.learning.provenance import provenance
 from spamfilter.learning.transaction import Reading

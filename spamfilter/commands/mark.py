@@ -3,6 +3,7 @@
 A mail program runs them at every click, so heavy modules are imported only where they are used.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -11,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spamfilter.commands.command import as_json_option, names_argument, opened_filter, tell_problems, user
-from spamfilter.commands.mail_arguments import named_mails, subjects
+from spamfilter.commands.command import (
+    as_json_option,
+    named_mails,
+    names_argument,
+    opened_filter,
+    subjects,
+    tell_problems,
+    user,
+)
 from spamfilter.errors import TryAgain
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless
@@ -47,8 +55,6 @@ def _mark(
     for answer in answers:
         text = answer.pop("text")
         if as_json:
-            import json
-
             click.echo(json.dumps(answer))
         else:
             sentence(text.replace(f"learnt as {label}", f"learnt as {coloured(str(label))}", 1))
@@ -181,8 +187,6 @@ def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: st
         for id in ids:
             entry = forget(filter, id, "cli", user() if by is None else by)
             if as_json:
-                import json
-
                 click.echo(json.dumps({"id": id, "changed": True, "was": entry.label}))
             else:
                 learnt = f"{entry.added['ham']:,} ham and {entry.added['spam']:,} spam"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spamfilter.commands.command import CommandGroup, as_json_option, opened_filter, opened_store, settings_of, user
-from spamfilter.errors import InputError, SpamfilterError, StoreError
+from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import id_in
 from spamfilter.system.moments import moment_text
@@ -232,7 +232,6 @@ def _learn(file: Path | None, id: str, released: "Released") -> None:
 
 def _complain(id: str, released: "Released") -> None:
     """Raise an error if the next hop has rejected recipients."""
-    from spamfilter.errors import Refused, TryAgain
     from spamfilter.relay.quarantine import readable
 
     if released.refused:
@@ -276,12 +275,10 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
     import asyncio
     from datetime import UTC, datetime
 
-    from spamfilter.errors import ConfigError, SpamfilterError
     from spamfilter.relay.next_hops import next_hop_of
     from spamfilter.reports.digest_links import own_key
     from spamfilter.reports.digests import LAST, digest_mail, is_due, new_digests
     from spamfilter.reports.mail import address_of, send
-    from spamfilter.system.escaping import harmless
     from spamfilter.system.process import own_name
 
     settings = settings_of(file)

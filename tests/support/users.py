@@ -28,7 +28,7 @@ _LIGHT = "import click, spamfilter.cli, spamfilter.commands.mark, spamfilter.sys
 _WHOLE = (
     _LIGHT
     + """
-import spamfilter.commands.judge, spamfilter.commands.mail_arguments, spamfilter.commands.train
+import spamfilter.commands.judge, spamfilter.commands.train
 import spamfilter.config.settings, spamfilter.learning.bulk_training, spamfilter.learning.filter
 import spamfilter.reports.rendering, spamfilter.stores.migration, spamfilter.stores.sql
 """
