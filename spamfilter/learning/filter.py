@@ -27,6 +27,8 @@ RULES = "rules"
 """The name of the setting of the database with the rules by which its counts were made."""
 IMPORTED_VOICES = "imported"
 """The name of the setting with the filters that counts were imported of."""
+EntriesAfter = Callable[[int], list[Entry]]
+"""As `Store.entries_after`: some entries of the ledger with a greater id, none at its end."""
 
 
 class Filter:
@@ -156,7 +158,7 @@ class Filter:
     def rebuilt(self, last: int, kept: Callable[[], Words] = HashedTable) -> State:
         """The sum of the ledger up to the entry `last`, from empty counts. kept: makes the tables of counts."""
         state = model.empty(self.voices, kept)
-        self._catch_up(state, lambda seen: [entry for entry in self.store.entries_after(seen) if entry.id <= last])
+        self._catch_up(state, self.store.entries_after, last)
         return state
 
     def verify(self) -> list[str]:
@@ -189,11 +191,8 @@ class Filter:
             return self._all()
         return model.prepared(self.voices, self.store.state(words(self.voices, reading.tokens)))
 
-    def _catch_up(self, state: State, entries_after: Callable[[int], list[Entry]]) -> int:
-        taken = 0
-        while entries := entries_after(state.last):
-            taken += self._take_in(state, entries)
-        return taken
+    def _catch_up(self, state: State, entries_after: EntriesAfter, until: int | None = None) -> int:
+        return self._take_in(state, ledger(entries_after, state.last, until))
 
     def _take_in(self, state: State, entries: Iterable[Entry]) -> int:
         taken = 0
@@ -204,6 +203,16 @@ class Filter:
             state.last = entry.id
             taken += 1
         return taken
+
+
+def ledger(entries_after: EntriesAfter, last: int = 0, until: int | None = None) -> Iterator[Entry]:
+    """The entries with a greater id than `last`, up to and with `until`."""
+    while entries := entries_after(last):
+        for entry in entries:
+            if until is not None and entry.id > until:
+                return
+            yield entry
+        last = entries[-1].id
 
 
 def rules(voices: Voices) -> dict[str, object]:

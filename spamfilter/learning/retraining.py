@@ -19,7 +19,7 @@ from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import Voices, VoiceTokens, everybodys
 from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.learning.bulk_training import UNFINISHED, undecided
-from spamfilter.learning.filter import IMPORTED_VOICES, RULES, rules
+from spamfilter.learning.filter import IMPORTED_VOICES, RULES, EntriesAfter, ledger, rules
 from spamfilter.learning.training_rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.stores import Entry, Relearnt, Rewriting, Store
 from spamfilter.system.garbage_collection import unsearched
@@ -27,7 +27,6 @@ from spamfilter.system.garbage_collection import unsearched
 FEW = 100
 """Entries that may be left for the last transaction: fewer than it could learn in a tenth of a second."""
 
-EntriesAfter = Callable[[int], list[Entry]]
 Mails = Mapping[bytes, Callable[[], VoiceTokens]]
 """Digest -> a function that reads its mail for the new voices."""
 
@@ -97,7 +96,7 @@ class _Rebuilding:
     def take_in(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> int:
         """Learn the entries after the last one, and undo what they undo; returns how many entries there were."""
         before = self.state.last
-        for entry in _all(entries_after, self.state.last):
+        for entry in ledger(entries_after, self.state.last):
             self.state.last = entry.id
             if entry.undoes:
                 lesson = self._lessons.pop(entry.undoes, None)
@@ -135,7 +134,7 @@ class _Rebuilding:
             note(amounts, id, lesson.added)
 
         def messages() -> Iterator[Message]:
-            for entry in _all(entries_after, 0, self.state.last):
+            for entry in ledger(entries_after, 0, self.state.last):
                 if entry.id in self._lessons and entry.source == BULK:
                     yield Message(entry.id, entry.message_label, self._tokens(entry))
                 progress(1)
@@ -151,11 +150,8 @@ class _Rebuilding:
         changed, words = self._changed, self._words
         self._changed, self._words = set(), {}
         if changed is None:
-            counts = self.state.counts
-            return Rewriting(
-                {voice: {**of.words["ham"], **of.words["spam"]} for voice, of in counts.items()},
-                self._relearnt(self._lessons),
-            )
+            all_words = {voice: {**of.words["ham"], **of.words["spam"]} for voice, of in self.state.counts.items()}
+            return Rewriting(all_words, self._relearnt(self._lessons))
         return Rewriting(words, self._relearnt(changed & self._lessons.keys()), changed - self._lessons.keys())
 
     def _relearnt(self, ids: Iterable[int]) -> Iterator[Relearnt]:
@@ -173,24 +169,11 @@ class _Rebuilding:
         if entry.label == IMPORT:
             return entry.tokens
         tokens = unpack(self._reread[entry.id]) if entry.id in self._reread else entry.tokens
-        if (
-            first
-            and entry.digest in self._mails
-            and any(voice.name not in tokens for voice in everybodys(self._voices))
-        ):
+        lacking = first and any(voice.name not in tokens for voice in everybodys(self._voices))
+        if lacking and entry.digest in self._mails:
             try:
                 tokens = {**self._mails[entry.digest](), **entry.tokens}
                 self._reread[entry.id] = pack(tokens)
             except InputError as error:
                 self._problems.append(str(error))
         return {voice.name: tokens[voice.name] for voice in self._voices if voice.name in tokens}
-
-
-def _all(entries_after: EntriesAfter, last: int, until: int | None = None) -> Iterator[Entry]:
-    """The entries with a greater id, up to and with `until`."""
-    while entries := entries_after(last):
-        for entry in entries:
-            if until is not None and entry.id > until:
-                return
-            yield entry
-        last = entries[-1].id

@@ -9,7 +9,7 @@ learnt before. A file is imported whole or not at all.
 
 import json
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import TOKENIZER, Token
 from spamfilter.bayes.voices import Voices, VoiceTokens
 from spamfilter.errors import CountError, InputError
-from spamfilter.learning.filter import Filter, rules
+from spamfilter.learning.filter import Filter, ledger, rules
 from spamfilter.learning.transfer.dumps import DumpError
 from spamfilter.learning.transfer.imports import NO_STEP, Import, announce
 from spamfilter.stores import Entry, Store
@@ -49,11 +49,7 @@ def export(filter: Filter, counts_only: bool) -> Iterator[str]:
 
 def _ledger(store: Store, first: dict[str, object]) -> Iterator[dict[str, object]]:
     yield first
-    last = 0
-    while entries := store.entries_after(last):
-        for entry in entries:
-            yield _line_of(entry)
-        last = entries[-1].id
+    yield from map(_line_of, ledger(store.entries_after))
 
 
 def _line_of(entry: Entry) -> dict[str, object]:
@@ -202,16 +198,10 @@ def take_in_ledger(filter: Filter, export: Export) -> int:
                 raise DumpError(export.file, number, f"undoes entry {entry.undoes}, which is not in the file")
             undoes = None if entry.undoes is None else ids[entry.undoes]
             try:
-                ids[entry.id] = training.write(_undoing(entry, undoes))
+                ids[entry.id] = training.write(replace(entry, undoes=undoes))
             except (CountError, KeyError, TypeError) as error:
                 raise DumpError(export.file, number, f"cannot be learnt ({error})") from error
     return len(ids)
-
-
-def _undoing(entry: Entry, undoes: int | None) -> Entry:
-    return Entry(
-        entry.at, entry.digest, entry.label, entry.added, entry.calibrated, entry.tokens, entry.source, entry.by, undoes
-    )
 
 
 def _entry_of(row: dict[str, Any]) -> Entry:
