@@ -93,8 +93,8 @@ def train(
     name = _name(mails)
     unfinished = _unfinished(filter.store)
     with unsearched():
-        run = _Run(filter, mails, by, progress, outcome, name, repeats)
-        run.first_round(processes)
+        run = _Run(filter, mails, by, progress, outcome, name)
+        run.first_round(processes, repeats)
         decided = unfinished.get(name)
         if decided is None and (run.changed or name in unfinished):
             decided = run.decide()
@@ -114,45 +114,39 @@ class _Read(NamedTuple):
     reading: Reading
 
 
+@dataclass(slots=True)
 class _Run:
-    """changed: whether anything new is written."""
+    """The first fields are as in `train`, name is as `_name` gives it. changed: whether anything new is written."""
 
-    def __init__(
-        self,
-        filter: Filter,
-        mails: Sequence[tuple[Label, Mail]],
-        by: str,
-        progress: Callable[[int], None],
-        outcome: Outcome,
-        name: str,
-        repeats: bool,
-    ) -> None:
-        self.changed = False
-        self._repeats = repeats
-        self._filter, self._mails, self._by, self._outcome, self._name = filter, mails, by, outcome, name
-        self._progress, self._told = progress, 0
-        self._numbers: dict[bytes, int] = {}  # digest -> the number of the first mail that has it
-        self._met: list[int] = []  # numbers as the mails came; of a mail that came before, the number of the first
-        self._reinforced = [voice.name for voice in filter.voices if voice.likelihood.reinforces()]
-        self._kept: dict[int, VoiceTokens] = {}
-        self._room = KEPT
+    _filter: Filter
+    _mails: Sequence[tuple[Label, Mail]]
+    _by: str
+    _progress: Callable[[int], None]
+    _outcome: Outcome
+    _name: str
+    changed: bool = False
+    _told: int = 0
+    _numbers: dict[bytes, int] = field(default_factory=dict)  # digest -> the number of the first mail that has it
+    _met: list[int] = field(default_factory=list)  # numbers as the mails came; of a repeated mail, that of the first
+    _kept: dict[int, VoiceTokens] = field(default_factory=dict)
+    _room: int = KEPT
 
-    def first_round(self, processes: int) -> None:
+    def first_round(self, processes: int, repeats: bool) -> None:
         """Learn each mail once."""
-        with closing(self._read(processes)) as groups:
+        with closing(self._read(processes, repeats)) as groups:
             for group in groups:
                 while group:
                     done = self._learn_some(group)
                     self._tell(done)
                     del group[:done]
 
-    def _read(self, processes: int) -> Generator[list[_Read], None, None]:
+    def _read(self, processes: int, repeats: bool) -> Generator[list[_Read], None, None]:
         """The mails that can be learnt, as many at a time as a transaction may have."""
         group: list[_Read] = []
         words, began = 0, time.monotonic()
         mails = [mail for _, mail in self._mails]
         with closing(read_ahead(lambda mail: self._filter.read(parse(mail.read())), mails, processes)) as readings:
-            for number, reading in enumerate(told_apart(readings) if self._repeats else readings):
+            for number, reading in enumerate(told_apart(readings) if repeats else readings):
                 label, mail = self._mails[number]
                 if isinstance(reading, InputError):
                     self._outcome.problems.append(str(reading))
@@ -245,7 +239,8 @@ class _Run:
 
     def _keep(self, number: int, tokens: VoiceTokens) -> VoiceTokens:
         """The tokens that later rounds look at, kept while there is room."""
-        few = {voice: by_hash(tokens[voice]) for voice in self._reinforced if voice in tokens}
+        learning = no_amounts(self._filter.voices)  # in later rounds
+        few = {voice: by_hash(tokens[voice]) for voice in learning if voice in tokens}
         size = sum(map(len, few.values()))
         if size <= self._room and number not in self._kept:
             self._room -= size
@@ -284,11 +279,11 @@ class _Run:
     def _raise(self, training: Training, known: Entry, number: int, decided: Amounts) -> bool:
         """Let a learning add as much as was decided; whether that is more than it does."""
         more = {
-            voice: amount
+            voice: amounts[number]
             for voice, amounts in decided.items()
-            if (amount := amounts.get(number, 0)) > known.added.get(voice, 0)
+            if voice in known.tokens and amounts.get(number, 0) > known.added.get(voice, 0)
         }
-        return training.reinforce(known, {voice: amount for voice, amount in more.items() if voice in known.tokens})
+        return training.reinforce(known, more)
 
     def _tell(self, mails: int) -> None:
         self._told += mails
