@@ -48,32 +48,24 @@ def judgement_text(
     evidence: all tokens that have any weight, the loudest first. written: words that the mail writes otherwise.
     everything: show also words that people do not read, see `is_read`.
     """
-    voices = (
-        "".join(f", {voice} {said.heard:+.2f}" for voice, said in score.voices.items()) if len(score.voices) > 1 else ""
-    )
-    odds = f"log-odds {score.log_odds:+.2f}{voices}; {tokens} tokens, {100 * score.known:.0f} % known"
+    voices = [f", {voice} {said.heard:+.2f}" for voice, said in score.voices.items()]
+    shares = "".join(voices) if len(voices) > 1 else ""
+    odds = f"log-odds {score.log_odds:+.2f}{shares}; {tokens} tokens, {100 * score.known:.0f} % known"
     line = f"{harmless(name)}: {class_}, score {score.posterior:.3f} ({odds})"
     if because is None:
         return line
-    doubt = (
-        [
-            f"  knows {100 * score.known:.0f} % of its words: up to {score.doubt:.1f} of the log-odds are in doubt,"
-            f" so it is {class_}"
-        ]
-        if score.doubt
-        else []
-    )
-    group = next((item.token.partition(" ")[0] for item in evidence if item.voice == OWN), "")
-    own = [f"  the voice {OWN} is what {printable(group, 60)} was taught by its users"] if group else []
-    passage = [f"  by the {score.passage} of its text, which the rest would hide"] if score.passage else []
-    return "\n".join(
-        [
-            *(line, *_mainly(evidence, width), *passage, *doubt, *own, *_sum(score, evidence)),
-            *(*_table(evidence, because, width, everything), *_disguises(written, width)),
-            *origins_text(because, width, None if everything else ORIGINS),
-            *_changes(score, class_, because, width),
-        ]
-    )
+    lines = [line, *_mainly(evidence, width)]
+    if score.passage:
+        lines.append(f"  by the {score.passage} of its text, which the rest would hide")
+    if score.doubt:
+        doubt = f"up to {score.doubt:.1f} of the log-odds are in doubt, so it is {class_}"
+        lines.append(f"  knows {100 * score.known:.0f} % of its words: {doubt}")
+    if group := next((item.token.partition(" ")[0] for item in evidence if item.voice == OWN), ""):
+        lines.append(f"  the voice {OWN} is what {printable(group, 60)} was taught by its users")
+    lines += [*_sum(score, evidence), *_table(evidence, because, width, everything), *_disguises(written, width)]
+    lines += origins_text(because, width, None if everything else ORIGINS)
+    lines += _changes(score, class_, because, width)
+    return "\n".join(lines)
 
 
 def word_text(
@@ -92,13 +84,9 @@ def word_json(
     word: str, learnt: Mapping[Label, int], evidence: Sequence[Evidence], because: Provenance
 ) -> dict[str, Any]:
     """The same for programs."""
-    known: list[dict[str, Any]] = [item._asdict() for item in evidence if item.ham or item.spam]
-    return {
-        "word": word,
-        "learnt": dict(learnt),
-        "evidence": known,
-        "trainings": [asdict(item) for item in because.origins],
-    }
+    known = [item._asdict() for item in evidence if item.ham or item.spam]
+    trainings = [asdict(item) for item in because.origins]
+    return {"word": word, "learnt": dict(learnt), "evidence": known, "trainings": trainings}
 
 
 def loudest(evidence: Sequence[Evidence]) -> dict[Label, list[str]]:
@@ -113,12 +101,9 @@ def loudest(evidence: Sequence[Evidence]) -> dict[Label, list[str]]:
 
 def _mainly(evidence: Sequence[Evidence], width: int) -> Iterator[str]:
     """A sentence that names the loudest words."""
-    sides = [
-        f"for {label} speak {', '.join(printable(word, 32) for word in words)}"
-        for label, words in loudest(evidence).items()
-    ]
-    if sides:
-        yield _line(f"  {'; '.join(sides)}", width)
+    said = {label: ", ".join(printable(word, 32) for word in words) for label, words in loudest(evidence).items()}
+    if said:
+        yield _line("  " + "; ".join(f"for {label} speak {words}" for label, words in said.items()), width)
 
 
 def _sum(score: Score, evidence: Sequence[Evidence]) -> Iterator[str]:
@@ -133,11 +118,8 @@ def _sum(score: Score, evidence: Sequence[Evidence]) -> Iterator[str]:
 
 
 def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everything: bool) -> Iterator[str]:
-    rows = [
-        (item, trace)
-        for item, trace in zip(shown(evidence), because.traces, strict=True)
-        if everything or is_read(item.word)
-    ]
+    traced = zip(shown(evidence), because.traces, strict=True)
+    rows = [(item, trace) for item, trace in traced if everything or is_read(item.word)]
     room = TOKEN if width >= WIDTH else NARROW_TOKEN
     if everything and rows:
         yield "  ^: words that follow each other in the header; subject:word: in that field"

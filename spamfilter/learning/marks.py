@@ -164,13 +164,9 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
             _check_room(training, subject)
         elif label == "spam" and not author.master:
             _check_surprise(filter.store, training, subject, author)
-        return _marked(training, subject, label, author)
-
-
-def _marked(training: Training, subject: Subject, label: Label | None, author: Author) -> Change:
-    if label is None:
-        return training.forget(subject.reading, author.source, author.name)
-    return training.learn(subject.reading, label, author.source, author.name)
+        if label is None:
+            return training.forget(subject.reading, author.source, author.name)
+        return training.learn(subject.reading, label, author.source, author.name)
 
 
 def _may_change(active: Entry, author: Author, name: str) -> None:
@@ -279,7 +275,12 @@ def _as_judged(filter: Filter, name: str, message: Message, reading: Reading, id
     disguised, is_test = message.disguised, message.is_test
     for entry in _candidates(filter.store, id, message, reading.digest):
         if entry.digest == reading.digest or _same(entry, id, message, reading.tokens):
-            group = group_in(entry.tokens) if entry.tokens is not None else _group_then(filter, entry, reading)
+            if entry.tokens is not None:
+                group = group_in(entry.tokens)
+            elif entry.digest == reading.digest:
+                group = ""
+            else:
+                group = filter.group_of(recipient.lower() for recipient in entry.recipients)  # that it was judged for
             if entry.digest != reading.digest and filter.store.active(reading.digest) is not None:
                 return Subject(name, entry.id, reading, disguised, is_test, group)
             at_hand = reading.for_group(group) if group else reading
@@ -289,19 +290,11 @@ def _as_judged(filter: Filter, name: str, message: Message, reading: Reading, id
     return Subject(name, "", reading, disguised, is_test)
 
 
-def _group_then(filter: Filter, entry: JournalEntry, reading: Reading) -> str:
-    """The group that a mail was judged for, after its tokens have expired."""
-    group = filter.group_of(recipient.lower() for recipient in entry.recipients)
-    return "" if entry.digest == reading.digest else group
-
-
 def _candidates(store: Store, id: str, message: Message, digest: bytes) -> Iterator[JournalEntry]:
     """Entries of the journal that may belong to this mail, the likeliest first."""
-    named = store.find_journal(id) if id else None
-    if named is not None:
+    if id and (named := store.find_journal(id)):
         yield named
-    same = store.journal_of([digest]).get(digest)
-    if same is not None:
+    if same := store.journal_of([digest]).get(digest):
         yield store.find_journal(same.id) or same
     yield from store.journal_named(message.field(b"message-id"))
 
