@@ -4,13 +4,10 @@ Guarantee: a digest goes to recipients in [digest] domains alone, straight to th
 lists is noted after the next hop's 250; after a crash before the note a mail is listed again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from email.headerregistry import Address
-from email.message import EmailMessage
-from email.policy import SMTP
-from email.utils import format_datetime, make_msgid
+from typing import Any
 
 from spamfilter.config.addresses import is_mailbox
 from spamfilter.config.settings import Settings
@@ -21,6 +18,7 @@ from spamfilter.relay.quarantine import Quarantine
 from spamfilter.relay.quarantine.history import announced_to
 from spamfilter.reports.digest_links import link_of, user_of
 from spamfilter.reports.html import environment
+from spamfilter.reports.mail import own_mail
 from spamfilter.stores import JournalEntry, QuarantineEvent, Store
 from spamfilter.system.escaping import harmless
 from spamfilter.system.moments import day_text, moment_text
@@ -109,43 +107,26 @@ def spam_words(entry: JournalEntry | None) -> list[str]:
 
 
 def digest_mail(digest: Digest, settings: Settings, sender: str, key: bytes, now: datetime) -> bytes:
-    """The digest as text and as HTML, in ASCII with CR LF line ends."""
+    """The digest as `own_mail` makes it."""
     options = settings.digest
     say = translator(settings.feedback.language)
     expires = now + timedelta(days=options.link_days)
     base = f"{options.url.rstrip('/')}/kept/{link_of(key, digest.address, expires)}"
-    facts = {
+    facts: dict[str, Any] = {
         "say": say, "address": digest.address, "mails": digest.mails[: options.entries], "base": base,
-        "more": max(len(digest.mails) - options.entries, 0), "expires": expires, "subject_of": _subject(say),
+        "more": max(len(digest.mails) - options.entries, 0), "expires": expires,
+        "subject_of": lambda mail: mail.subject[:SUBJECT] or say("(no subject)"),
         "days": f"{settings.verdict.quarantine_days:g}", "language": settings.feedback.language,
     }  # fmt: skip
-    templates = environment("spamfilter.reports")
-    mail = EmailMessage(policy=SMTP)
-    mail["From"] = Address("spamfilter", addr_spec=sender)
-    mail["To"] = digest.address
-    mail["Subject"] = say("Mail kept as spam: {number}", number=len(digest.mails))
-    mail["Date"] = format_datetime(now)
-    mail["Message-ID"] = make_msgid(domain=sender.partition("@")[2])
-    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: keeps vacation replies away
-    mail.set_content(_plain(facts), cte="quoted-printable")
-    page = templates.get_template("digest.html").render(facts)
-    mail.add_alternative(page, subtype="html", cte="quoted-printable")
-    return mail.as_bytes()
+    subject = say("Mail kept as spam: {number}", number=len(digest.mails))
+    page = environment("spamfilter.reports").get_template("digest.html").render(facts)
+    return own_mail(sender, digest.address, subject, now, _plain(facts), page)
 
 
-def _subject(say: Callable[..., str]) -> Callable[[Listed], str]:
-    return lambda mail: mail.subject[:SUBJECT] or say("(no subject)")
-
-
-def _plain(facts: dict[str, object]) -> str:
-    say, mails, base = facts["say"], facts["mails"], facts["base"]
-    assert callable(say)
-    assert isinstance(mails, Sequence)
-    subject_of, expires = facts["subject_of"], facts["expires"]
-    assert callable(subject_of)
-    assert isinstance(expires, datetime)
+def _plain(facts: Mapping[str, Any]) -> str:
+    say, subject_of, base = facts["say"], facts["subject_of"], facts["base"]
     lines = [say("These mails to {address} look like spam and were kept:", address=facts["address"]), ""]
-    for mail in mails:
+    for mail in facts["mails"]:
         lines += [harmless(subject_of(mail)), f"  {say('From')}: {harmless(mail.sender) or '<>'}"]
         lines.append(f"  {say('Received')}: {moment_text(mail.at)}")
         if mail.words:
@@ -153,7 +134,6 @@ def _plain(facts: dict[str, object]) -> str:
         lines += [f"  {say('Look at it or deliver it')}: {base}/{mail.id}", ""]
     if facts["more"]:
         lines += [say("{number} more are on the page.", number=facts["more"]), ""]
-    lines += [say("All kept mails, until {day}:", day=day_text(expires)), f"{base}", ""]
-    days = facts["days"]
-    lines.append(say("What you do not need, you may leave alone: it is deleted after {days} days.", days=days))
+    lines += [say("All kept mails, until {day}:", day=day_text(facts["expires"])), f"{base}", ""]
+    lines.append(say("What you do not need, you may leave alone: it is deleted after {days} days.", days=facts["days"]))
     return "\n".join(lines) + "\n"

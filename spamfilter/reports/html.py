@@ -33,12 +33,12 @@ def environment(room: str) -> Environment:
     loader = ChoiceLoader([PackageLoader(room), PackageLoader("spamfilter.reports")])
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_finalized)
     made.filters |= {
-        "capital": _capital,
+        "capital": lambda text: text[:1].upper() + text[1:],
         "class_name": class_name,
-        "milliseconds": _milliseconds,
+        "milliseconds": lambda microseconds: f"{microseconds / 1000:.2f} ms",
         "day": day_text,
         "moment": moment_text,
-        "number": _number,
+        "number": "{:,}".format,
         "percent": _percent,
         "rule_name": _rule_name,
         "size": size_text,
@@ -79,10 +79,6 @@ def _finalized(value: object) -> object:
     return harmless(value, keep="\n") if type(value) is str else value
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def class_name(class_: str) -> str:
     """The name of a class for readers of a page, who may not know the word ham."""
     return "not spam" if class_ == "ham" else class_
@@ -92,14 +88,6 @@ def _rule_name(listed: str) -> str:
     """The rule that a message has met, for readers of a list."""
     names = {"blocked": "sender blocked", "allowed": "sender allowed", "unproved": "sender allowed, but not proved"}
     return names.get(use_of(listed), "")
-
-
-def _milliseconds(microseconds: int) -> str:
-    return f"{microseconds / 1000:.2f} ms"
-
-
-def _number(number: float) -> str:
-    return f"{number:,}"
 
 
 def _percent(share: float) -> str:

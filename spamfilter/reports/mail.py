@@ -1,4 +1,4 @@
-"""The report as a mail, sent straight to the next hop: the relay does not judge it, and the journal has no entry."""
+"""Mails of ours, sent straight to the next hop: the relay does not judge them, and the journal has no entry."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -29,17 +29,23 @@ def address_of(option: str, text: str) -> str:
 
 
 def report_mail(report: Report, sender: str, recipients: Sequence[str], host: str, now: datetime) -> bytes:
-    """The report as text and as HTML, in ASCII with CR LF line ends, which every server takes."""
+    """The report as `own_mail` makes it."""
+    subject = f"spamfilter report of {whose(report, host)}, {day_text(report.since)} to {day_text(report.until)}"
+    text, page = report_text(report, WIDTH), report_html(report, host)
+    return own_mail(sender, ", ".join(recipients), subject, now, text, page)
+
+
+def own_mail(sender: str, to: str, subject: str, now: datetime, text: str, page: str) -> bytes:
+    """A mail of ours as text and as HTML, in ASCII with CR LF line ends, which every server takes."""
     mail = EmailMessage(policy=SMTP)
     mail["From"] = Address("spamfilter", addr_spec=sender)
-    mail["To"] = ", ".join(recipients)
-    days = f"{day_text(report.since)} to {day_text(report.until)}"
-    mail["Subject"] = f"spamfilter report of {whose(report, host)}, {days}"
+    mail["To"] = to
+    mail["Subject"] = subject
     mail["Date"] = format_datetime(now)
     mail["Message-ID"] = make_msgid(domain=sender.partition("@")[2])
     mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: keeps vacation replies away
-    mail.set_content(report_text(report, WIDTH), cte="quoted-printable")
-    mail.add_alternative(report_html(report, host), subtype="html", cte="quoted-printable")
+    mail.set_content(text, cte="quoted-printable")
+    mail.add_alternative(page, subtype="html", cte="quoted-printable")
     return mail.as_bytes()
 
 

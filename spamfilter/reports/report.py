@@ -185,6 +185,7 @@ def build(
     by_hour, by_clock = daily_summaries.local_days(days, zone), Hours()
     for one in by_hour.values():
         by_clock.update(one)
+    troubles = sorted(mail.troubles.items(), key=lambda item: (-item[1], item[0]))[:NAMES]
     off, down = outages(store, since, until, host), downtimes(store, since, min(until, now), host)
     return Report(
         since=since,
@@ -203,7 +204,7 @@ def build(
         waiting_in_all=waiting_in_all,
         outages=off[-LATEST:],
         downtimes=down[-LATEST:],
-        troubles=[Trouble(*item) for item in _first(mail.troubles.items(), NAMES)],
+        troubles=[Trouble(*item) for item in troubles],
         senders=_named(mail.senders),
         recipients=_named(mail.recipients),
         clients=_named(mail.clients),
@@ -223,12 +224,7 @@ def build(
 
 
 def _slots(
-    days: Mapping[date, Hours],
-    since: datetime,
-    until: datetime,
-    now: datetime,
-    step: timedelta,
-    zone: timezone,
+    days: Mapping[date, Hours], since: datetime, until: datetime, now: datetime, step: timedelta, zone: timezone
 ) -> list[Slot]:
     """Each day or hour of a period, by the hours of its days. now: what comes after it has not been yet."""
     first = since.astimezone(zone)
@@ -242,10 +238,6 @@ def _slots(
             found.append(slot_of(at.date().isoformat(), mail, whole=whole))
         at += step
     return found
-
-
-def _first(items: Iterable[tuple[str, int]], number: int) -> list[tuple[str, int]]:
-    return sorted(items, key=lambda item: (-item[1], item[0]))[:number]
 
 
 def _named(names: dict[str, tuple[int, int]]) -> list[Named]:
