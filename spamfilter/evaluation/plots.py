@@ -36,6 +36,7 @@ def draw(file: Path, outcomes: Sequence[Outcome], title: str) -> None:
     """Write the picture. Raises InputError for an unknown format, a missing library, a file that cannot be written."""
     check(file)
     curve = any(outcome.run.part for outcome in outcomes)
+    series = [(f"{one.likelihood} ({one.metrics.ece:.4f})", one.run.posteriors, one.run.labels) for one in outcomes]
 
     def plots(figure: Any) -> None:
         if curve:
@@ -43,13 +44,7 @@ def draw(file: Path, outcomes: Sequence[Outcome], title: str) -> None:
         else:
             left, right = figure.subplots(1, 2)
             _roc(left, outcomes)
-            _reliability(
-                right,
-                [
-                    (f"{each.likelihood} ({each.metrics.ece:.4f})", each.run.posteriors, each.run.labels)
-                    for each in outcomes
-                ],
-            )
+            _reliability(right, series)
 
     _write(file, (6.4, 4.4) if curve else (11, 5), plots, title)
 
@@ -152,12 +147,8 @@ def _curve(axes: Any, outcomes: Sequence[Outcome]) -> None:
     for number, name in enumerate(names):
         mine = [outcome for outcome in outcomes if outcome.likelihood == name]
         sizes = [int(outcome.run.part) for outcome in mine]
-        axes.plot(
-            sizes, [outcome.metrics.accuracy for outcome in mine], marker="o", markersize=4, label=name, **_line(number)
-        )
         bounds = [outcome.intervals["accuracy"] for outcome in mine if "accuracy" in outcome.intervals]
-        if len(bounds) == len(sizes):
-            axes.fill_between(sizes, *zip(*bounds, strict=True), color=_line(number)["color"], alpha=0.12, linewidth=0)
+        _banded(axes, number, name, sizes, [outcome.metrics.accuracy for outcome in mine], bounds)
     axes.set(xlabel="messages trained on", ylabel="accuracy, %", title="Learning curve")
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8)
@@ -172,9 +163,8 @@ def draw_lines(
     def plots(figure: Any) -> None:
         axes = figure.subplots()
         for number, (name, points) in enumerate(lines.items()):
-            places, values, low, high = zip(*points, strict=True)
-            axes.plot(places, values, marker="o", markersize=4, label=name, **_line(number))
-            axes.fill_between(places, low, high, color=_line(number)["color"], alpha=0.12, linewidth=0)
+            places, values, *bounds = zip(*points, strict=True)
+            _banded(axes, number, name, places, values, [*zip(*bounds, strict=True)])
         _named(axes, across, upwards)
 
     _write(file, (6.4, 4.4), plots, "")
@@ -191,6 +181,16 @@ def draw_points(file: Path, points: Mapping[str, Sequence[float]], across: str, 
         _named(axes, across, upwards)
 
     _write(file, (6.4, 4.4), plots, "")
+
+
+def _banded(
+    axes: Any, number: int, name: str, places: Sequence[float], values: Sequence[float], bounds: Sequence[Any]
+) -> None:
+    """A line, and a band around it if there are bounds: the least and the most at each place."""
+    line = _line(number)
+    axes.plot(places, values, marker="o", markersize=4, label=name, **line)
+    if bounds:
+        axes.fill_between(places, *zip(*bounds, strict=True), color=line["color"], alpha=0.12, linewidth=0)
 
 
 def _named(axes: Any, across: str, upwards: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -139,9 +140,7 @@ def entrants(names: Sequence[str], learn: Learn) -> tuple[Voices, Callable[[], S
     A name is 'configured', 'one_rule', a likelihood (of the voice `fields`, or `attributes` for numbers), or
     likelihoods by voice, as in 'fields=bernoulli,body=soft'. Raises InputError for any other.
     """
-    chosen: dict[str, Voices] = {}
-    for name in names:
-        chosen[name] = _voices(name, learn)
+    chosen = {name: _voices(name, learn) for name in names}
     seen = {voice.name: voice for voices in chosen.values() for voice in voices}
 
     def enter() -> list[Contender]:
@@ -179,7 +178,7 @@ def of_mails(mails: Iterable[tuple[Label, Mail]], voices: Voices) -> list[Exampl
     def tokens(mail: Mail) -> VoiceTokens:
         return view(voices, parse(mail.read()))
 
-    return [Example(mail.name, label, lambda mail=mail: tokens(mail)) for label, mail in mails]  # type: ignore[misc]
+    return [Example(mail.name, label, partial(tokens, mail)) for label, mail in mails]
 
 
 def mails_alone(mails: Iterable[tuple[Label, Mail]], problems: list[str]) -> list[tuple[Label, Mail]]:
@@ -236,10 +235,9 @@ def of_ledger(store: Store, voices: Voices) -> list[Example]:
         for entry in entries:
             if entry.id in active and entry.label != IMPORT and not teaches_group(entry.added):
                 known |= entry.tokens.keys()
-                packed = pack(entry.tokens)
                 mail = journalled.get(entry.digest)
                 name = mail.id if mail else f"#{entry.id}"
-                found.append(Example(name, entry.message_label, lambda packed=packed: unpack(packed)))  # type: ignore[misc]
+                found.append(Example(name, entry.message_label, partial(unpack, pack(entry.tokens))))
     lacking = [voice.name for voice in voices if voice.name not in known]
     if found and lacking:
         raise InputError(f"{store.where}: the ledger has no tokens of {', '.join(lacking)}; evaluate mail")
@@ -267,12 +265,8 @@ def of_journal(store: Store) -> Run | None:
 
 def write_scores(file: Path, run: Run) -> None:
     """Write a line 'label, log-odds, probability, class, share of known tokens', with tabs, for each message."""
-    lines = (
-        f"{label}\t{odds:.6f}\t{posterior:.6f}\t{class_}\t{known:.3f}\n"
-        for label, odds, posterior, class_, known in zip(
-            run.labels, run.log_odds, run.posteriors, run.classes, run.known, strict=True
-        )
-    )
+    columns = zip(run.labels, run.log_odds, run.posteriors, run.classes, run.known, strict=True)
+    lines = ("{}\t{:.6f}\t{:.6f}\t{}\t{:.3f}\n".format(*values) for values in columns)
     try:
         file.write_text("".join(lines), encoding="utf-8")
     except OSError as error:
