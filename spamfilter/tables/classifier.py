@@ -63,7 +63,8 @@ class TableClassifier:
         for each in self.parts:
             for label in self.learnt:
                 each.model.admit(label)
-            self._prepare(each)
+                if self.options.fake_document and each.every_word:
+                    each.model.learn_one(dict.fromkeys(each.every_word, 1), label)
             each.learn(table.rows, table.labels)
 
     def predict(self, row: Row) -> Prediction:
@@ -111,12 +112,6 @@ class TableClassifier:
         """The kind that was said for a column."""
         named = [kind for pattern, kind in self.kinds.items() if fnmatchcase(column, pattern)]
         return named[-1] if named else None
-
-    def _prepare(self, each: Part) -> None:
-        """A fake document of all words for each class, where one is wanted."""
-        if self.options.fake_document and each.every_word:
-            for label in self.learnt:
-                each.model.learn_one(dict.fromkeys(each.every_word, 1), label)
 
     def _log_priors(self) -> dict[str, float]:
         if isinstance(self.priors, str):

@@ -28,8 +28,6 @@ OF_TEXT = ("multinomial", "bernoulli", "weighted", "poisson", "binomial", "compl
 """Likelihoods of the words of a text."""
 COUNT, BEST, IGNORE = "count", "best", "ignore"
 """A kind of columns that are counted together; what may be said instead of a kind: see `choosing`, and left out."""
-EQUAL: dict[str, Any] = {"prior": "equal"}
-"""The prior of each model: the classifier of the table has one of its own."""
 FEW_VALUES = 20
 """Up to so many different values a column without numbers is a category, if nothing else is said."""
 NO = frozenset(("0", "no", "false", "n", "f"))
@@ -200,8 +198,9 @@ def _of_words(
     known = _vocabulary(texts, options)
     # The weight of an assumption may not be 0: as good as none then.
     weighted = options.likelihood == "weighted"
-    parameters: dict[str, Any] = {"weight" if weighted else "smoothing": max(options.m(kind), 1e-12 * weighted)}
-    model = NaiveBayes(cast("Generative", LIKELIHOODS[options.likelihood](**parameters, **EQUAL)))
+    m = max(options.m(kind), 1e-12 * weighted)
+    parameters: dict[str, Any] = {"weight" if weighted else "smoothing": m, "prior": "equal"}
+    model = NaiveBayes(cast("Generative", LIKELIHOODS[options.likelihood](**parameters)))
 
     def features(column: str, value: Value) -> Features:
         found = counted(column, value)

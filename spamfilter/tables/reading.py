@@ -6,6 +6,7 @@ Guarantee: a file that is not what it was said to be raises InputError with its 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -38,12 +39,8 @@ class Table:
     def part(self, places: Iterable[int]) -> "Table":
         """The rows at these places."""
         chosen = list(places)
-        return Table(
-            self.columns,
-            [self.rows[at] for at in chosen],
-            [self.labels[at] for at in chosen],
-            [*map(self.place, chosen)],
-        )
+        rows, labels = [self.rows[at] for at in chosen], [self.labels[at] for at in chosen]
+        return Table(self.columns, rows, labels, [*map(self.place, chosen)])
 
     def place(self, at: int) -> str:
         """Where a row stands."""
@@ -68,7 +65,7 @@ def read(file: Path, label: str, format: Format | None = None, header: bool = Tr
             f"{file}: no column {label!r}; its columns: {', '.join(names)}; "
             "name one with --label, or say --no-header if line 1 is a row"
         )
-    found = _records(file, names, rows if header else _chained(first, rows))
+    found = _records(file, names, rows if header else chain([first], rows))
     if format == "counts":
         return _of_counts(file, names, label, found, labelled)
     rows_, labels, places = [], [], []
@@ -81,13 +78,8 @@ def read(file: Path, label: str, format: Format | None = None, header: bool = Tr
 
 def read_classes(files: Mapping[str, Path]) -> Table:
     """Lines of text, of which each file has those of one class."""
-    pairs = [
-        (label, text)
-        for label, file in files.items()
-        for text in _decoded(file).splitlines()
-        if text.strip()
-    ]  # fmt: skip
-    return Table((TEXT,), [{TEXT: text} for _, text in pairs], [label for label, _ in pairs])
+    lines = [(label, text) for label, file in files.items() for text in _decoded(file).splitlines() if text.strip()]
+    return Table((TEXT,), [{TEXT: text} for _, text in lines], [label for label, _ in lines])
 
 
 def _by_ending(file: Path) -> Format:
@@ -121,11 +113,6 @@ def _cells(file: Path, format: Format) -> Iterator[tuple[int, list[str]]]:
         yield from ((reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells)
     except csv.Error as error:
         raise InputError(f"{file}: line {reader.line_num}: {error}") from error
-
-
-def _chained(first: tuple[int, list[str]], rest: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
-    yield first
-    yield from rest
 
 
 def _records(
