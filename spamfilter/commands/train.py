@@ -27,7 +27,8 @@ from spamfilter.system.screen import note, sentence
 
 if TYPE_CHECKING:
     from spamfilter.learning.filter import Filter
-    from spamfilter.learning.transfer.imports import Taken
+    from spamfilter.learning.transfer.imports import Import
+    from spamfilter.learning.transfer.portable import Export
 
 
 @click.command()
@@ -112,7 +113,9 @@ def import_(file: Path | None, dump: Path | None, listed: bool, as_json: bool) -
         return
     if dump is None:
         raise click.UsageError("name the file with the dump, or --list")
-    from spamfilter.learning.transfer.portable import BEGIN
+    from spamfilter.learning.transfer.dumps import read_dump
+    from spamfilter.learning.transfer.imports import Import
+    from spamfilter.learning.transfer.portable import BEGIN, Export
 
     try:
         with dump.open("rb") as begin:
@@ -121,66 +124,53 @@ def import_(file: Path | None, dump: Path | None, listed: bool, as_json: bool) -
         raise InputError(f"{dump}: {error.strerror}") from error
     with opened_filter(file, whole=True) as (filter, settings):
         if not own:
-            _import_dump(filter, dump, as_json)
+            words = read_dump(dump)
+            _import_counts(filter, Import.of_dump(words), words.filter, dump, as_json)
+            if words.passed_over and not as_json:
+                sentence(f"{words.passed_over} words were passed over: no mail can have them", err=True)
         else:
-            _import_export(filter, dump, as_json)
+            export = Export(dump)
+            export.check_rules(filter.voices)
+            if export.is_ledger:
+                _import_ledger(filter, export, as_json)
+            else:
+                counts = export.counts(filter.voices, learnt_before=bool(filter.last))
+                _import_counts(filter, counts, "spamfilter", dump, as_json)
         sentence(f"the relay {settings.policy().rejecting(filter.store.state({}).learnt)}", err=True)
 
 
-def _import_dump(filter: "Filter", file: Path, as_json: bool) -> None:
-    from spamfilter.learning.transfer.dumps import read_dump
-    from spamfilter.learning.transfer.imports import Import, take_in
-
-    dump = read_dump(file)
-    taken = take_in(filter, Import.of_dump(dump), _digest(file), user())
-    _tell(filter, taken, dump.filter, dump.messages["ham"], dump.messages["spam"], dump.words, as_json)
-    if dump.passed_over and not as_json:
-        sentence(f"{dump.passed_over} words were passed over: no mail can have them", err=True)
-
-
-def _import_export(filter: "Filter", file: Path, as_json: bool) -> None:
+def _import_counts(filter: "Filter", counts: "Import", of: str, file: Path, as_json: bool) -> None:
+    """Learn the counts in a file, of the filter `of`, and say so."""
     from spamfilter.learning.transfer.imports import take_in
-    from spamfilter.learning.transfer.portable import Export, take_in_ledger
 
-    export = Export(file)
-    export.check_rules(filter.voices)
-    if not export.is_ledger:
-        imported = export.counts(filter.voices, learnt_before=bool(filter.last))
-        taken = take_in(filter, imported, _digest(file), user())
-        words = len({(name.split()[1], word) for name, (_, counts) in imported.parts.items() for word in counts})
-        _tell(filter, taken, "spamfilter", imported.messages["ham"], imported.messages["spam"], words, as_json)
-        return
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16)).digest()
+    taken = take_in(filter, counts, digest, user())
+    ham, spam = counts.messages["ham"], counts.messages["spam"]
+    if as_json:
+        found = {"id": taken.id, "new": taken.new, "filter": of, "ham": ham, "spam": spam, "words": counts.words}
+        click.echo(rendering.to_json(found))
+    elif not taken.new:
+        sentence(f"{taken.id}: this file is imported already; nothing has changed")
+    else:
+        sentence(
+            f"{taken.id}: {counts.words:,} words of {of}, learnt from {ham:,} ham and {spam:,} spam, are in"
+            f" {harmless(filter.store.where)}; `spamfilter forget {taken.id}` takes them back"
+        )
+
+
+def _import_ledger(filter: "Filter", export: "Export", as_json: bool) -> None:
+    from spamfilter.learning.transfer.portable import take_in_ledger
+
     entries = take_in_ledger(filter, export)
     learnt = filter.learnt
     if as_json:
         click.echo(rendering.to_json({"entries": entries, "ham": learnt["ham"], "spam": learnt["spam"]}))
         return
     sentence(
-        f"{harmless(filter.store.where)}: has the ledger of {harmless(str(file))} now, {entries:,} entries;"
+        f"{harmless(filter.store.where)}: has the ledger of {harmless(str(export.file))} now, {entries:,} entries;"
         f" {learnt['ham']:,} ham and {learnt['spam']:,} spam are learnt"
     )
-
-
-def _tell(filter: "Filter", taken: "Taken", of: str, ham: int, spam: int, words: int, as_json: bool) -> None:
-
-    if as_json:
-        click.echo(
-            rendering.to_json(
-                {"id": taken.id, "new": taken.new, "filter": of, "ham": ham, "spam": spam, "words": words}
-            )
-        )
-    elif not taken.new:
-        sentence(f"{taken.id}: this file is imported already; nothing has changed")
-    else:
-        sentence(
-            f"{taken.id}: {words:,} words of {of}, learnt from {ham:,} ham and {spam:,} spam, are in"
-            f" {harmless(filter.store.where)}; `spamfilter forget {taken.id}` takes them back"
-        )
-
-
-def _digest(file: Path) -> bytes:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16)).digest()
 
 
 def _list(file: Path | None, as_json: bool) -> None:

@@ -29,22 +29,17 @@ class Dump:
     characters."""
 
     filter: str
-    messages: dict[Label, int]
+    messages: dict[Label, int] = field(default_factory=dict)
     counts: dict[Label, dict[bytes, int]] = field(default_factory=lambda: {label: {} for label in LABELS})
     passed_over: int = 0
-
-    @property
-    def words(self) -> int:
-        return len(self.counts["ham"].keys() | self.counts["spam"].keys())
 
     def add(self, word: bytes, ham: int, spam: int) -> None:
         """Add to the counts of a word: two spellings may be one word here."""
         if not word or len(word) > LONGEST or _CONTROL.search(word):
             self.passed_over += 1
             return
-        for label, number in (("ham", ham), ("spam", spam)):
+        for counts, number in ((self.counts["ham"], ham), (self.counts["spam"], spam)):
             if number:
-                counts = self.counts[label]  # type: ignore[index]  # both are labels
                 counts[word] = counts.get(word, 0) + number
 
 
@@ -67,19 +62,14 @@ def read_dump(file: Path) -> Dump:
     for filter, (begins, read) in DUMPS.items():
         if begins.fullmatch(first):
             dump = read(file, data)
-            _check(file, filter, dump)
+            if lacking := [label for label in LABELS if not dump.messages[label]]:
+                raise InputError(
+                    f"{file}: {filter} has learnt no {lacking[0]}, so its counts tell nothing apart; nothing was learnt"
+                )
             return dump
     if any(sign in data[:FIRST] for sign in _RSPAMD):
         raise InputError(f"{file}: {REFUSED_RSPAMD}; nothing was learnt")
     raise DumpError(file, 1, f"begins no dump of {', '.join(DUMPS)}, and no export of spamfilter")
-
-
-def _check(file: Path, filter: str, dump: Dump) -> None:
-    for label in LABELS:
-        if not dump.messages[label]:
-            raise InputError(
-                f"{file}: {filter} has learnt no {label}, so its counts tell nothing apart; nothing was learnt"
-            )
 
 
 def _number(file: Path, number: int, text: bytes, what: str) -> int:
@@ -100,8 +90,7 @@ def _utf8(word: bytes) -> bytes:
 
 def _bogofilter(file: Path, data: bytes) -> Dump:
     """`bogoutil -d wordlist.db`: word, spam, ham and perhaps a date in a line; .MSG_COUNT has the messages."""
-    dump = Dump("bogofilter", dict.fromkeys(LABELS, 0))
-    counted = False
+    dump = Dump("bogofilter")
     for number, line in _lines(data):
         match = _BOGOFILTER.fullmatch(line)
         if match is None:
@@ -112,17 +101,16 @@ def _bogofilter(file: Path, data: bytes) -> Dump:
         )
         if word == b".MSG_COUNT":
             dump.messages = {"ham": ham, "spam": spam}
-            counted = True
         elif not word.startswith(b"."):
             dump.add(bogofilter.counted(_utf8(word)), ham, spam)
-    if not counted:
+    if not dump.messages:
         raise InputError(f"{file}: has no line .MSG_COUNT; is it the whole output of `bogoutil -d`? Nothing was learnt")
     return dump
 
 
 def _spamassassin(file: Path, data: bytes) -> Dump:
     """`sa-learn --backup`: lines of a kind and fields between tabs; v has totals, t a hash, s a message."""
-    dump = Dump("spamassassin", dict.fromkeys(LABELS, 0))
+    dump = Dump("spamassassin")
     totals: dict[bytes, int] = {}
     for number, line in _lines(data):
         kind, *fields = line.split(b"\t")
@@ -143,7 +131,7 @@ def _spamassassin(file: Path, data: bytes) -> Dump:
 
 def _spambayes(file: Path, data: bytes) -> Dump:
     """`sb_dbexpimp -e`: the numbers of ham and spam, then word, ham and spam in a line, as CSV."""
-    dump = Dump("spambayes", dict.fromkeys(LABELS, 0))
+    dump = Dump("spambayes")
     rows = csv.reader(io.StringIO(data.decode("latin-1"), newline=""))
     try:
         for at, row in enumerate(rows):

@@ -34,6 +34,11 @@ class Import:
     step: Step = NO_STEP
     voices: frozenset[str] = frozenset()
 
+    @property
+    def words(self) -> int:
+        """The number of words, over all voices."""
+        return len({(name.split()[1], word) for name, (_, counts) in self.parts.items() for word in counts})
+
     @classmethod
     def of_dump(cls, dump: Dump) -> "Import":
         likelihood = IMPORTED[dump.filter].likelihood.name
