@@ -59,7 +59,6 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, everything: 
             score, evidence = filter.explained(reading, None if explain else 0)
             if subject.is_test:
                 score, evidence = TEST_SCORE, [*TEST_EVIDENCE]
-            tokens = sum(len(tokens) for tokens in reading.tokens.values())
             class_ = "spam" if subject.is_test else policy.classify(score, filter.learnt)
             explained = explain and not subject.is_test
             because = provenance(filter, policy, reading, score, evidence) if explained else None
@@ -67,11 +66,13 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, everything: 
             entry = filter.store.find_journal(subject.id) if explain and subject.id else None
             listed = entry.listed if entry else ""
             if as_json:
-                judged = judgement_json(rendering.name_json(subject), score, class_, tokens, evidence, because, written)
+                judged = judgement_json(
+                    rendering.name_json(subject), score, class_, reading, evidence, because, written
+                )
                 click.echo(rendering.to_json({**judged, "listed": listed} if explain else judged))
             else:
                 told = judgement_text(
-                    subject.name, score, class_, tokens, evidence, because, written, table_width(), everything
+                    subject.name, score, class_, reading, evidence, because, written, table_width(), everything
                 )
                 told += "; by the test line GTUBE" * subject.is_test
                 judgement(told, class_)
@@ -108,6 +109,5 @@ def word(file: Path | None, words: tuple[str, ...], as_json: bool) -> None:
                 click.echo(rendering.to_json(word_json(each, filter.learnt, evidence, because)))
             else:
                 width = table_width()
-                click.echo("\n".join(word_text(each, filter.learnt, evidence, because, width)))
-                for line in origins_text(because, width):
-                    click.echo(line)
+                lines = [*word_text(each, filter.learnt, evidence, because, width), *origins_text(because, width)]
+                click.echo("\n".join(lines))

@@ -154,9 +154,8 @@ class _Session:
             policy = self._settings.policy()
             score, evidence = self._filter.explained(subject.reading)
             class_ = policy.classify(score, self._filter.learnt)
-            tokens = sum(len(tokens) for tokens in subject.reading.tokens.values())
             because = provenance(self._filter, policy, subject.reading, score, evidence)
-            told = judgement_text(subject.name, score, class_, tokens, evidence, because, width=table_width())
+            told = judgement_text(subject.name, score, class_, subject.reading, evidence, because, width=table_width())
             judgement(told, class_)
         elif key in LABELLED:
             click.echo(self._mark(subject, LABELLED[key]))

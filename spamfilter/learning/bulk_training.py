@@ -152,7 +152,7 @@ class _Run:
                     self._outcome.problems.append(str(reading))
                 elif self._is_consistent(number, label, mail, reading):
                     group.append(_Read(number, label, reading))
-                    words += sum(map(len, reading.tokens.values()))
+                    words += reading.size
                 if len(group) >= TOGETHER or words > WORDS or time.monotonic() - began > READ:
                     yield group
                     group, words, began = [], 0, time.monotonic()

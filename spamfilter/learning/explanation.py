@@ -17,6 +17,7 @@ from spamfilter.bayes.verdict import Class
 from spamfilter.bayes.voices import Evidence
 from spamfilter.learning.counterfactuals import Outcome
 from spamfilter.learning.provenance import SILENT, Origin, Provenance, Trace, shown
+from spamfilter.learning.transaction import Reading
 from spamfilter.system.escaping import harmless, printable
 from spamfilter.system.moments import moment_text
 from spamfilter.system.terminal import WIDTH
@@ -36,7 +37,7 @@ def judgement_text(
     name: str,
     score: Score,
     class_: Class,
-    tokens: int,
+    reading: Reading,
     evidence: Sequence[Evidence],
     because: Provenance | None = None,
     written: Mapping[str, str] = NOTHING,
@@ -50,7 +51,7 @@ def judgement_text(
     """
     voices = [f", {voice} {said.heard:+.2f}" for voice, said in score.voices.items()]
     shares = "".join(voices) if len(voices) > 1 else ""
-    odds = f"log-odds {score.log_odds:+.2f}{shares}; {tokens} tokens, {100 * score.known:.0f} % known"
+    odds = f"log-odds {score.log_odds:+.2f}{shares}; {reading.size} tokens, {100 * score.known:.0f} % known"
     line = f"{harmless(name)}: {class_}, score {score.posterior:.3f} ({odds})"
     if because is None:
         return line
@@ -216,7 +217,7 @@ def judgement_json(
     named: dict[str, str],
     score: Score,
     class_: Class,
-    tokens: int,
+    reading: Reading,
     evidence: Sequence[Evidence],
     because: Provenance | None = None,
     written: Mapping[str, str] = NOTHING,
@@ -229,7 +230,7 @@ def judgement_json(
         "log_odds": score.log_odds,
         "class": class_,
         "voices": {voice: said.heard for voice, said in score.voices.items()},
-        "tokens": tokens,
+        "tokens": reading.size,
         "known": score.known,
         "doubt": score.doubt,
         "passage": score.passage,

@@ -31,6 +31,11 @@ class Reading:
     digest: bytes
     tokens: VoiceTokens
 
+    @property
+    def size(self) -> int:
+        """The number of tokens, over all voices."""
+        return sum(map(len, self.tokens.values()))
+
     def for_everybody(self) -> "Reading":
         """The same message, to be learnt by everybody's voices."""
         return Reading(self.digest, without_own(self.tokens))

@@ -183,8 +183,7 @@ def looked_at(filter: Filter, settings: Settings, id: str) -> Looked:
         score, evidence = filter.explained(subject.reading)
         policy = settings.policy()
         judged = judgement_json(
-            {"id": entry.id}, score, policy.classify(score, filter.learnt),
-            sum(len(tokens) for tokens in subject.reading.tokens.values()), evidence,
+            {"id": entry.id}, score, policy.classify(score, filter.learnt), subject.reading, evidence,
             provenance(filter, policy, subject.reading, score, evidence),
         )  # fmt: skip
     except StoreError:
