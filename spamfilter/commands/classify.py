@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,9 +14,9 @@ from spamfilter.system.escaping import printable
 from spamfilter.tables.choosing import best_kinds
 from spamfilter.tables.classifier import Prediction, Priors, TableClassifier
 from spamfilter.tables.columns import BEST, COUNT, KINDS, OF_TEXT, Options, check
-from spamfilter.tables.one_rule import OneRule, one_rule
-from spamfilter.tables.reading import FORMATS, TEXT, Format, Table, read, read_classes
-from spamfilter.tables.trials import Outcome, Trained, cross_validated, judged, learning_curve
+from spamfilter.tables.one_rule import one_rule
+from spamfilter.tables.reading import FORMATS, TEXT, Format, Row, Table, read, read_classes
+from spamfilter.tables.trials import Outcome, cross_validated, judged, learning_curve
 
 _PATH = click.Path(path_type=Path)
 ONE_RULE = "one_rule"
@@ -80,19 +80,14 @@ def classify(
     })  # fmt: skip
     smoothing, of_kind = _smoothings(smoothings)
     known = _known(table, classes, label, format_, not no_header)
-    chosen = likelihoods or ("multinomial",)
-    makers: dict[str, TableClassifier | None] = {
-        name: None
-        if name == ONE_RULE
-        else TableClassifier(
-            _pairs(columns, "--column"),
-            Options(
-                smoothing, of_kind, name, _words(words), most_frequent, least_count, fake_document, unbiased, bins
-            ),
-            _priors(prior),
+
+    def maker_of(likelihood: str) -> TableClassifier:
+        options = Options(
+            smoothing, of_kind, likelihood, _words(words), most_frequent, least_count, fake_document, unbiased, bins
         )
-        for name in chosen
-    }  # fmt: skip
+        return TableClassifier(_pairs(columns, "--column"), options, _priors(prior))
+
+    makers = {name: None if name == ONE_RULE else maker_of(name) for name in likelihoods or ("multinomial",)}
     if plot is not None and new is None and not curve:
         raise InputError("--plot draws --predict or --learning-curve")
     if shown:
@@ -101,27 +96,34 @@ def classify(
     if new is not None:
         _predict(_the_one(makers), known, read(new, label, format_, not no_header, labelled=False), plot, as_json)
         return
-    titled = {_title(name, maker, known): maker for name, maker in makers.items()}
+    titled = {  # where no column has texts or counts, no likelihood was chosen
+        name if maker is None or maker.has_words(known) else "naive_bayes": maker for name, maker in makers.items()
+    }
     if len(titled) < len(makers):
         raise InputError("likelihoods are of texts and counts, and no column is any; give one a kind with --column")
     outcomes = {name: list(_outcomes(maker, known, itself, folds or 10, curve, seed)) for name, maker in titled.items()}
     if plot is not None:
         _plot_curve(plot, outcomes)
+    first = next(filter(None, makers.values()), None)
+    best = _best_kinds(first, known)
     if as_json:
         found: dict[str, Any] = {name: [one.as_json() for one in mine] for name, mine in outcomes.items()}
         if ONE_RULE in makers:
             found["rule"] = one_rule(known).lines()
-        if chosen_kinds := _best_kinds(next(filter(None, makers.values()), None), known):
-            found["best"] = chosen_kinds
+        if best:
+            found["best"] = best
         click.echo(json.dumps(found))
         return
-    if guesses := _guesses(next(filter(None, makers.values()), None), known):
-        click.echo(guesses)
-    if best := _best_kinds(next(filter(None, makers.values()), None), known):
+    if guesses := _guesses(first, known):
+        click.echo(f"guessed: {_by_kind(guesses)}")
+    if best:
         click.echo(f"best, by all rows: {_by_kind(best)}")
     for name, maker in titled.items():
         if maker is None:
-            click.echo("\n".join(_rule_lines(one_rule(known))))
+            rule = one_rule(known)
+            click.echo(f"1R of all rows, {rule.errors} of {rule.rows} wrong:")
+            for line in rule.lines():
+                click.echo(f"  {printable(line, 100)}")
         for outcome in outcomes[name]:
             click.echo("\n".join(outcome.lines(name, curve)))
 
@@ -147,21 +149,12 @@ def _smoothings(said: tuple[str, ...]) -> tuple[float, dict[str, float]]:
     return found.pop("", 1.0), found
 
 
-def _title(name: str, maker: TableClassifier | None, known: Table) -> str:
-    """A likelihood; where no column has texts or counts, none was chosen."""
-    return name if maker is None or maker.has_words(known) else "naive_bayes"
-
-
-def _guesses(maker: TableClassifier | None, known: Table) -> str:
+def _guesses(maker: TableClassifier | None, known: Table) -> dict[str, str]:
     """The kinds of a table's columns that nobody named."""
     if maker is None:
-        return ""
-    guesses = {
-        column: kind
-        for column, kind in TableClassifier().chosen(known).items()
-        if kind != COUNT and not maker.names(column) and column != TEXT
-    }
-    return f"guessed: {_by_kind(guesses)}" if guesses else ""
+        return {}
+    guesses = TableClassifier().chosen(known).items()
+    return {column: kind for column, kind in guesses if not (kind == COUNT or column == TEXT or maker.names(column))}
 
 
 def _best_kinds(maker: TableClassifier | None, known: Table) -> dict[str, str]:
@@ -226,20 +219,15 @@ def _words(file: Path | None) -> frozenset[str] | None:
         raise InputError(f"{file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
 
 
-def _trained(maker: TableClassifier | None) -> Trained:
-    def train(table: Table) -> Any:
+def _outcomes(
+    maker: TableClassifier | None, known: Table, itself: bool, folds: int, curve: bool, seed: int
+) -> Iterator[Outcome]:
+    def train(table: Table) -> Callable[[Row], str | None]:
         if maker is None:
             return one_rule(table).predict
         maker.train(table)
         return lambda row: maker.predict(row).class_
 
-    return train
-
-
-def _outcomes(
-    maker: TableClassifier | None, known: Table, itself: bool, folds: int, curve: bool, seed: int
-) -> Iterator[Outcome]:
-    train = _trained(maker)
     if curve:
         yield from learning_curve(known, train, seed)
     elif itself:
@@ -318,11 +306,6 @@ def _prediction_json(one: Prediction) -> dict[str, Any]:
         "log_joint": finite(one.joint),
         "unknown": one.unknown,
     }
-
-
-def _rule_lines(rule: OneRule) -> Iterator[str]:
-    yield f"1R of all rows, {rule.errors} of {rule.rows} wrong:"
-    yield from (f"  {printable(line, 100)}" for line in rule.lines())
 
 
 def _plot_curve(file: Path, outcomes: Mapping[str, list[Outcome]]) -> None:

@@ -5,9 +5,11 @@ Heavy modules are imported only where they are used: a mark over the feedback so
 
 import getpass
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +19,6 @@ from spamfilter.errors import InputError, NotMail
 from spamfilter.system.screen import complain
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from spamfilter.config.settings import Settings
     from spamfilter.learning.filter import Filter
     from spamfilter.learning.marks import MailAtHand, Subject
@@ -43,11 +43,8 @@ class CommandGroup(click.Group):
             formatter.write_dl([(name, found.get_short_help_str(SUMMARY)) for name, found in commands if found])
 
 
-def moment(option: str, text: str, now: "datetime") -> "datetime":
+def moment(option: str, text: str, now: datetime) -> datetime:
     """The begin of a span like 7d that ends now, or a date in local time. Raises InputError, which names the option."""
-    import re
-    from datetime import timedelta
-
     from spamfilter.system.moments import moment_of
 
     spans = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}

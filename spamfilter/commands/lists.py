@@ -1,5 +1,6 @@
 """The commands `allow`, `block`, `lists` and `unlist`: senders whose mail passes, or is treated as spam."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,13 +8,13 @@ import click
 
 from spamfilter.commands.command import as_json_option, opened_store, settings_of, user
 from spamfilter.errors import InputError
+from spamfilter.reports import rendering
 from spamfilter.system.escaping import harmless
 from spamfilter.system.moments import moment_text
 from spamfilter.system.screen import coloured, sentence, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from spamfilter.stores.sender_lists import FormerRule, Kind, Rule
 
@@ -63,8 +64,6 @@ def lists(file: Path | None, history: bool, as_json: bool) -> None:
 
     Example: spamfilter lists --json
     """
-    from datetime import UTC, datetime
-
     settings = settings_of(file)
     now = datetime.now(UTC)
     with opened_store(settings) as store:
@@ -88,8 +87,6 @@ def unlist(file: Path | None, id: int, as_json: bool) -> None:
 
     Example: spamfilter unlist 12
     """
-    from datetime import UTC, datetime
-
     now = datetime.now(UTC)
     with opened_store(settings_of(file)) as store:
         rule = store.remove_rule(id, user(), now)
@@ -101,8 +98,6 @@ def unlist(file: Path | None, id: int, as_json: bool) -> None:
 
 
 def _add(kind: "Kind", file: Path | None, sender: str, whom: str, days: int | None, note: str, as_json: bool) -> None:
-    from datetime import UTC, datetime
-
     from spamfilter.config import sender_rules
 
     now = datetime.now(UTC)
@@ -118,18 +113,14 @@ def _add(kind: "Kind", file: Path | None, sender: str, whom: str, days: int | No
         warn("not obeyed yet: nothing proves who the sender is; name your mail server in [lists] results_from")
 
 
-def _show(rule: "Rule", as_json: bool, now: "datetime") -> None:
-    from spamfilter.reports import rendering
-
+def _show(rule: "Rule", as_json: bool, now: datetime) -> None:
     if as_json:
         click.echo(rendering.to_json(_json(rule, now)))
     else:
         sentence(_text(rule, now), indent=14)
 
 
-def _show_former(former: "FormerRule", as_json: bool, now: "datetime") -> None:
-    from spamfilter.reports import rendering
-
+def _show_former(former: "FormerRule", as_json: bool, now: datetime) -> None:
     if as_json:
         ended = {"ended": former.ended, "ended_by": former.ended_by, "ending": former.ending}
         click.echo(rendering.to_json(_json(former.rule, now) | ended))
@@ -138,7 +129,7 @@ def _show_former(former: "FormerRule", as_json: bool, now: "datetime") -> None:
         click.echo(f"{_text(former.rule, now)}\n       {former.ending}{by}, {moment_text(former.ended)}")
 
 
-def _text(rule: "Rule", now: "datetime") -> str:
+def _text(rule: "Rule", now: datetime) -> str:
     parts = [f"{rule.id or '-':>5}  {coloured(rule.kind, 5)}  {rule.what}"]
     if rule.whom:
         parts.append(f"for {rule.whom}")
@@ -151,7 +142,7 @@ def _text(rule: "Rule", now: "datetime") -> str:
     return "  ".join([*parts, harmless(rule.note)]).rstrip()
 
 
-def _json(rule: "Rule", now: "datetime") -> dict[str, Any]:
+def _json(rule: "Rule", now: datetime) -> dict[str, Any]:
     return {
         "rule": rule.id or None,
         "kind": rule.kind,

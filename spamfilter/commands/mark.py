@@ -5,8 +5,10 @@ A mail program runs them at every click, so heavy modules are imported only wher
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,8 +197,6 @@ def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: st
 
 def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_json: bool) -> None:
     """Show, and with `yes` undo, all marks of an author."""
-    from datetime import UTC, datetime
-
     from spamfilter.bayes.labels import IMPORT
     from spamfilter.commands.command import moment, opened_store, settings_of
     from spamfilter.errors import StoreError
@@ -232,8 +232,6 @@ def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_jso
 
 def _taught_text(by: str, taught: "Sequence[Taught]") -> str:
     """The marks of an author: period, and numbers by source and label."""
-    from collections import Counter
-
     name = harmless(by) or "nobody"
     if not taught:
         return f"{name} has no marks that count"

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,8 +160,6 @@ def expire(file: Path | None) -> None:
 
     Example: spamfilter quarantine expire
     """
-    from datetime import UTC, datetime, timedelta
-
     from spamfilter.relay.quarantine import Quarantine
     from spamfilter.service import expiry
 
@@ -273,7 +272,6 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
     Example: spamfilter digest --dry-run
     """
     import asyncio
-    from datetime import UTC, datetime
 
     from spamfilter.relay.next_hops import next_hop_of
     from spamfilter.reports.digest_links import own_key

@@ -1,5 +1,7 @@
 """The command `stats`: the report as text, JSON, HTML or mail."""
 
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,13 +9,13 @@ import click
 
 from spamfilter.bayes.verdict import CLASSES
 from spamfilter.commands.command import moment, opened_store, settings_of
+from spamfilter.errors import InputError
 from spamfilter.reports import rendering
+from spamfilter.system.moments import hour_zone
 from spamfilter.system.screen import coloured
 from spamfilter.system.terminal import WIDTH, columns
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from spamfilter.config.settings import Settings
     from spamfilter.reports.report import Report
 
@@ -53,13 +55,8 @@ def stats(
 
     Example: spamfilter stats --since 24h
     """
-    import sys
-    from datetime import UTC, datetime
-
-    from spamfilter.errors import InputError
     from spamfilter.reports.mail import address_of
     from spamfilter.reports.report import build
-    from spamfilter.system.moments import hour_zone
 
     if as_json and click.get_current_context().get_parameter_source("form") == click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--json and --format exclude each other")
@@ -76,7 +73,8 @@ def stats(
         zone = UTC if as_json or form == "json" else hour_zone(now)
         report = build(store, list(settings.learn.kinds()), begin, end, zone=zone, host=host)
         if host and host not in report.hosts:
-            raise InputError(f"--host {host!r}: no relay of this name has used {store.where}; known: {_list(report)}")
+            known = ", ".join(report.hosts) or "none"
+            raise InputError(f"--host {host!r}: no relay of this name has used {store.where}; known: {known}")
     if recipients:
         _send(settings, report, recipients, now)
         click.echo(f"sent to {', '.join(recipients)}")
@@ -95,10 +93,6 @@ def stats(
             click.echo(_coloured(line))
 
 
-def _list(report: "Report") -> str:
-    return ", ".join(report.hosts) or "none"
-
-
 def _coloured(line: str) -> str:
     """A line of the report: titles bold, classes and what needs attention in colours."""
     if line.startswith("  judged  "):
@@ -112,7 +106,7 @@ def _coloured(line: str) -> str:
     return click.style(title, bold=True) + gap + rest if line[:1].isupper() else line
 
 
-def _send(settings: "Settings", report: "Report", recipients: list[str], now: "datetime") -> None:
+def _send(settings: "Settings", report: "Report", recipients: list[str], now: datetime) -> None:
     import asyncio
 
     from spamfilter.relay.next_hops import next_hop_of
