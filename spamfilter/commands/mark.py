@@ -94,12 +94,7 @@ def _of_relay(
 
 
 def _of_database(
-    label: "Label | None",
-    file: Path | None,
-    names: tuple[str, ...],
-    by: str | None,
-    source: str,
-    problems: list[str],
+    label: "Label | None", file: Path | None, names: tuple[str, ...], by: str | None, source: str, problems: list[str]
 ) -> Iterator[dict[str, Any]]:
     """The same without a relay. A user who can open the database owns it, and may change the marks of others."""
     from spamfilter.learning import marks
@@ -149,13 +144,7 @@ def mark_ham(file: Path | None, names: tuple[str, ...], as_json: bool, by: str |
 @click.option("--since", help="With --by alone: only marks since then; a span (24h, 7d, 4w) or a date (2026-01-31).")
 @click.option("--yes", is_flag=True, help="With --by alone: undo the marks, and do not only show them.")
 def forget(
-    file: Path | None,
-    names: tuple[str, ...],
-    as_json: bool,
-    by: str | None,
-    source: str,
-    since: str | None,
-    yes: bool,
+    file: Path | None, names: tuple[str, ...], as_json: bool, by: str | None, source: str, since: str | None, yes: bool
 ) -> None:
     """Undo what was learnt from messages, exactly.
 

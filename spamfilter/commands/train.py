@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spamfilter.bayes import compiled
-from spamfilter.commands.command import (
-    as_json_option,
-    opened_filter,
-    opened_store,
-    settings_of,
-    tell_problems,
-    user,
-)
+from spamfilter.commands.command import as_json_option, opened_filter, opened_store, settings_of, tell_problems, user
 from spamfilter.errors import InputError
 from spamfilter.learning import labelled_mail
 from spamfilter.reports import rendering
