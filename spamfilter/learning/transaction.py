@@ -114,21 +114,19 @@ class Training:
             learnt = active.tokens if OWN in reading.tokens else without_own(active.tokens)
             reading = Reading(reading.digest, {**reading.tokens, **learnt})
         state = self._state(reading, *([Reading(active.digest, active.tokens)] if active else []))
-        before = model.score(self._voices, reading.tokens, state)
-        if active is not None and active.label == label:
-            return Change(False, active.label, before, before)
+        before = unlearnt = self._score(reading, state)
         if active is not None:
+            if active.label == label:
+                return Change(False, active.label, before, before)
             self._undo(state, active, source, by)
-        unlearnt = model.score(self._voices, reading.tokens, state) if active else before
+            unlearnt = self._score(reading, state)
         self._add(state, unlearnt, reading, label, source, by, at)
-        return Change(
-            True, active.message_label if active else None, before, model.score(self._voices, reading.tokens, state)
-        )
+        return Change(True, active.message_label if active else None, before, self._score(reading, state))
 
     def add(self, reading: Reading, label: Label, source: str, by: str) -> None:
         """Learn a message that has no learning, in half of the time of `learn`."""
         state = self._state(reading)
-        self._add(state, model.score(self._voices, reading.tokens, state), reading, label, source, by)
+        self._add(state, self._score(reading, state), reading, label, source, by)
 
     def _add(
         self,
@@ -142,8 +140,7 @@ class Training:
     ) -> None:
         added, step = model.lesson(self._voices, reading.tokens, label, state, score)
         tokens = without_imported(reading.tokens)
-        entry = Entry(at or datetime.now(UTC), reading.digest, label, added, step, tokens, source, by)
-        self._write(state, entry)
+        self._write(state, Entry(at or datetime.now(UTC), reading.digest, label, added, step, tokens, source, by))
 
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
         """The learnings of these messages, a few hundred at most, that have not been taken back."""
@@ -163,11 +160,11 @@ class Training:
         if active is not None:
             reading = Reading(reading.digest, active.tokens)
         state = self._state(reading)
-        before = model.score(self._voices, reading.tokens, state)
+        before = self._score(reading, state)
         if active is None:
             return Change(False, None, before, before)
         self._undo(state, active, source, by)
-        return Change(True, active.message_label, before, model.score(self._voices, reading.tokens, state))
+        return Change(True, active.message_label, before, self._score(reading, state))
 
     def write(self, entry: Entry) -> int:
         """Write an entry as it is, of an import or of another database; returns its id in the ledger.
@@ -175,7 +172,7 @@ class Training:
         All counts must be held in memory. Raises CountError if it takes away what is not there.
         """
         assert self._whole is not None
-        return self._write(self._whole, replace(entry, id=0), None if not entry.undoes else entry.undoes).id
+        return self._write(self._whole, replace(entry, id=0), entry.undoes).id
 
     def take_back(self, entry: Entry, source: str, by: str) -> None:
         """Undo an import; all counts must be held in memory."""
@@ -186,9 +183,8 @@ class Training:
         """Learn again what was taken back, with the amounts of then; nothing of the message may be learnt now."""
         state = self._state(Reading(entry.digest, entry.tokens))
         if not entry.added:  # a rebuilding of the counts leaves no amounts of what did not count
-            voices = self._voices
-            score = model.score(voices, entry.tokens, state)
-            added, step = model.lesson(voices, entry.tokens, entry.message_label, state, score)
+            score = model.score(self._voices, entry.tokens, state)
+            added, step = model.lesson(self._voices, entry.tokens, entry.message_label, state, score)
             entry = replace(entry, added=added, calibrated=step)
         self._write(state, replace(entry, id=0))
 
@@ -219,6 +215,9 @@ class Training:
         """Write a setting with what is learnt, or not at all."""
         self._learning.put_setting(name, value)
 
+    def _score(self, reading: Reading, state: State) -> Score:
+        return model.score(self._voices, reading.tokens, state)
+
     def _state(self, *readings: Reading) -> State:
         """The state; of words at least those of these messages."""
         if self._whole is not None:
@@ -230,14 +229,8 @@ class Training:
         return model.prepared(voices, self._learning.state(wanted))
 
     def _undo(self, state: State, active: Entry, source: str, by: str) -> None:
-        self._write(
-            state,
-            Entry(
-                datetime.now(UTC), active.digest, active.label, active.added, active.calibrated, active.tokens,
-                source, by, undoes=active.id,
-            ),
-            active.id,
-        )  # fmt: skip
+        undoing = replace(active, at=datetime.now(UTC), source=source, by=by, undoes=active.id, id=0)
+        self._write(state, undoing, active.id)
 
     def _write(self, state: State, entry: Entry, like: int | None = None) -> Entry:
         """Write an entry and apply it. like: see `Learning.append`."""
