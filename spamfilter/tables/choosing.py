@@ -20,9 +20,9 @@ MOST_ROWS = 1_000
 """Rows that are looked at, half of them learnt: of more, kinds that are nearly as good change places."""
 
 
-def best_kinds(columns: Iterable[str], table: Table, options: Options, seed: int = 1) -> dict[str, str]:
+def best_kinds(columns: Iterable[str], table: Table, options: Options) -> dict[str, str]:
     """Column -> its kind, by these rows alone. Raises InputError for a column without a value."""
-    sample = table.part(np.random.default_rng(seed).permutation(len(table.rows))[:MOST_ROWS].tolist())
+    sample = table.part(np.random.default_rng(1).permutation(len(table.rows))[:MOST_ROWS].tolist())
     halves = [sample.part(range(first, len(sample.rows), 2)) for first in (0, 1)]
     return {column: _best(column, table, halves, options) for column in columns}
 
@@ -30,12 +30,13 @@ def best_kinds(columns: Iterable[str], table: Table, options: Options, seed: int
 def _best(column: str, table: Table, halves: list[Table], options: Options) -> str:
     if not any(column in row for row in table.rows):
         raise InputError(f"column {column!r}: no value; say what it is with --column, or ignore")
-    fitting = [kind for kind in CANDIDATES if _fits(column, kind, table)]
     one, other = halves
-    said = {
-        kind: _told(column, kind, one, other, options) + _told(column, kind, other, one, options) for kind in fitting
+    told = {
+        kind: _told(column, kind, one, other, options) + _told(column, kind, other, one, options)
+        for kind in CANDIDATES
+        if _fits(column, kind, table)
     }
-    return max(fitting, key=said.__getitem__)
+    return max(told, key=told.__getitem__)
 
 
 def _fits(column: str, kind: str, table: Table) -> bool:
