@@ -102,12 +102,8 @@ def show(file: Path | None, /, names: tuple[str, ...], as_json: bool) -> None:
             if as_json:
                 found = rendering.journal_json(entry) if entry else None
                 history = [rendering.training_json(one) for one in about.history]
-                click.echo(
-                    rendering.to_json(
-                        {"message": found, "subject": about.subject, "quarantine": kept or "", "text": text}
-                        | {"history": history}
-                    )
-                )
+                known = {"message": found, "subject": about.subject, "quarantine": kept or "", "text": text}
+                click.echo(rendering.to_json(known | {"history": history}))
                 continue
             for line in _lines(entry) if entry else ("no longer in the journal", f"  {harmless(about.subject)}"):
                 row(line)

@@ -252,14 +252,12 @@ def by_day(
     found: dict[date, Summary] = {}
     for day in sorted(entries.keys() | kept.keys()):
         begin, end = max(since, midnight(day)), min(until, midnight(day) + DAY)
-        whole = kept.get(day)
-        gone = whole is not None and whole.entries > entries.get(day, 0)
-        right = whole is not None and whole.entries == entries.get(day, 0) and end - begin == DAY
-        made = (
-            whole
-            if whole is not None and (gone or right)
-            else _part(store, begin, end, entries.get(day, 0), parts, host)
-        )
+        whole, number = kept.get(day), entries.get(day, 0)
+        gone = whole is not None and whole.entries > number
+        if whole is not None and (gone or (whole.entries == number and end - begin == DAY)):
+            made = whole
+        else:
+            made = _part(store, begin, end, number, parts, host)
         if not gone:
             made.marked = marked.get(day, Counter())
         if made.entries:

@@ -37,9 +37,8 @@ def change_text(name: str, label: Label | None, change: Change) -> str:
     name = harmless(name)
     scores = f"score {change.before.posterior:.3f} -> {change.after.posterior:.3f}"
     if label is None:
-        return (
-            f"{name}: forgotten as {change.was}; {scores}" if change.changed else f"{name}: not learnt; nothing changed"
-        )
+        said = f"forgotten as {change.was}; {scores}" if change.changed else "not learnt; nothing changed"
+        return f"{name}: {said}"
     if not change.changed:
         return f"{name}: already learnt as {label}; nothing changed"
     if change.was == label:
@@ -188,6 +187,5 @@ def _title(outcome: "Outcome") -> str:
 
 
 def _row(numbers: Sequence[float]) -> str:
-    return "".join(
-        f"{number:>{room}.{digits}f}" for number, (_, _, digits, room) in zip(numbers, _COLUMNS, strict=True)
-    )
+    columns = zip(numbers, _COLUMNS, strict=True)
+    return "".join(f"{number:>{room}.{digits}f}" for number, (_, _, digits, room) in columns)

@@ -38,9 +38,8 @@ MANY_DAYS = 730
 def report_text(report: Report, width: int = 100, encoding: str = "utf-8") -> str:
     """The report for a terminal of this width in columns and this encoding."""
     width = min(max(width, NARROWEST), WIDEST)
-    lines = [
-        line for section in (_advice, _mail, _errors, _learning, _latest, _lists) for line in section(report, width)
-    ]
+    sections = (_advice, _mail, _errors, _learning, _latest, _lists)
+    lines = [line for section in sections for line in section(report, width)]
     head = f"spamfilter report, {moment_text(report.since)} to {moment_text(report.until)}"
     head += f", {printable(report.host, 100)}" if report.host else ""
     text = "\n".join(line[:width].rstrip() for line in (head, *lines))
@@ -130,14 +129,11 @@ def _mail(report: Report, width: int) -> Iterator[str]:
     now, before = report.figures, report.before
     change = relative_change(now.messages, before.messages)
     yield ""
-    yield (
-        f"Mail        {_messages(now.messages)}, {size_text(now.bytes)}"
-        + (f", {change} compared with the period before" if change else "")
-    )
+    compared = f", {change} compared with the period before" if change else ""
+    yield f"Mail        {_messages(now.messages)}, {size_text(now.bytes)}{compared}"
     replies = {REPLY_WORDS[name]: n for name, n in now.replies.items()}
     for head, counts in (("judged", now.classes), ("action", now.actions), ("reply", replies)):
-        shares = _shares(counts, now.messages)
-        yield from _wrapped(f"  {head:<10}", shares, width)
+        yield from _wrapped(f"  {head:<10}", _shares(counts, now.messages), width)
     if unjudged := [f"{n:,} {REPLY_WORDS[name]}" for name, n in now.unjudged.items() if n]:
         yield from _wrapped("  unjudged  ", f"{', '.join(unjudged)}, before their text had come", width)
     if now.messages:
@@ -178,10 +174,8 @@ def _errors(report: Report, width: int) -> Iterator[str]:
     yield from _wrapped("  missed spam           ", _rate(now.spam_rate) + _before(now, before.spam_rate), width)
     if now.lam is not None:
         yield f"  both (LAM)            {now.lam:.2f} %" + (f"; {before.lam:.2f} % before" if before.lam else "")
-    yield (
-        f"  unsure, later marked  {now.unsure_settled['spam']:,} spam, {now.unsure_settled['ham']:,} ham"
-        f" of {now.classes['unsure']:,}"
-    )
+    settled = f"{now.unsure_settled['spam']:,} spam, {now.unsure_settled['ham']:,} ham"
+    yield f"  unsure, later marked  {settled} of {now.classes['unsure']:,}"
     for drift in report.drifts:
         yield from _wrapped("  CHANGED               ", drift_text(drift), width)
     if report.calibration:
@@ -201,9 +195,8 @@ def _before(now: Figures, before: Rate) -> str:
 
 def _learning(report: Report, width: int) -> Iterator[str]:
     yield ""
-    yield (
-        f"Learnt      {report.learnt['ham']:,} ham, {report.learnt['spam']:,} spam; {report.learnings:,} in this period"
-    )
+    learnt = f"{report.learnt['ham']:,} ham, {report.learnt['spam']:,} spam"
+    yield f"Learnt      {learnt}; {report.learnings:,} in this period"
     ordered = sorted(report.trainings, key=lambda training: -training.number)
     for training in ordered[:TRAININGS]:
         by = f" by {printable(training.by, 30)}" if training.by else ""
