@@ -100,9 +100,9 @@ def downtimes(store: Store, since: datetime, until: datetime, host: str = "") ->
     found = []
     for name in [host] if host else sorted({"", *alive, *kept}):
         pairs = kept.get(name)
-        for begin, end in pairs if isinstance(pairs, list) else []:
-            if datetime.fromisoformat(begin) < until and datetime.fromisoformat(end) > since:
-                found.append(Downtime(datetime.fromisoformat(begin), datetime.fromisoformat(end), name))
+        for begin, end in (map(datetime.fromisoformat, pair) for pair in pairs) if isinstance(pairs, list) else ():
+            if begin < until and end > since:
+                found.append(Downtime(begin, end, name))
         last = alive.get(name)
         if last is not None and until - last > ABSENT and (last >= since or len(alive) == 1):
             found.append(Downtime(last, None, name))

@@ -183,10 +183,8 @@ def _errors(report: Report, width: int) -> Iterator[str]:
         yield "Predicted and actual spam rate"
         for part in report.calibration:
             share = part.spam / part.messages
-            yield (
-                f"  {part.least:.2f} to {part.most:.2f}  {100 * share:>6.2f} %  of {part.messages:>9,}"
-                f"  {'#' * round(share * (width - 44))}"
-            )
+            bar = "#" * round(share * (width - 44))
+            yield f"  {part.least:.2f} to {part.most:.2f}  {100 * share:>6.2f} %  of {part.messages:>9,}  {bar}"
 
 
 def _before(now: Figures, before: Rate) -> str:
@@ -244,22 +242,15 @@ def _latest(report: Report, width: int) -> Iterator[str]:
 
 
 def _wrapped(head: str, sentence: str, width: int) -> Iterator[str]:
+    indent = " " * len(head)
     yield from wrap(
-        sentence,
-        width,
-        initial_indent=head,
-        subsequent_indent=" " * len(head),
-        break_long_words=False,
-        break_on_hyphens=False,
+        sentence, width, initial_indent=head, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 
 def _lists(report: Report, width: int) -> Iterator[str]:
-    for title, names in (
-        ("Domains of senders", report.senders),
-        ("Recipients", report.recipients),
-        ("Clients", report.clients),
-    ):
+    lists = {"Domains of senders": report.senders, "Recipients": report.recipients, "Clients": report.clients}
+    for title, names in lists.items():
         if names:
             yield ""
             room = min(width - 22, 42)
@@ -278,11 +269,8 @@ def _words(title: str, words: Iterable[MatteringWord], width: int) -> Iterator[s
         if not number:
             yield ""
             yield f"{title:<{room + 2}} {'verdicts':>8} {'before':>8} {'for':>5}  {'log-odds':>8}"
-        side = "spam" if word.weight > 0 else "ham"
-        yield (
-            f"  {printable(word.token, room):<{room}} {word.verdicts:>8,} {word.before:>8,} {side:>5}"
-            f"  {word.weight:>+8.2f}"
-        )
+        side, token = "spam" if word.weight > 0 else "ham", printable(word.token, room)
+        yield f"  {token:<{room}} {word.verdicts:>8,} {word.before:>8,} {side:>5}  {word.weight:>+8.2f}"
 
 
 def _shares(counts: dict[str, int], total: int) -> str:
