@@ -174,11 +174,10 @@ def _by_kind(kinds: Mapping[str, str]) -> str:
 def _known(table: Path | None, classes: tuple[str, ...], label: str, format_: Format | None, header: bool) -> Table:
     if (table is None) == (not classes):
         raise InputError("name a table, or a file of texts for each class with --class NAME=FILE")
-    found = (
-        read(table, label, format_, header)
-        if table is not None
-        else read_classes({name: Path(file) for name, file in _pairs(classes, "--class").items()})
-    )
+    if table is not None:
+        found = read(table, label, format_, header)
+    else:
+        found = read_classes({name: Path(file) for name, file in _pairs(classes, "--class").items()})
     if not found.rows:
         raise InputError(f"{table or classes[0]}: no row")
     return found
@@ -300,23 +299,15 @@ def _prediction_json(one: Prediction) -> dict[str, Any]:
     def finite(values: Mapping[str, float]) -> dict[str, float | None]:
         return {label: value if math.isfinite(value) else None for label, value in values.items()}
 
-    return {
-        "class": one.class_,
-        "posterior": finite(one.posterior),
-        "log_joint": finite(one.joint),
-        "unknown": one.unknown,
-    }
+    shares, joint = finite(one.posterior), finite(one.joint)
+    return {"class": one.class_, "posterior": shares, "log_joint": joint, "unknown": one.unknown}
 
 
 def _plot_curve(file: Path, outcomes: Mapping[str, list[Outcome]]) -> None:
     from spamfilter.evaluation.plots import draw_lines
 
-    draw_lines(
-        file,
-        {name: [(one.trained_on, one.accuracy, *one.interval) for one in mine] for name, mine in outcomes.items()},
-        "rows trained on",
-        "accuracy, %",
-    )
+    lines = {name: [(one.trained_on, one.accuracy, *one.interval) for one in mine] for name, mine in outcomes.items()}
+    draw_lines(file, lines, "rows trained on", "accuracy, %")
 
 
 def _plot_rows(file: Path, found: list[Prediction]) -> None:

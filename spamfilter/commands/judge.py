@@ -79,10 +79,8 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, everything: 
                 if listed:
                     sentence(f"  rule on its sender when it came: {printable(listed, 400)}", indent=4)
     if rules and not as_json:
-        sentence(
-            f"{rules:,} rule{'s' * (rules != 1)} on senders not asked: only the relay knows client, envelope and proof",
-            err=True,
-        )
+        which = f"{rules:,} rule{'s' * (rules != 1)} on senders"
+        sentence(f"{which} not asked: only the relay knows client, envelope and proof", err=True)
     tell_problems(problems)
 
 

@@ -52,18 +52,16 @@ class Learner:
 
     def train(self, examples: Callable[[], Examples], rounds: int) -> None:
         """Learn mail as the command `train` does, in this many rounds."""
+
+        def messages() -> Iterable[Message]:
+            return (Message(number, label, tokens) for number, (tokens, label) in enumerate(examples()))
+
         amounts = no_amounts(self._voices)
-        for number, (tokens, label) in enumerate(examples()):
+        for number, label, tokens in messages():
             lesson = model.taught(self._voices, tokens, label, self.state, self.score(tokens))
             note(amounts, number, lesson.added)
         self._last = None
-        later_rounds(
-            self._voices,
-            self.state.counts,
-            lambda: (Message(number, label, tokens) for number, (tokens, label) in enumerate(examples())),
-            amounts,
-            rounds,
-        )
+        later_rounds(self._voices, self.state.counts, messages, amounts, rounds)
 
 
 class OneRule:

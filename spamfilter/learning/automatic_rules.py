@@ -82,7 +82,7 @@ def _answered(seen: Seen, store: Store) -> Iterable[Subject]:
     if len({entry.digest for entry in entries}) != 1 or any(entry.class_ == "spam" for entry in entries):
         return
     entry, answerer = entries[0], seen.sender.lower()
-    if not any(answerer == recipient.lower() for one in entries for recipient in one.recipients):
+    if answerer not in (recipient.lower() for one in entries for recipient in one.recipients):
         return
     if entry.tokens is None or entry.digest == seen.reading.digest or store.histories([entry.digest])[entry.digest]:
         return
@@ -115,11 +115,8 @@ def _by_machine(message: Message) -> bool:
 
 def _is_trapped(seen: Seen, settings: Feedback) -> bool:
     # A user who replies to all recipients of a spam also writes to the trap.
-    return (
-        not seen.authenticated
-        and not seen.message.is_test
-        and any(recipient in settings.traps for recipient in seen.recipients)
-    )
+    trapped = any(recipient in settings.traps for recipient in seen.recipients)
+    return trapped and not seen.authenticated and not seen.message.is_test
 
 
 def _itself(seen: Seen, store: Store) -> Iterable[Subject]:
@@ -152,8 +149,8 @@ class Automatic:
                 continue
             if len(self._waiting) < MOST_WAITING:
                 self._waiting.append((name, seen))
-                continue
-            self._noted("automatic", f"{MOST_WAITING} mails wait for [feedback] automatic; {seen.id} is not learnt")
+            else:
+                self._noted("automatic", f"{MOST_WAITING} mails wait for [feedback] automatic; {seen.id} is not learnt")
         if self._waiting and (self._worker is None or self._worker.done()):
             self._worker = asyncio.create_task(self._work())
 
@@ -176,9 +173,8 @@ class Automatic:
             try:
                 await self._teach(name, seen)
             except Exception as error:
-                log.warning(
-                    "automatic: %s after %s: %s", name, seen.id, error, exc_info=not isinstance(error, SpamfilterError)
-                )
+                unforeseen = not isinstance(error, SpamfilterError)
+                log.warning("automatic: %s after %s: %s", name, seen.id, error, exc_info=unforeseen)
 
     async def _teach(self, name: str, seen: Seen) -> None:
         rule = RULES[name]
