@@ -79,6 +79,10 @@ def _number(file: Path, number: int, text: bytes, what: str) -> int:
     return int(text)
 
 
+def _both(file: Path, number: int, ham: bytes, spam: bytes) -> tuple[int, int]:
+    return _number(file, number, ham, "the ham count"), _number(file, number, spam, "the spam count")
+
+
 def _utf8(word: bytes) -> bytes:
     """A word in UTF-8: older databases have the bytes of the mail, mostly of Latin-1."""
     try:
@@ -96,9 +100,7 @@ def _bogofilter(file: Path, data: bytes) -> Dump:
         if match is None:
             raise DumpError(file, number, "expected 'word spam ham date', as `bogoutil -d` writes it")
         word = match.group(1)
-        spam, ham = (
-            _number(file, number, match.group(at), f"the {what} count") for at, what in ((2, "spam"), (3, "ham"))
-        )
+        ham, spam = _both(file, number, match.group(3), match.group(2))
         if word == b".MSG_COUNT":
             dump.messages = {"ham": ham, "spam": spam}
         elif not word.startswith(b"."):
@@ -117,9 +119,7 @@ def _spamassassin(file: Path, data: bytes) -> Dump:
         if kind == b"v" and len(fields) == 2:
             totals[fields[1].split(b" ")[0]] = _number(file, number, fields[0], "the total")
         elif kind == b"t" and len(fields) == 4 and _HASH.fullmatch(fields[3]):
-            spam, ham = (
-                _number(file, number, fields[at], f"the {what} count") for at, what in ((0, "spam"), (1, "ham"))
-            )
+            ham, spam = _both(file, number, fields[1], fields[0])
             dump.add(fields[3], ham, spam)
         elif kind != b"s":
             raise DumpError(file, number, "expected a line of `sa-learn --backup`: t, spam, ham, time and hash")
@@ -138,12 +138,10 @@ def _spambayes(file: Path, data: bytes) -> Dump:
             number = rows.line_num
             if len(row) != (3 if at else 2):
                 raise DumpError(file, number, "expected 'word,ham,spam', as sb_dbexpimp writes it")
-            ham, spam = (
-                _number(file, number, text.encode("latin-1"), f"the {what} count")
-                for text, what in zip(row[-2:], LABELS, strict=True)
-            )
+            *word, of_ham, of_spam = (text.encode("latin-1") for text in row)
+            ham, spam = _both(file, number, of_ham, of_spam)
             if at:
-                dump.add(spambayes.counted(_utf8(row[0].encode("latin-1"))), ham, spam)
+                dump.add(spambayes.counted(_utf8(word[0])), ham, spam)
             else:
                 dump.messages = {"ham": ham, "spam": spam}
     except csv.Error as error:
