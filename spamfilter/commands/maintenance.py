@@ -2,6 +2,7 @@
 
 import re
 import sys
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -86,8 +87,6 @@ def _move(source: str, target: str) -> None:
 
 def _confirm_back(settings: config.Settings, revision: str) -> None:
     """Ask before a migration to an older revision. Raises InputError where nobody can answer."""
-    from contextlib import closing
-
     from spamfilter.stores.sql.database import Database
 
     with closing(Database(settings.store_url())) as database:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import astuple, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from spamfilter.errors import CountError, InputError
 from spamfilter.learning.filter import Filter, ledger, rules
 from spamfilter.learning.transfer.dumps import DumpError
 from spamfilter.learning.transfer.imports import NO_STEP, Import, announce
-from spamfilter.stores import Entry, Store
+from spamfilter.stores import Entry
 
 FORMAT = 1
 """The version of the format: the first line has it as `spamfilter_export`, and an import knows its own only."""
@@ -41,15 +42,11 @@ def export(filter: Filter, counts_only: bool) -> Iterator[str]:
     first |= {"version": __version__, **rules(filter.voices)}
     first["imported"] = [voice.name for voice in filter.voices if voice.imported]
     written = 0
-    for line in _counts(filter, first) if counts_only else _ledger(filter.store, first):
+    entries = map(_line_of, ledger(filter.store.entries_after))
+    for line in _counts(filter, first) if counts_only else chain([first], entries):
         yield json.dumps(line, separators=(",", ":"), ensure_ascii=False)
         written += 1
     yield json.dumps({"end": written}, separators=(",", ":"))
-
-
-def _ledger(store: Store, first: dict[str, object]) -> Iterator[dict[str, object]]:
-    yield first
-    yield from map(_line_of, ledger(store.entries_after))
 
 
 def _line_of(entry: Entry) -> dict[str, object]:
@@ -85,17 +82,17 @@ class Export:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.first = self._read_first()
+        first = next(self._lines(), None)
+        if first is None:
+            raise InputError(f"{file}: is empty; nothing was learnt")
+        self.first = first[1]
         if self.first.get("spamfilter_export") != FORMAT or self.first.get("kind") not in (LEDGER, COUNTS):
             raise DumpError(file, 1, f"expected an export of format {FORMAT}; import it with the version that wrote it")
         names = self.first.get("imported", [])
         if not isinstance(names, list) or not all(name in IMPORTED for name in names):
             raise DumpError(file, 1, f"imported voices {names!r} are not known here; known: {', '.join(IMPORTED)}")
         self.imported = frozenset(names)
-
-    @property
-    def is_ledger(self) -> bool:
-        return bool(self.first["kind"] == LEDGER)
+        self.is_ledger: bool = self.first["kind"] == LEDGER
 
     def check_rules(self, voices: Voices) -> None:
         """Raises InputError where the counts are of other voices or likelihoods, or of a newer tokenizer."""
@@ -108,11 +105,6 @@ class Export:
         tokenizer = self.first.get("tokenizer")
         if not isinstance(tokenizer, int) or tokenizer > TOKENIZER:
             raise InputError(f"{self.file}: is of a newer version of spamfilter; upgrade this one; nothing was learnt")
-
-    def _read_first(self) -> dict[str, Any]:
-        for _, found in self._lines():
-            return found
-        raise InputError(f"{self.file}: is empty; nothing was learnt")
 
     def _lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
