@@ -21,7 +21,7 @@ from spamfilter.bayes.counts import Label
 from spamfilter.bayes.groups import OWN, group_in, teaches_group
 from spamfilter.bayes.labels import AUTOMATIC, CANARY, NOBODYS
 from spamfilter.bayes.tokens import HEADER_PHRASE, Token, Tokens, words
-from spamfilter.bayes.voices import VoiceTokens, groups_of
+from spamfilter.bayes.voices import groups_of
 from spamfilter.errors import InputError, Refused, ShareUsed, StoreConflict
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Change, Reading, Training
@@ -244,6 +244,11 @@ class MailAtHand(NamedTuple):
     reading: Reading
     id: str
 
+    @property
+    def subject(self) -> Subject:
+        """The mail as it is."""
+        return Subject(self.name, "", self.reading, self.message.disguised, self.message.is_test)
+
 
 def mail_at_hand(filter: Filter, name: str, mail: bytes) -> MailAtHand:
     """The mail in these bytes."""
@@ -257,7 +262,7 @@ def by_mail(filter: Filter, name: str, mail: bytes) -> Subject:
     A mail may have been learnt in bulk, or before the journal knew it; it must be possible to forget it by the same
     bytes.
     """
-    return _as_judged(filter, *mail_at_hand(filter, name, mail))
+    return _as_judged(filter, mail_at_hand(filter, name, mail))
 
 
 def by_mails(filter: Filter, mails: Sequence[MailAtHand]) -> Iterator[Subject]:
@@ -266,15 +271,15 @@ def by_mails(filter: Filter, mails: Sequence[MailAtHand]) -> Iterator[Subject]:
     known = filter.store.in_journal([mail.reading.digest for mail in mails], [id for id in message_ids if id])
     for mail, message_id in zip(mails, message_ids, strict=True):
         if mail.id or mail.reading.digest in known or message_id in known:
-            yield _as_judged(filter, *mail)
+            yield _as_judged(filter, mail)
         else:
-            yield Subject(mail.name, "", mail.reading, mail.message.disguised, mail.message.is_test)
+            yield mail.subject
 
 
-def _as_judged(filter: Filter, name: str, message: Message, reading: Reading, id: str) -> Subject:
-    disguised, is_test = message.disguised, message.is_test
-    for entry in _candidates(filter.store, id, message, reading.digest):
-        if entry.digest == reading.digest or _same(entry, id, message, reading.tokens):
+def _as_judged(filter: Filter, mail: MailAtHand) -> Subject:
+    reading = mail.reading
+    for entry in _candidates(filter.store, mail):
+        if entry.digest == reading.digest or _same(entry, mail):
             if entry.tokens is not None:
                 group = group_in(entry.tokens)
             elif entry.digest == reading.digest:
@@ -282,26 +287,26 @@ def _as_judged(filter: Filter, name: str, message: Message, reading: Reading, id
             else:
                 group = filter.group_of(recipient.lower() for recipient in entry.recipients)  # that it was judged for
             if entry.digest != reading.digest and filter.store.active(reading.digest) is not None:
-                return Subject(name, entry.id, reading, disguised, is_test, group)
+                return replace(mail.subject, id=entry.id, group=group)
             at_hand = reading.for_group(group) if group else reading
             # Voices that were added after the verdict get their tokens from the mail at hand.
             found = Reading(entry.digest, {**at_hand.tokens, **(entry.tokens or {})})
-            return Subject(name, entry.id, found, disguised, is_test)
-    return Subject(name, "", reading, disguised, is_test)
+            return replace(mail.subject, id=entry.id, reading=found)
+    return mail.subject
 
 
-def _candidates(store: Store, id: str, message: Message, digest: bytes) -> Iterator[JournalEntry]:
+def _candidates(store: Store, mail: MailAtHand) -> Iterator[JournalEntry]:
     """Entries of the journal that may belong to this mail, the likeliest first."""
-    if id and (named := store.find_journal(id)):
+    if mail.id and (named := store.find_journal(mail.id)):
         yield named
-    if same := store.journal_of([digest]).get(digest):
+    if same := store.journal_of([mail.reading.digest]).get(mail.reading.digest):
         yield store.find_journal(same.id) or same
-    yield from store.journal_named(message.field(b"message-id"))
+    yield from store.journal_named(mail.message.field(b"message-id"))
 
 
-def _same(entry: JournalEntry, id: str, message: Message, tokens: VoiceTokens) -> bool:
+def _same(entry: JournalEntry, mail: MailAtHand) -> bool:
     """Whether an entry is of this mail, apart from what mailing lists and mail systems change."""
-    name, subject = message.field(b"message-id"), message.field(b"subject")
+    name, subject, tokens = mail.message.field(b"message-id"), mail.message.field(b"subject"), mail.reading.tokens
     named = entry.message_id == name != ""
     titled = _agree(set(words(entry.subject.encode())), set(words(subject.encode())))
     if (entry.message_id and name and not named) or not titled:
@@ -312,7 +317,7 @@ def _same(entry: JournalEntry, id: str, message: Message, tokens: VoiceTokens) -
         if entry.tokens and voice in entry.tokens and voice in tokens
     ]
     if not texts:  # tokens have expired, or are of other voices: only names can tell
-        return named and entry.id == id
+        return named and entry.id == mail.id
     return _agree(*texts[0]) and (named or all(texts[0]))
 
 
