@@ -140,10 +140,7 @@ def _smoothings(said: tuple[str, ...]) -> tuple[float, dict[str, float]]:
         kind, equals, value = each.rpartition("=")
         if equals and kind not in KINDS:
             raise InputError(f"--smoothing {each!r}: {kind!r} is no kind; the kinds are {', '.join(KINDS)}")
-        try:
-            found[kind] = float(value)
-        except ValueError:
-            raise InputError(f"--smoothing {each!r}: {value!r} is no number") from None
+        found[kind] = _number(f"--smoothing {each!r}", value)
         if not 0 <= found[kind] <= 1e6:
             raise InputError(f"--smoothing {each!r}: wanted is 0 to 1,000,000")
     return found.pop("", 1.0), found
@@ -162,6 +159,13 @@ def _best_kinds(maker: TableClassifier | None, known: Table) -> dict[str, str]:
     if maker is None or BEST not in (to_choose := maker.chosen(known)).values():
         return {}
     return best_kinds((column for column, kind in to_choose.items() if kind == BEST), known, maker.options)
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{option}: {text!r} is no number") from None
 
 
 def _by_kind(kinds: Mapping[str, str]) -> str:
@@ -200,10 +204,7 @@ def _priors(said: str) -> Priors:
         raise InputError(f"--prior {said!r}: wanted is {', '.join(NAMED_PRIORS)}, or NAME=P,NAME=P")
     found = {}
     for name, value in _pairs(tuple(said.split(",")), "--prior").items():
-        try:
-            found[name.strip()] = float(value)
-        except ValueError:
-            raise InputError(f"--prior: {value!r} is no number") from None
+        found[name.strip()] = _number("--prior", value)
     if any(not 0 < value < 1 for value in found.values()) or abs(sum(found.values()) - 1) > 1e-6:
         raise InputError(f"--prior {said}: each is between 0 and 1, and their sum is 1")
     return found

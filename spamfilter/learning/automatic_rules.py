@@ -119,13 +119,9 @@ def _is_trapped(seen: Seen, settings: Feedback) -> bool:
     return trapped and not seen.authenticated and not seen.message.is_test
 
 
-def _itself(seen: Seen, store: Store) -> Iterable[Subject]:
-    return [Subject(seen.id, seen.id, seen.reading)]
-
-
 RULES: dict[str, Rule] = {
     "answered": Rule("ham", False, _is_answer, _answered),
-    "trap": Rule("spam", True, _is_trapped, _itself),
+    "trap": Rule("spam", True, _is_trapped, lambda seen, _: [Subject(seen.id, seen.id, seen.reading)]),
 }
 
 

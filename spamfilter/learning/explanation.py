@@ -179,8 +179,7 @@ def _origin(item: Origin) -> str:
 def _changes(score: Score, class_: Class, because: Provenance, width: int) -> Iterator[str]:
     yield "  what would change the verdict"
     for distance in because.distances:
-        way = "rise" if distance.log_odds > 0 else "fall"
-        bound = "from" if distance.log_odds > 0 else "below"
+        way, bound = ("rise", "from") if distance.log_odds > 0 else ("fall", "below")
         yield (
             f"    {distance.class_} {bound} a score of {distance.threshold:.3f}: log-odds {score.log_odds:+.2f} would"
             f" have to {way} by {abs(distance.log_odds):.2f}"
