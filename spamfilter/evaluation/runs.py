@@ -26,6 +26,7 @@ from spamfilter.errors import InputError, NotMail
 from spamfilter.evaluation.contenders import ONE_RULE, Contender, Learner, OneRule
 from spamfilter.evaluation.error_rates import Metrics, contradicted, intervals, measure
 from spamfilter.evaluation.protocols import PROTOCOLS, Example, Progress, Run, Trial
+from spamfilter.learning.transaction import batches
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import UNJUDGED, Store
@@ -34,6 +35,9 @@ CONFIGURED = "configured"
 """The contender that is the filter of the configuration."""
 JOURNAL = "journal"
 """The name under which the relay's own scores in the journal are shown among the contenders."""
+
+ASKED = 500
+"""Messages of one query: below SQLite's limit of variables."""
 
 PLAIN = Trial()
 """The default parameters of a protocol."""
@@ -250,10 +254,9 @@ def of_journal(store: Store) -> Run | None:
     Users label wrong verdicts more often than right ones, so this run looks worse than the filter is.
     """
     learnings = {entry.digest: entry for entry in store.learnings()}
-    digests = list(learnings)
     run = Run(JOURNAL)
-    for start in range(0, len(digests), 500):
-        for digest, entry in store.journal_of(digests[start : start + 500]).items():
+    for digests in batches(list(learnings), ASKED):
+        for digest, entry in store.journal_of(digests).items():
             if entry.class_ == UNJUDGED or entry.at > learnings[digest].at:
                 continue  # it was judged after it had been learnt
             run.examples.append(Example(entry.id, learnings[digest].message_label, dict))

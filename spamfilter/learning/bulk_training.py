@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from spamfilter.bayes.labels import BULK, Label
 from spamfilter.bayes.token_arrays import by_hash
@@ -25,7 +25,7 @@ from spamfilter.learning.labelled_mail import mixed
 from spamfilter.learning.reading_ahead import read_ahead, told_apart
 from spamfilter.learning.training_rounds import ROUNDS as ROUNDS
 from spamfilter.learning.training_rounds import Amounts, Message, later_rounds, no_amounts, note
-from spamfilter.learning.transaction import Reading, Training
+from spamfilter.learning.transaction import Reading, Training, batches
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, Store
@@ -52,8 +52,6 @@ UNFINISHED = "unfinished_trainings"
 the later rounds have decided, or None."""
 MOST_UNFINISHED = 20
 """Runs remembered; the oldest ones are forgotten first."""
-
-Item = TypeVar("Item")
 
 
 @dataclass(slots=True)
@@ -206,7 +204,7 @@ class _Run:
         """What the rounds after the first add, on a copy of the counts: voice -> number of a mail -> its new amount."""
         before = no_amounts(self._filter.voices)
         learnt = set()
-        for some in _parts([*self._numbers.items()], ASKED):
+        for some in batches([*self._numbers.items()], ASKED):
             known = self._filter.store.learnt([digest for digest, _ in some])
             for digest, number in some:
                 entry = known.get(digest)
@@ -225,7 +223,7 @@ class _Run:
     def _messages(self, numbers: Sequence[int]) -> Iterator[Message]:
         """These mails for a later round."""
         digests = {number: digest for digest, number in self._numbers.items()}
-        for some in _parts(numbers, TOGETHER):
+        for some in batches(numbers, TOGETHER):
             for number in some:
                 tokens = self._kept.get(number) or self._of_ledger(number, digests[number])
                 if tokens is not None:
@@ -295,13 +293,9 @@ class _Run:
         self._tell(max(0, step * len(self._mails) - self._told))
 
 
-def _parts(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
-
-
 def _learnt(training: Training, digests: Sequence[bytes]) -> dict[bytes, Entry]:
     """The learnings of these messages."""
-    return {digest: entry for some in _parts(digests, ASKED) for digest, entry in training.learnt(some).items()}
+    return {digest: entry for some in batches(digests, ASKED) for digest, entry in training.learnt(some).items()}
 
 
 def _name(mails: Sequence[tuple[Label, Mail]]) -> str:

@@ -9,17 +9,14 @@ it again.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 
 from spamfilter.bayes.labels import AUTOMATIC, BULK, IMPORT
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.transaction import Reading
+from spamfilter.learning.transaction import Reading, batches
 from spamfilter.stores import Entry, Store
-
-Item = TypeVar("Item")
 
 BATCH = 20
 """Learnings of one transaction, for which others wait: each takes 20 to 50 ms."""
@@ -48,7 +45,7 @@ class Taught:
 def taught_by(store: Store, by: str, since: datetime | None) -> list[Taught]:
     """What an author has taught since a moment and would be undone, the oldest first."""
     found = []
-    for batch in _batches(store.last_words(by, since), ASKED):
+    for batch in batches(store.last_words(by, since), ASKED):
         digests = [entry.digest for entry in batch]
         seen, said = store.journal_of(digests), store.histories(digests)
         for entry in batch:
@@ -78,7 +75,7 @@ def undo(filter: Filter, taught: Sequence[Taught], source: str, by: str, undone:
 
     Raises StoreBusy, StoreError; then the batches that `undone` was called for are undone, and nothing else.
     """
-    for number, batch in enumerate(_batches(taught, BATCH)):
+    for number, batch in enumerate(batches(taught, BATCH)):
         if number:
             time.sleep(PAUSE)
         done = set()
@@ -95,7 +92,3 @@ def undo(filter: Filter, taught: Sequence[Taught], source: str, by: str, undone:
                     training.restore(next(entry for entry in history if entry.id == each.before.id))
                 done.add(each.entry.id)
         undone(done)
-
-
-def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
