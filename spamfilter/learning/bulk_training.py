@@ -237,8 +237,11 @@ class _Run:
 
     def _keep(self, number: int, tokens: VoiceTokens) -> VoiceTokens:
         """The tokens that later rounds look at, kept while there is room."""
-        learning = no_amounts(self._filter.voices)  # in later rounds
-        few = {voice: by_hash(tokens[voice]) for voice in learning if voice in tokens}
+        few = {
+            voice.name: by_hash(tokens[voice.name])
+            for voice in self._filter.voices
+            if voice.name in tokens and voice.likelihood.reinforces()
+        }
         size = sum(map(len, few.values()))
         if size <= self._room and number not in self._kept:
             self._room -= size
