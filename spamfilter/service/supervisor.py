@@ -5,12 +5,14 @@ which writes the counts that all share, the control socket, the writer of the jo
 `doctor`, the expiry. The supervisor is the process that systemd knows. It opens the sockets and loads the counts into
 shared memory, and then only watches its children. It has no threads and no event loop, so it may fork at any time.
 
-Guarantee: a process that exits unasked is restarted, each at most once every RESTART_SECONDS; one that hangs is ended
-first, see heartbeat. Workers stop when the supervisor tells them or exits for any reason. The keeper stops after the
-last worker, so that all of their journal is written.
+Guarantee: a process that exits unasked is restarted, each at most once every RESTART_SECONDS. One whose event loop
+stands still for HUNG_SECONDS, or the keeper if the thread that writes the journal does, is ended first; where the relay
+is one process, by systemd (WatchdogSec=). Workers stop when the supervisor tells them or exits for any reason. The
+keeper stops after the last worker, so that all of their journal is written.
 """
 
 import logging
+import mmap
 import os
 import signal
 import socket
@@ -23,7 +25,6 @@ from pathlib import Path
 from spamfilter.config.settings import Settings
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
-from spamfilter.service.heartbeat import BEAT_EVERY, HUNG_SECONDS, Heartbeats, watchdog
 from spamfilter.service.reload import reread
 from spamfilter.system.process import notify
 
@@ -39,8 +40,27 @@ STOP_SECONDS = 2.0
 """Time for the workers to close their listening sockets, before the log says that the relay is stopping."""
 LOOK_EVERY = 0.02
 """Seconds between two checks whether the other processes have done what they were told."""
+BEAT_EVERY = 5.0
+"""Seconds between two beats: a tenth of what is allowed, so that a busy machine ends no healthy process."""
+HUNG_SECONDS = 60.0
+"""Longer than anything that a healthy process waits for: a locked database, 10 s for each of a few batches. The same as
+WatchdogSec= in systemd/spamfilter.service."""
 TOLD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 """The signals that the supervisor waits for."""
+
+
+class Heartbeats:
+    """The time of the last beat of each process, in memory that all of them share, by the clock that never jumps."""
+
+    def __init__(self, processes: int) -> None:
+        self._at = memoryview(mmap.mmap(-1, 8 * processes))[: 8 * processes].cast("d")
+
+    def beat(self, number: int) -> None:
+        self._at[number] = time.monotonic()
+
+    def hung(self, number: int) -> bool:
+        """Whether this process has not beaten for HUNG_SECONDS."""
+        return time.monotonic() > self._at[number] + HUNG_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +96,7 @@ class Process:
     def beat(self) -> None:
         """Show that this process does not hang."""
         if self.beats is None:
-            watchdog()
+            notify("WATCHDOG=1")
         else:
             self.beats.beat(self.shared.own)
 
@@ -130,7 +150,7 @@ class Supervisor:
                 notify("READY=1")
             self._obey(signal.sigtimedwait(TOLD, self._patience()))
             if self._is_ready:
-                watchdog()
+                notify("WATCHDOG=1")
                 if not self._ends:
                     self._end_hung()
         if self._code:

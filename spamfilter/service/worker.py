@@ -38,13 +38,12 @@ from spamfilter.service.control_socket.client import Answer
 from spamfilter.service.control_socket.server import FeedbackSocket
 from spamfilter.service.control_socket.status import judge, status
 from spamfilter.service.expiry import EXPIRE_EVERY, GRACE_SECONDS, Expiry
-from spamfilter.service.heartbeat import BEAT_EVERY
 from spamfilter.service.ledger_following import FOLLOW_EVERY, Following
 from spamfilter.service.list_following import FOLLOW_LISTS_EVERY, ListFollowing
 from spamfilter.service.listening import AcceptFaults, Sockets, name_of, within_descriptors
 from spamfilter.service.reload import apply, reread
 from spamfilter.service.startup_messages import announce
-from spamfilter.service.supervisor import Process
+from spamfilter.service.supervisor import BEAT_EVERY, Process
 from spamfilter.service.uptime import Uptime
 from spamfilter.system import tls
 from spamfilter.system.process import notify, own_name, proportional_bytes, resident_bytes

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.service.heartbeat import HUNG_SECONDS
+from spamfilter.service.supervisor import HUNG_SECONDS
 from spamfilter.system.packaged_files import shipped
 from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
@@ -23,8 +23,8 @@ from tests.support.planted import planted
 __all__ = ["hop"]
 
 HASTY = """
-from spamfilter.service import heartbeat
-heartbeat.BEAT_EVERY, heartbeat.HUNG_SECONDS = 0.1, 3.0
+from spamfilter.service import supervisor
+supervisor.BEAT_EVERY, supervisor.HUNG_SECONDS = 0.1, 3.0
 """
 """Beats without end, and little patience."""
 STUCK = """
