@@ -142,23 +142,20 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
             query = query.where(ledger.c.at >= since)
         if by is not None:
             query = query.where(ledger.c.by == by)
-        with self.reading() as connection:
-            return [entry_of(row, {}) for row in connection.execute(query)]
+        return [entry_of(row, {}) for row in self.rows(query)]
 
     def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
         followed = exists().where(undone.c.digest == ledger.c.digest, undone.c.id > ledger.c.id)
         query = entries().where(ledger.c.by == by, ~followed).order_by(ledger.c.id)
         if since is not None:
             query = query.where(ledger.c.at >= since)
-        with self.reading() as connection:
-            return [entry_of(row, {}) for row in connection.execute(query)]
+        return [entry_of(row, {}) for row in self.rows(query)]
 
     def histories(self, digests: Sequence[bytes]) -> dict[bytes, list[Entry]]:
         found: dict[bytes, list[Entry]] = {digest: [] for digest in digests}
         query = entries().where(ledger.c.digest.in_(digests)).order_by(ledger.c.id)
-        with self.reading() as connection:
-            for row in connection.execute(query):
-                found[row.digest].append(entry_of(row, {}))
+        for row in self.rows(query):
+            found[row.digest].append(entry_of(row, {}))
         return found
 
     def marks_by(self, by: str, since: datetime) -> int:
@@ -170,8 +167,7 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
         surprising = cast(amounts.c.calibrated[ERROR_ENERGY].as_string(), BigInteger) >= SURPRISING
         mine = ledger.c.by == by, ledger.c.at >= since, ledger.c.label == "spam"
         query = only_active(entries(ledger.c.tokens)).where(*mine, surprising).order_by(ledger.c.at).limit(most)
-        with self.reading() as connection:
-            return [entry_of(row, row.tokens) for row in connection.execute(query)]
+        return [entry_of(row, row.tokens) for row in self.rows(query)]
 
     def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
         mail = schema.journal.c
@@ -188,9 +184,8 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
 
     def times_of_sources(self) -> dict[str, tuple[datetime, datetime]]:
         ends = [function(ledger.c.at, type_=ledger.c.at.type) for function in (func.min, func.max)]
-        with self.reading() as connection:
-            found = connection.execute(select(ledger.c.source, *ends).group_by(ledger.c.source))
-            return {source: (first, last) for source, first, last in found}
+        found = self.rows(select(ledger.c.source, *ends).group_by(ledger.c.source))
+        return {source: (first, last) for source, first, last in found}
 
     def sweep(self, source: str, before: datetime) -> int:
         own = select(ledger.c.undoes).join(undone, ledger.c.undoes == undone.c.id).where(undone.c.source == source)
@@ -212,8 +207,7 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
     def settings_of(self, kind: str) -> dict[str, object]:
         names = schema.settings.c.name
         query = select(schema.settings).where(names.startswith(f"{kind} ", autoescape=True)).order_by(names)
-        with self.reading() as connection:
-            return {row.name.removeprefix(f"{kind} "): row.value for row in connection.execute(query)}
+        return {row.name.removeprefix(f"{kind} "): row.value for row in self.rows(query)}
 
     def put_setting(self, name: str, value: object) -> None:
         with self.writing() as connection:

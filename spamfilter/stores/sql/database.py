@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, insert, inspect
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, Select, String, Table, insert, inspect
 
 from spamfilter.errors import StoreError
 from spamfilter.stores.schema import HEAD, metadata
@@ -69,6 +70,11 @@ class Database:
         self._check()
         with store_errors(self.where), self.engine.connect() as connection, connection.begin():
             yield connection
+
+    def rows(self, query: Select[Any]) -> Iterator[Any]:
+        """The rows that a query finds, as they are read."""
+        with self.reading() as connection:
+            yield from connection.execute(query)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

@@ -36,34 +36,19 @@ class unindexed(GenericFunction[Any]):  # noqa: N801
         super().__init__(column, type_=column.type)
 
 
-@compiles(numbers_listed, "sqlite")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    return f"json_group_array({compiler.process(element.clauses, **options)})"
+_SPELT: dict[type[FunctionElement[Any]], dict[str, str]] = {
+    numbers_listed: {"sqlite": "json_group_array({})", "postgresql": "json_agg({})::text"},
+    json_elements: {"sqlite": "json_each({})", "postgresql": "json_array_elements_text({})"},
+    unindexed: {"sqlite": "+{}", "postgresql": "{}"},
+}
 
 
-@compiles(numbers_listed, "postgresql")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    return f"json_agg({compiler.process(element.clauses, **options)})::text"
+def _spelt(element: Any, compiler: Any, **options: Any) -> str:
+    return _SPELT[type(element)][compiler.dialect.name].format(compiler.process(element.clauses, **options))
 
 
-@compiles(json_elements, "sqlite")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    return f"json_each({compiler.process(element.clauses, **options)})"
-
-
-@compiles(json_elements, "postgresql")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    return f"json_array_elements_text({compiler.process(element.clauses, **options)})"
-
-
-@compiles(unindexed, "sqlite")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    return f"+{compiler.process(element.clauses, **options)}"
-
-
-@compiles(unindexed, "postgresql")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    return str(compiler.process(element.clauses, **options))
+for _function in _SPELT:
+    compiles(_function)(_spelt)
 
 
 def has_text(column: ColumnElement[Any], part: str) -> ColumnElement[bool]:

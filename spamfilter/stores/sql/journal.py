@@ -57,14 +57,12 @@ class SqlJournal(Database):
     def journal(self, since: datetime, until: datetime, host: str = "") -> list[JournalEntry]:
         query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until, *of_host(host))
         query = query.order_by(journal.c.id)
-        with self.reading() as connection:
-            return [journal_entry_of(row) for row in connection.execute(query)]
+        return [journal_entry_of(row) for row in self.rows(query)]
 
     def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:
         latest = select(func.max(journal.c.id)).where(journal.c.digest.in_(digests)).group_by(journal.c.digest)
         query = select(*SUMMARY).where(journal.c.id.in_(latest))
-        with self.reading() as connection:
-            return {row.digest: journal_entry_of(row) for row in connection.execute(query)}
+        return {row.digest: journal_entry_of(row) for row in self.rows(query)}
 
     def in_journal(self, digests: Collection[bytes], message_ids: Collection[str]) -> set[bytes | str]:
         with self.reading() as connection:
@@ -78,8 +76,7 @@ class SqlJournal(Database):
         if not message_id:
             return []
         query = select(*COLUMNS).where(journal.c.message_id == message_id).order_by(journal.c.id.desc()).limit(NAMED)
-        with self.reading() as connection:
-            return [journal_entry_of(row) for row in connection.execute(query)]
+        return [journal_entry_of(row) for row in self.rows(query)]
 
     def remove_journal(self, id: str) -> None:
         with self.writing() as connection:

@@ -126,8 +126,7 @@ class SqlLearning(Learning):
         self._calibration = calibration
 
     def rebuild(self, edition: int, state: State, rest: Rewriting) -> None:
-        for changes in (self._words, self._classes, self._vocabulary, self._tallies):
-            changes.clear()  # what this transaction has changed before is replaced, too
+        self._clear()  # what this transaction has changed before is replaced, too
         self._calibration = None
         self._write_entries()
         write_rest(self._connection, edition, state, rest)
@@ -163,16 +162,15 @@ class SqlLearning(Learning):
         self._move(moved)
         if any(self._learnt.values()):
             learnt = setting(self._connection, "learnt") or dict.fromkeys(LABELS, 0)
-            put_setting_row(
-                self._connection, "learnt", {label: learnt[label] + self._learnt[label] for label in LABELS}
-            )
+            self.put_setting("learnt", {label: learnt[label] + self._learnt[label] for label in LABELS})
+            self._learnt = dict.fromkeys(LABELS, 0)
         if self._calibration is not None:
-            put_setting_row(self._connection, "calibration", list(astuple(self._calibration)))
-        self._words.clear()
-        self._classes.clear()
-        self._vocabulary.clear()
-        self._tallies.clear()
-        self._learnt = dict.fromkeys(LABELS, 0)
+            self.put_setting("calibration", list(astuple(self._calibration)))
+        self._clear()
+
+    def _clear(self) -> None:
+        for changes in (self._words, self._classes, self._vocabulary, self._tallies):
+            changes.clear()
 
     def _many(
         self, statement: Executable, key: tuple[str, ...], values: tuple[str, ...], rows: list[Any], prefix: str = ""

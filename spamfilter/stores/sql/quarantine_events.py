@@ -38,9 +38,7 @@ class SqlQuarantineEvents(Database):
         return found
 
     def all_quarantine_events(self) -> list[QuarantineEvent]:
-        with self.reading() as connection:
-            rows = connection.execute(select(*FACTS).order_by(quarantine_events.c.id))
-            return [QuarantineEvent(*row) for row in rows]
+        return [QuarantineEvent(*row) for row in self.rows(select(*FACTS).order_by(quarantine_events.c.id))]
 
     def expire_quarantine_events(self, before: datetime) -> int:
         with self.writing() as connection:

@@ -112,7 +112,7 @@ def put_setting_row(connection: Connection, name: str, value: object) -> None:
 
 def setting(connection: Connection, name: str) -> Any:
     """A value of the settings table, None if there is none."""
-    return connection.execute(select(settings.c.value).where(settings.c.name == name)).scalar()
+    return connection.scalar(select(settings.c.value).where(settings.c.name == name))
 
 
 # The ledger
@@ -156,14 +156,8 @@ def history(connection: Connection, digest: bytes) -> list[Entry]:
 
 def entries_after(connection: Connection, last: int) -> list[Entry]:
     tokens = func.coalesce(ledger.c.tokens, undone.c.tokens, type_=schema.PackedTokens).label("tokens")
-    query = (
-        entries(tokens)
-        .outerjoin(undone, ledger.c.undoes == undone.c.id)
-        .where(ledger.c.id > last)
-        .order_by(ledger.c.id)
-        .limit(ENTRIES)
-    )
-    return [entry_of(row, row.tokens) for row in connection.execute(query)]
+    new = entries(tokens).outerjoin(undone, ledger.c.undoes == undone.c.id).where(ledger.c.id > last)
+    return [entry_of(row, row.tokens) for row in connection.execute(new.order_by(ledger.c.id).limit(ENTRIES))]
 
 
 _facts = attrgetter(*(column.name for column in FACTS))
@@ -257,9 +251,8 @@ def totals(connection: Connection, voice: str) -> Counts:
     for row in connection.execute(select(classes).where(classes.c.edition == CURRENT, classes.c.voice == voice)):
         label: Label = row._mapping["class"]
         counts.messages[label], counts.occurrences[label] = row.messages, row.words
-    of_voice = vocabularies.c.edition == CURRENT, vocabularies.c.voice == voice
-    query = select(vocabularies.c.words).where(*of_voice)
-    counts.vocabulary = connection.execute(query).scalar() or 0
+    vocabulary = select(vocabularies.c.words).where(vocabularies.c.edition == CURRENT, vocabularies.c.voice == voice)
+    counts.vocabulary = connection.scalar(vocabulary) or 0
     kept: Tallies = {label: {} for label in LABELS}
     for row in connection.execute(select(tallies).where(tallies.c.edition == CURRENT, tallies.c.voice == voice)):
         kept[row._mapping["class"]][row._mapping["count"]] = row.words
@@ -324,5 +317,5 @@ def whole_state(connection: Connection, counts: dict[str, Counts]) -> State:
     """A state with these counts, and what else it has in the database."""
     learnt = setting(connection, "learnt") or dict.fromkeys(LABELS, 0)
     calibration = setting(connection, "calibration")
-    last = connection.execute(select(func.max(ledger.c.id))).scalar() or 0
+    last = connection.scalar(select(func.max(ledger.c.id))) or 0
     return State(counts, learnt, Calibration(*calibration) if calibration else Calibration(), last)

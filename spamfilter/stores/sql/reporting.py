@@ -31,19 +31,13 @@ class SqlReporting(Database):
     """The methods of `stores.store.Store` that only reports need."""
 
     def latest_learnings(self, since: datetime, until: datetime, limit: int) -> list[Entry]:
-        query = (
-            _of_period(entries(ledger.c.tokens), since, until)
-            .order_by(ledger.c.at.desc(), ledger.c.id.desc())
-            .limit(limit)
-        )
-        with self.reading() as connection:
-            return [entry_of(row, row.tokens) for row in connection.execute(query)]
+        query = _of_period(entries(ledger.c.tokens), since, until).order_by(ledger.c.at.desc(), ledger.c.id.desc())
+        return [entry_of(row, row.tokens) for row in self.rows(query.limit(limit))]
 
     def trainings(self, since: datetime, until: datetime) -> list[Trainings]:
         key = ledger.c.source, ledger.c.by, ledger.c.label
         query = _of_period(select(*key, func.count()), since, until).group_by(*key).order_by(*key)
-        with self.reading() as connection:
-            return [Trainings(*row) for row in connection.execute(query)]
+        return [Trainings(*row) for row in self.rows(query)]
 
     def journal_days(self, first: date, last: date, host: str = "") -> dict[date, int]:
         # From one day with entries to the next, each counted in the index, in a hundredth of the time of a GROUP BY.
@@ -66,9 +60,8 @@ class SqlReporting(Database):
         unasked = (journal.c["class"] == UNJUDGED) | (journal.c.action != "defer")
         deferred = text("reply >= '4' AND reply < '5'")  # word for word as in the index
         within = journal.c.at >= since, journal.c.at < until, *of_host(host)
-        query = select(journal.c.at, journal.c.reply).where(*within, deferred)
-        with self.reading() as connection:
-            return [PutOff(*row) for row in connection.execute(query.where(unasked).order_by(journal.c.at).limit(MANY))]
+        query = select(journal.c.at, journal.c.reply).where(*within, deferred, unasked)
+        return [PutOff(*row) for row in self.rows(query.order_by(journal.c.at).limit(MANY))]
 
     def labelled(self, since: datetime, until: datetime, without: Collection[str], host: str = "") -> list[Labelled]:
         by_people = ledger.c.source.not_in(without)
@@ -89,8 +82,7 @@ class SqlReporting(Database):
         judged = journal.c["class"] != UNJUDGED
         query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until, judged, ~_IS_LEARNT)
         query = query.order_by(journal.c.id)
-        with self.reading() as connection:
-            return [journal_entry_of(row) for row in connection.execute(query)]
+        return [journal_entry_of(row) for row in self.rows(query)]
 
     def unlabelled(
         self, since: datetime, until: datetime, limit: int, host: str = ""
@@ -110,8 +102,7 @@ class SqlReporting(Database):
 
     def summaries(self, first: date, last: date) -> dict[date, Mapping[str, Any]]:
         query = select(summaries).where(summaries.c.day >= first, summaries.c.day <= last)
-        with self.reading() as connection:
-            return {row.day: row.body for row in connection.execute(query)}
+        return {row.day: row.body for row in self.rows(query)}
 
     def put_summary(self, day: date, body: Mapping[str, Any]) -> None:
         adding = upsert(summaries)

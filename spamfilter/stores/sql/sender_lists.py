@@ -23,8 +23,7 @@ class SqlSenderLists(Database):
             return newest, number
 
     def rules(self) -> list[Rule]:
-        with self.reading() as connection:
-            return [Rule(*row) for row in connection.execute(select(rules).order_by(rules.c.id))]
+        return [Rule(*row) for row in self.rows(select(rules).order_by(rules.c.id))]
 
     def add_rule(self, rule: Rule, now: datetime) -> Rule:
         same = (rules.c.what == rule.what) & (rules.c.whom == rule.whom)
@@ -47,8 +46,7 @@ class SqlSenderLists(Database):
 
     def former_rules(self, most: int = MOST_FORMER) -> list[FormerRule]:
         query = select(former_rules).order_by(former_rules.c.ended.desc(), former_rules.c.id.desc()).limit(most)
-        with self.reading() as connection:
-            return [FormerRule(Rule(*row[:-3]), *row[-3:]) for row in connection.execute(query)]
+        return [FormerRule(Rule(*row[:-3]), *row[-3:]) for row in self.rows(query)]
 
 
 def _end(connection: Connection, which: ColumnElement[bool], now: datetime, by: str, ending: Ending) -> None:
