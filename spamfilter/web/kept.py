@@ -16,9 +16,10 @@ from starlette.responses import Response
 from spamfilter.config.sender_rules import new_rule, waits_for_proof
 from spamfilter.config.translation import translator
 from spamfilter.errors import InputError, SpamfilterError
+from spamfilter.learning.marks import Author
 from spamfilter.mail.message import parse
 from spamfilter.relay.envelope_paths import mailbox_of
-from spamfilter.relay.quarantine import Quarantine, Quarantined
+from spamfilter.relay.quarantine import Quarantined
 from spamfilter.relay.sender_lists.decision import Lists, Origin
 from spamfilter.reports.digest_links import address_of_link, read_key, user_of
 from spamfilter.stores import Rule
@@ -60,12 +61,10 @@ def act(visit: Visit) -> Response:
     said = []
     if results[True]:
         number = results[True]
-        deleted = DONE[do] == "deleted"
-        said.append(
-            say("Mails deleted: {number}", number=number)
-            if deleted
-            else say("Mails delivered: {number}", number=number)
-        )
+        if do == "delete":
+            said.append(say("Mails deleted: {number}", number=number))
+        else:
+            said.append(say("Mails delivered: {number}", number=number))
     if results[False]:
         said.append(say("Still kept, because it did not work now: {number}. Try again later.", number=results[False]))
     return _list(visit, address, said or [say("Tick the mails first.")])
@@ -103,50 +102,50 @@ def _do(visit: Visit) -> Do:
 
 def _carried_out(visit: Visit, address: str, found: Quarantined, do: Do) -> bool:
     """Do this with a mail, for this address alone; whether it is done."""
-    site, who = visit.site, _who(address)
+    author = Author(user_of(address), marking.SOURCE)
     try:
         if do == "delete":
-            marking.delete(site.settings, site.store, found.id, who, address)
+            marking.delete(visit.site, found.id, author, address)
         else:
-            marking.release(site.filter(), site.settings, found.id, who, address, teach=do == "teach")
+            marking.release(visit.site, found.id, author, address, teach=do == "teach")
     except SpamfilterError as error:
         done = bool(_became(visit, address, found.id))
-        trouble = printable(str(error), 300)
-        log.warning("%s: %s by %s: %s", found.id, DONE[do] if done else f"not {DONE[do]}", printable(who.name), trouble)
+        what, by = DONE[do] if done else f"not {DONE[do]}", printable(author.name)
+        log.warning("%s: %s by %s: %s", found.id, what, by, printable(str(error), 300))
         return done
     return True
 
 
 def _listing(visit: Visit, address: str, found: Quarantined, kind: Kind) -> Response:
     """Make a rule on the sender of a mail."""
-    store, who, now = visit.site.store, _who(address), datetime.now(UTC)
+    store, by, now = visit.site.store, user_of(address), datetime.now(UTC)
     sender, rules = _sender(visit, found), store.rules()
-    if any(rule.what == sender and rule.whom == address and rule.by != who.name for rule in rules):
+    if any(rule.what == sender and rule.whom == address and rule.by != by for rule in rules):
         return _opened(visit, found, "Your administrator has made a rule on this sender for you.", 403)
     if kind == "allow" and _is_blocked(visit, address, found, rules):
         return _opened(visit, found, "Your administrator blocks this sender.", 403)
-    if sum(rule.by == who.name for rule in rules) >= MOST_RULES:
+    if sum(rule.by == by for rule in rules) >= MOST_RULES:
         return _opened(visit, found, "There are too many rules. Undo some first.", 403)
     try:
-        rule = store.add_rule(new_rule(kind, sender, address, None, who.name, now), now)
+        rule = store.add_rule(new_rule(kind, sender, address, None, by, now), now)
     except (InputError, ValueError) as error:
-        log.warning("%s: no rule by %s: %s", found.id, printable(who.name), printable(str(error), 300))
+        log.warning("%s: no rule by %s: %s", found.id, printable(by), printable(str(error), 300))
         return _opened(visit, found, "No rule can be made on this sender.", 400)
     log.info("rule %d: %s %s for %s", rule.id, kind, printable(rule.what), printable(rule.whom))
     say, sender = _translator(visit), rule.what
     if kind == "block":
-        return _list(
-            visit, address, [say("Mail from {sender} to you is always treated as spam from now on.", sender=sender)]
+        said = say("Mail from {sender} to you is always treated as spam from now on.", sender=sender)
+    else:
+        said = say(
+            "Mail from {sender} always comes to you from now on, if your mail server can prove its sender.",
+            sender=sender,
         )
-    proved = say(
-        "Mail from {sender} always comes to you from now on, if your mail server can prove its sender.", sender=sender
-    )
-    return _list(visit, address, [proved])
+    return _list(visit, address, [said])
 
 
 def _is_blocked(visit: Visit, address: str, found: Quarantined, rules: Sequence[Rule]) -> bool:
     """Whether a rule of the administrator blocks the sender of a mail, so that no rule of a user allows it."""
-    origin = Origin(Quarantine(visit.site.settings.quarantine_path()).read(found), found.sender, "")
+    origin = Origin(visit.site.quarantine().read(found), found.sender, "")
     of_administrators = (rule for rule in [*visit.site.settings.lists.rules(), *rules] if not rule.of_user)
     (use,) = Lists(of_administrators).uses(origin, [address], datetime.now(UTC))
     return use is not None and use.rule.kind == "block"
@@ -154,21 +153,17 @@ def _is_blocked(visit: Visit, address: str, found: Quarantined, rules: Sequence[
 
 def _undone(visit: Visit, address: str, id: str) -> list[str]:
     """Undo a rule that a link of this address has made."""
-    store, who, say = visit.site.store, _who(address), _translator(visit)
+    store, by, say = visit.site.store, user_of(address), _translator(visit)
     own = {str(rule.id): rule for rule in store.rules() if _is_own(rule, address)}
-    rule = store.remove_rule(own[id].id, who.name, datetime.now(UTC)) if id in own else None
+    rule = store.remove_rule(own[id].id, by, datetime.now(UTC)) if id in own else None
     if rule is None:
         return [say("There is no such rule.")]
-    log.info("rule %d: undone by %s", rule.id, printable(who.name))
+    log.info("rule %d: undone by %s", rule.id, printable(by))
     return [say("The rule on {sender} is undone.", sender=rule.what)]
 
 
 def _is_own(rule: Rule, address: str) -> bool:
-    return rule.whom == address and rule.by == _who(address).name
-
-
-def _who(address: str) -> marking.Who:
-    return marking.Who(user_of(address))
+    return rule.whom == address and rule.by == user_of(address)
 
 
 def _address(visit: Visit) -> str | None:
@@ -184,7 +179,7 @@ def _mail(visit: Visit, address: str, id: str) -> Quarantined | None:
     if not is_id(id):
         return None
     try:
-        found = Quarantine(visit.site.settings.quarantine_path(), visit.site.store).find(id.upper())
+        found = visit.site.quarantine().find(id.upper())
     except InputError:
         return None
     return found if found.is_for(address) else None
@@ -192,8 +187,8 @@ def _mail(visit: Visit, address: str, id: str) -> Quarantined | None:
 
 def _sender(visit: Visit, found: Quarantined) -> str:
     """The sender that a rule is made on: the one that the user sees, if there is one only; else the envelope's."""
-    content = Quarantine(visit.site.settings.quarantine_path()).read(found)
-    senders = {way: address for address, way in Origin(content, found.sender, "").senders}
+    origin = Origin(visit.site.quarantine().read(found), found.sender, "")
+    senders = {way: address for address, way in origin.senders}
     return senders.get("header") or senders.get("envelope") or ""
 
 
@@ -202,7 +197,7 @@ def _became(visit: Visit, address: str, id: str) -> str:
     for event in visit.site.store.quarantine_events([id]).get(id, []):
         if event.outcome == "delivered" and any(mailbox_of(name) == address for name in event.recipients):
             return "delivered"
-        if event.outcome == "deleted" and event.by == _who(address).name:
+        if event.outcome == "deleted" and event.by == user_of(address):
             return "deleted"
     return ""
 
@@ -221,8 +216,7 @@ def _done(visit: Visit, address: str) -> list[str]:
 
 
 def _list(visit: Visit, address: str, said: list[str]) -> Response:
-    kept = Quarantine(visit.site.settings.quarantine_path(), visit.site.store)
-    mails = kept.latest(SHOWN + 1, address)
+    mails = visit.site.quarantine().latest(SHOWN + 1, address)
     rules = [(rule, _is_own(rule, address)) for rule in visit.site.store.rules() if rule.whom == address]
     return _shown(
         visit, "kept", address=address, mails=mails[:SHOWN], more=len(mails) > SHOWN, said=said, rules=rules[::-1],
@@ -231,8 +225,7 @@ def _list(visit: Visit, address: str, said: list[str]) -> Response:
 
 
 def _opened(visit: Visit, found: Quarantined, trouble: str = "", status: int = 200) -> Response:
-    kept = Quarantine(visit.site.settings.quarantine_path())
-    text = parse(kept.read(found)).beginning(KEPT_TEXT)
+    text = parse(visit.site.quarantine().read(found)).beginning(KEPT_TEXT)
     sender = _sender(visit, found)
     allowed = Rule("allow", sender)
     can_allow = sender and not waits_for_proof(allowed, visit.site.settings.lists.results_from)

@@ -33,7 +33,7 @@ def _since(period: str) -> datetime:
 def asked(visit: Visit) -> Response:
     """Ask before the marks of an author are undone; the page shows them."""
     by, period = visit.query.get("by", ""), visit.query.get("period", "week")
-    taught = marking.taught(visit.site.store, by, _since(period))
+    taught = marking.taught(visit.site, by, _since(period))
     return shown(visit, "forget", by=by, period=period, taught=taught[:LATEST], number=len(taught))
 
 
@@ -41,8 +41,8 @@ def forget(visit: Visit) -> Response:
     """Undo the marks of an author, at most marking.AT_ONCE of them."""
     site = visit.site
     by = visit.form.get("by", "")
-    taught = marking.taught(site.store, by, _since(visit.form.get("period", "")))
-    done = marking.forget(site.filter(), taught, visit.user)
+    taught = marking.taught(site, by, _since(visit.form.get("period", "")))
+    done = marking.forget(site, taught, visit.user)
     rest = len(taught) - done
     visit.tell(f"{done} marks of {by} undone" + (f"; {rest} are left: press the button again" if rest else ""))
     return redirected("/learning")

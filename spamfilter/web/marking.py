@@ -7,26 +7,24 @@ account's name with the source "web".
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from spamfilter.bayes.labels import Label
-from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.learning import marks
-from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Author
 from spamfilter.learning.undoing import Taught, taught_by, undo
 from spamfilter.relay.next_hops import next_hop_of
-from spamfilter.relay.quarantine import Quarantine, readable
+from spamfilter.relay.quarantine import readable
 from spamfilter.reports import rendering
 from spamfilter.reports.html import class_name
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
-from spamfilter.stores import JournalEntry, Store
+from spamfilter.stores import JournalEntry
 from spamfilter.system.ids import is_id
 from spamfilter.web.accounts import Account
 from spamfilter.web.message_views import entry_of, subject_of
+from spamfilter.web.site import Site
 
 SOURCE = "web"
 AT_ONCE = 200
@@ -37,33 +35,26 @@ SUBJECT = 80
 """Characters shown of a subject."""
 
 
-@dataclass(frozen=True, slots=True)
-class Who:
-    """The author of an action: the name for ledger and history. master: may change what others have taught."""
-
-    name: str
-    master: bool = False
-
-    @classmethod
-    def of(cls, account: Account) -> "Who":
-        return cls(account.name, account.may("administer"))
+def author_of(account: Account) -> Author:
+    """The author of an action, for ledger and history."""
+    return Author(account.name, SOURCE, master=account.may("administer"))
 
 
-def mark(filter: Filter, settings: Settings, id: str, label: Label | None, who: Who) -> dict[str, Any]:
+def mark(site: Site, id: str, label: Label | None, author: Author) -> dict[str, Any]:
     """Learn a message as somebody says, or forget it (None); what has changed, as `mark-spam --json`, with `text`.
 
     Raises InputError, Refused, TryAgain, StoreError.
     """
     try:
-        client = SocketClient(settings.socket_path())
+        client = SocketClient(site.settings.socket_path())
     except NoRelay:
+        filter = site.filter()
         subject = subject_of(filter, id)
-        author = Author(who.name, SOURCE, master=who.master)
-        change = marks.mark(filter, subject, label, author, settings.feedback.marks_a_day)
+        change = marks.mark(filter, subject, label, author, site.settings.feedback.marks_a_day)
         return rendering.change_json(subject, label, change)
     with closing(client):
-        request: dict[str, object] = {"command": "mark", "id": id, "label": label, "source": SOURCE}
-        return client.ask({**request, "by": who.name, "master": who.master})
+        request: dict[str, object] = {"command": "mark", "id": id, "label": label, "source": author.source}
+        return client.ask({**request, "by": author.name, "master": author.master})
 
 
 def notice(entry: JournalEntry, label: Label | None, done: Mapping[str, Any]) -> str:
@@ -80,15 +71,15 @@ def notice(entry: JournalEntry, label: Label | None, done: Mapping[str, Any]) ->
     return f"{name}: {learnt}{was and f' instead of {was}'}; {score}"
 
 
-def release(filter: Filter, settings: Settings, id: str, who: Who, only: str = "", teach: bool = True) -> list[str]:
+def release(site: Site, id: str, author: Author, only: str = "", teach: bool = True) -> list[str]:
     """Deliver a mail from quarantine, and learn it as ham; what was done, in sentences.
 
     only: deliver it to this recipient alone; '': to all. teach: False: deliver only. Raises SpamfilterError if it was
     not delivered.
     """
-    kept = Quarantine(settings.quarantine_path(), filter.store)
+    kept = site.quarantine()
     try:
-        released = asyncio.run(kept.release(kept.find(id), next_hop_of(settings), who.name, only))
+        released = asyncio.run(kept.release(kept.find(id), next_hop_of(site.settings), author.name, only))
     except OSError as error:
         raise InputError(f"{error.filename or kept.path}: {error.strerror}") from error
     said = [f"{id}: delivered to {', '.join(map(readable, released.delivered))}"]
@@ -98,17 +89,17 @@ def release(filter: Filter, settings: Settings, id: str, who: Who, only: str = "
     if not teach:
         return said
     try:
-        said.append(notice(entry_of(filter.store, id), "ham", mark(filter, settings, id, "ham", who)))
+        said.append(notice(entry_of(site, id), "ham", mark(site, id, "ham", author)))
     except SpamfilterError as error:
         said.append(f"{id}: delivered, but not learnt: {error}")
     return said
 
 
-def delete(settings: Settings, store: Store, id: str, who: Who, only: str = "") -> None:
+def delete(site: Site, id: str, author: Author, only: str = "") -> None:
     """Delete a mail from quarantine. only: for this recipient; for others it stays. Raises SpamfilterError."""
-    kept = Quarantine(settings.quarantine_path(), store)
+    kept = site.quarantine()
     try:
-        kept.delete(kept.find(id), who.name, only)
+        kept.delete(kept.find(id), author.name, only)
     except OSError as error:
         raise InputError(f"{error.filename or kept.path}: {error.strerror}") from error
 
@@ -119,15 +110,15 @@ def ticked(form: Mapping[str, str]) -> list[str]:
     return [id for id in ids if is_id(id)]
 
 
-def taught(store: Store, by: str, since: datetime | None) -> Sequence[Taught]:
+def taught(site: Site, by: str, since: datetime) -> Sequence[Taught]:
     """The marks of an author that still count. Raises InputError if no author is named."""
     if not by or len(by) > 200:
         raise InputError("by: name the author whose marks are to be undone")
-    return taught_by(store, by, since)
+    return taught_by(site.store, by, since)
 
 
-def forget(filter: Filter, some: Sequence[Taught], account: Account) -> int:
+def forget(site: Site, some: Sequence[Taught], account: Account) -> int:
     """Undo the first AT_ONCE of these learnings; returns how many were undone."""
     done: set[int] = set()
-    undo(filter, some[:AT_ONCE], SOURCE, account.name, done.update)
+    undo(site.filter(), some[:AT_ONCE], SOURCE, account.name, done.update)
     return len(done)

@@ -15,18 +15,18 @@ from pydantic.json_schema import SkipJsonSchema
 from spamfilter.bayes.labels import Label
 from spamfilter.bayes.token_codec import message_of
 from spamfilter.bayes.verdict import Action
-from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning.explanation import judgement_json
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Subject, by_id
 from spamfilter.learning.provenance import provenance
 from spamfilter.mail.message import parse
-from spamfilter.relay.quarantine import Quarantine, Quarantined
+from spamfilter.relay.quarantine import Quarantined
 from spamfilter.relay.quarantine.history import state_of
 from spamfilter.stores import Entry, JournalEntry, QuarantineEvent, Store, Wanted, WantedClass
 from spamfilter.system.ids import ID_LENGTH, is_id
 from spamfilter.system.moments import hour_in_utc, moment_of
+from spamfilter.web.site import Site
 
 PAGE = 50
 """Messages on one page of a search."""
@@ -164,24 +164,24 @@ def labels_of(store: Store, entries: list[JournalEntry]) -> dict[str, Label]:
     return {entry.id: active[entry.digest] for entry in entries if entry.digest in active}
 
 
-def entry_of(store: Store, id: str) -> JournalEntry:
+def entry_of(site: Site, id: str) -> JournalEntry:
     """The journal entry of an id. Raises Unknown."""
-    entry = store.find_journal(id.upper()) if is_id(id) else None
+    entry = site.store.find_journal(id.upper()) if is_id(id) else None
     if entry is None:
         raise Unknown("no message with this id in the journal; it may be too old ([report] journal_days)")
     return entry
 
 
-def looked_at(filter: Filter, settings: Settings, id: str) -> Looked:
+def looked_at(site: Site, id: str) -> Looked:
     """Everything known about the message of an id. Raises Unknown."""
-    entry = entry_of(filter.store, id)
-    history = filter.store.histories([entry.digest])[entry.digest]
+    entry, filter = entry_of(site, id), site.filter()
+    history = site.store.histories([entry.digest])[entry.digest]
     label = history[-1].message_label if history and not history[-1].undoes else None
     judged, mute = None, ""
     try:
         subject = subject_of(filter, entry.id)
         score, evidence = filter.explained(subject.reading)
-        policy = settings.policy()
+        policy = site.settings.policy()
         judged = judgement_json(
             {"id": entry.id}, score, policy.classify(score, filter.learnt), subject.reading, evidence,
             provenance(filter, policy, subject.reading, score, evidence),
@@ -212,40 +212,41 @@ class Custody:
     events: Sequence[QuarantineEvent]
 
 
-def custody_of(settings: Settings, store: Store, entry: JournalEntry) -> Custody | None:
+def custody_of(site: Site, entry: JournalEntry) -> Custody | None:
     """What became of a mail in quarantine; None if it was never there."""
     if entry.action != "quarantine":
         return None
-    events = store.quarantine_events([entry.id]).get(entry.id, [])
-    kept = kept_of(settings, store, entry)
+    events = site.store.quarantine_events([entry.id]).get(entry.id, [])
+    kept = kept_of(site, entry)
     return Custody(kept, state_of(kept is not None, events), events)
 
 
-def beginning_of(settings: Settings, entry: JournalEntry, kept: Quarantined | None) -> str:
+def beginning_of(site: Site, entry: JournalEntry, kept: Quarantined | None) -> str:
     """The beginning of a mail's text: of one in quarantine, or of what the journal keeps for marks; '' without any."""
     if kept is not None:
         try:
-            return parse(Quarantine(settings.quarantine_path()).read(kept)).beginning(KEPT_TEXT)
+            return parse(site.quarantine().read(kept)).beginning(KEPT_TEXT)
         except (SpamfilterError, OSError):
             return ""
-    message = message_of(entry.tokens) if settings.web.excerpt else None
-    return message.beginning(settings.web.excerpt) if message else ""
+    excerpt = site.settings.web.excerpt
+    message = message_of(entry.tokens) if excerpt else None
+    return message.beginning(excerpt) if message else ""
 
 
-def kept_of(settings: Settings, store: Store, entry: JournalEntry) -> Quarantined | None:
+def kept_of(site: Site, entry: JournalEntry) -> Quarantined | None:
     """The mail in quarantine; None if it is not there."""
     if entry.action != "quarantine":
         return None
     try:
-        return Quarantine(settings.quarantine_path(), store).find(entry.id)
+        return site.quarantine().find(entry.id)
     except (SpamfilterError, OSError):
         return None
 
 
-def quarantined(settings: Settings, store: Store, id: str) -> JournalEntry:
+def quarantined(site: Site, id: str) -> JournalEntry:
     """The journal entry of a mail in quarantine. Raises Unknown if it is not there."""
-    entry = entry_of(store, id)
-    if kept_of(settings, store, entry) is None:
+    entry = entry_of(site, id)
+    if kept_of(site, entry) is None:
         raise Unknown(f"{entry.id}: not in the quarantine: released, deleted, expired, or never there")
     return entry
 

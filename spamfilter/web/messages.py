@@ -51,9 +51,9 @@ def _before(day: str) -> str:
 def message(visit: Visit) -> Response:
     """One message and why it was judged so."""
     site = visit.site
-    looked = message_views.looked_at(site.filter(), site.settings, visit.parts["id"])
-    custody = message_views.custody_of(site.settings, site.store, looked.entry)
-    text = message_views.beginning_of(site.settings, looked.entry, custody.kept if custody else None)
+    looked = message_views.looked_at(site, visit.parts["id"])
+    custody = message_views.custody_of(site, looked.entry)
+    text = message_views.beginning_of(site, looked.entry, custody.kept if custody else None)
     return shown(
         visit, "message", looked=looked, entry=looked.entry, judged=looked.judged, custody=custody, told=told,
         text=text,
@@ -63,11 +63,11 @@ def message(visit: Visit) -> Response:
 def mark(visit: Visit) -> Response:
     """Mark a message as spam or ham, or forget it."""
     site = visit.site
-    entry = message_views.entry_of(site.store, visit.parts["id"])
+    entry = message_views.entry_of(site, visit.parts["id"])
     label = label_of(visit.form.get("label", ""))
-    done = marking.mark(site.filter(), site.settings, entry.id, label, marking.Who.of(visit.user))
+    done = marking.mark(site, entry.id, label, marking.author_of(visit.user))
     visit.tell(marking.notice(entry, label, done))
-    if label == "ham" and message_views.kept_of(site.settings, site.store, entry):
+    if label == "ham" and message_views.kept_of(site, entry):
         visit.tell('The mail is still in quarantine: "Deliver" sends it to its recipients.')
     return redirected(f"/messages/{entry.id}")
 
@@ -84,9 +84,8 @@ def label_of(text: str) -> Label | None:
 
 def release(visit: Visit) -> Response:
     """Deliver a message from quarantine, and mark it as not spam if the button says so."""
-    site = visit.site
-    entry = message_views.quarantined(site.settings, site.store, visit.parts["id"])
-    who = marking.Who.of(visit.user)
-    for sentence in marking.release(site.filter(), site.settings, entry.id, who, teach="only" not in visit.form):
+    entry = message_views.quarantined(visit.site, visit.parts["id"])
+    author, teach = marking.author_of(visit.user), "only" not in visit.form
+    for sentence in marking.release(visit.site, entry.id, author, teach=teach):
         visit.tell(sentence)
     return redirected(f"/messages/{entry.id}")

@@ -3,7 +3,6 @@
 from starlette.responses import Response
 
 from spamfilter.errors import SpamfilterError
-from spamfilter.relay.quarantine import Quarantine
 from spamfilter.web import marking, message_views
 from spamfilter.web.site import Visit, redirected, shown
 
@@ -13,21 +12,21 @@ SHOWN = 100
 
 def listed(visit: Visit) -> Response:
     """The mails that came last and are still kept."""
-    mails = Quarantine(visit.site.settings.quarantine_path(), visit.site.store).latest(SHOWN + 1)
+    mails = visit.site.quarantine().latest(SHOWN + 1)
     return shown(visit, "quarantine", mails=mails[:SHOWN], more=len(mails) > SHOWN, all="all" in visit.query)
 
 
 def act(visit: Visit) -> Response:
     """Deliver the mails that were ticked and mark them as not spam, deliver them only, or delete them."""
-    site, who, do = visit.site, marking.Who.of(visit.user), visit.form.get("do")
+    site, author, do = visit.site, marking.author_of(visit.user), visit.form.get("do")
     ids = marking.ticked(visit.form)
     failed: list[str] = []
     for id in ids:
         try:
             if do == "delete":
-                marking.delete(site.settings, site.store, id, who)
+                marking.delete(site, id, author)
             else:
-                marking.release(site.filter(), site.settings, id, who, teach=do != "deliver")
+                marking.release(site, id, author, teach=do != "deliver")
         except SpamfilterError as error:
             failed.append(str(error))
     done = len(ids) - len(failed)
@@ -42,8 +41,7 @@ def act(visit: Visit) -> Response:
 
 def delete(visit: Visit) -> Response:
     """Delete a message from quarantine."""
-    site = visit.site
-    entry = message_views.quarantined(site.settings, site.store, visit.parts["id"])
-    marking.delete(site.settings, site.store, entry.id, marking.Who.of(visit.user))
+    entry = message_views.quarantined(visit.site, visit.parts["id"])
+    marking.delete(visit.site, entry.id, marking.author_of(visit.user))
     visit.tell("The mail is deleted.")
     return redirected(f"/messages/{entry.id}")

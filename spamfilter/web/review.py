@@ -79,7 +79,7 @@ def _cards(visit: Visit, review: Review) -> list[Card]:
             kept.remove(id)
             continue
         score, evidence = filter.explained(subject.reading)
-        text = message_views.beginning_of(visit.site.settings, entry, None)[:READ]
+        text = message_views.beginning_of(visit.site, entry, None)[:READ]
         cards.append(Card(entry, score.posterior, _loudest(evidence), text))
     visit.session.queue = kept
     return cards
@@ -97,7 +97,7 @@ def answer(visit: Visit) -> Response:
     """Learn or skip the message of a card."""
     session, site = visit.session, visit.site
     assert session is not None
-    entry = message_views.entry_of(site.store, visit.form.get("id", ""))
+    entry = message_views.entry_of(site, visit.form.get("id", ""))
     word = visit.form.get("label", "")
     if word == "skip":
         review_of(site).skip(entry.digest)
@@ -106,7 +106,7 @@ def answer(visit: Visit) -> Response:
         label = next((label for label in LABELS if label == word), None)
         if label is None:
             raise InputError("label: neither ham nor spam nor skip")
-        done = marking.mark(site.filter(), site.settings, entry.id, label, marking.Who.of(visit.user))
+        done = marking.mark(site, entry.id, label, marking.author_of(visit.user))
         visit.tell(marking.notice(entry, label, done))
         session.done.append((entry.id, label))
     session.queue = [id for id in session.queue if id != entry.id]
@@ -123,7 +123,7 @@ def undo(visit: Visit) -> Response:
         visit.tell("nothing to undo")
         return redirected("/review")
     id, label = session.done[-1]
-    entry = message_views.entry_of(site.store, id)
+    entry = message_views.entry_of(site, id)
     if label is None:
         review_of(site).unskip(entry.digest)
     else:
@@ -131,7 +131,7 @@ def undo(visit: Visit) -> Response:
         if active is None or (active.by, active.source, active.label) != (visit.user.name, marking.SOURCE, label):
             visit.tell(f"{id}: not undone, because somebody else has changed it since")
         else:
-            done = marking.mark(site.filter(), site.settings, id, None, marking.Who.of(visit.user))
+            done = marking.mark(site, id, None, marking.author_of(visit.user))
             visit.tell(marking.notice(entry, None, done))
     session.done.pop()
     session.queue = [id, *(other for other in session.queue if other != id)]

@@ -91,7 +91,7 @@ def messages(call: Call) -> Result:
 
 
 def message(call: Call) -> Result:
-    looked = message_views.looked_at(call.site.filter(), call.site.settings, call.parts["id"])
+    looked = message_views.looked_at(call.site, call.parts["id"])
     history = [training_json(one) for one in looked.history]
     return {
         "message": journal_json(looked.entry), "label": looked.label, "judged": looked.judged, "mute": looked.mute,
@@ -100,23 +100,20 @@ def message(call: Call) -> Result:
 
 
 def mark(call: Call) -> Result:
-    entry = message_views.entry_of(call.site.store, call.parts["id"])
-    return marking.mark(
-        call.site.filter(), call.site.settings, entry.id, call.input.label, marking.Who.of(call.account)
-    )
+    entry = message_views.entry_of(call.site, call.parts["id"])
+    return marking.mark(call.site, entry.id, call.input.label, marking.author_of(call.account))
 
 
 def skip(call: Call) -> Result:
-    entry = message_views.entry_of(call.site.store, call.parts["id"])
+    entry = message_views.entry_of(call.site, call.parts["id"])
     review = review_of(call.site)
     (review.skip if call.input.skip else review.unskip)(entry.digest)
     return {"id": entry.id}
 
 
 def release(call: Call) -> Result:
-    entry = message_views.quarantined(call.site.settings, call.site.store, call.parts["id"])
-    who = marking.Who.of(call.account)
-    return {"id": entry.id, "said": marking.release(call.site.filter(), call.site.settings, entry.id, who)}
+    entry = message_views.quarantined(call.site, call.parts["id"])
+    return {"id": entry.id, "said": marking.release(call.site, entry.id, marking.author_of(call.account))}
 
 
 def review(call: Call) -> Result:
@@ -134,10 +131,8 @@ def learnings(call: Call) -> Result:
 
 def forget(call: Call) -> Result:
     since = datetime.now(UTC) - timedelta(days=call.input.days)
-    taught = marking.taught(call.site.store, call.input.by, since)
-    done = 0
-    if call.input.really:
-        done = marking.forget(call.site.filter(), taught, call.account)
+    taught = marking.taught(call.site, call.input.by, since)
+    done = marking.forget(call.site, taught, call.account) if call.input.really else 0
     return {"taught": len(taught), "forgotten": done}
 
 

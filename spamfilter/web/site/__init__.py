@@ -19,6 +19,7 @@ from spamfilter.bayes.voices import Voices
 from spamfilter.config.settings import Settings, load
 from spamfilter.errors import ConfigError
 from spamfilter.learning.filter import RULES, Filter, rules
+from spamfilter.relay.quarantine import Quarantine
 from spamfilter.reports.daily_summaries import Parts
 from spamfilter.reports.html import environment
 from spamfilter.service.reload import reread
@@ -53,6 +54,10 @@ class Site:
     def filter(self) -> Filter:
         """A filter without counts in memory, so it judges by the present counts of the store."""
         return Filter(self.store, self.voices(), whole=False)
+
+    def quarantine(self) -> Quarantine:
+        """The mails that are kept, and what became of others."""
+        return Quarantine(self.settings.quarantine_path(), self.store)
 
     def voices(self) -> Voices:
         """The voices of the counts. After a retraining [learn] is read again, as the relay does."""
