@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -16,7 +16,6 @@ from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.session import xforward
 from spamfilter.relay.session.attempt import Attempt
-from spamfilter.relay.session.keywords import announced
 from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)
@@ -28,6 +27,9 @@ TEMPORARY = Reply.of("451 4.3.0 Temporary fault; try again later")
 
 WAIT = 0.1
 """Seconds between two attempts to get a conversation that other processes may give back."""
+
+OWN_KEYWORDS = ("8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
+"""Announced if the next hop announces them. PIPELINING, SIZE, STARTTLS and XFORWARD have other rules."""
 
 _S = TypeVar("_S", bound="Greeting")
 _P = ParamSpec("_P")
@@ -263,3 +265,23 @@ class Greeting:
         self.transaction = None
         self._broken = False
         self._forwarded.clear()
+
+
+def announced(theirs: Mapping[str, str], message_size: int, *, tls: bool, trusted: bool) -> list[str]:
+    """The keywords that the relay and the next hop both support.
+
+    message_size: bytes of our own limit. tls: whether STARTTLS is offered. trusted: whether XFORWARD is.
+
+    >>> announced({"SIZE": "1000", "DSN": ""}, 2000, tls=False, trusted=False)
+    ['DSN', 'PIPELINING', 'SIZE 1000']
+    """
+    found = [keyword for keyword in OWN_KEYWORDS if keyword in theirs]
+    size = message_size
+    if theirs.get("SIZE", "").isdigit():
+        size = min(size, int(theirs["SIZE"]) or size)
+    found += ["PIPELINING", f"SIZE {size}"]
+    if tls:
+        found.append("STARTTLS")
+    if trusted:
+        found.append("XFORWARD " + " ".join(xforward.ATTRIBUTES))
+    return found
