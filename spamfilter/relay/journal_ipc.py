@@ -146,9 +146,7 @@ class Collector:
 
     def _written(self, batch: bytes, came_at: float) -> bytes:
         """Write a batch. Returns the answer: None, or the error."""
-        if (
-            came_at < self._failed_at
-        ):  # it has waited while another batch failed: do not wait for the locked database again
+        if came_at < self._failed_at:  # another batch has failed meanwhile: the locked database is not waited for again
             return pickle.dumps(StoreBusy(self.trouble))
         try:
             self._store.write_journal(_received(batch))

@@ -183,14 +183,9 @@ class Metrics:
         return {name: {labels: list(row) for labels, row in rows.items()} for name, rows in self._values.items()}
 
 
-def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
+def merged(snapshots: Sequence[Snapshot]) -> Snapshot:
     """The figures of several processes together."""
-    found: Snapshot = {}
-    for snapshot in snapshots:
-        for name, rows in snapshot.items():
-            for labels, row in rows.items():
-                known = found.setdefault(name, {}).get(labels)
-                found[name][labels] = (
-                    list(row) if known is None else [mine + more for mine, more in zip(known, row, strict=True)]
-                )
-    return found
+    return {
+        name: {labels: [*map(sum, zip(*(each[name][labels] for each in snapshots), strict=True))] for labels in rows}
+        for name, rows in snapshots[0].items()
+    }

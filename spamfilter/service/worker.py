@@ -133,9 +133,10 @@ class Worker:
     def _figures(self) -> Snapshot:
         """The metrics of all processes."""
         shared, own = self._process.shared, self._limit_log.metrics.snapshot()
-        others = (Metrics(row).snapshot() for number, row in enumerate(shared.figures) if number != shared.own)
-        together = merged((own, *others))
-        together["connections"][()], together["memory_bytes"][()] = [sum(shared.open)], [sum(shared.held)]
+        others = [Metrics(row).snapshot() for number, row in enumerate(shared.figures) if number != shared.own]
+        together = merged([own, *others])
+        together["connections"][()] = [sum(shared.connections.all)]
+        together["memory_bytes"][()] = [sum(shared.memory.all)]
         return together
 
     def _learnt(self) -> None:

@@ -87,13 +87,6 @@ class _Said(Conversation):
     async def forget(self) -> None:
         await asyncio.sleep(0)
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    def release(self) -> None:
-        pass
-
     def abort(self) -> None:
         self._closed = True
 

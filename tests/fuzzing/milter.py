@@ -128,7 +128,7 @@ def target() -> Iterator[Run]:
             dropped = sum(letter == b"d" for letter, _ in answers)
             assert dropped <= len(kept) or chosen & FEEDBACK  # a mail server that has hung up hears no answer
             assert used.memory.used == 0
-            assert sum(used.shared.open) == 0
+            assert sum(used.shared.connections.all) == 0
 
         with without_faults(run) as watched:
             yield watched

@@ -168,7 +168,7 @@ async def test_a_conversation_counts_until_its_mail_is_delivered_though_the_clie
             await asyncio.sleep(0.01)
         client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.writer.transport.abort()
-        while sum(there.relay.shared.open):
+        while sum(there.relay.shared.connections.all):
             await asyncio.sleep(0.01)
         assert there.relay.conversations.used == 1
         go_on.set()

@@ -52,10 +52,6 @@ class Talk(Conversation):
     def __init__(self, hop: Hop) -> None:
         self.hop = hop
 
-    @property
-    def closed(self) -> bool:
-        return False
-
     async def command(self, line: bytes) -> Reply:
         self.hop.said.append(line)
         reply = self.hop.replies.get(line.split(b" ")[0].decode(), b"250 2.0.0 Ok")

@@ -70,8 +70,9 @@ class Crowd:
 
     def is_larger(self) -> bool:
         """Whether another worker has fewer connections, by more than one and a tenth of its own."""
-        least = min(self._shared.open[1:])
-        return self._shared.open[self._shared.own] + self.coming > least + 1 + least // 10
+        connections = self._shared.connections.all
+        least = min(connections[1:])
+        return connections[self._shared.own] + self.coming > least + 1 + least // 10
 
     def __len__(self) -> int:
         return len(self._clients)

@@ -103,16 +103,6 @@ class Shared:
         self.canaries = Addresses()
 
     @property
-    def open(self) -> memoryview:
-        """The number of connections of each process."""
-        return self.connections.all
-
-    @property
-    def held(self) -> memoryview:
-        """The bytes of mail in memory of each process."""
-        return self.memory.all
-
-    @property
     def has_others(self) -> bool:
         """Whether there are several processes: 0 is the keeper, and the workers follow."""
         return len(self.state) > 1

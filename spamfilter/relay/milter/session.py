@@ -63,16 +63,6 @@ class MailServer(Conversation):
     async def forget(self) -> None:
         return
 
-    @property
-    def closed(self) -> bool:
-        return False
-
-    def release(self) -> None:
-        return
-
-    def abort(self) -> None:
-        return
-
 
 class Session:
     """peer: address of the mail server. proven: the kernel says that it is that of this host. gone: whether it has

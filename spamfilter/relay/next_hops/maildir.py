@@ -126,9 +126,6 @@ class MaildirNextHop(NextHop):
     async def open(self) -> Conversation:
         return _MaildirConversation(self._maildir)
 
-    def close(self) -> None:
-        return
-
 
 class _MaildirConversation(Conversation):
     keywords: Mapping[str, str] = {"8BITMIME": "", "SMTPUTF8": "", "ENHANCEDSTATUSCODES": "", "SIZE": ""}
@@ -162,15 +159,5 @@ class _MaildirConversation(Conversation):
             raise NextHopError(f"maildir:{self._maildir.path}: {error.strerror}", "disk") from error
         return Reply.of(f"250 2.0.0 Ok: stored as {path.name}")
 
-    @property
-    def closed(self) -> bool:
-        return False
-
     async def forget(self) -> None:
         self._recipients = []
-
-    def release(self) -> None:
-        return
-
-    def abort(self) -> None:
-        return

@@ -70,9 +70,14 @@ class Dialogue(Client):
 
     async def unknown(self, command: str, argument: str | None) -> None:
         if command in HTTP and not self._introduced:
-            await self.turn(command, _not_smtp, "")
+            reply = NOT_SMTP
         else:
-            await self.turn(command, _not_implemented if command in KNOWN else _unknown, "")
+            reply = NOT_IMPLEMENTED if command in KNOWN else UNKNOWN
+
+        async def refused(self: Dialogue, argument: str) -> Reply:
+            return reply
+
+        await self.turn(command, refused, "")
 
     @command
     async def smtp_HELO(self, argument: str) -> Reply:
@@ -161,18 +166,6 @@ class Dialogue(Client):
         finally:
             self._incoming = None
             self.deadline.set(math.inf)  # during a command, the limits of the next hop apply
-
-
-async def _unknown(self: Dialogue, argument: str) -> Reply:
-    return UNKNOWN
-
-
-async def _not_implemented(self: Dialogue, argument: str) -> Reply:
-    return NOT_IMPLEMENTED
-
-
-async def _not_smtp(self: Dialogue, argument: str) -> Reply:
-    return NOT_SMTP
 
 
 def _is_name(argument: str) -> bool:

@@ -40,7 +40,7 @@ def entered(crowd: Crowd, address: str, trusted: bool = False) -> str:
 def test_connections_of_another_process_count() -> None:
     shared = Shared(2)
     elsewhere(shared, 1, lambda: entered(Crowd(shared), "192.0.2.1"))
-    assert (shared.open[0], shared.open[1]) == (0, 1)
+    assert (shared.connections.all[0], shared.connections.all[1]) == (0, 1)
     crowd = Crowd(shared)
     assert entered(crowd, "192.0.2.1") == ""
     assert entered(crowd, "192.0.2.1") == "connections_per_client"
@@ -78,7 +78,7 @@ def test_a_row_whose_process_ended_is_cleared_but_for_what_it_counted() -> None:
     assert sum(shared.connections.strangers) == shared.connections.of(STRANGER) == 1
     shared.clear(1)
     Metrics(shared.figures[1]).clear_gauges()
-    assert (Memory(100, shared).used, sum(shared.open)) == (0, 0)
+    assert (Memory(100, shared).used, sum(shared.connections.all)) == (0, 0)
     for counts in (shared.connections, shared.memory):
         assert (sum(counts.strangers), counts.of(STRANGER)) == (0, 0)
     again = Metrics(shared.figures[1])

@@ -75,7 +75,7 @@ async def test_a_mail_server_that_hangs_up_while_it_waits_keeps_its_mail(tmp_pat
             server.put(command, data)
         await server.writer.drain()
         server.close()
-        while running.relay.shared.open[0]:
+        while running.relay.shared.connections.all[0]:
             await asyncio.sleep(0.01)
         assert running.entries() == []
         assert running.relay.memory.used == 0

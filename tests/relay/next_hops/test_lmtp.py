@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from spamfilter.errors import NextHopError
-from spamfilter.relay.next_hops import Conversation, Reply, Timeouts, open_next_hop
+from spamfilter.relay.next_hops import Reply, Timeouts, open_next_hop
 from spamfilter.relay.next_hops.lmtp import NO_REPLY
+from spamfilter.relay.next_hops.smtp import SmtpConversation
 from tests.support.parts import KEYWORDS, Hop, relaying
 
 QUICK = Timeouts(0.5, 0.5, 0.5)
@@ -16,9 +17,10 @@ NAMES = ("one", "two", "three")
 OK = b"250 2.0.0 Ok: queued as 4711\r\n"
 
 
-async def begun(hop: Hop) -> Conversation:
+async def begun(hop: Hop) -> SmtpConversation:
     """A conversation with a transaction to three recipients."""
     conversation = await open_next_hop(f"lmtp://127.0.0.1:{hop.port}", "relay.test", None, QUICK).open()
+    assert isinstance(conversation, SmtpConversation)
     for line in (b"MAIL FROM:<a@example.org>", *(b"RCPT TO:<%s@example.test>" % name.encode() for name in NAMES)):
         await conversation.command(line)
     return conversation
