@@ -6,6 +6,7 @@ Each returns its text, or raises ValueError with a sentence for the user.
 import ipaddress
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -144,6 +145,15 @@ def header_name(text: str) -> str:
     if not _HEADER.fullmatch(text) or text.lower() in _TAKEN:
         raise ValueError("not a header field of a proxy's own, as in X-Remote-User")
     return text
+
+
+def is_in(address: str, networks: Iterable[Network]) -> bool:
+    """Whether this IP address, with or without a zone, is in one of these networks; a text that is none is not."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    return any(found in network for network in networks)
 
 
 def host_and_port(text: str) -> tuple[str, int] | None:

@@ -1,7 +1,6 @@
 """The parts of a running relay that every front end is given, and the interface of a front end."""
 
 import asyncio
-import ipaddress
 import logging
 import socket
 import ssl
@@ -10,7 +9,7 @@ from collections.abc import Coroutine, MutableSet, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spamfilter.config.addresses import Network
+from spamfilter.config.addresses import Network, is_in
 from spamfilter.config.sections import Feedback, Limits
 from spamfilter.errors import NextHopError
 from spamfilter.learning.automatic_rules import Automatic
@@ -92,11 +91,7 @@ class Relay:
 
     def trusts(self, address: str) -> bool:
         """Whether this IP address, as text, is in a trusted network."""
-        try:
-            client = ipaddress.ip_address(address.partition("%")[0])
-        except ValueError:
-            return False
-        return any(client in network for network in self.trusted)
+        return is_in(address, self.trusted)
 
     def started(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Start a task that does not end with its client; the relay waits for it when it stops."""

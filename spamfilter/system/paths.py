@@ -15,7 +15,6 @@ SERVICE_USER = "spamfilter"
 SOCKET = "feedback.sock"
 LONGEST_SOCKET = 107
 """Most bytes of a socket's path: unix(7)."""
-SOCKET_VARIABLE = "SPAMFILTER_FEEDBACK__SOCKET"
 QUOTES = ("'", '"')
 """With one of these a string in TOML begins."""
 
@@ -87,21 +86,22 @@ def _readable(file: Path | None) -> dict[str, object]:
     return values_of(file)
 
 
-def configured_socket(named: Path | None = None) -> Path:
-    """The feedback socket of the configuration, whose other keys are not checked."""
-    given: object = os.environ.get(SOCKET_VARIABLE)
+def _configured(named: Path | None, section: str, key: str) -> str:
+    """A text of the configuration, whose other keys are not checked; '' if it is not set."""
+    given: object = os.environ.get(f"SPAMFILTER_{section}__{key}".upper())
     if isinstance(given, str) and given.startswith(QUOTES):
         given = toml_value(given)
     if given is None:
-        section = _readable(config_file(named)).get("feedback")
-        given = section.get("socket") if isinstance(section, dict) else None
-    return socket_path(given if isinstance(given, str) else "")
+        table = _readable(config_file(named)).get(section)
+        given = table.get(key) if isinstance(table, dict) else None
+    return given if isinstance(given, str) else ""
+
+
+def configured_socket(named: Path | None = None) -> Path:
+    """The feedback socket of the configuration."""
+    return socket_path(_configured(named, "feedback", "socket"))
 
 
 def configured_quarantine(named: Path | None = None) -> Path:
-    """The folder of the quarantine in the configuration, whose other keys are not checked."""
-    given: object = os.environ.get("SPAMFILTER_VERDICT__QUARANTINE")
-    if given is None:
-        section = _readable(config_file(named)).get("verdict")
-        given = section.get("quarantine") if isinstance(section, dict) else None
-    return Path(given) if isinstance(given, str) and given else state_directory() / "quarantine"
+    """The folder of the quarantine in the configuration."""
+    return Path(_configured(named, "verdict", "quarantine") or state_directory() / "quarantine")

@@ -84,10 +84,8 @@ def serve(settings: Settings, file: Path | None) -> None:
             app, log_config=None, access_log=False, server_header=False,
             proxy_headers=False, lifespan="off", http=Bounded, ws="none", loop="asyncio", timeout_graceful_shutdown=10,
         )  # fmt: skip
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(
-                number, lambda *_: None
-            )  # uvicorn handles the signal, and raises it again when it has stopped
+        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn handles them, and raises them again at its end
+            signal.signal(number, lambda *_: None)
         # Its warnings are about what visitors send: a line for each broken request would fill the disk.
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         asyncio.run(_Server(config, app.state.site).serve(sockets))
@@ -155,11 +153,9 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 async def _broken(request: Request, error: Exception) -> Response:
     sentence = "the page has failed; its log says why. Try again"
-    return (
-        PlainTextResponse(sentence, 500)
-        if request.url.path.startswith("/api/")
-        else _error_page(request, sentence, 500)
-    )
+    if request.url.path.startswith("/api/"):
+        return PlainTextResponse(sentence, 500)
+    return _error_page(request, sentence, 500)
 
 
 def _error_page(request: Request, sentence: str, status: int) -> Response:

@@ -7,7 +7,9 @@ import pytest
 from spamfilter.config.settings import load
 from spamfilter.errors import ConfigError
 from spamfilter.system import paths
-from spamfilter.system.paths import SOCKET_VARIABLE, configured_socket, socket_path, values_of
+from spamfilter.system.paths import configured_socket, socket_path, values_of
+
+SOCKET_VARIABLE = "SPAMFILTER_FEEDBACK__SOCKET"
 
 
 @pytest.fixture(autouse=True)

@@ -4,11 +4,12 @@ Guarantee: each address and each name has a limited number of attempts within SE
 bounded. An attempt counts when it begins, so attempts in parallel cannot exceed the limit.
 """
 
-import ipaddress
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+
+from spamfilter.relay.limits.connections import origin_of
 
 SECONDS = 900.0
 """Time for which an attempt counts."""
@@ -52,10 +53,4 @@ class Throttle:
 
 
 def _keys(address: str, name: str) -> tuple[tuple[str, int], tuple[str, int]]:
-    try:
-        found = ipaddress.ip_address(address)
-        if found.version == 6:  # a provider gives a customer 64 bits or more
-            address = str(ipaddress.ip_network((found, 64), strict=False))
-    except ValueError:
-        pass
-    return (f"address {address}", OF_ADDRESS), (f"name {name[:100]}", OF_NAME)
+    return (f"address {origin_of(address)}", OF_ADDRESS), (f"name {name[:100]}", OF_NAME)

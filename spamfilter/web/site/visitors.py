@@ -7,7 +7,6 @@ must have an account.
 import base64
 import binascii
 import hashlib
-import ipaddress
 import logging
 import os
 import secrets
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from starlette.requests import Request
 
+from spamfilter.config.addresses import is_in
 from spamfilter.config.sections import Web
 from spamfilter.errors import ConfigError
 from spamfilter.web.accounts import Account, is_right, read_accounts
@@ -96,25 +96,18 @@ class Visitors:
     def origin(self, request: Request) -> Origin:
         """Where a request comes from."""
         peer, headers = request.client.host if request.client else "", request.headers
-        if not self._is_proxy(peer):
+        if not is_in(peer, self._proxies):
             return Origin(peer, False, "")
         address = peer
         for hop in reversed(",".join(headers.getlist("x-forwarded-for")).split(",")):
             if hop.strip():
                 address = hop.strip()[:100]
-                if not self._is_proxy(address):
+                if not is_in(address, self._proxies):
                     break
         named = headers.getlist(self._web.proxy_header) if self._web.proxy_header else []
         # If there are two, one may be from the client, and the proxy has passed it on.
         proxied = named[0] if len(named) == 1 else ""
         return Origin(address, headers.get("x-forwarded-proto", "") == "https", proxied)
-
-    def _is_proxy(self, address: str) -> bool:
-        try:
-            found = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(found in network for network in self._proxies)
 
     def signed_in(self, origin: Origin, name: str, password: str) -> Account | None:
         """The account, if name and password are right. Raises TooOften."""
