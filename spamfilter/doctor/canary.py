@@ -15,7 +15,7 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from spamfilter.doctor.examination import Examination, Finding, NotTried, reachable
+from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, reachable, warning
 from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.service.control_socket.client import Answer, NoRelay, SocketClient
 
@@ -57,7 +57,7 @@ def canary(examined: Examination) -> Iterator[Finding]:
         with closing(SocketClient(examined.settings.socket_path())) as client:
             yield _probed(client, examined.settings.socket_path(), listening)
     except (NoRelay, SpamfilterError, StepFailed) as error:
-        yield Finding("failed", str(error).replace("\n", " "), "see the relay's log for this step")
+        yield failed(str(error).replace("\n", " "), "see the relay's log for this step")
 
 
 def _probed(client: SocketClient, socket: Path, listening: str) -> Finding:
@@ -93,7 +93,7 @@ class _Probe:
         for _ in range(TRIES):
             if finding := self._taught_and_untaught(id):
                 return finding
-        return Finding("warning", "marks of other users changed the score at each try", "try again later")
+        return warning("marks of other users changed the score at each try", "try again later")
 
     def _taught_and_untaught(self, id: str) -> Finding | None:
         """The finding from one mark and its undoing; None if others have taught meanwhile."""
@@ -112,11 +112,11 @@ class _Probe:
         if (before["posterior"], before["log_odds"]) != (after["posterior"], after["log_odds"]):
             raise StepFailed(f"forgetting: the score is not what it was: {scores}")
         if (taught["log_odds"] - before["log_odds"]) * (1 if label == "spam" else -1) <= 0:
-            return Finding(
-                "warning", f"one mark does not move a score towards its label: {scores}",
+            return warning(
+                f"one mark does not move a score towards its label: {scores}",
                 "mark more of both classes; if it stays so, choose other likelihoods: docs/likelihoods.md",
-            )  # fmt: skip
-        return Finding("ok", f"sent, judged, journalled, learnt and forgotten: score {scores}")
+            )
+        return ok(f"sent, judged, journalled, learnt and forgotten: score {scores}")
 
     def remove(self) -> None:
         if not _step("removing the probe", self._end)["removed"]:

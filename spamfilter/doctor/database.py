@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spamfilter.bayes.voices import everybodys
-from spamfilter.doctor.examination import Examination, Finding, NotTried
+from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, warning
 from spamfilter.errors import SpamfilterError, StoreBusy
 from spamfilter.learning.filter import RULES, Filter, rules, rules_text
 from spamfilter.stores.schema import HEAD
@@ -26,59 +26,54 @@ def database(examined: Examination) -> Iterator[Finding]:
         yield _server(examined)
         return
     if not path.exists():
-        yield Finding("failed", f"{path}: no such file", "the relay makes it when it starts; see [store] url")
+        yield failed(f"{path}: no such file", "the relay makes it when it starts; see [store] url")
         return
     troubles = list(_troubles(path, user))
     yield from troubles
     if isinstance(examined.database, SpamfilterError):
         error = examined.database
         if isinstance(error, StoreBusy):
-            yield Finding("warning", str(error), "another command is running; try again when it has ended")
+            yield warning(str(error), "another command is running; try again when it has ended")
         else:
-            yield Finding("failed", f"{path} cannot be opened: {error}", RESTORE)
+            yield failed(f"{path} cannot be opened: {error}", RESTORE)
         return
     if not troubles:
         size = examined.database.size()
-        yield Finding(
-            "ok",
+        yield ok(
             f"{path}, {size / 1e6:.1f} MB, of {owner(path)} ({_mode(path)}) in a folder of {owner(path.parent)}"
-            f" ({_mode(path.parent)}); {user.name} may read and write it",
+            f" ({_mode(path.parent)}); {user.name} may read and write it"
         )
 
 
 def _server(examined: Examination) -> Finding:
     store = examined.database
     if isinstance(store, SpamfilterError):
-        return Finding("failed", str(store), "start the server, or correct [store] url")
-    return Finding("ok", f"{store.where}, {store.size() / 1e6:.1f} MB")
+        return failed(str(store), "start the server, or correct [store] url")
+    return ok(f"{store.where}, {store.size() / 1e6:.1f} MB")
 
 
 def _troubles(path: Path, user: User) -> Iterator[Finding]:
     files = [file for suffix in SUFFIXES if (file := path.with_name(path.name + suffix)).exists()]
     strange = {file.name: owner(file) for file in files if file.stat().st_uid != user.uid}
     if strange:
-        yield Finding(
-            "failed",
+        yield failed(
             f"{path.parent}: {', '.join(f'{name} belongs to {who}' for name, who in strange.items())}, but the relay"
             f" runs as {user.name}",
             f"chown {user.name} {path}*",
         )
     elif os.statvfs(path).f_flag & os.ST_RDONLY:
-        yield Finding("failed", f"{path}: its file system is mounted read-only", "mount it for writing")
+        yield failed(f"{path}: its file system is mounted read-only", "mount it for writing")
     elif denied := [file.name for file in files if not may(user, file, os.R_OK | os.W_OK)]:
-        yield Finding("failed", f"{path.parent}: {user.name} may not write {', '.join(denied)}", f"chmod u+rw {path}*")
+        yield failed(f"{path.parent}: {user.name} may not write {', '.join(denied)}", f"chmod u+rw {path}*")
     elif not may(user, path.parent, os.W_OK | os.X_OK):
-        yield Finding(
-            "failed",
+        yield failed(
             f"{path.parent}: {user.name} may not write in this folder, as SQLite must",
             f"chown {user.name} {path.parent}; chmod u+rwx {path.parent}",
         )
     if may(ANYBODY, path.parent, os.W_OK | os.X_OK):
-        yield Finding(
-            "warning", f"{path.parent}: every user of this host may replace files in it", f"chmod go= {path.parent}"
-        )
+        yield warning(f"{path.parent}: every user of this host may replace files in it", f"chmod go= {path.parent}")
     if may(ANYBODY, path, os.R_OK):
-        yield Finding("warning", f"{path}: every user of this host may read what was learnt", f"chmod go= {path}*")
+        yield warning(f"{path}: every user of this host may read what was learnt", f"chmod go= {path}*")
 
 
 def _mode(path: Path) -> str:
@@ -91,13 +86,13 @@ def schema(examined: Examination) -> Iterator[Finding]:
         raise NotTried("no database to read")
     revision = examined.revision
     if revision == HEAD:
-        yield Finding("ok", f"schema {HEAD}")
+        yield ok(f"schema {HEAD}")
     elif revision is None:
-        yield Finding("failed", "the database has no tables", "spamfilter migrate")
+        yield failed("the database has no tables", "spamfilter migrate")
     elif revision < HEAD:
-        yield Finding("failed", f"schema {revision} is old; this version needs {HEAD}", "spamfilter migrate")
+        yield failed(f"schema {revision} is old; this version needs {HEAD}", "spamfilter migrate")
     else:
-        yield Finding("failed", f"schema {revision} is of a newer version; this one knows {HEAD}", "upgrade spamfilter")
+        yield failed(f"schema {revision} is of a newer version; this one knows {HEAD}", "upgrade spamfilter")
 
 
 def integrity(examined: Examination) -> Iterator[Finding]:
@@ -106,28 +101,24 @@ def integrity(examined: Examination) -> Iterator[Finding]:
     found = store.verify() if examined.deep else store.verify_quickly()
     if found:
         rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        yield Finding("failed", "; ".join(found[:SHOWN]).replace("\n", " ") + rest, RESTORE)
+        yield failed("; ".join(found[:SHOWN]).replace("\n", " ") + rest, RESTORE)
     else:
-        yield Finding(
-            "ok", "no damage found" + ("" if examined.deep else " by a quick check; --verify checks every page")
-        )
+        yield ok("no damage found" + ("" if examined.deep else " by a quick check; --verify checks every page"))
 
 
 def counting(examined: Examination) -> Iterator[Finding]:
     """Whether the counts were learnt by the rules of the configuration."""
     kept, asked = examined.store.get_setting(RULES), rules(examined.settings.voices())
     if kept is None or kept == asked:
-        yield Finding(
-            "ok",
-            ", ".join(f"{voice.name} by {voice.likelihood.name}" for voice in everybodys(examined.settings.voices())),
+        yield ok(
+            ", ".join(f"{voice.name} by {voice.likelihood.name}" for voice in everybodys(examined.settings.voices()))
         )
     else:
-        yield Finding(
-            "failed",
+        yield failed(
             f"the database was learnt with {rules_text(kept)}; the configuration says {rules_text(asked)}; the relay"
             " judges by the first",
             "run `spamfilter retrain`, or change [learn] back",
-        )  # fmt: skip
+        )
 
 
 def ledger(examined: Examination) -> Iterator[Finding]:
@@ -137,8 +128,8 @@ def ledger(examined: Examination) -> Iterator[Finding]:
     examined.require("integrity", "counting")
     store = examined.store
     if store.get_setting(RULES) is None:
-        yield Finding("ok", "nothing was learnt yet")
+        yield ok("nothing was learnt yet")
     elif found := Filter(store, examined.settings.voices()).verify():
-        yield Finding("failed", "; ".join(found[:SHOWN]), "spamfilter retrain, which rebuilds the counts")
+        yield failed("; ".join(found[:SHOWN]), "spamfilter retrain, which rebuilds the counts")
     else:
-        yield Finding("ok", f"words and totals are the sum of the ledger's {store.state({}).last} entries")
+        yield ok(f"words and totals are the sum of the ledger's {store.state({}).last} entries")

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from spamfilter.config.settings import Settings
-from spamfilter.doctor.examination import Examination, Finding
+from spamfilter.doctor.examination import Examination, Finding, failed, ok, warning
 from spamfilter.errors import NextHopError, StoreError
 from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.reports.outages import downtimes, hosts
@@ -39,11 +39,9 @@ def next_hop(examined: Examination) -> Iterator[Finding]:
     except (NextHopError, OSError) as error:
         refused = isinstance(error.__cause__ or error, ConnectionRefusedError)
         found = f"the next hop {address.removeprefix('//')} refuses connections" if refused else str(error)
-        yield Finding(
-            "failed", found, "start it, or correct [relay] next_hop; until then clients hear 451 and try again"
-        )
+        yield failed(found, "start it, or correct [relay] next_hop; until then clients hear 451 and try again")
         return
-    yield Finding("ok", f"{url} answers, and announces {', '.join(keywords) or 'nothing'}")
+    yield ok(f"{url} answers, and announces {', '.join(keywords) or 'nothing'}")
 
 
 async def _announced(settings: Settings) -> list[str]:
@@ -62,21 +60,18 @@ def outages(examined: Examination) -> Iterator[Finding]:
     since, store = examined.now - LOOK_BACK, examined.store
     found = outages_of(store, since, examined.now)
     for one in found:
-        yield Finding(
-            "warning",
+        yield warning(
             f"{span_text(one.begin, one.end)}: {one.messages:,} messages were put off: {printable(one.reply, 200)}",
             "senders try again; the next hop's log of that time says why; spamfilter stats --since 24h has the replies",
         )
     members = hosts(store)
     for down in downtimes(store, since, examined.now):
         until = span_text(down.begin, down.end) if down.end else f"since {moment_text(down.begin)}"
-        yield Finding(
-            "warning",
-            f"{until}: the relay{of_host(down, members)} did not run",
-            "journalctl -u spamfilter says why it ended",
+        yield warning(
+            f"{until}: the relay{of_host(down, members)} did not run", "journalctl -u spamfilter says why it ended"
         )
     if not found:
-        yield Finding("ok", "no mail was put off in the last 24 hours")
+        yield ok("no mail was put off in the last 24 hours")
 
 
 def quarantine(examined: Examination) -> Iterator[Finding]:
@@ -88,13 +83,11 @@ def _writable(examined: Examination, maildir: Path) -> Finding:
     """Whether the relay may write to a Maildir."""
     user = examined.user
     if not maildir.is_dir():
-        return Finding("failed", f"{maildir}: no such folder", "restart the relay, which makes it")
+        return failed(f"{maildir}: no such folder", "restart the relay, which makes it")
     for part in ("tmp", "new", "cur"):
         if not may(user, maildir / part, os.W_OK | os.X_OK):
-            return Finding(
-                "failed", f"{maildir}/{part}: {user.name} may not write there", f"chown -R {user.name} {maildir}"
-            )
-    return Finding("ok", f"{maildir} of {owner(maildir)}; {user.name} may write it")
+            return failed(f"{maildir}/{part}: {user.name} may not write there", f"chown -R {user.name} {maildir}")
+    return ok(f"{maildir} of {owner(maildir)}; {user.name} may write it")
 
 
 def disk(examined: Examination) -> Iterator[Finding]:
@@ -117,7 +110,7 @@ def disk(examined: Examination) -> Iterator[Finding]:
             f"{place} ({', '.join(names)})", found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
         )
         if found.f_files and found.f_favail < FREE_FAILED[0] * found.f_files:
-            yield Finding("failed", f"{place}: only {found.f_favail} more files fit", "delete files there")
+            yield failed(f"{place}: only {found.f_favail} more files fit", "delete files there")
 
 
 def free_space(name: str, free: int, size: int) -> Finding:
@@ -125,7 +118,7 @@ def free_space(name: str, free: int, size: int) -> Finding:
     amount = f"{free / 1e9:.1f} GB" if free >= 10**9 else f"{free / 1e6:.1f} MB"
     found = f"{name}: {amount} free, {100 * free / size:.1f} %"
     if free >= _least(FREE_WARNING, size):
-        return Finding("ok", found)
+        return ok(found)
     advice = "make room: lower [verdict] quarantine_days, [feedback] window_megabytes or [report] journal_days"
     return Finding("failed" if free < _least(FREE_FAILED, size) else "warning", found, advice)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from spamfilter.doctor.examination import DOVECOT, FRAGMENT, Examination, Finding, NotTried
+from spamfilter.doctor.examination import DOVECOT, FRAGMENT, Examination, Finding, NotTried, failed, ok, warning
 from spamfilter.system.file_access import ANYBODY, User, may, user_named
 
 INSTALL = "install it again: docs/dovecot.md"
@@ -25,15 +25,15 @@ def dovecot(examined: Examination) -> Iterator[Finding]:
     settings = examined.fragment
     if settings is None:
         if examined.dovecot:
-            yield Finding("failed", f"{examined.dovecot / FRAGMENT}: no such file", INSTALL)
+            yield failed(f"{examined.dovecot / FRAGMENT}: no such file", INSTALL)
         else:
-            yield Finding("ok", f"not connected: no {FRAGMENT.name} in {' or '.join(map(str, DOVECOT))}")
+            yield ok(f"not connected: no {FRAGMENT.name} in {' or '.join(map(str, DOVECOT))}")
         return
     users = [user for name in examined.settings.feedback.proxies if (user := user_named(name))] or [ANYBODY]
     found = list(_found(examined, settings, users))
     yield from found
     if not found:
-        yield Finding("ok", f"{settings} and what it names are in place")
+        yield ok(f"{settings} and what it names are in place")
 
 
 def _found(examined: Examination, settings: Path, users: list[User]) -> Iterator[Finding]:
@@ -50,7 +50,7 @@ def _found(examined: Examination, settings: Path, users: list[User]) -> Iterator
         if script.exists():
             programs |= set(_PIPE.findall(script.read_text(encoding="utf-8", errors="replace")))
     if folder is None:
-        yield Finding("failed", f"{settings}: sets no sieve_pipe_bin_dir", INSTALL)
+        yield failed(f"{settings}: sets no sieve_pipe_bin_dir", INSTALL)
         return
     for name in sorted(programs):
         program = Path(folder[1]) / name
@@ -62,23 +62,21 @@ def _found(examined: Examination, settings: Path, users: list[User]) -> Iterator
 def _usable(path: Path, users: list[User], want: int, verb: str) -> Iterator[Finding]:
     """Problems of a file that these users must be able to use, and only its owner may change."""
     if not path.exists():
-        yield Finding("failed", f"{path}: no such file", INSTALL)
+        yield failed(f"{path}: no such file", INSTALL)
         return
     if denied := [user.name for user in users if not may(user, path, want)]:
         mode = "a+rx" if want & os.X_OK else "a+r"
-        yield Finding(
-            "failed", f"{path}: {', '.join(denied)} may not {verb} it", f"chmod {mode} {path}, a+x its folders"
-        )
+        yield failed(f"{path}: {', '.join(denied)} may not {verb} it", f"chmod {mode} {path}, a+x its folders")
     for place in (path, path.parent):
         found = place.stat()
         if found.st_mode & 0o002 or (found.st_mode & 0o020 and found.st_gid):
-            yield Finding("failed", f"{place}: users other than its owner may change it", f"chmod go-w {place}")
+            yield failed(f"{place}: users other than its owner may change it", f"chmod go-w {place}")
 
 
 def _compiled(script: Path) -> Iterator[Finding]:
     binary = script.with_suffix(".svbin")
     if script.exists() and binary.exists() and binary.stat().st_mtime < script.stat().st_mtime:
-        yield Finding("warning", f"{binary}: is older than its source", f"sievec {script}")
+        yield warning(f"{binary}: is older than its source", f"sievec {script}")
 
 
 def _leading_here(examined: Examination, program: Path, users: list[User]) -> Iterator[Finding]:
@@ -87,12 +85,10 @@ def _leading_here(examined: Examination, program: Path, users: list[User]) -> It
     ours = examined.settings.socket_path()
     named = _SOCKET.search(text)
     if named and Path(named[1]) != ours:
-        yield Finding(
-            "failed", f"{program}: marks go to {named[1]}, the relay listens on {ours}", f"name {ours} in {program}"
-        )
+        yield failed(f"{program}: marks go to {named[1]}, the relay listens on {ours}", f"name {ours} in {program}")
     for called in sorted(set(_CALLED.findall(text))):
         if denied := [user.name for user in users if not may(user, Path(called), os.X_OK)]:
-            yield Finding(
-                "failed", f"{program}: {', '.join(denied)} may not run {called}, or it does not exist",
+            yield failed(
+                f"{program}: {', '.join(denied)} may not run {called}, or it does not exist",
                 f"ln -s $(command -v spamfilter) {called}",
-            )  # fmt: skip
+            )

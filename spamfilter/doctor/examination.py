@@ -44,6 +44,18 @@ class Finding:
     advice: str = ""
 
 
+def ok(found: str) -> Finding:
+    return Finding("ok", found)
+
+
+def warning(found: str, advice: str) -> Finding:
+    return Finding("warning", found, advice)
+
+
+def failed(found: str, advice: str) -> Finding:
+    return Finding("failed", found, advice)
+
+
 class NotTried(Exception):
     """A check has nothing to look at because of another finding; the text says which."""
 

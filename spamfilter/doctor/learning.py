@@ -8,7 +8,7 @@ from itertools import pairwise
 from spamfilter.bayes.counts import LABELS
 from spamfilter.bayes.labels import AUTOMATIC, CANARY
 from spamfilter.config.sections import Feedback
-from spamfilter.doctor.examination import Examination, Finding, NotTried
+from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, warning
 from spamfilter.service.control_socket.client import NoRelay
 from spamfilter.service.expiry import latest_time, leap
 from spamfilter.system.moments import moment_text
@@ -31,19 +31,13 @@ def classes(examined: Examination) -> Iterator[Finding]:
     """Whether the filter has learnt enough of both classes."""
     learnt = examined.store.state({}).learnt
     found = ", ".join(f"{learnt[label]:,} {label}" for label in LABELS) + " learnt"
-    if not learnt["ham"]:
-        yield Finding(
-            "warning", f"{found}: nothing is judged spam before ham is learnt", "spamfilter mark-ham, or train"
-        )
-    elif not learnt["spam"]:
-        yield Finding(
-            "warning", f"{found}: nothing is judged spam before spam is learnt", "spamfilter mark-spam, or train"
-        )
-    elif max(learnt.values()) > UNBALANCED * min(learnt.values()):
-        rarer = min(LABELS, key=lambda label: learnt[label])
-        yield Finding("warning", f"{found}: one class is too rare", f"spamfilter mark-{rarer} more, or train")
+    rarer = min(LABELS, key=lambda label: learnt[label])
+    if not learnt[rarer]:
+        yield warning(f"{found}: nothing is judged spam before {rarer} is learnt", f"spamfilter mark-{rarer}, or train")
+    elif max(learnt.values()) > UNBALANCED * learnt[rarer]:
+        yield warning(f"{found}: one class is too rare", f"spamfilter mark-{rarer} more, or train")
     else:
-        yield Finding("ok", found)
+        yield ok(found)
 
 
 def following(examined: Examination) -> Iterator[Finding]:
@@ -63,16 +57,15 @@ def following(examined: Examination) -> Iterator[Finding]:
         if status["last"] != before or status.get("catching_up"):
             moved = time.monotonic()
     if not status["following"]:
-        yield Finding("failed", "the relay cannot read the ledger, and judges by older counts", "see the relay's log")
+        yield failed("the relay cannot read the ledger, and judges by older counts", "see the relay's log")
     elif status["last"] < last and time.monotonic() < moved + FOLLOWS_WITHIN:
-        yield Finding(
-            "warning", f"the relay is catching up: it is at entry {status['last']} of the ledger's {last}",
-            "try again in a minute",
-        )  # fmt: skip
+        yield warning(
+            f"the relay is catching up: it is at entry {status['last']} of the ledger's {last}", "try again in a minute"
+        )
     elif status["last"] < last:
-        yield Finding("failed", f"the relay is at entry {status['last']} of the ledger's {last}", "see the relay's log")
+        yield failed(f"the relay is at entry {status['last']} of the ledger's {last}", "see the relay's log")
     else:
-        yield Finding("ok", f"the relay knows the ledger up to its last entry, {last}")
+        yield ok(f"the relay knows the ledger up to its last entry, {last}")
 
 
 def feedback(examined: Examination) -> Iterator[Finding]:
@@ -87,10 +80,10 @@ def feedback(examined: Examination) -> Iterator[Finding]:
         if examined.now - (since or first) > SILENT:
             silent = True
             said = f"no mark for {_days(examined.now - since)}" if since else "no mark yet"
-            yield Finding("warning", f"{source}: {said}, although it is set up in {setting}", _ADVICE[source])
+            yield warning(f"{source}: {said}, although it is set up in {setting}", _ADVICE[source])
     if not silent:
         heard = sorted(last.items(), key=lambda item: item[1], reverse=True)
-        yield Finding("ok", ", ".join(f"{source} {_ago(examined.now - at)}" for source, at in heard) or "no mark yet")
+        yield ok(", ".join(f"{source} {_ago(examined.now - at)}" for source, at in heard) or "no mark yet")
 
 
 _ADVICE = {
@@ -124,13 +117,12 @@ def clock(examined: Examination) -> Iterator[Finding]:
     store, now = examined.store, examined.now
     seen = latest_time(store)
     if seen and (now < seen or not isinstance(examined.status, Exception)) and (leaping := leap(now, seen)):
-        yield Finding("warning", f"the clock is {leaping[0]}", leaping[1])
+        yield warning(f"the clock is {leaping[0]}", leaping[1])
         return
     ahead: list[datetime] = [entry.at for entry in store.journal(now + TOLERANCE, now + CENTURY)]
     ahead += [at for _, at in store.times_of_sources().values() if at > now + TOLERANCE]
     if ahead:
-        yield Finding(
-            "warning",
+        yield warning(
             f"{len(ahead)} entries are in the future, up to {moment_text(max(ahead))}",
             "set the clock and synchronise it: timedatectl set-ntp true",
         )
@@ -139,13 +131,12 @@ def clock(examined: Examination) -> Iterator[Finding]:
     leaps = [(one, two) for one, two in pairwise(moments) if two < one - TOLERANCE]
     if leaps:
         before, after = leaps[-1]
-        yield Finding(
-            "warning",
+        yield warning(
             f"the clock went back by {_days(before - after)} on {moment_text(after)}",
             "synchronise the clock: timedatectl set-ntp true",
         )
     else:
-        yield Finding("ok", f"{moment_text(now)}, and no entry is in the future")
+        yield ok(f"{moment_text(now)}, and no entry is in the future")
 
 
 def _days(span: timedelta) -> str:

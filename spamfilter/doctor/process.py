@@ -7,7 +7,7 @@ from typing import Any
 
 from spamfilter import __version__
 from spamfilter.config.settings import Settings
-from spamfilter.doctor.examination import Examination, Finding, NotTried
+from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, warning
 from spamfilter.errors import Refused, StoreError
 from spamfilter.stores.sql.connection import place_of
 from spamfilter.system.file_access import ANYBODY, may, user_named
@@ -26,27 +26,24 @@ def process(examined: Examination) -> Iterator[Finding]:
     """Whether a relay runs, with this version, this database and this configuration."""
     status = examined.status
     if isinstance(status, Refused):
-        yield Finding("warning", f"a relay runs, but {status}", "run this as root, or as the user of the relay")
+        yield warning(f"a relay runs, but {status}", "run this as root, or as the user of the relay")
         return
     if isinstance(status, Exception):
         if examined.greeted:
             raise NotTried("a relay greets, but its feedback socket does not answer")
-        yield Finding(
-            "failed", "no relay is running", "start it: systemctl start spamfilter; its log says why it ended"
-        )
+        yield failed("no relay is running", "start it: systemctl start spamfilter; its log says why it ended")
         return
     stale = list(_stale(examined, status))
     for difference in stale:
-        yield Finding("failed", f"pid {status['pid']} {difference}", RESTART)
+        yield failed(f"pid {status['pid']} {difference}", RESTART)
     if waits := status.get("changed"):
-        yield Finding(
-            "warning",
+        yield warning(
             f"the configuration has changed since the relay read it: {', '.join(waits)}",
             "systemctl reload spamfilter, or restart where its log says so",
         )
     elif not stale:
         config = examined.config or "no configuration file"
-        yield Finding("ok", f"version {__version__}, pid {status['pid']}, as {examined.user.name}, by {config}")
+        yield ok(f"version {__version__}, pid {status['pid']}, as {examined.user.name}, by {config}")
 
 
 def _stale(examined: Examination, status: dict[str, Any]) -> Iterator[str]:
@@ -63,11 +60,11 @@ def judging(examined: Examination) -> Iterator[Finding]:
     """Whether the relay judges with the compiled helpers."""
     relay = examined.relay
     if not relay["plain"]:
-        yield Finding("ok", "by compiled helpers")
+        yield ok("by compiled helpers")
         return
     found = f"in plain Python, five times slower: {relay['plain']}"
     advice = "install a C compiler and Python's headers, then spamfilter again, and restart the relay"
-    yield Finding("warning", found, advice) if relay["refused"] else Finding("ok", found)
+    yield warning(found, advice) if relay["refused"] else ok(found)
 
 
 def _where(settings: Settings) -> str:
@@ -83,19 +80,19 @@ def smtp(examined: Examination) -> Iterator[Finding]:
         raise NotTried("no relay is running")
     for address, said in examined.greetings.items():
         if isinstance(said, str) and said.startswith("220 "):
-            yield Finding("ok", f"{address} greets with {said}")
+            yield ok(f"{address} greets with {said}")
         else:
             yield _silent(address, said)
     for address, agreed in examined.milters.items():
         if isinstance(agreed, str) and agreed.startswith("speaks milter"):
-            yield Finding("ok", f"{address} {agreed}")
+            yield ok(f"{address} {agreed}")
         else:
             yield _silent(address, agreed)
 
 
 def _silent(address: str, said: str | OSError) -> Finding:
     found = said or "closed the connection" if isinstance(said, str) else said.strerror or str(said)
-    return Finding("failed", f"{address}: {found}", f"see the relay's log; {RESTART}")
+    return failed(f"{address}: {found}", f"see the relay's log; {RESTART}")
 
 
 def feedback_socket(examined: Examination) -> Iterator[Finding]:
@@ -109,13 +106,12 @@ def feedback_socket(examined: Examination) -> Iterator[Finding]:
         )
         if len(os.fsencode(path)) > LONGEST_SOCKET:
             advice = f"set [feedback] socket to a path of at most {LONGEST_SOCKET} bytes, and restart the relay"
-        yield Finding("failed", f"no answer: {status}", advice)
+        yield failed(f"no answer: {status}", advice)
         return
     feedback = examined.settings.feedback
     shut_out = [name for name in (*feedback.users, *feedback.proxies) if not _reaches(name, path)]
     if shut_out:
-        yield Finding(
-            "failed",
+        yield failed(
             f"{path}: {', '.join(shut_out)} may not reach it, or does not exist",
             "set [feedback] socket to a folder that all may enter, as /run/spamfilter",
         )
@@ -126,7 +122,7 @@ def feedback_socket(examined: Examination) -> Iterator[Finding]:
         everybody = may(ANYBODY, path, os.R_OK | os.W_OK)
         few = " and ".join(dict.fromkeys(("root", examined.user.name)))
         who = "every local user" if everybody else f"{few} alone"
-    yield Finding("ok", f"{path} answers {who}")
+    yield ok(f"{path} answers {who}")
 
 
 def _reaches(name: str, path: Path) -> bool:
@@ -154,13 +150,12 @@ def journal_backlog(waiting: int, dropped: int, backlog: int, trouble: str = "")
             "see the check of the database: what does not fit into [limits] journal_backlog is lost",
         )
     if dropped:
-        yield Finding(
-            "warning",
+        yield warning(
             f"{dropped} entries were dropped since the relay started",
             "its log says when the database could not be written, and why; a restart sets this to 0",
         )
     elif not late:
-        yield Finding("ok", f"{waiting} entries wait to be written, none was dropped")
+        yield ok(f"{waiting} entries wait to be written, none was dropped")
 
 
 def limits(examined: Examination) -> Iterator[Finding]:
@@ -174,9 +169,9 @@ def limit_hits(hits: Mapping[str, int]) -> Finding:
     found = f"hit since the relay started: {said}" if said else "none was hit since the relay started"
     tight = [limit for limit in ROOM if limit in hits]
     if not tight:
-        return Finding("ok", found)
+        return ok(found)
     advice = f"its log says when; where that was usual traffic, raise {' and '.join(tight)} in [limits], and restart"
-    return Finding("warning", found, advice)
+    return warning(found, advice)
 
 
 def memory(examined: Examination) -> Iterator[Finding]:
@@ -190,6 +185,6 @@ def memory_use(resident: int, total: int) -> Finding:
     share = resident / total
     found = f"{resident / 1e6:.0f} MB, {100 * share:.1f} % of this host's memory"
     if share < MEMORY_WARNING:
-        return Finding("ok", found)
+        return ok(found)
     advice = "lower [limits] memory_megabytes and connections, or give the host more memory"
     return Finding("failed" if share >= MEMORY_FAILED else "warning", found, advice)
