@@ -41,15 +41,18 @@ class Sockets:
     milter: list[socket.socket]
     metrics: list[socket.socket]
 
+    @property
+    def of_mail(self) -> dict[str, list[socket.socket]]:
+        """What `status` calls them -> the sockets by which mail comes."""
+        return {"listening": self.mail, "submission": self.submission, "lmtp": self.lmtp, "milter": self.milter}
+
     def close(self) -> None:
         self.close_mail()
         self.close_metrics()
 
     def close_mail(self) -> None:
-        _close(self.mail)
-        _close(self.submission)
-        _close(self.lmtp)
-        _close(self.milter)
+        for sockets in self.of_mail.values():
+            _close(sockets)
 
     def close_metrics(self) -> None:
         _close(self.metrics)

@@ -53,17 +53,13 @@ class ReadingFilter(Filter):
         return self._shared.held().state
 
     def score(self, reading: Reading) -> Score:
-        return self._shared.steady(
-            lambda held: model.score(held.voices, _seen_by(held.voices, reading.tokens), held.state)
-        )
+        return self._shared.steady(lambda held: model.score(held.voices, _seen(reading, held), held.state))
 
     def explained(self, reading: Reading, most: int | None = None) -> tuple[Score, list[Evidence]]:
-        def judged(held: Held) -> tuple[Score, list[Evidence]]:
-            return model.explained(held.voices, _seen_by(held.voices, reading.tokens), held.state, most)
-
-        return self._shared.steady(judged)
+        return self._shared.steady(lambda held: model.explained(held.voices, _seen(reading, held), held.state, most))
 
 
-def _seen_by(voices: Voices, tokens: VoiceTokens) -> VoiceTokens:
-    """Tokens for these voices, where there are others than when the message was read."""
-    return tokens.seen_by(voices) if isinstance(tokens, View) else tokens
+def _seen(reading: Reading, held: Held) -> VoiceTokens:
+    """The tokens for the voices of now, where there are others than when the message was read."""
+    tokens = reading.tokens
+    return tokens.seen_by(held.voices) if isinstance(tokens, View) else tokens

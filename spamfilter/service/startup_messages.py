@@ -18,18 +18,17 @@ TRIAL = (
 """An SMTP client in one line, to try a relay that has no next hop yet."""
 
 
+FOR = {"listening": "", "submission": " for authenticated senders", "lmtp": " for LMTP", "milter": " for milter"}
+"""Kind of a socket -> for whom or what it is."""
+
+
 def announce(settings: Settings, sockets: Sockets, filter: Filter) -> None:
     """Log where the relay listens, what it has learnt and where mail goes."""
     for sock in sockets.metrics:
         log.info("metrics at http://%s/metrics", name_of(sock))
-    for sock in sockets.mail:
-        log.info("listening on %s", name_of(sock))
-    for sock in sockets.submission:
-        log.info("listening on %s for authenticated senders", name_of(sock))
-    for sock in sockets.lmtp:
-        log.info("listening on %s for LMTP", name_of(sock))
-    for sock in sockets.milter:
-        log.info("listening on %s for milter", name_of(sock))
+    for kind, listed in sockets.of_mail.items():
+        for sock in listed:
+            log.info("listening on %s%s", name_of(sock), FOR[kind])
     learnt = filter.learnt
     log.info("judging %s", compiled.in_words())
     log.info("database %s: %d ham and %d spam learnt", filter.store.where, learnt["ham"], learnt["spam"])

@@ -153,10 +153,7 @@ class Worker:
         loop.set_exception_handler(AcceptFaults())
         front_ends = {name: made(self._relay) for name, made in FRONT_ENDS.items()} if process.carries else {}
         self._filter.learnt  # noqa: B018 - loads the counts
-        self._facts["listening"] = [name_of(sock) for sock in sockets.mail]
-        self._facts["submission"] = [name_of(sock) for sock in sockets.submission]
-        self._facts["lmtp"] = [name_of(sock) for sock in sockets.lmtp]
-        self._facts["milter"] = [name_of(sock) for sock in sockets.milter]
+        self._facts |= {kind: [*map(name_of, listed)] for kind, listed in sockets.of_mail.items()}
         background = Background(self._limit_log.metrics)
         background.start("the heartbeat", self._beat, BEAT_EVERY)
         await self._follow_lists()

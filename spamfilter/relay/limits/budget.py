@@ -63,8 +63,7 @@ class Memory(Budget):
     largest size always fits.
     """
 
-    def __init__(self, most: int, shared: Shared | None = None, largest: int = 0) -> None:
-        shared = shared or Shared()
+    def __init__(self, most: int, shared: Shared, largest: int = 0) -> None:
         super().__init__(shared.memory, shared, most, most, most)
         self.bound(most, largest)
         self._peak = 0  # of this process, since free memory was given back

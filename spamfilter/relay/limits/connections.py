@@ -40,8 +40,8 @@ class Crowd:
     coming: connections that were accepted, but have not entered yet.
     """
 
-    def __init__(self, shared: Shared | None = None) -> None:
-        self._shared = shared or Shared()
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
         self._clients: dict[Guest, int] = {}
         self.coming = 0
 

@@ -128,7 +128,7 @@ def test_strangers_leave_conversations_for_trusted_clients() -> None:
 @pytest.mark.parametrize(("most", "strangers"), [(1, 1), (2, 1), (9, 8), (1000, 900)])
 def test_strangers_leave_connections_for_trusted_clients(most: int, strangers: int) -> None:
     """A tenth of all, which 2,000 idle strangers could take as well as the rest."""
-    crowd, limits = Crowd(), Limits(connections=most, connections_per_client=2000)
+    crowd, limits = Crowd(Shared()), Limits(connections=most, connections_per_client=2000)
     heard = [crowd.enter(Somebody(), "192.0.2.1", limits, trusted=False) for _ in range(most + 1)]
     assert heard.count("") == strangers
     trusted = [crowd.enter(Somebody(), "127.0.0.1", limits, trusted=True) for _ in range(most + 1)]
