@@ -64,10 +64,8 @@ class Judge:
             score = Score(verdict.log_odds, verdict.posterior, doubt=verdict.doubt)
             is_test = judgement.message is not None and judgement.message.is_test
             class_, action = _decided(policy, score, verdict.learnt, is_test=is_test)
-        threshold, name = policy.spam, policy.name
-        return replace(
-            judgement, verdict=replace(verdict, class_=class_, action=action, threshold=threshold, policy=name)
-        )
+        verdict = replace(verdict, class_=class_, action=action, threshold=policy.spam, policy=policy.name)
+        return replace(judgement, verdict=verdict)
 
     def judge(self, mail: bytes, id: str, group: str = "") -> Judgement:
         """Judge a mail. id: its name in the log if that fails. group: the one whose own voice speaks, too."""

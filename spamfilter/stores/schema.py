@@ -239,11 +239,7 @@ former_rules = _table(
     Column("ended_by", TEXT, nullable=False),
     Column("ending", TEXT, nullable=False),
 )
-summaries = _table(
-    "summaries",
-    Column("day", Date, primary_key=True),
-    Column("body", JSON, nullable=False),
-)
+summaries = _table("summaries", Column("day", Date, primary_key=True), Column("body", JSON, nullable=False))
 quarantine_events = _table(
     "quarantine_events",
     Column("id", INTEGER, primary_key=True),
@@ -254,8 +250,4 @@ quarantine_events = _table(
     Column("by", TEXT, nullable=False),
     Index("quarantine_events_mail", "mail"),
 )
-settings = _table(
-    "settings",
-    Column("name", TEXT, primary_key=True),
-    Column("value", JSON, nullable=False),
-)
+settings = _table("settings", Column("name", TEXT, primary_key=True), Column("value", JSON, nullable=False))

@@ -12,11 +12,6 @@ from spamfilter.system.escaping import harmless
 from spamfilter.system.moments import moment_text
 
 
-def delivered_to(events: Iterable[QuarantineEvent]) -> set[str]:
-    """The recipients that have the mail."""
-    return {name for event in events if event.outcome == "delivered" for name in event.recipients}
-
-
 def settled_for(events: Iterable[QuarantineEvent]) -> set[str]:
     """The recipients that have the mail, or have deleted it for themselves."""
     return {name for event in events if event.outcome in ("delivered", "deleted") for name in event.recipients}

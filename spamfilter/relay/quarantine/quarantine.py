@@ -20,15 +20,7 @@ from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops import NextHop
 from spamfilter.relay.next_hops.maildir import Maildir, unwrapped, wrapped
 from spamfilter.relay.quarantine.history import settled_for, told
-from spamfilter.relay.quarantine.kept_mail import (
-    Quarantined,
-    came,
-    is_ours,
-    is_regular,
-    looked_at,
-    named,
-    written,
-)
+from spamfilter.relay.quarantine.kept_mail import Quarantined, came, is_ours, is_regular, looked_at, named, written
 from spamfilter.relay.quarantine.release import Released, hand_over, keep_for
 from spamfilter.stores import QuarantineEvent, Store
 
@@ -83,9 +75,8 @@ class Quarantine:
 
     def has(self, id: str) -> bool:
         """Whether a mail of this id is kept; looks at names of files first, and opens no other mail."""
-        return any(id in path.name for path in self._files("new", "cur")) and self._is_found(id)
-
-    def _is_found(self, id: str) -> bool:
+        if not any(id in path.name for path in self._files("new", "cur")):
+            return False
         try:
             self.find(id)
         except InputError:

@@ -96,13 +96,7 @@ class Client(Server):
     def _is(self, address: str, port: int) -> None:
         peer = address.removeprefix("::ffff:") if "." in address else address
         self.relaying = Session(
-            self._relay,
-            peer,
-            port,
-            submission=self._submission,
-            proven=self._proven,
-            each=self.each,
-            gone=self._gone,
+            self._relay, peer, port, submission=self._submission, proven=self._proven, each=self.each, gone=self._gone
         )
 
     def _enters(self) -> bool:
