@@ -9,11 +9,11 @@ there, so no connection waits for a process that hangs.
 import asyncio
 import errno
 import socket
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from spamfilter.relay.limits.connections import Crowd
-from spamfilter.relay.relay import FrontEnd, Relay
+from spamfilter.relay.relay import Relay
 
 MOMENT = 0.005
 """Seconds to wait: an idle process needs a fiftieth of it to accept, a busy one has time for some mails."""
@@ -82,7 +82,7 @@ class Acceptor:
             self._crowd.coming -= 1
 
 
-class Listening(FrontEnd):
+class FrontEnd(ABC):
     """A protocol on any number of sockets. A subclass makes its connections, which enter and leave the crowd."""
 
     def __init__(self, relay: Relay) -> None:
@@ -95,6 +95,7 @@ class Listening(FrontEnd):
         """What makes a connection that has come by this socket. submission: of authenticated senders."""
 
     async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
+        """Serve on these bound sockets. submission: sockets that only authenticated senders can reach."""
         loop = asyncio.get_running_loop()
         for sock in (*sockets, *submission):
             made = self.connection(sock, sock in submission)
@@ -108,6 +109,7 @@ class Listening(FrontEnd):
                 self._servers.append(await loop.create_server(made, sock=sock, backlog=1024))
 
     async def drain(self) -> None:
+        """Accept no new connections or transactions; return when the running ones have ended."""
         self._relay.draining = True
         for server in self._servers:
             server.close()
@@ -117,6 +119,7 @@ class Listening(FrontEnd):
             await asyncio.sleep(0.05)
 
     def close(self) -> None:
+        """End every connection at once."""
         for server in self._servers:
             server.close()
         for client in self._crowd:

@@ -19,8 +19,8 @@ from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
 from spamfilter.learning.marks import Author, Subject
 from spamfilter.learning.transaction import Reading
-from spamfilter.relay.front_ends import Relay
 from spamfilter.relay.journal import WRITE_EVERY
+from spamfilter.relay.relay import Relay
 from spamfilter.stores import JournalEntry, Store
 
 log = logging.getLogger(__name__)

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from spamfilter.relay.accepting import FrontEnd
 from spamfilter.relay.milter import MilterFrontEnd
-from spamfilter.relay.relay import FrontEnd, Relay
+from spamfilter.relay.relay import Relay
 from spamfilter.relay.smtp import SmtpFrontEnd
 from spamfilter.relay.smtp.lmtp import LmtpFrontEnd
 
@@ -12,5 +13,3 @@ FRONT_ENDS: dict[str, Callable[[Relay], FrontEnd]] = {
     "lmtp": LmtpFrontEnd,
     "milter": MilterFrontEnd,
 }
-
-__all__ = ["FRONT_ENDS", "FrontEnd", "Relay"]

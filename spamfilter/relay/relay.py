@@ -1,10 +1,8 @@
-"""The parts of a running relay that every front end is given, and the interface of a front end."""
+"""The parts of a running relay that every front end is given."""
 
 import asyncio
 import logging
-import socket
 import ssl
-from abc import ABC, abstractmethod
 from collections.abc import Coroutine, MutableSet, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -104,19 +102,3 @@ class Relay:
         self.handovers.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.debug("a hand-over ended with %r", task.exception())
-
-
-class FrontEnd(ABC):
-    """A protocol on listening sockets."""
-
-    @abstractmethod
-    async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
-        """Serve on these bound sockets. submission: sockets that only authenticated senders can reach."""
-
-    @abstractmethod
-    async def drain(self) -> None:
-        """Accept no new connections or transactions; return when the running ones have ended."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End every connection at once."""

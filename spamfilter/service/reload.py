@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spamfilter.config.settings import Settings, load
 from spamfilter.errors import ConfigError
-from spamfilter.relay.front_ends import Relay
+from spamfilter.relay.relay import Relay
 from spamfilter.service.control_socket.server import FeedbackSocket
 from spamfilter.service.listening import raise_descriptor_limit, within_descriptors
 from spamfilter.system import tls

@@ -24,14 +24,16 @@ from spamfilter.errors import ConfigError, SpamfilterError
 from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
+from spamfilter.relay.accepting import FrontEnd
 from spamfilter.relay.canary import Canaries
-from spamfilter.relay.front_ends import FRONT_ENDS, FrontEnd, Relay
+from spamfilter.relay.front_ends import FRONT_ENDS
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.journal_ipc import Collector, Sending
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.limit_log import PERIOD, LimitLog
 from spamfilter.relay.metrics import Metrics, Snapshot, merged
 from spamfilter.relay.next_hops import Maildir, next_hop_of
+from spamfilter.relay.relay import Relay
 from spamfilter.reports.outages import NOTE_EVERY
 from spamfilter.service.background import Background
 from spamfilter.service.control_socket.client import Answer

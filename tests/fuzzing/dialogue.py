@@ -23,10 +23,10 @@ from spamfilter.errors import NextHopError
 from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
-from spamfilter.relay.front_ends import Relay
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.next_hops import Conversation, Maildir, NextHop, Reply
+from spamfilter.relay.relay import Relay
 from spamfilter.relay.smtp import client
 from spamfilter.relay.smtp.dialogue import Dialogue
 from spamfilter.relay.smtp.lmtp import LmtpDialogue

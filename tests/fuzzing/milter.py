@@ -20,12 +20,12 @@ from spamfilter.config.settings import Settings
 from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
-from spamfilter.relay.front_ends import Relay
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.milter.connection import Connection
 from spamfilter.relay.next_hops import Maildir
 from spamfilter.relay.next_hops.maildir import MaildirNextHop
+from spamfilter.relay.relay import Relay
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import Transport, feed, loop
 from tests.support.memory_store import open_store

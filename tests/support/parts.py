@@ -17,10 +17,11 @@ from spamfilter.config.settings import Settings
 from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
-from spamfilter.relay.front_ends import FRONT_ENDS, Relay
+from spamfilter.relay.front_ends import FRONT_ENDS
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.next_hops import Maildir, NextHop, Timeouts, open_next_hop
+from spamfilter.relay.relay import Relay
 from spamfilter.relay.sender_lists.decision import Lists
 from spamfilter.service.listening import bound
 from spamfilter.stores import JournalEntry, Store

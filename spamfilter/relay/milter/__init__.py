@@ -9,13 +9,13 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from spamfilter.relay.accepting import Listening
+from spamfilter.relay.accepting import FrontEnd
 from spamfilter.relay.milter.connection import Connection
 
 __all__ = ["MilterFrontEnd"]
 
 
-class MilterFrontEnd(Listening):
+class MilterFrontEnd(FrontEnd):
     """Milter on any number of sockets."""
 
     def connection(self, sock: socket.socket, submission: bool) -> Callable[[], asyncio.BaseProtocol]:

@@ -9,13 +9,13 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from spamfilter.relay.accepting import Listening
+from spamfilter.relay.accepting import FrontEnd
 from spamfilter.relay.smtp.dialogue import Dialogue
 
 __all__ = ["SmtpFrontEnd"]
 
 
-class SmtpFrontEnd(Listening):
+class SmtpFrontEnd(FrontEnd):
     """SMTP on any number of sockets. dialogue: the class of a connection."""
 
     dialogue: type[Dialogue] = Dialogue
