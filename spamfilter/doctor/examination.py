@@ -116,9 +116,8 @@ class Examination:
     def _listed(self, *keys: str) -> list[str]:
         """The addresses that the relay names, or else the configuration."""
         if isinstance(self.status, Exception):
-            relay = self.settings.relay
-            known = {"listening": relay.listen, "submission": relay.submission, "lmtp": relay.lmtp}
-            found = known | {"milter": relay.milter}
+            ours = self.settings.relay
+            found = {"listening": ours.listen, "submission": ours.submission, "lmtp": ours.lmtp, "milter": ours.milter}
         else:
             found = {key: self.status.get(key, []) for key in keys}
         listed = [place for key in keys for place in found[key]]

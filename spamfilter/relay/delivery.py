@@ -106,13 +106,11 @@ async def _carried_out(
         relay.failed(error)
         conversation.abort()
         reply = Reply.of(f"451 4.4.2 The next hop does not answer; try again later ({id})")
-    except _NotKept as error:
-        log.error("%s; mail for it is deferred", error, extra=SELDOM)  # noqa: TRY400 - the sentence says it
-        relay.metrics.count("faults", "hand_over")
-        conversation.abort()
-        reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
-    except Exception:
-        log.exception("%s: the hand-over failed", id)
+    except Exception as error:
+        if isinstance(error, _NotKept):
+            log.error("%s; mail for it is deferred", error, extra=SELDOM)  # noqa: TRY400 - the sentence says it
+        else:
+            log.exception("%s: the hand-over failed", id)
         relay.metrics.count("faults", "hand_over")
         conversation.abort()
         reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
@@ -194,14 +192,9 @@ async def _act(
 def show_to_rules(relay: Relay, transaction: Transaction, judgement: Judgement, id: str) -> None:
     """Show the mail to the automatic rules, if there are any."""
     if relay.feedback.automatic and judgement.message and judgement.reading:
+        sender, mailboxes = transaction.sender.decode("utf-8", "replace"), mailboxes_of(transaction)
         seen = Seen(
-            id,
-            judgement.message,
-            judgement.reading,
-            transaction.sender.decode("utf-8", "replace"),
-            mailboxes_of(transaction),
-            transaction.proven,
-            transaction.authenticated,
+            id, judgement.message, judgement.reading, sender, mailboxes, transaction.proven, transaction.authenticated
         )
         relay.automatic.saw(seen, relay.feedback)
 
@@ -221,50 +214,45 @@ def record(
     sender = transaction.sender.decode("utf-8", "replace")
     text = reply.text
     recipients = [recipient.decode("utf-8", "replace") for recipient in transaction.recipients]
-    log.info(
-        Event(
-            id,
-            {
-                "client": transaction.client,
-                "from": sender,
-                "to": recipients[0] if recipients else "",
-                "recipients": len(recipients),
-                "size": len(mail),
-                "class": verdict.class_,
-                "score": verdict.posterior,
-                "action": verdict.action,
-                "listed": verdict.listed.replace(" ", ",") or "-",
-                "judge_us": judge_us,
-                "total_us": total_us,
-                "defects": ",".join(message.defects) if message else "-",
-                "reply": text,
-            },
-        )
+    facts: dict[str, str | int | float] = {
+        "client": transaction.client,
+        "from": sender,
+        "to": recipients[0] if recipients else "",
+        "recipients": len(recipients),
+        "size": len(mail),
+        "class": verdict.class_,
+        "score": verdict.posterior,
+        "action": verdict.action,
+        "listed": verdict.listed.replace(" ", ",") or "-",
+        "judge_us": judge_us,
+        "total_us": total_us,
+        "defects": ",".join(message.defects) if message else "-",
+        "reply": text,
+    }
+    log.info(Event(id, facts))
+    entry = JournalEntry(
+        id=id,
+        at=datetime.now(UTC),
+        digest=judgement.digest,
+        message_id=message.field(b"message-id") if message else "",
+        sender=sender,
+        recipients=recipients,
+        subject=message.field(b"subject") if message else "",
+        size=len(mail),
+        client=transaction.client,
+        log_odds=verdict.log_odds,
+        score=verdict.posterior,
+        class_=verdict.class_,
+        action=verdict.action,
+        reply=text,
+        judge_us=judge_us,
+        total_us=total_us,
+        listed=verdict.listed,
+        host=relay.hostname,
+        evidence=[(item.token, item.weight) for item in verdict.evidence],
+        tokens=judgement.reading.tokens if judgement.reading else None,
     )
-    relay.journal.add(
-        JournalEntry(
-            id=id,
-            at=datetime.now(UTC),
-            digest=judgement.digest,
-            message_id=message.field(b"message-id") if message else "",
-            sender=sender,
-            recipients=recipients,
-            subject=message.field(b"subject") if message else "",
-            size=len(mail),
-            client=transaction.client,
-            log_odds=verdict.log_odds,
-            score=verdict.posterior,
-            class_=verdict.class_,
-            action=verdict.action,
-            reply=text,
-            judge_us=judge_us,
-            total_us=total_us,
-            listed=verdict.listed,
-            host=relay.hostname,
-            evidence=[(item.token, item.weight) for item in verdict.evidence],
-            tokens=judgement.reading.tokens if judgement.reading else None,
-        )
-    )
+    relay.journal.add(entry)
     metrics = relay.metrics
     metrics.count("messages", verdict.class_, verdict.action)
     if verdict.listed:

@@ -114,7 +114,6 @@ REGEXES: dict[str, list[Worst]] = {
         ("X-Spamfilter-Sender: <", ">", ""), ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", "a>,\n <", ""),
         ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", ">", ""),
     ],
-    "relay.next_hops.maildir._PATH": [("MAIL FROM:<", '"', ">"), ("MAIL FROM:<", '"a"', ""), ("RCPT TO:", "a", "<")],
     "relay.next_hops.replies._LINE": [("", "250", "")],
     "relay.quarantine.kept_mail._NAME": [("", "1", ""), ("1.M", "1", ""), ("", "1.M1", "")],
     "relay.quarantine.kept_mail._SCORE": [
@@ -128,7 +127,7 @@ MATCHED = frozenset((
     "config.addresses._HOST", "config.addresses._LOCAL", "mail.attached_mails._A_HEADER",
     "mail.attached_mails._BOUNDARY_END",
     "relay.envelope_paths._PATH", "mail.tagging.MBOX_LINE", "mail.header._NAME", "relay.next_hops.maildir._ENVELOPE",
-    "relay.next_hops.maildir._PATH", "relay.next_hops.replies._LINE",
+    "relay.next_hops.replies._LINE",
 ))  # fmt: skip
 """Those that are tried at one place; the others are looked for everywhere."""
 SHORT = ("bayes.imported.",)

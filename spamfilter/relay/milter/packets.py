@@ -183,9 +183,9 @@ def reply(*lines: bytes) -> bytes:
     return packet(REPLY, b"\r\n".join(lines).replace(b"%", b"%%") + b"\0")  # the text is a format of printf
 
 
-def insert(name: bytes, value: bytes, place: int = 0) -> bytes:
-    """The packet that inserts a header field before the field of this number."""
-    return packet(INSERT, _LENGTH.pack(place) + name + b"\0" + value + b"\0")
+def insert(name: bytes, value: bytes) -> bytes:
+    """The packet that inserts a header field before all others."""
+    return packet(INSERT, _LENGTH.pack(0) + name + b"\0" + value + b"\0")
 
 
 def change(name: bytes, number: int, value: bytes) -> bytes:

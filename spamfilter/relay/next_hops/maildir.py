@@ -18,11 +18,11 @@ from pathlib import Path
 
 from spamfilter.errors import NextHopError, StoreError
 from spamfilter.mail.tagging import MBOX_LINE
+from spamfilter.relay.envelope_paths import decoded, encoded, path_of
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
 from spamfilter.system.file_access import make_folder
 
 _ENVELOPE = re.compile(rb"X-Spamfilter-Sender: <([^\n]*)>\nX-Spamfilter-Recipients: (<[^\n]*>(?:,\n <[^\n]*>)*)\n")
-_PATH = re.compile(rb'(?:MAIL FROM|RCPT TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))', re.IGNORECASE)
 
 
 class Maildir:
@@ -143,13 +143,13 @@ class _MaildirConversation(Conversation):
             return Reply.of("252 2.0.0 Every recipient is taken")
         if verb not in (b"MAIL", b"RCPT"):
             return Reply.of("250 2.0.0 Ok")
-        match = _PATH.match(line)
-        if not match:
+        path = path_of(decoded(line[5:]), "FROM" if verb == b"MAIL" else "TO")
+        if path is None:
             return Reply.of("501 5.5.4 Syntax: MAIL FROM:<address> or RCPT TO:<address>")
         if verb == b"MAIL":
-            self._sender, self._recipients = match.group(match.lastindex or 0), []
+            self._sender, self._recipients = encoded(path), []
             return Reply.of("250 2.1.0 Ok")
-        self._recipients.append(match.group(match.lastindex or 0))
+        self._recipients.append(encoded(path))
         return Reply.of("250 2.1.5 Ok")
 
     async def data(self, parts: Sequence[bytes | memoryview]) -> Reply:

@@ -75,41 +75,36 @@ class Attempt:
         id, text = new_id(), reply.text
         sender, *recipients = (encoded(path).decode("utf-8", "replace") for path in (self.sender, *paths))
         action: Action = "defer" if reply.code < 500 else "reject"
-        log.info(
-            Event(
-                id,
-                {
-                    "client": self.client,
-                    "from": sender,
-                    "to": recipients[0] if recipients else "",
-                    "recipients": len(recipients),
-                    "class": UNJUDGED,
-                    "action": action,
-                    "reply": text,
-                },
-            )
+        facts: dict[str, str | int | float] = {
+            "client": self.client,
+            "from": sender,
+            "to": recipients[0] if recipients else "",
+            "recipients": len(recipients),
+            "class": UNJUDGED,
+            "action": action,
+            "reply": text,
+        }
+        log.info(Event(id, facts))
+        entry = JournalEntry(
+            id=id,
+            at=datetime.now(UTC),
+            digest=b"",
+            message_id="",
+            sender=sender,
+            recipients=recipients,
+            subject="",
+            size=min(self.size, HUGE),
+            client=self.client,
+            log_odds=0.0,
+            score=0.0,
+            class_=UNJUDGED,
+            action=action,
+            reply=text,
+            judge_us=0,
+            total_us=0,
+            listed="",
+            host=relay.hostname,
+            evidence=[],
+            tokens=None,
         )
-        relay.journal.add(
-            JournalEntry(
-                id=id,
-                at=datetime.now(UTC),
-                digest=b"",
-                message_id="",
-                sender=sender,
-                recipients=recipients,
-                subject="",
-                size=min(self.size, HUGE),
-                client=self.client,
-                log_odds=0.0,
-                score=0.0,
-                class_=UNJUDGED,
-                action=action,
-                reply=text,
-                judge_us=0,
-                total_us=0,
-                listed="",
-                host=relay.hostname,
-                evidence=[],
-                tokens=None,
-            )
-        )
+        relay.journal.add(entry)
