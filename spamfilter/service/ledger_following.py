@@ -73,13 +73,9 @@ class Following:
             except Exception as error:
                 self._metrics.count("faults", "ledger")
                 # Whatever the error is, this task must go on, or nothing more would be learnt. Logged once.
-                if self.well:
-                    log.log(  # with a traceback only if the error was not expected
-                        logging.ERROR,
-                        "%s; judging with what was learnt before",
-                        error,
-                        exc_info=not isinstance(error, SpamfilterError),
-                    )
+                if self.well:  # with a traceback only if the error was not expected
+                    expected = isinstance(error, SpamfilterError)
+                    log.log(logging.ERROR, "%s; judging with what was learnt before", error, exc_info=not expected)
                 self.well = self.catching_up = False
             else:
                 if not self.well:

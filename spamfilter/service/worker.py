@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import socket
-import ssl
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -79,6 +78,7 @@ class Worker:
         self._journal = Journal(self._sending or store, process.share_of(limits.journal_backlog), self._limit_log)
         self._following = Following(filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics)
         self._mark_queue = MarkQueue(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
+        certificate, key = settings.relay.tls_certificate, settings.relay.tls_key
         self._relay = Relay(
             judge=Judge(self._filter, settings.policy(), settings.policies()),
             journal=self._journal,
@@ -93,7 +93,7 @@ class Worker:
             automatic=Automatic(self._mark_queue, store, self._limit_log.noted),
             shared=shared,
             limit_log=self._limit_log,
-            tls=_server_tls(settings),
+            tls=tls.server_context(certificate, key) if certificate else None,
             normalise=settings.normalises(),
             proxy_protocol=settings.relay.proxy_protocol,
         )
@@ -317,9 +317,3 @@ class Worker:
             **await status(self._settings, self._file, self._filter, self._following, self._figures()),
             "journal_trouble": (self._collector or self._journal).trouble,
         }
-
-
-def _server_tls(settings: Settings) -> ssl.SSLContext | None:
-    if not settings.relay.tls_certificate:
-        return None
-    return tls.server_context(settings.relay.tls_certificate, settings.relay.tls_key)

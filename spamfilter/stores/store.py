@@ -7,7 +7,7 @@ either all of it or nothing.
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,6 @@ class Entry:
         if self.label == IMPORT:
             raise ValueError(f"ledger entry {self.id} is an import, and of no message")
         return self.label
-
-    def as_of(self, id: int) -> "Entry":
-        """The same entry with its id in the ledger."""
-        return replace(self, id=id)
 
     def holds(self, words: Mapping[str, Collection[Token]]) -> bool:
         """Whether a voice has learnt any of its words here from this message. words: of each voice."""

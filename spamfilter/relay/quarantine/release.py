@@ -56,7 +56,7 @@ async def hand_over(
         raise _refusal(kept, replies[-1])
     marked = flagged(kept.path)
     move(kept.path, marked)
-    sent = as_released(text, kept.id)
+    sent = b"".join(mark(text, (("X-Spam-Status", RELEASED), ("X-Spamfilter-Id", kept.id))))
     try:
         reply = await conversation.data([sent])
     except NextHopError as error:
@@ -96,11 +96,6 @@ def keep_for(
         raise StoreError(
             f"{kept.id}: was delivered to {names}, but {file} cannot be changed and names them still: {error.strerror}"
         ) from error
-
-
-def as_released(mail: bytes, id: str) -> bytes:
-    """The mail as it is delivered: its verdict is "released", and no longer that of the relay."""
-    return b"".join(mark(mail, (("X-Spam-Status", RELEASED), ("X-Spamfilter-Id", id))))
 
 
 def _parameters(conversation: Conversation, text: bytes, paths: Sequence[bytes]) -> bytes:

@@ -48,7 +48,9 @@ def answered(
         try:
             return await method(self, *args, **kwargs)
         except NextHopError as error:
-            self.next_hop_failed(error)
+            log.warning("%s: %s", self.peer, printable(str(error), 300))
+            self._relay.failed(error)
+            self.drop()
             return UNREACHABLE
         except Crowded:
             self._relay.limit_log.noted("connect_seconds", f"{self.peer} hears {CROWDED.text}")
@@ -217,12 +219,6 @@ class Greeting:
         attempt, self.attempt = self.attempt, None
         if attempt is not None:
             attempt.record(self._relay, in_part=in_part)
-
-    def next_hop_failed(self, error: NextHopError) -> None:
-        """Log and count a failure of the next hop, and give up the conversation."""
-        log.warning("%s: %s", self.peer, printable(str(error), 300))
-        self._relay.failed(error)
-        self.drop()
 
     def drop(self) -> None:
         """Give up the conversation with a next hop that has failed.

@@ -1,7 +1,7 @@
 """A transaction of learning in SQL."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -100,7 +100,7 @@ class SqlLearning(Learning):
         if self._last < 0:
             self._last = last_id(self._connection, ledger)
         self._last += 1
-        entry = entry.as_of(self._last)
+        entry = replace(entry, id=self._last)
         self._entries.append((entry, like))
         for label, number in messages(entry).items():
             self._learnt[label] += -number if entry.undoes else number
