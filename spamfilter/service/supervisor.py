@@ -12,7 +12,6 @@ keeper stops after the last worker, so that all of their journal is written.
 """
 
 import logging
-import mmap
 import os
 import signal
 import socket
@@ -49,20 +48,6 @@ TOLD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 """The signals that the supervisor waits for."""
 
 
-class Heartbeats:
-    """The time of the last beat of each process, in memory that all of them share, by the clock that never jumps."""
-
-    def __init__(self, processes: int) -> None:
-        self._at = memoryview(mmap.mmap(-1, 8 * processes))[: 8 * processes].cast("d")
-
-    def beat(self, number: int) -> None:
-        self._at[number] = time.monotonic()
-
-    def hung(self, number: int) -> bool:
-        """Whether this process has not beaten for HUNG_SECONDS."""
-        return time.monotonic() > self._at[number] + HUNG_SECONDS
-
-
 @dataclass(frozen=True, slots=True)
 class Process:
     """The role of a process of the relay. By default one process has all roles.
@@ -70,8 +55,7 @@ class Process:
     carries: is a worker. keeps: is the keeper. main: the pid that systemd knows. end: a descriptor, readable when the
     process shall stop. meeting: the socket by which workers open connections to the journal's collector. signals: the
     signal mask to set. again: it replaces a process, which may have been killed while it wrote counts. wake: an
-    eventfd, written when a worker has learnt, so that the keeper reads the ledger. beats: of all processes; None if
-    there is only one.
+    eventfd, written when a worker has learnt, so that the keeper reads the ledger.
     """
 
     shared: Shared
@@ -83,7 +67,6 @@ class Process:
     signals: frozenset[int] = frozenset()
     again: bool = False
     wake: int = -1
-    beats: Heartbeats | None = None
 
     @property
     def alone(self) -> bool:
@@ -95,10 +78,10 @@ class Process:
 
     def beat(self) -> None:
         """Show that this process does not hang."""
-        if self.beats is None:
+        if self.alone:
             notify("WATCHDOG=1")
         else:
-            self.beats.beat(self.shared.own)
+            self.shared.beats[self.shared.own] = time.monotonic()
 
     def wake_keeper(self) -> None:
         """Make the keeper read the ledger."""
@@ -122,7 +105,6 @@ class Supervisor:
         self._ready = ready
         self._stopping = stopping
         self._shared = Shared(workers + 1)
-        self._beats = Heartbeats(workers + 1)
         self._looked_at = time.monotonic()
         self._meetings = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -176,21 +158,21 @@ class Supervisor:
 
     def _end_hung(self) -> None:
         """End each process that hangs; it is restarted like any other that exits."""
-        late, self._looked_at = self._looked_at + HUNG_SECONDS / 2 < time.monotonic(), time.monotonic()
+        now, beats = time.monotonic(), self._shared.beats
+        late, self._looked_at = self._looked_at + HUNG_SECONDS / 2 < now, now
         for pid, number in self._running.items():
             if late:  # this process stood still, too, as in a machine that was paused: all of them begin anew
-                self._beats.beat(number)
-            elif self._beats.hung(number):
+                beats[number] = now
+            elif now > beats[number] + HUNG_SECONDS:
                 log.error("%s, pid %d, has not answered for %g s and is ended", _who(number), pid, HUNG_SECONDS)
                 os.kill(pid, signal.SIGKILL)
-                self._beats.beat(number)
+                beats[number] = now
 
     def _forked(self, number: int, signals: frozenset[int]) -> Process | None:
         """Start a process. Returns its role in the child, None in the supervisor."""
         again = self._started[number] > 0
-        self._started[number] = time.monotonic()
         self._shared.clear(number)
-        self._beats.beat(number)
+        self._shared.beats[number] = self._started[number] = time.monotonic()
         Metrics(self._shared.figures[number]).clear_gauges()
         main = os.getpid()
         pid = os.fork()
@@ -215,7 +197,6 @@ class Supervisor:
             signals=signals,
             again=again,
             wake=self._wake,
-            beats=self._beats,
         )
 
     def _obey(self, told: signal.struct_siginfo | None) -> None:

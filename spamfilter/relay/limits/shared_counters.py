@@ -88,8 +88,9 @@ class Shared:
     """A row for each process, which all can read. own: the number of this process.
 
     figures: metrics. connections, memory (bytes of mail), conversations (with the next hop): what clients have of them.
-    state: 0 until the process is ready, then increased each time it has read the configuration. rules: one number,
-    increased by the keeper when the database has other rules on senders. canaries: addresses of probes.
+    state: 0 until the process is ready, then increased each time it has read the configuration. beats: when it showed
+    last that it does not hang, by time.monotonic. rules: one number, increased by the keeper when the database has
+    other rules on senders. canaries: addresses of probes.
 
     The rows exist before the processes start; a process that is restarted gets the same row.
     """
@@ -99,6 +100,7 @@ class Shared:
         self.figures = [_memory(FIGURES).cast("d") for _ in range(processes)]
         self.connections, self.memory, self.conversations = (Counts(processes) for _ in range(3))
         self.state = _memory(processes).cast("q")
+        self.beats = _memory(processes).cast("d")
         self.rules = _memory(1).cast("q")
         self.canaries = Addresses()
 
