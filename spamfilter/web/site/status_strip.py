@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
@@ -14,7 +13,7 @@ from spamfilter.doctor import Examination
 from spamfilter.doctor.delivery import next_hop
 from spamfilter.errors import Refused, SpamfilterError
 from spamfilter.reports.outages import outages
-from spamfilter.service.control_socket.client import NoRelay, SocketClient
+from spamfilter.service.control_socket.client import NoRelay
 from spamfilter.stores import Store
 from spamfilter.system.moments import moment_text, span_text
 
@@ -61,8 +60,7 @@ class StatusStrip:
 
     def _relay(self) -> State:
         try:
-            with closing(SocketClient(self._settings().socket_path())) as client:
-                client.ask({"command": "status"})
+            Examination(self._settings(), None).ask_status()
         except NoRelay:
             return State("the relay does not run", False, DOCTOR)
         except Refused:
