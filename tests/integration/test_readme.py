@@ -22,8 +22,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = ("training", "feedback", "quarantine", "report", "evaluation", "doctor", "postfix", "exim", "benchmarks")
 """Pages with commands, in the order of the README's path."""
 
-ELSEWHERE = ("import", "postgresql")
-"""Run in test_import and test_fleet_page."""
+ELSEWHERE = ("import", "milter", "postgresql")
+"""Run in test_import, test_sendmail and test_fleet_page."""
 
 
 def blocks_of(page: str) -> list[str]:
