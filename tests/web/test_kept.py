@@ -275,6 +275,7 @@ def test_many_are_delivered_or_deleted_at_once(pages: Site, chromium: Browser) -
     page.get_by_role("button", name="Zustellen", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("Zugestellte Mails: 2")
     page.get_by_role("link", name="Alle ankreuzen").click()
+    page.wait_for_url("**all=yes*")
     ticked = page.locator("input:checked").count()
     assert ticked == page.locator("input[type=checkbox]").count() >= 2
     page.get_by_role("button", name="Löschen").click()
