@@ -25,7 +25,7 @@ from spamfilter.system.file_access import ANYBODY, by_mode
 from spamfilter.system.paths import QUOTES, config_file, socket_path, state_directory, toml_value, values_of
 
 PREFIX = "SPAMFILTER_"
-OTHERS = frozenset(("CONFIG", "PLAIN", "CORPORA", "EXIM", "SENDMAIL", "FAULTS", "SHOTS", "TEST_WORKERS"))
+OTHERS = frozenset(("CONFIG", "PLAIN", "CORPORA", "EXIM", "SENDMAIL", "PYTHON2", "FAULTS", "SHOTS", "TEST_WORKERS"))
 """What else SPAMFILTER_ begins in the environment: the file, plain Python, and what tests and benchmarks ask for."""
 LIVE: dict[str, frozenset[str]] = {
     "relay": frozenset(("trusted", "domains", "bare_newlines")),

@@ -71,7 +71,8 @@ def _tokens(message: Message) -> Iterator[bytes]:
     yield b"message-id:@" + match.group(1) if match else b"message-id:invalid"
     for name, times in Counter(name for name, _ in message.fields if name in _SAFE).items():
         yield b"%s%s:%d" % (_HEADER, name, times)
-    yield from _of_text(message.text.lower())
+    # Either may have been read further.
+    yield from _of_text(b"\n".join((message.text, message.shown)).lower())
 
 
 def _content(name: bytes, value: bytes) -> Iterator[bytes]:
@@ -85,7 +86,7 @@ def _content(name: bytes, value: bytes) -> Iterator[bytes]:
             yield b"content-type/type:" + said
         elif key == b"charset":
             yield b"charset:" + said
-        elif key == b"filename" and said:
+        elif key in (b"filename", b"name") and said:
             yield b"filename:fname:" + said
             yield from (b"filename:fname piece:" + piece for piece in re.split(rb"[^a-z0-9_]+", said))
 
