@@ -452,6 +452,13 @@ class Relay:
     def state(self) -> Path:
         return self.folder / "state"
 
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Give it other settings while it runs, and wait until they hold."""
+        seen = self.log().count("reloaded")
+        self.config.write_text(toml(settings))
+        self.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: self.log().count("reloaded") > seen, "the new settings")
+
     def command(
         self, *arguments: str, input: str | None = None, seconds: float = 60.0
     ) -> "subprocess.CompletedProcess[str]":

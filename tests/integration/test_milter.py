@@ -25,7 +25,6 @@ from tests.integration.servers import (
     relay,
     sink,
     smtp_source,
-    toml,
     wait_until,
     workshop,
 )
@@ -48,11 +47,7 @@ class Chain:
 
     def change(self, **verdict: object) -> None:
         """Change [verdict] of the running relay."""
-        seen = self.relay.log().count("reloaded")
-        text = toml(self.settings | {"verdict": verdict})
-        self.relay.config.write_text(text)
-        self.relay.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: self.relay.log().count("reloaded") > seen, "the new settings")
+        self.relay.configure(self.settings | {"verdict": verdict})
 
     def arrived(self, subject: str) -> list[bytes]:
         wait_until(lambda: self.postfix.queued() == 0, "an empty queue")

@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import smtplib
 import subprocess
 from collections import Counter
@@ -24,7 +23,6 @@ from tests.integration.servers import (
     relay,
     sink,
     smtp_source,
-    toml,
     wait_until,
     workshop,
 )
@@ -72,10 +70,7 @@ class Chain:
 
     def change(self, **verdict: object) -> None:
         """Change [verdict] of the running relay."""
-        seen = self.relay.log().count("reloaded")
-        self.relay.config.write_text(toml(self.settings | {"verdict": verdict}))
-        self.relay.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: self.relay.log().count("reloaded") > seen, "the new settings")
+        self.relay.configure(self.settings | {"verdict": verdict})
 
     def send(self, subject: str) -> str:
         """Send a mail that forges one of our fields; the reply."""
