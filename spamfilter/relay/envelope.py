@@ -62,4 +62,4 @@ class Transaction:
         address = self.peer if self.authenticated else self.client
         # A zone may be any text; on the loopback, every local user can choose among millions of addresses.
         client = ipaddress.ip_address(address.partition("%")[0])
-        return f"by mail from {'localhost' if client.is_loopback else client}"
+        return f"mail from {'localhost' if client.is_loopback else client}"

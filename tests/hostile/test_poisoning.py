@@ -94,7 +94,7 @@ def forwarded(port: int, sent: bytes) -> str:
 
 
 def test_the_201st_mark_of_a_day_is_refused_with_a_clear_message_by_every_way() -> None:
-    by_mail = "by mail from localhost"
+    by_mail = "mail from localhost"
     refusal = "200 marks in 24 hours are the limit ([feedback] marks_a_day)"
     assert SHARE == 200
     with workshop() as folder, dovecot(folder / "dovecot") as imap:

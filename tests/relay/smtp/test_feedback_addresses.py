@@ -24,7 +24,7 @@ from tests.support.users import connected
 ANNA = "anna@example.org"
 SPAM, HAM = "spam@example.org", "ham@example.org"
 FEEDBACK = Feedback(spam_addresses=[SPAM], ham_addresses=[HAM])
-CLIENT = "by mail from localhost"
+CLIENT = "mail from localhost"
 NOBODY = (ipaddress.ip_network("192.0.2.0/24"),)
 ONE, TWO = mail(name="one"), mail("Grüße".encode().hex(), "another text", "two")
 INLINE = f"From: {ANNA}\r\nTo: {SPAM}\r\nSubject: Fwd: hello\r\n\r\n> some text\r\n".encode()
@@ -108,8 +108,8 @@ async def test_the_author_is_the_authenticated_sender_in_lower_case(tmp_path: Pa
         ("ADDR=127.0.0.5", CLIENT),
         ("ADDR=IPV6:::1", CLIENT),
         ("ADDR=[UNAVAILABLE] SOURCE=LOCAL", CLIENT),
-        ("ADDR=10.1.2.3", "by mail from 10.1.2.3"),
-        ("ADDR=IPV6:FE80:0::1%one", "by mail from fe80::1"),
+        ("ADDR=10.1.2.3", "mail from 10.1.2.3"),
+        ("ADDR=IPV6:FE80:0::1%one", "mail from fe80::1"),
     ],
 )
 async def test_a_sender_that_is_not_authenticated_is_only_a_claim_so_the_client_is_the_author(
