@@ -2,9 +2,13 @@
 
 import hashlib
 import os
+import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -94,10 +98,10 @@ def train(
 def import_(file: Path | None, dump: Path | None, listed: bool, as_json: bool) -> None:
     """Take over what another filter, or another spamfilter, has learnt.
 
-    FILE is a dump of bogofilter (bogoutil -d), SpamAssassin (sa-learn --backup) or SpamBayes (sb_dbexpimp), or an
-    export of this program; its first line tells. A dump is one entry of the ledger: `spamfilter forget` with the
-    id that is printed takes it back exactly. A running relay judges by it within a second. Imported counts speak until
-    this filter has learnt 300 messages itself, the less the more it has learnt.
+    FILE, - for standard input, is a dump of bogofilter (bogoutil -d), SpamAssassin (sa-learn --backup) or SpamBayes
+    (sb_dbexpimp), or an export of this program; its first line tells. A dump is one entry of the ledger: `spamfilter
+    forget` with the id that is printed takes it back exactly. A running relay judges by it within a second. Imported
+    counts speak until this filter has learnt 300 messages itself, the less the more it has learnt.
 
     Example: spamfilter import words.txt
     """
@@ -105,7 +109,28 @@ def import_(file: Path | None, dump: Path | None, listed: bool, as_json: bool) -
         _list(file, as_json)
         return
     if dump is None:
-        raise click.UsageError("name the file with the dump, or --list")
+        raise click.UsageError("name the file with the dump, - for standard input, or --list")
+    with _on_disk(dump) as found:
+        _import(file, found, as_json)
+
+
+@contextmanager
+def _on_disk(dump: Path) -> Iterator[Path]:
+    """The file with a dump, which is read more than once: of what comes through a pipe, a copy."""
+    if dump.is_file():
+        yield dump
+        return
+    with TemporaryDirectory(prefix="spamfilter-import-") as folder:
+        copy = Path(folder) / ("standard-input" if str(dump) == "-" else dump.name)
+        try:
+            with click.open_file(str(dump), "rb") as piped, copy.open("wb") as kept:
+                shutil.copyfileobj(piped, kept)
+        except OSError as error:
+            raise InputError(f"{dump}: {error.strerror}") from error
+        yield copy
+
+
+def _import(file: Path | None, dump: Path, as_json: bool) -> None:
     from spamfilter.learning.transfer.dumps import read_dump
     from spamfilter.learning.transfer.imports import Import
     from spamfilter.learning.transfer.portable import BEGIN, Export

@@ -53,6 +53,8 @@ def test_a_dump_of_another_filter_is_judged_by_and_forgotten_whole(
         assert judged["class"] == label
     assert shell.learnt() == ({"ham": 9, "spam": 8}, [])
     assert f"{said['id']}: this file is imported already" in shell.done("import", file)
+    piped = shell.done("import", "-", stdin=file.read_bytes())
+    assert f"{said['id']}: this file is imported already" in piped
     assert said["id"] in shell.done("import", "--list")
     assert "8 ham and 8 spam" in shell.done("forget", said["id"])
     assert counts(shell) == before
