@@ -249,7 +249,7 @@ def of_memory(relay: Daemon, filter: Filter) -> list[str]:
     judged = relay.ask({"command": "judge", "id": latest.id})
     if (judged["last"], judged["posterior"]) != (
         filter.last,
-        filter.score(by_id(filter.store, latest.id).reading).posterior,
+        filter.score(by_id(filter, latest.id).reading).posterior,
     ):
         wrong.append(f"{relay.folder.name} judges by other counts than the ledger's sum")
     examined = json.loads(relay.command("doctor", "--verify", "--no-canary", "--json", seconds=VERIFIED).stdout)[

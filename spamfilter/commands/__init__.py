@@ -8,7 +8,7 @@ from importlib import import_module
 
 import click
 
-from spamfilter.system.garbage_collection import unsearched
+from spamfilter.system.process import unsearched
 
 COMMANDS = {
     "serve": "serve.serve",

@@ -111,7 +111,7 @@ def subjects(filter: "Filter", names: Iterable[str], problems: list[str]) -> "It
 
     problems: as in `named_mails`.
     """
-    from spamfilter.learning.marks import by_mails, mail_at_hand
+    from spamfilter.learning.marks import by_id, by_mails, mail_at_hand
 
     waiting: list[MailAtHand] = []
     try:
@@ -122,20 +122,11 @@ def subjects(filter: "Filter", names: Iterable[str], problems: list[str]) -> "It
                 yield from by_mails(filter, waiting)
                 waiting.clear()
             if mail is None:
-                yield _of_id(filter, name)
+                yield by_id(filter, name)
     except InputError:
         yield from by_mails(filter, waiting)
         raise
     yield from by_mails(filter, waiting)
-
-
-def _of_id(filter: "Filter", id: str) -> "Subject":
-    from spamfilter.learning.marks import by_id
-
-    subject = by_id(filter.store, id)
-    if not any(voice.name in subject.reading.tokens for voice in filter.voices):
-        raise InputError(f"{id}: judged under another configuration ([learn] voices); give its file instead")
-    return subject
 
 
 def settings_of(file: Path | None) -> "Settings":

@@ -11,7 +11,7 @@ from spamfilter.learning.provenance import provenance
 from spamfilter.learning.transaction import Reading
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import printable
-from spamfilter.system.garbage_collection import unsearched
+from spamfilter.system.process import unsearched
 from spamfilter.system.screen import judgement, sentence, table_width
 
 FEW = 10

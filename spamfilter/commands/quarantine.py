@@ -277,7 +277,6 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
     from spamfilter.reports.digest_links import own_key
     from spamfilter.reports.digests import LAST, digest_mail, is_due, new_digests
     from spamfilter.reports.mail import address_of, send
-    from spamfilter.system.process import own_name
 
     settings = settings_of(file)
     if due and not settings.digest.hours:
@@ -286,7 +285,7 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
     if not settings.digest.url:
         raise ConfigError('digest.url = "": set it to where users reach the web page, as in "https://mail.example.org"')
     from_ = settings.digest.mail_from or settings.report.mail_from
-    sender = address_of("[digest] mail_from", from_ or f"spamfilter@{settings.relay.hostname or own_name()}")
+    sender = address_of("[digest] mail_from", from_ or f"spamfilter@{settings.hostname()}")
     now = datetime.now(UTC)
     failed: list[SpamfilterError] = []
     with opened_store(settings) as store:

@@ -82,9 +82,8 @@ def stats(
         click.echo(rendering.to_json(rendering.report_json(report)))
     elif form == "html":
         from spamfilter.reports.html import report_html
-        from spamfilter.system.process import own_name
 
-        click.echo(report_html(report, settings.relay.hostname or own_name()).encode())
+        click.echo(report_html(report, settings.hostname()).encode())
     else:
         from spamfilter.reports.text import report_text
 
@@ -111,8 +110,7 @@ def _send(settings: "Settings", report: "Report", recipients: list[str], now: da
 
     from spamfilter.relay.next_hops import next_hop_of
     from spamfilter.reports.mail import address_of, report_mail, send
-    from spamfilter.system.process import own_name
 
-    host = settings.relay.hostname or own_name()
+    host = settings.hostname()
     sender = address_of("[report] mail_from", settings.report.mail_from or f"spamfilter@{host}")
     asyncio.run(send(next_hop_of(settings), report_mail(report, sender, recipients, host, now), sender, recipients))

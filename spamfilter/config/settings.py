@@ -23,6 +23,7 @@ from spamfilter.system import tls
 from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import ANYBODY, by_mode
 from spamfilter.system.paths import QUOTES, config_file, socket_path, state_directory, toml_value, values_of
+from spamfilter.system.process import own_name
 
 PREFIX = "SPAMFILTER_"
 OTHERS = frozenset(("CONFIG", "PLAIN", "CORPORA", "EXIM", "SENDMAIL", "PYTHON2", "FAULTS", "SHOTS", "TEST_WORKERS"))
@@ -74,6 +75,9 @@ class Settings(sections.Section):
     def normalises(self) -> bool:
         """Whether lone CRs and LFs are replaced; after-queue always, as a rejection would bounce to forged senders."""
         return self.relay.bare_newlines == "normalise" or self.relay.mode == "after-queue"
+
+    def hostname(self) -> str:
+        return self.relay.hostname or own_name()
 
     def next_hop_url(self) -> str:
         return self.relay.next_hop or f"maildir:{state_directory() / 'mail'}"

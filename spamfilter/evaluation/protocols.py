@@ -16,6 +16,7 @@ from spamfilter.bayes.verdict import Class, Policy
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.evaluation.contenders import Contender, Examples
 from spamfilter.learning.labelled_mail import mixed
+from spamfilter.system.batches import batches
 
 Feedback = Literal["full", "delayed", "partial", "errors-and-unsure", "small-user"]
 Split = Literal["time", "random", "alternate"]
@@ -160,8 +161,7 @@ def _small_user(examples: Sequence[Example], enter: Enter, trial: Trial, progres
     looks = trial.rounds * len(contenders) * len(train) + len(rest)
     progress(steps("prequential", len(examples), len(contenders), trial) - looks)  # what is passed over
     _train(contenders, runs, [(given[id(example)], example) for example in train], trial, progress)
-    for start in range(0, len(rest), trial.day):
-        day = rest[start : start + trial.day]
+    for day in batches(rest, trial.day):
         mail = [(example.read(), example) for example in day]
         for contender, run in zip(contenders, runs, strict=True):
             urgency = [_urgency(run.judge(contender, each, tokens, trial), each.label) for tokens, each in mail]

@@ -26,10 +26,10 @@ from spamfilter.errors import InputError, NotMail
 from spamfilter.evaluation.contenders import ONE_RULE, Contender, Learner, OneRule
 from spamfilter.evaluation.error_rates import Metrics, contradicted, intervals, measure
 from spamfilter.evaluation.protocols import PROTOCOLS, Example, Progress, Run, Trial
-from spamfilter.learning.transaction import batches
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import UNJUDGED, Store
+from spamfilter.system.batches import batches
 
 CONFIGURED = "configured"
 """The contender that is the filter of the configuration."""

@@ -25,11 +25,12 @@ from spamfilter.learning.labelled_mail import mixed
 from spamfilter.learning.reading_ahead import read_ahead, told_apart
 from spamfilter.learning.training_rounds import ROUNDS as ROUNDS
 from spamfilter.learning.training_rounds import Amounts, Message, later_rounds, no_amounts, note
-from spamfilter.learning.transaction import Reading, Training, batches
+from spamfilter.learning.transaction import Reading, Training
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, Store
-from spamfilter.system.garbage_collection import unsearched
+from spamfilter.system.batches import batches
+from spamfilter.system.process import unsearched
 
 TOGETHER = 1000
 """Mails of one transaction, at most: one sync of the disk for all of them, and each word is written once."""

@@ -6,7 +6,7 @@ Guarantee: counts made by other voices or likelihoods are not used; `rules` says
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -82,7 +82,7 @@ class Filter:
         """Take in what other processes have learnt since; returns how many ledger entries that was."""
         return self._catch_up(self._all(), self.store.entries_after) if self._whole else 0
 
-    def take_in(self, entries: list[Entry]) -> int:
+    def take_in(self, entries: Sequence[Entry]) -> int:
         """As `follow`, for entries that were read elsewhere; those that are known are passed over."""
         return self._take_in(self._all(), entries)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from spamfilter.bayes.counts import Label
-from spamfilter.errors import InputError, ShareUsed, StoreBusy
+from spamfilter.errors import ShareUsed, StoreBusy
 from spamfilter.learning import marks
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Author, Subject
@@ -61,7 +61,7 @@ class MarkQueue:
     async def mark_id(self, id: str, label: Label | None, author: Author) -> Marked:
         """Learn a mail by the id of its verdict. Raises as `mark_mail`, and InputError for an unknown id."""
         await self._awaited(id)
-        return await self._mark(lambda own: marks.by_id(own.store, id, wait=False), label, author)
+        return await self._mark(lambda own: marks.by_id(own, id, wait=False), label, author)
 
     async def mark_read(self, subject: Subject, label: Label | None, author: Author) -> Marked:
         """Learn a mail that is known already. Raises as `mark_mail`."""
@@ -113,10 +113,6 @@ class MarkQueue:
         # Not the relay's filter, which belongs to the event loop; this one holds no counts in memory.
         filter = Filter(self._relaying.store, self._relaying.voices, whole=False)
         subject = find(filter)
-        if not any(voice.name in subject.reading.tokens for voice in filter.voices):
-            raise InputError(
-                f"{subject.name}: judged under another configuration ([learn] voices); give its file instead"
-            )
         return Marked(subject, marks.mark(filter, subject, label, author, self.marks_a_day))
 
     def close(self) -> None:

@@ -210,14 +210,14 @@ def _check_room(training: Training, subject: Subject) -> None:
         )
 
 
-def by_id(store: Store, id: str, wait: bool = True) -> Subject:
+def by_id(filter: Filter, id: str, wait: bool = True) -> Subject:
     """The message of a journal id. wait: until a new one is written, at most WRITTEN_WITHIN.
 
     Raises InputError, which says what to do instead.
     """
     if not is_id(id):
         raise InputError(f"{printable(id, 40)}: not an id (26 letters and digits)")
-    id = id.upper()
+    id, store = id.upper(), filter.store
     give_up = time.monotonic() + (WRITTEN_WITHIN if wait else 0)
     while (entry := store.find_journal(id)) is None:
         if time.monotonic() >= give_up:
@@ -233,6 +233,8 @@ def by_id(store: Store, id: str, wait: bool = True) -> Subject:
         raise InputError(
             f"{id}: too old to mark by id ([feedback] window_days, window_megabytes); give its file instead"
         )
+    if not any(voice.name in tokens for voice in filter.voices):
+        raise InputError(f"{id}: judged under another configuration ([learn] voices); give its file instead")
     return Subject(id, id, Reading(entry.digest, tokens))
 
 

@@ -22,7 +22,7 @@ from spamfilter.learning.bulk_training import UNFINISHED, undecided
 from spamfilter.learning.filter import IMPORTED_VOICES, RULES, EntriesAfter, ledger, rules
 from spamfilter.learning.training_rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.stores import Entry, Relearnt, Rewriting, Store
-from spamfilter.system.garbage_collection import unsearched
+from spamfilter.system.process import unsearched
 
 FEW = 100
 """Entries that may be left for the last transaction: fewer than it could learn in a tenth of a second."""

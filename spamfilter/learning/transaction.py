@@ -5,10 +5,9 @@ first one added.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from spamfilter.bayes import model
 from spamfilter.bayes.calibration import Step
@@ -20,13 +19,6 @@ from spamfilter.bayes.token_codec import message_of
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import View, Voices, VoiceTokens, words
 from spamfilter.stores import Entry, Learning
-
-Item = TypeVar("Item")
-
-
-def batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    """The same items, at most so many at a time: for one transaction, or for one question to the store."""
-    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from datetime import datetime
 
 from spamfilter.bayes.labels import AUTOMATIC, BULK, IMPORT
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.transaction import Reading, batches
+from spamfilter.learning.transaction import Reading
 from spamfilter.stores import Entry, Store
+from spamfilter.system.batches import batches
 
 BATCH = 20
 """Learnings of one transaction, for which others wait: each takes 20 to 50 ms."""

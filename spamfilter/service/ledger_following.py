@@ -16,6 +16,7 @@ from spamfilter.errors import CountError, SpamfilterError
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.metrics import SOURCES, Metrics
 from spamfilter.stores import Entry
+from spamfilter.system.batches import batches
 
 log = logging.getLogger("spamfilter")
 
@@ -90,8 +91,8 @@ class Following:
         try:
             if filter.store.generation != self._generation:
                 raise CountError(f"{filter.store.where}: was replaced or rebuilt")  # noqa: TRY301 - handled like the other CountErrors
-            for start in range(0, len(entries), FOLLOW_CHUNK):
-                filter.take_in(chunk := entries[start : start + FOLLOW_CHUNK])
+            for chunk in batches(entries, FOLLOW_CHUNK):
+                filter.take_in(chunk)
                 self._count(chunk)
                 await asyncio.sleep(0)
         except CountError as error:

@@ -47,7 +47,7 @@ from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import BEAT_EVERY, Process
 from spamfilter.service.uptime import Uptime
 from spamfilter.system import tls
-from spamfilter.system.process import notify, own_name, proportional_bytes, resident_bytes
+from spamfilter.system.process import notify, proportional_bytes, resident_bytes
 
 if TYPE_CHECKING:
     from spamfilter.service.metrics_endpoint import MetricsFrontEnd
@@ -87,7 +87,7 @@ class Worker:
             limits=within_descriptors(limits),
             trusted=settings.relay.networks(),
             domains=settings.relay.own_domains(),
-            hostname=settings.relay.hostname or own_name(),
+            hostname=settings.hostname(),
             mark_queue=self._mark_queue,
             feedback=settings.feedback,
             automatic=Automatic(self._mark_queue, store, self._limit_log.noted),

@@ -1,10 +1,12 @@
-"""This process: its host's name, its memory, its service manager."""
+"""This process: its host's name, its memory, its garbage collector, its service manager."""
 
 import ctypes
+import gc
 import os
 import resource
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LARGE = 2**19
@@ -61,6 +63,18 @@ def proportional_bytes() -> int:
     except OSError:
         return resident_bytes()
     return sum(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:"))
+
+
+@contextmanager
+def unsearched() -> Iterator[None]:
+    """No search for reference cycles until the end of the block, in work that makes few of them and much else."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def notify(state: str) -> None:

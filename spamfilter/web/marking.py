@@ -23,7 +23,7 @@ from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.stores import JournalEntry
 from spamfilter.system.ids import is_id
 from spamfilter.web.accounts import Account
-from spamfilter.web.message_views import entry_of, subject_of
+from spamfilter.web.message_views import entry_of
 from spamfilter.web.site import Site
 
 SOURCE = "web"
@@ -49,7 +49,7 @@ def mark(site: Site, id: str, label: Label | None, author: Author) -> dict[str, 
         client = SocketClient(site.settings.socket_path())
     except NoRelay:
         filter = site.filter()
-        subject = subject_of(filter, id)
+        subject = marks.by_id(filter, id, wait=False)
         change = marks.mark(filter, subject, label, author, site.settings.feedback.marks_a_day)
         return rendering.change_json(subject, label, change)
     with closing(client):

@@ -17,8 +17,7 @@ from spamfilter.bayes.token_codec import message_of
 from spamfilter.bayes.verdict import Action
 from spamfilter.errors import InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning.explanation import judgement_json
-from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import Subject, by_id
+from spamfilter.learning.marks import by_id
 from spamfilter.learning.provenance import provenance
 from spamfilter.mail.message import parse
 from spamfilter.relay.quarantine import Quarantined
@@ -179,7 +178,7 @@ def looked_at(site: Site, id: str) -> Looked:
     label = history[-1].message_label if history and not history[-1].undoes else None
     judged, mute = None, ""
     try:
-        subject = subject_of(filter, entry.id)
+        subject = by_id(filter, entry.id, wait=False)
         score, evidence = filter.explained(subject.reading)
         policy = site.settings.policy()
         judged = judgement_json(
@@ -191,16 +190,6 @@ def looked_at(site: Site, id: str) -> Looked:
     except SpamfilterError as error:
         mute = str(error)
     return Looked(entry, judged, mute, label, history[::-1])
-
-
-def subject_of(filter: Filter, id: str) -> Subject:
-    """A message of the journal, to be judged or learnt by its kept tokens. Raises InputError if there are none."""
-    subject = by_id(filter.store, id, wait=False)
-    if not any(voice.name in subject.reading.tokens for voice in filter.voices):
-        raise InputError(
-            f"{id}: judged under another configuration ([learn] voices); mark its file with `spamfilter mark-spam`"
-        )
-    return subject
 
 
 @dataclass(frozen=True, slots=True)

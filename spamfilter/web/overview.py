@@ -17,7 +17,6 @@ from spamfilter.reports.html import facts
 from spamfilter.reports.report import Report, build
 from spamfilter.reports.report_figures import Slot
 from spamfilter.system.moments import hour_zone
-from spamfilter.system.process import own_name
 from spamfilter.web.message_views import LONGEST
 from spamfilter.web.site import Site, Visit, shown
 
@@ -35,7 +34,7 @@ def overview(visit: Visit) -> Response:
     """The report of a period."""
     period = period_of(visit, PERIODS)
     report = report_of(visit.site, PERIODS[period], hour_zone(datetime.now(UTC)), visit.query.get("host", ""))
-    host = visit.site.settings.relay.hostname or own_name()
+    host = visit.site.settings.hostname()
     return shown(visit, "overview", period=period, periods=PERIODS, search=Searches(report), **facts(report, host))
 
 

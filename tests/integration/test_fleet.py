@@ -88,7 +88,7 @@ def agree(id: str, one: Daemon, other: Daemon, counts: tuple[int, int], url: str
         filter = Filter(store, Settings().voices())
         assert filter.verify() == []
         assert (filter.learnt["ham"], filter.learnt["spam"]) == counts
-        score = filter.score(by_id(filter.store, id).reading)
+        score = filter.score(by_id(filter, id).reading)
         for relay in (one, other):
             answer = relay.ask({"command": "judge", "id": id})
             assert (answer["last"], answer["posterior"]) == (filter.last, score.posterior)

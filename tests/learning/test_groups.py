@@ -58,7 +58,7 @@ def arrived(filter: Filter, sent: bytes, *recipients: str) -> str:
 
 
 def marked(filter: Filter, id: str, label: Label | None, author: Author) -> bool:
-    return mark(filter, by_id(filter.store, id), label, author, MANY).changed
+    return mark(filter, by_id(filter, id), label, author, MANY).changed
 
 
 def says(filter: Filter, group: str, sent: bytes = NEWS) -> str:
@@ -157,10 +157,7 @@ def test_the_administrator_replaces_what_a_user_has_taught_the_group(filter: Fil
 def test_mail_of_no_group_teaches_the_group_of_its_author_or_nobody(
     filter: Filter, recipients: tuple[str, ...]
 ) -> None:
-    if recipients:
-        subject = by_id(filter.store, arrived(filter, NEWS, *recipients))
-    else:
-        subject = by_mail(filter, "news.eml", NEWS)
+    subject = by_id(filter, arrived(filter, NEWS, *recipients)) if recipients else by_mail(filter, "news.eml", NEWS)
     before = says(filter, "x.example"), says(filter, "")
     with pytest.raises(Refused, match=r"only the\s+administrator can mark it"):
         mark(filter, subject, "spam", ANNA, MANY)

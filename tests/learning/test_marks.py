@@ -68,39 +68,40 @@ def filter() -> Filter:
 @pytest.mark.parametrize("id", [ID, ID.lower()], ids=["upper-case", "lower-case"])
 def test_an_id_names_what_was_judged(filter: Filter, id: str) -> None:
     seen = judged(filter, mail())
-    assert by_id(filter.store, id) == Subject(ID, ID, seen)
+    assert by_id(filter, id) == Subject(ID, ID, seen)
 
 
 def test_an_id_that_is_just_being_written_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feedback, "LOOK_EVERY", 0.0)
     store = Slow(looks=2)
-    judged(Filter(store, VOICE), mail())
-    assert by_id(store, ID).id == ID
+    filter = Filter(store, VOICE)
+    judged(filter, mail())
+    assert by_id(filter, ID).id == ID
 
 
 def test_an_id_of_nothing_says_what_to_do_instead(filter: Filter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feedback, "WRITTEN_WITHIN", 0.0)
     with pytest.raises(InputError, match=f"{ID}: no message of this id in the journal of memory; .*name its file"):
-        by_id(filter.store, ID)
+        by_id(filter, ID)
 
 
 @pytest.mark.parametrize("id", ["", ID[1:], ID + "X", "\u017f" * 26, ID[:25] + "\xdf", "\x1b[31m" + ID])
 def test_what_is_no_id_is_said_so_at_once(filter: Filter, id: str) -> None:
     with pytest.raises(InputError, match=r": not an id \(26 letters and digits\)") as caught:
-        by_id(filter.store, id)
+        by_id(filter, id)
     assert str(caught.value).isprintable()
 
 
 def test_an_id_whose_tokens_have_gone_is_read_from_what_was_learnt_of_it(filter: Filter) -> None:
     seen = judged(filter, mail(), tokens=None)
     filter.learn(seen, "spam", "cli", "ann")
-    assert by_id(filter.store, ID) == Subject(ID, ID, seen)
+    assert by_id(filter, ID) == Subject(ID, ID, seen)
 
 
 def test_an_id_whose_tokens_have_gone_says_what_to_do_instead(filter: Filter) -> None:
     judged(filter, mail(), tokens=None)
     with pytest.raises(InputError, match=f"{ID}: too old to mark by id .*give its file"):
-        by_id(filter.store, ID)
+        by_id(filter, ID)
 
 
 def test_a_mail_that_never_passed_is_read(filter: Filter) -> None:

@@ -12,7 +12,6 @@ from spamfilter.relay.next_hops.maildir import Maildir, MaildirNextHop
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply, Timeouts, offer
 from spamfilter.relay.next_hops.smtp import SmtpNextHop
 from spamfilter.system import tls as tls_contexts
-from spamfilter.system.process import own_name
 
 __all__ = [
     "NEXT_HOPS",
@@ -63,4 +62,4 @@ def next_hop_of(settings: Settings) -> NextHop:
     relay, limits = settings.relay, settings.limits
     timeouts = Timeouts(limits.connect_seconds, limits.command_seconds, limits.final_seconds)
     tls = None if relay.next_hop_tls == "none" else tls_contexts.client_context(relay.next_hop_ca)
-    return open_next_hop(settings.next_hop_url(), relay.hostname or own_name(), tls, timeouts)
+    return open_next_hop(settings.next_hop_url(), settings.hostname(), tls, timeouts)

@@ -58,6 +58,6 @@ def _changed(settings: Settings, file: Path | None) -> list[str]:
 
 async def judge(filter: Filter, request: Answer) -> Answer:
     """Judge a message of the journal by the counts in memory."""
-    subject = await asyncio.to_thread(by_id, filter.store, str(request.get("id", "")))
+    subject = await asyncio.to_thread(by_id, filter, str(request.get("id", "")))
     score = filter.score(subject.reading)
     return {"id": subject.id, "posterior": score.posterior, "log_odds": score.log_odds, "last": filter.last}

@@ -59,6 +59,7 @@ from spamfilter.stores.sql.reporting import SqlReporting
 from spamfilter.stores.sql.searching import SqlSearch
 from spamfilter.stores.sql.sender_lists import SqlSenderLists
 from spamfilter.stores.store import Entry, Holders, Learning, Store
+from spamfilter.system.batches import batches
 
 __all__ = ["SqlStore"]
 
@@ -193,8 +194,7 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
             pairs = list(connection.scalars(own.where(ledger.c.source == source, ledger.c.at < before)))
             if last := last_id(connection, ledger):
                 keep_last_id(connection, ledger, last)
-            for start in range(0, len(pairs), LOOK_UP):
-                some = pairs[start : start + LOOK_UP]
+            for some in batches(pairs, LOOK_UP):
                 connection.execute(delete(ledger).where(ledger.c.undoes.in_(some)))
                 connection.execute(delete(ledger).where(ledger.c.id.in_(some)))
         return 2 * len(pairs)

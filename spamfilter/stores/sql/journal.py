@@ -13,6 +13,7 @@ from spamfilter.stores.journal import NAMED, JournalEntry
 from spamfilter.stores.schema import journal
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.queries import convert, execute_many
+from spamfilter.system.batches import batches
 
 EXPIRE = 1000
 """Rows emptied or deleted in one transaction: a tenth of a second of write lock."""
@@ -100,7 +101,7 @@ class SqlJournal(Database):
     def _in_batches(self, change: Update | Delete, ids: Sequence[str]) -> int:
         """Change these entries; returns how many there were. Other processes may write between two batches."""
         changed = 0
-        for start in range(0, len(ids), EXPIRE):
+        for some in batches(ids, EXPIRE):
             with self.writing() as connection:
-                changed += connection.execute(change.where(journal.c.id.in_(ids[start : start + EXPIRE]))).rowcount
+                changed += connection.execute(change.where(journal.c.id.in_(some))).rowcount
         return changed

@@ -9,6 +9,7 @@ from spamfilter.stores.quarantine_events import QuarantineEvent
 from spamfilter.stores.schema import quarantine_events
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.queries import LOOK_UP
+from spamfilter.system.batches import batches
 
 FACTS = [column for column in quarantine_events.columns if column.name != "id"]
 """In the order of the fields of QuarantineEvent."""
@@ -31,9 +32,8 @@ class SqlQuarantineEvents(Database):
         names, table = [*mails], quarantine_events.c
         found: dict[str, list[QuarantineEvent]] = {}
         with self.reading() as connection:
-            for start in range(0, len(names), LOOK_UP):
-                some = table.mail.in_(names[start : start + LOOK_UP])
-                for row in connection.execute(select(*FACTS).where(some).order_by(table.id)):
+            for some in batches(names, LOOK_UP):
+                for row in connection.execute(select(*FACTS).where(table.mail.in_(some)).order_by(table.id)):
                     found.setdefault(row.mail, []).append(QuarantineEvent(*row))
         return found
 

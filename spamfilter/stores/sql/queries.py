@@ -39,6 +39,7 @@ from spamfilter.stores import schema
 from spamfilter.stores.schema import EDITION, INTEGER, amounts, classes, ledger, settings, tallies, vocabularies, words
 from spamfilter.stores.sql.dialects import SEPARATOR, each_number, each_text, numbers_listed
 from spamfilter.stores.store import ENTRIES, Entry
+from spamfilter.system.batches import batches
 
 LOOK_UP = 500
 """Values of one IN: well below SQLite's limit on variables, and few round trips for a mail."""
@@ -232,17 +233,17 @@ def spelt(dialect: Dialect, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[
 def add_words(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
     """Add to the counts of words of one voice: rows with the values of all columns."""
     if connection.dialect.name == "postgresql":
-        for at in range(0, len(rows), LISTED):
-            editions, voices, *listed = zip(*rows[at : at + LISTED], strict=True)
+        for some in batches(rows, LISTED):
+            editions, voices, *listed = zip(*some, strict=True)
             names = ("words", *LABELS, "touched")
             lists = {name: SEPARATOR.join(map(str, values)) for name, values in zip(names, listed, strict=True)}
             connection.execute(_ADD_LISTED, {"edition": editions[0], "voice": voices[0], **lists})
         return
     rows = spelt(connection.dialect, rows)
-    groups = [rows[at : at + TOGETHER] for at in range(0, len(rows), TOGETHER)]
-    for some in filter(None, (groups[:-1], groups[-1:])):
-        values: Any = [tuple(chain.from_iterable(group)) for group in some]
-        connection.exec_driver_sql(_add_words(connection.dialect, len(some[0])), values)
+    groups = [*batches(rows, TOGETHER)]
+    for alike in filter(None, (groups[:-1], groups[-1:])):
+        values: Any = [tuple(chain.from_iterable(group)) for group in alike]
+        connection.exec_driver_sql(_add_words(connection.dialect, len(alike[0])), values)
 
 
 def totals(connection: Connection, voice: str) -> Counts:
@@ -303,8 +304,7 @@ def part_state(connection: Connection, some: Mapping[str, Iterable[Token]]) -> S
     for voice, wanted in some.items():
         counts[voice] = totals(connection, voice)
         names = [token.decode() for token in wanted]
-        for start in range(0, len(names), LOOK_UP):
-            part = names[start : start + LOOK_UP]
+        for part in batches(names, LOOK_UP):
             asked = part if connection.dialect.name == "sqlite" else SEPARATOR.join(part)
             rows = connection.execute(_LOOK_UP[connection.dialect.name], {"asked_voice": voice, "asked": asked}).all()
             tokens = [word.encode() for word, _, _ in rows]
