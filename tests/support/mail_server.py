@@ -192,4 +192,5 @@ class MailServer:
             del fields[place]
 
     def close(self) -> None:
-        self.writer.close()
+        """Close the connection. What a milter that is gone has not read is dropped, or it would never be closed."""
+        self.writer.transport.abort()
