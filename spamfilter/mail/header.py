@@ -118,9 +118,10 @@ def head_of(written: list[bytes], part_fields: list[Field], charset: bytes) -> b
     charset: that of the text, for what is not ASCII.
     """
     lines = [*written, *(name + b": " + value for name, value in part_fields)]
-    if sum(map(len, lines)) + len(lines) > MAX_HEAD:
-        lines = _first_read(lines)
-    return cut(undeclared_to_utf8(b"\n".join(lines), charset), MAX_HEAD)
+    head = b"\n".join(lines)
+    if len(head) >= MAX_HEAD:
+        head = b"\n".join(_first_read(lines))
+    return cut(undeclared_to_utf8(head, charset), MAX_HEAD)
 
 
 def _first_read(lines: list[bytes]) -> list[bytes]:
