@@ -91,7 +91,12 @@ def named_mails(names: Iterable[str], problems: list[str]) -> Iterator[tuple[str
     for name in names:
         if name == "-" or os.path.lexists(name):
             piped = mailboxes.Mail("standard input", _standard_input)
-            for found in [piped] if name == "-" else mailboxes.find(Path(name)):
+            try:
+                mails = [piped] if name == "-" else mailboxes.find(Path(name))
+            except NotMail as error:  # an empty file
+                problems.append(str(error))
+                continue
+            for found in mails:
                 try:
                     mail = found.read()
                 except NotMail as error:
@@ -161,23 +166,32 @@ def tell_problems(problems: Sequence[str], leave: bool = True) -> None:
         sys.exit(InputError.exit_code)
 
 
+def has_store(settings: "Settings") -> bool:
+    """Whether the database is there; whether one of PostgreSQL is, shows when it is opened."""
+    from spamfilter.stores.sql.connection import file_of
+
+    path = file_of(settings.store_url())
+    return path is None or path.exists()
+
+
 @contextmanager
 def opened_store(settings: "Settings", existing: bool = False) -> "Iterator[Store]":
     """The store of the configuration. existing: raise InputError where there is none yet, and make none."""
     from spamfilter.stores import open_store
-    from spamfilter.stores.sql.connection import file_of
+    from spamfilter.stores.sql.connection import place_of
 
-    if existing and (path := file_of(settings.store_url())) is not None and not path.exists():
-        raise InputError(f"{path}: no database yet; `serve`, `train` and marks make one; see [store] url")
+    if existing and not has_store(settings):
+        where = place_of(settings.store_url())
+        raise InputError(f"{where}: no database yet; `serve`, `train` and marks make one; see [store] url")
     with closing(open_store(settings.store_url())) as store:
         yield store
 
 
 @contextmanager
-def opened_filter(file: Path | None, whole: bool) -> "Iterator[tuple[Filter, Settings]]":
-    """The filter of the configuration, on its store."""
+def opened_filter(file: Path | None, whole: bool, existing: bool = False) -> "Iterator[tuple[Filter, Settings]]":
+    """The filter of the configuration, on its store. existing: as `opened_store`."""
     from spamfilter.learning.filter import Filter
 
     settings = settings_of(file)
-    with opened_store(settings) as store:
+    with opened_store(settings, existing) as store:
         yield Filter(store, settings.voices(), whole=whole), settings

@@ -96,7 +96,7 @@ def word(file: Path | None, words: tuple[str, ...], as_json: bool) -> None:
 
     Example: spamfilter word viagra from:example
     """
-    with opened_filter(file, whole=False) as (filter, settings):
+    with opened_filter(file, whole=False, existing=True) as (filter, settings):
         for each in words:
             forms = dict.fromkeys([each, each.lower(), *(f"{name}:{each.lower()}" for name in FIELDS)])
             tokens = {form.encode("utf-8", "surrogateescape"): 1 for form in forms}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spamfilter.commands.command import as_json_option, opened_store, settings_of, user
+from spamfilter.commands.command import as_json_option, has_store, opened_store, settings_of, user
 from spamfilter.errors import InputError
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import harmless
@@ -66,12 +66,14 @@ def lists(file: Path | None, history: bool, as_json: bool) -> None:
     """
     settings = settings_of(file)
     now = datetime.now(UTC)
-    with opened_store(settings) as store:
-        if history:
-            for former in store.former_rules():
-                _show_former(former, as_json, now)
-            return
-        rules = [*settings.rules(), *store.rules()]
+    rules, ended = settings.rules(), []
+    if has_store(settings):
+        with opened_store(settings) as store:
+            rules, ended = [*rules, *store.rules()], store.former_rules() if history else []
+    if history:
+        for former in ended:
+            _show_former(former, as_json, now)
+        return
     for rule in rules:
         _show(rule, as_json, now)
     if not rules and not as_json:

@@ -6,7 +6,7 @@ A mail program runs them at every click, so heavy modules are imported only wher
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from spamfilter.errors import TryAgain
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless
 from spamfilter.system.moments import moment_text
-from spamfilter.system.paths import configured_quarantine, configured_socket
+from spamfilter.system.paths import configured_database, configured_quarantine, configured_socket
 from spamfilter.system.screen import coloured, sentence
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def _mark(
             raise TryAgain(f"no relay on the feedback socket, nothing was learnt: {error}") from None
         answers = _of_database(label, file, names or ("-",), by, source, problems)
     else:
-        answers = _of_relay(client, label, names or ("-",), by, source, problems)
+        request = {"label": label, "source": source, "by": by, "database": configured_database(file)}
+        answers = _of_relay(client, request, names or ("-",), problems)
     for answer in answers:
         text = answer.pop("text")
         if as_json:
@@ -77,20 +78,12 @@ def _is_kept(file: Path | None, id: str) -> bool:
 
 
 def _of_relay(
-    client: SocketClient,
-    label: "Label | None",
-    names: tuple[str, ...],
-    by: str | None,
-    source: str,
-    problems: list[str],
+    client: SocketClient, request: Mapping[str, object], names: tuple[str, ...], problems: list[str]
 ) -> Iterator[dict[str, Any]]:
-    """The answers of a running relay, one for each message."""
-    request: dict[str, object] = {"command": "mark", "label": label, "source": source}
-    if by is not None:
-        request["by"] = by
+    """The answers of a running relay to a request to mark, one for each message."""
     with closing(client):
         for name, mail in named_mails(names, problems):
-            yield client.ask({**request, "id" if mail is None else "name": name}, mail)
+            yield client.ask({**request, "command": "mark", "id" if mail is None else "name": name}, mail)
 
 
 def _of_database(

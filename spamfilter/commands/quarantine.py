@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spamfilter.commands.command import CommandGroup, as_json_option, opened_filter, opened_store, settings_of, user
+from spamfilter.commands.command import (
+    CommandGroup,
+    as_json_option,
+    has_store,
+    opened_filter,
+    opened_store,
+    settings_of,
+    user,
+)
 from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import id_in
@@ -184,7 +192,8 @@ def _opened(file: Path | None) -> "Iterator[tuple[Quarantine, Store | None]]":
     settings = settings_of(file)
     store = None
     try:
-        store = open_store(settings.store_url())
+        if has_store(settings):
+            store = open_store(settings.store_url())
     except StoreError as error:
         warn(f"the history of the quarantine cannot be read or written: {error}")
     try:

@@ -26,6 +26,7 @@ from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless
 from spamfilter.system.moments import moment_text
+from spamfilter.system.paths import database_in
 from spamfilter.system.screen import coloured, complain, judgement, sentence, table_width
 from spamfilter.system.terminal import keys
 
@@ -69,7 +70,7 @@ def review(file: Path | None, since: str | None, limit: int, as_json: bool) -> N
 
 def _opened(stack: ExitStack, file: Path | None) -> tuple[Filter, Settings]:
     try:
-        return stack.enter_context(opened_filter(file, whole=False))
+        return stack.enter_context(opened_filter(file, whole=False, existing=True))
     except (StoreBusy, StoreDamaged):
         raise
     except (StoreError, InputError, OSError) as error:
@@ -196,7 +197,8 @@ class _Session:
             return rendering.change_text(subject.name, label, change)
         with closing(client):
             # A connection for each mark, because the relay closes one that is idle for a minute.
-            return str(client.ask({"command": "mark", "id": subject.id, "label": label, "source": SOURCE})["text"])
+            request = {"command": "mark", "id": subject.id, "label": label, "source": SOURCE}
+            return str(client.ask({**request, "database": database_in(self._settings.store.url)})["text"])
 
     def _show(self, at: int, subject: Subject) -> None:
         waiting = self._queue[at]

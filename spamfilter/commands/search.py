@@ -65,7 +65,7 @@ def search(
     if (hour := conditions["hour"]) is not None:
         conditions["hour"] = hour_in_utc(hour, datetime.now(UTC))
     wanted = Wanted(since=begin, until=None if until is None else _end(until), **conditions)
-    with opened_store(settings_of(file)) as store:
+    with opened_store(settings_of(file), existing=True) as store:
         found = store.search(wanted, limit)
         number = len(found) if len(found) < limit else store.number_found(wanted)
     if as_json:

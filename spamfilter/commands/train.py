@@ -20,7 +20,11 @@ from spamfilter.learning import labelled_mail
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import harmless
 from spamfilter.system.file_access import make_file
+from spamfilter.system.moments import moment_text
 from spamfilter.system.screen import note, sentence
+
+STANDARD = "-"
+"""The name of standard input and output."""
 
 if TYPE_CHECKING:
     from spamfilter.learning.filter import Filter
@@ -117,11 +121,12 @@ def import_(file: Path | None, dump: Path | None, listed: bool, as_json: bool) -
 @contextmanager
 def _on_disk(dump: Path) -> Iterator[Path]:
     """The file with a dump, which is read more than once: of what comes through a pipe, a copy."""
-    if dump.is_file():
+    piped_in = str(dump) == STANDARD
+    if dump.is_file() and not piped_in:
         yield dump
         return
     with TemporaryDirectory(prefix="spamfilter-import-") as folder:
-        copy = Path(folder) / ("standard-input" if str(dump) == "-" else dump.name)
+        copy = Path(folder) / ("standard-input" if piped_in else dump.name)
         try:
             with click.open_file(str(dump), "rb") as piped, copy.open("wb") as kept:
                 shutil.copyfileobj(piped, kept)
@@ -193,18 +198,20 @@ def _import_ledger(filter: "Filter", export: "Export", as_json: bool) -> None:
 
 def _list(file: Path | None, as_json: bool) -> None:
     from spamfilter.bayes.labels import IMPORT
-    from spamfilter.learning.transfer.imports import ID
+    from spamfilter.learning.transfer.imports import ID, filter_of, words_of
 
     with opened_store(settings_of(file), existing=True) as store:
-        found = [entry for entry in store.learnings() if entry.label == IMPORT]
+        digests = [entry.digest for entry in store.learnings() if entry.label == IMPORT]
+        found = [entry for entry in map(store.active, digests) if entry is not None]
     for entry in found:
-        ham, spam = entry.added["ham"], entry.added["spam"]
+        of, words, ham, spam = filter_of(entry), words_of(entry.tokens), entry.added["ham"], entry.added["spam"]
         if as_json:
-            of = {"id": f"{ID}{entry.id}", "at": entry.at, "by": entry.by, "ham": ham, "spam": spam}
-            click.echo(rendering.to_json(of))
+            brought = {"filter": of, "ham": ham, "spam": spam, "words": words}
+            click.echo(rendering.to_json({"id": f"{ID}{entry.id}", "at": entry.at, "by": entry.by, **brought}))
         else:
             by = f" by {harmless(entry.by)}" if entry.by else ""
-            click.echo(f"{ID}{entry.id:<8} {entry.at:%Y-%m-%d %H:%M}  {ham:,} ham, {spam:,} spam{by}")
+            brought_text = f"{words:,} words of {of}, {ham:,} ham, {spam:,} spam"
+            click.echo(f"{ID}{entry.id:<8} {moment_text(entry.at)}  {brought_text}{by}")
     if not found and not as_json:
         click.echo("nothing is imported")
 
@@ -220,22 +227,30 @@ def export(file: Path | None, target: Path, counts_only: bool) -> None:
 
     All learnings are in it with their words, so that each can still be undone there; who has sent mail to whom can be
     read from that. With --counts-only it has the count of each word and no message. The journal is not in it;
-    `spamfilter backup` copies all.
+    `spamfilter backup` copies all. FILE may be - for standard output.
 
     Example: spamfilter export --counts-only /root/spamfilter-counts.jsonl
     """
     from spamfilter.learning.transfer.portable import export as lines
 
-    with opened_filter(file, whole=False) as (filter, _):
+    with opened_filter(file, whole=False, existing=True) as (filter, _):
         if not filter.last:
             raise InputError(f"{filter.store.where}: has learnt nothing; there is nothing to export")
+        if str(target) == STANDARD:
+            for line in lines(filter, counts_only):
+                click.echo(line)
+            return
         try:
             make_file(target)
-            with target.open("w", encoding="utf-8") as written:
-                for line in lines(filter, counts_only):
-                    written.write(line + "\n")
-                written.flush()
-                os.fsync(written.fileno())
+            try:
+                with target.open("w", encoding="utf-8") as written:
+                    for line in lines(filter, counts_only):
+                        written.write(line + "\n")
+                    written.flush()
+                    os.fsync(written.fileno())
+            except BaseException:  # an interrupt, too
+                target.unlink(missing_ok=True)
+                raise
         except FileExistsError:
             raise InputError(f"{target}: exists already; name a new file") from None
         except OSError as error:

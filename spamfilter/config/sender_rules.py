@@ -26,9 +26,12 @@ def sender(text: str) -> str:
     """
     if ":" in text or "/" in text or re.fullmatch(r"[0-9.]+", text):
         try:
-            return str(ipaddress.ip_network(text))
+            network = ipaddress.ip_network(text)
         except ValueError as error:
             raise ValueError(f"{text!r} is not a network, as in 192.0.2.0/24: {error}") from None
+        if not network.prefixlen:
+            raise ValueError(f"{text!r} is every client; name a network, as in 192.0.2.0/24")
+        return str(network)
     try:
         return addresses.mailbox(text) if text.rpartition("@")[0] else _domain(text)
     except ValueError:

@@ -1,7 +1,7 @@
 """A verdict and its explanation as text for a terminal and as JSON.
 
 JSON is a stable interface, documented in docs/json.md; the text is for people and may change. All text of a mail is
-escaped to printable ASCII. A row of a table has at most `width` columns; sentences are for the caller to fold.
+escaped. A row of a table has at most `width` columns; sentences are for the caller to fold.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from spamfilter.learning.provenance import SILENT, Origin, Provenance, Trace, sh
 from spamfilter.learning.transaction import Reading
 from spamfilter.system.escaping import harmless, printable
 from spamfilter.system.moments import moment_text
-from spamfilter.system.terminal import WIDTH
+from spamfilter.system.terminal import WIDTH, cell
 
 LOUDEST = 5
 """Words for each class that the first sentence names."""
@@ -62,7 +62,7 @@ def judgement_text(
         doubt = f"up to {score.doubt:.1f} of the log-odds are in doubt, so it is {class_}"
         lines.append(f"  knows {100 * score.known:.0f} % of its words: {doubt}")
     if group := next((item.token.partition(" ")[0] for item in evidence if item.voice == OWN), ""):
-        lines.append(f"  the voice {OWN} is what {printable(group, 60)} was taught by its users")
+        lines.append(f"  the voice {OWN} is what {cell(group, 60)} was taught by its users")
     lines += [*_sum(score, evidence), *_table(evidence, because, width, everything), *_disguises(written, width)]
     lines += origins_text(because, width, None if everything else ORIGINS)
     lines += _changes(score, class_, because, width)
@@ -75,9 +75,9 @@ def word_text(
     """What was learnt of a word, by its forms and voices."""
     known = [item for item in evidence if item.ham or item.spam]
     if not known:
-        yield f"{printable(word, 60)}: never learnt"
+        yield f"{cell(word, 60)}: never learnt"
         return
-    yield f"{printable(word, 60)}, of {learnt['ham']:,} ham and {learnt['spam']:,} spam learnt"
+    yield f"{cell(word, 60)}, of {learnt['ham']:,} ham and {learnt['spam']:,} spam learnt"
     yield from _table(known, because, width, everything=True)
 
 
@@ -102,7 +102,7 @@ def loudest(evidence: Sequence[Evidence]) -> dict[Label, list[str]]:
 
 def _mainly(evidence: Sequence[Evidence], width: int) -> Iterator[str]:
     """A sentence that names the loudest words."""
-    said = {label: ", ".join(printable(word, 32) for word in words) for label, words in loudest(evidence).items()}
+    said = {label: ", ".join(cell(word, 32) for word in words) for label, words in loudest(evidence).items()}
     if said:
         yield _line("  " + "; ".join(f"for {label} speak {words}" for label, words in said.items()), width)
 
@@ -128,7 +128,7 @@ def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everyt
         yield f"  {'token':<{room}} {'voice':<10} {'ham':>7} {'spam':>7} {'log-odds':>8}  learnt from"
     for item, trace in rows:
         yield (
-            f"  {printable(item.token, room):<{room}} {printable(item.voice, 10):<10} {_count(item.ham):>7}"
+            f"  {cell(item.token, room, fill=True)} {cell(item.voice, 10, fill=True)} {_count(item.ham):>7}"
             f" {_count(item.spam):>7} {item.weight:>+8.3f}  {_named(trace, width - room - FIXED)}"
         ).rstrip()
     others = [] if everything else [item.weight for item in evidence if not is_read(item.word)]
@@ -141,7 +141,7 @@ def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everyt
 def _disguises(written: Mapping[str, str], width: int) -> Iterator[str]:
     """Words that are not written as they look."""
     for word, disguise in list(written.items())[:DISGUISES]:
-        yield _line(f"  {printable(word, 32)} is written {printable(disguise, 60)}", width)
+        yield _line(f"  {cell(word, 32)} is written {printable(disguise, 60)}", width)
     if len(written) > DISGUISES:
         yield f"  {len(written) - DISGUISES} more words are not written as they look"
 
@@ -171,8 +171,8 @@ def origins_text(because: Provenance, width: int = WIDTH, most: int | None = Non
 
 
 def _origin(item: Origin) -> str:
-    way = f"{printable(item.source, 10)} by {printable(item.by, 16)}" if item.by else printable(item.source, 10)
-    named = f"  {item.id or '-':<26}  {printable(item.subject, 60)}" if item.id or item.subject else ""
+    way = f"{cell(item.source, 10)} by {cell(item.by, 16)}" if item.by else cell(item.source, 10)
+    named = f"  {item.id or '-':<26}  {cell(item.subject, 60)}" if item.id or item.subject else ""
     return f"  {'#' + str(item.training):<8} {moment_text(item.at)}  {item.label:<4}  {way:<14}{named}"
 
 
@@ -188,7 +188,7 @@ def _changes(score: Score, class_: Class, because: Provenance, width: int) -> It
         count = len(few.tokens)
         which = "loudest token" if count == 1 else f"{count} loudest tokens"
         side = "ham" if few.outcome.posterior > score.posterior else "spam"
-        names = ", ".join(printable(token, 32) for token in few.tokens)
+        names = ", ".join(cell(token, 32) for token in few.tokens)
         yield _line(f"    without its {which} for {side}: {_told(few.outcome)}; that is {names}", width)
     if not because.without:
         sides = {"spam": "spam", "unsure": "spam, or all for ham", "ham": "ham"}[class_]

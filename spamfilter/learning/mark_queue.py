@@ -51,6 +51,11 @@ class MarkQueue:
         self._noted = noted
         self._thread = ThreadPoolExecutor(1, "feedback")
 
+    @property
+    def where(self) -> str:
+        """The database that learns, as `Store.where`."""
+        return self._relaying.store.where
+
     async def mark_mail(self, mail: bytes, name: str, label: Label | None, author: Author) -> Marked:
         """Learn a mail, as it was judged if it passed the relay; with label None forget it.
 

@@ -22,6 +22,12 @@ _SEPARATOR = re.compile(
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
 
+_COMPRESSED = {
+    "gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\0", "zstd": b"\x28\xb5\x2f\xfd",
+    "lz4": b"\x04\x22\x4d\x18", "zip": b"PK\3\4",
+}  # fmt: skip
+"""Program -> how what it has compressed begins."""
+
 FIRST = 65_536
 """Bytes in which the end of a file is looked for before it is mapped into memory."""
 
@@ -53,7 +59,7 @@ def find(path: Path, left_out: Callable[[Path], bool] = lambda _: False) -> list
     except OSError as error:
         raise InputError(f"{error.filename or path}: {error.strerror}") from error
     if not mails:
-        raise InputError(f"{path}: no mail in it")
+        raise NotMail(f"{path}: no mail in it")
     return mails
 
 
@@ -66,8 +72,9 @@ def _files(folder: Path, left_out: Callable[[Path], bool], seen: set[tuple[int, 
     if (identity := (found.st_dev, found.st_ino)) in seen:
         return
     seen.add(identity)
+    paths = sorted(folder.iterdir())
     maildir = (folder / "cur").is_dir() and (folder / "new").is_dir()
-    for path in sorted(folder.iterdir()):
+    for path in paths:
         if left_out(path):
             continue
         if path.is_dir():
@@ -112,8 +119,15 @@ def whole_file(path: str) -> Mail:
     return Mail(path, partial(_slice, path, 0, -1))
 
 
+def compression_of(content: bytes) -> str:
+    """The program that has compressed this, as mail servers do with mailboxes; '' if none has."""
+    return next((kind for kind, sign in _COMPRESSED.items() if content.startswith(sign)), "")
+
+
 def checked(name: str, mail: bytes) -> bytes:
     """The same bytes. Raises NotMail unless they begin with a header field, after the separator of an mbox if any."""
+    if kind := compression_of(mail):
+        raise NotMail(f"{name}: is compressed by {kind}, and not read; unpack it first")
     start = mail.find(b"\n") + 1 if mail.startswith((b"From ", b">From ")) else 0
     line = mail[start : start + LONGEST_LINE].partition(b"\n")[0]
     field, colon, _ = line.partition(b":")

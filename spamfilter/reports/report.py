@@ -14,6 +14,7 @@ from shutil import disk_usage
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.labels import IMPORT, EntryLabel
 from spamfilter.bayes.token_codec import subject_words
+from spamfilter.learning.transfer.imports import filter_of, words_of
 from spamfilter.reports import daily_summaries
 from spamfilter.reports.advice import advice
 from spamfilter.reports.daily_summaries import DAY, HOUR, Hours, Parts, Summary
@@ -274,7 +275,10 @@ def latest(store: Store, since: datetime, until: datetime, limit: int) -> list[L
     found = []
     for entry in learnings:
         mail = seen.get(entry.digest)
-        id, subject = (mail.id, mail.subject) if mail else ("", subject_words(entry.tokens))
+        if entry.label == IMPORT:
+            id, subject = "", f"{words_of(entry.tokens):,} words of {filter_of(entry)}"
+        else:
+            id, subject = (mail.id, mail.subject) if mail else ("", subject_words(entry.tokens))
         found.append(LearntMessage(entry.at, entry.label, entry.source, entry.by, id, subject))
     return found
 

@@ -11,9 +11,10 @@ from spamfilter.reports.drift import Drift
 from spamfilter.reports.outages import Downtime
 from spamfilter.reports.report import MatteringWord, Report
 from spamfilter.reports.report_figures import Delay, Figures, Rate
-from spamfilter.system.escaping import printable
 from spamfilter.system.ids import ID_LENGTH
 from spamfilter.system.moments import moment_text, offset_text, span_text
+from spamfilter.system.terminal import cell
+from spamfilter.system.terminal import width as columns_of
 
 NARROWEST, WIDEST = 60, 120
 """Columns: the tables need 60, and lines of more than 120 are hard to read."""
@@ -41,7 +42,7 @@ def report_text(report: Report, width: int = 100, encoding: str = "utf-8") -> st
     sections = (_advice, _mail, _errors, _learning, _latest, _lists)
     lines = [line for section in sections for line in section(report, width)]
     head = f"spamfilter report, {moment_text(report.since)} to {moment_text(report.until)}"
-    head += f", {printable(report.host, 100)}" if report.host else ""
+    head += f", {cell(report.host, 100)}" if report.host else ""
     text = "\n".join(line[:width].rstrip() for line in (head, *lines))
     try:
         text.encode(encoding)
@@ -98,7 +99,7 @@ def drift_text(drift: Drift) -> str:
 def outage_texts(report: Report) -> list[str]:
     """When mail was put off and when the relay did not run, a sentence each, in their order."""
     found = [
-        (one.begin, f"{span_text(one.begin, one.end)}: {_messages(one.messages)} put off: {printable(one.reply, 200)}")
+        (one.begin, f"{span_text(one.begin, one.end)}: {_messages(one.messages)} put off: {cell(one.reply, 200)}")
         for one in report.outages
     ]
     for down in report.downtimes:
@@ -109,7 +110,7 @@ def outage_texts(report: Report) -> list[str]:
 
 def of_host(down: Downtime, hosts: Sequence[str]) -> str:
     """' of' the host of a downtime, if there are several; else ''."""
-    return f" of {printable(down.host, 100)}" if down.host and len(hosts) > 1 else ""
+    return f" of {cell(down.host, 100)}" if down.host and len(hosts) > 1 else ""
 
 
 def _messages(number: int) -> str:
@@ -157,7 +158,7 @@ def _mail(report: Report, width: int) -> Iterator[str]:
         yield ""
         yield "Not delivered"
         for trouble in report.troubles:
-            yield f"  {trouble.messages:>7,}  {printable(trouble.reply, width - 11) or 'no reply'}"
+            yield f"  {trouble.messages:>7,}  {cell(trouble.reply, width - 11) or 'no reply'}"
 
 
 def _grouped(numbers: Sequence[int], room: int) -> list[float]:
@@ -197,12 +198,12 @@ def _learning(report: Report, width: int) -> Iterator[str]:
     yield f"Learnt      {learnt}; {report.learnings:,} in this period"
     ordered = sorted(report.trainings, key=lambda training: -training.number)
     for training in ordered[:TRAININGS]:
-        by = f" by {printable(training.by, 30)}" if training.by else ""
+        by = f" by {cell(training.by, 30)}" if training.by else ""
         yield f"  {training.number:>7,}  {training.label:<4}  {training.source}{by}"
     if rest := sum(training.number for training in ordered[TRAININGS:]):
         yield f"  {rest:>7,}  in {len(ordered) - TRAININGS:,} more rows: see stats --json"
     size = report.size
-    yield f"Database    {printable(report.store, width - 30)}, {size_text(size.bytes)}"
+    yield f"Database    {cell(report.store, width - 30)}, {size_text(size.bytes)}"
     if size.growth is not None:
         left = f"; {disk_text(size.days_left)}" if size.days_left is not None else ""
         yield f"  grows     {size_text(size.growth)} a day{left}"
@@ -212,7 +213,7 @@ def _learning(report: Report, width: int) -> Iterator[str]:
         yield ""
         yield f"Words that were learnt most  {'in ham':>20}  {'in spam':>8}"
         for word in report.moved:
-            yield f"  {printable(word.token, 36):<36}  {word.ham:>9,}  {word.spam:>8,}"
+            yield f"  {cell(word.token, 36, fill=True)}  {word.ham:>9,}  {word.spam:>8,}"
 
 
 def _advice(report: Report, width: int) -> Iterator[str]:
@@ -226,19 +227,19 @@ def _latest(report: Report, width: int) -> Iterator[str]:
     if report.latest:
         yield ""
         yield "Learnt lately"
-        sources = [item.source + (f" by {printable(item.by, 20)}" if item.by else "") for item in report.latest]
+        sources = [item.source + (f" by {cell(item.by, 20)}" if item.by else "") for item in report.latest]
         for item, source in zip(report.latest, sources, strict=True):
-            head = f"  {moment_text(item.at)}  {item.label:<4}  {source:<{max(map(len, sources))}}"
+            head = f"  {moment_text(item.at)}  {item.label:<6}  {source:<{max(map(len, sources))}}"
             if len(head) + 2 + len(item.id) <= width:  # part of an id is of no use
                 head += f"  {item.id:<{ID_LENGTH}}"
-            yield head + (f"  {printable(item.subject, room)}" if (room := width - len(head) - 2) > 0 else "")
+            yield head + (f"  {cell(item.subject, room)}" if (room := width - columns_of(head) - 2) > 0 else "")
     if report.waiting:
         yield ""
         more = f", {report.waiting_in_all:,} in all" if report.waiting_in_all > len(report.waiting) else ""
         yield f"Needs review{more}: spamfilter review"
         for waiting in report.waiting:
-            head = f"  {waiting.id}  {waiting.score:.3f}  {printable(waiting.sender, 24):<24}"
-            yield head + (f"  {printable(waiting.subject, room)}" if (room := width - len(head) - 2) > 0 else "")
+            head = f"  {waiting.id}  {waiting.score:.3f}  {cell(waiting.sender, 24, fill=True)}"
+            yield head + (f"  {cell(waiting.subject, room)}" if (room := width - columns_of(head) - 2) > 0 else "")
 
 
 def _wrapped(head: str, sentence: str, width: int) -> Iterator[str]:
@@ -256,8 +257,8 @@ def _lists(report: Report, width: int) -> Iterator[str]:
             room = min(width - 22, 42)
             yield f"{title:<{room + 2}}  {'messages':>8}  {'spam':>8}"
             for name in names:
-                shown = printable(name.name, room) or "(none)"
-                yield f"  {shown:<{room}}  {name.messages:>8,}  {name.spam:>8,}"
+                shown = cell(name.name or "(none)", room, fill=True)
+                yield f"  {shown}  {name.messages:>8,}  {name.spam:>8,}"
     yield from _words("Words that mattered most", report.words, width)
     yield from _words("Words that rose", report.risen, width)
     yield from _words("Words that fell", report.fallen, width)
@@ -269,8 +270,8 @@ def _words(title: str, words: Iterable[MatteringWord], width: int) -> Iterator[s
         if not number:
             yield ""
             yield f"{title:<{room + 2}} {'verdicts':>8} {'before':>8} {'for':>5}  {'log-odds':>8}"
-        side, token = "spam" if word.weight > 0 else "ham", printable(word.token, room)
-        yield f"  {token:<{room}} {word.verdicts:>8,} {word.before:>8,} {side:>5}  {word.weight:>+8.2f}"
+        side, token = "spam" if word.weight > 0 else "ham", cell(word.token, room, fill=True)
+        yield f"  {token} {word.verdicts:>8,} {word.before:>8,} {side:>5}  {word.weight:>+8.2f}"
 
 
 def _shares(counts: dict[str, int], total: int) -> str:

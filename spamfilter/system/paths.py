@@ -102,6 +102,17 @@ def configured_socket(named: Path | None = None) -> Path:
     return socket_path(_configured(named, "feedback", "socket"))
 
 
+def configured_database(named: Path | None = None) -> str:
+    """The file of the database that the configuration names; '' if it names none, or a server."""
+    return database_in(_configured(named, "store", "url"))
+
+
+def database_in(url: str) -> str:
+    """The absolute path that a URL of SQLite names, '' if it names none."""
+    path = url.removeprefix("sqlite:///")
+    return path if path != url and path.startswith("/") else ""
+
+
 def configured_quarantine(named: Path | None = None) -> Path:
     """The folder of the quarantine in the configuration."""
     return Path(_configured(named, "verdict", "quarantine") or state_directory() / "quarantine")

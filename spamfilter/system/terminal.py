@@ -12,6 +12,8 @@ from typing import IO, Any
 
 import click
 
+from spamfilter.system.escaping import harmless
+
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|[ -~])?")
 """The bytes of arrows, function keys and keys pressed with Alt: ECMA-48 section 5.4."""
 WIDTH = 100
@@ -81,6 +83,16 @@ def shortened(text: str, room: int | None) -> str:
     while width(kept) > room - 3 > 0:
         kept = kept[:-1]
     return f"{kept}..."[:room]
+
+
+def cell(text: str, room: int, fill: bool = False) -> str:
+    """A text that came by mail, escaped and in at most this many columns. fill: with blanks up to them.
+
+    >>> cell("gr\u00fcn", 6, fill=True), cell("\u5783\u573e\x07", 6)
+    ('gr\u00fcn  ', '\u5783...')
+    """
+    kept = shortened(harmless(text), room)
+    return kept + " " * (room - width(kept)) if fill else kept
 
 
 def folded(text: str, room: int | None, indent: int = 2) -> str:

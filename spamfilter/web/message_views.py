@@ -126,8 +126,9 @@ def search_of(query: Mapping[str, str]) -> Search:
 def sentence_of(error: ValidationError) -> str:
     """A sentence about the first error of an input."""
     fault = error.errors()[0]
-    name = ".".join(str(part) for part in fault["loc"])[:100] or "the body"
-    return f"{TITLES.get(name, name)}: {fault['msg']}"
+    parts = map(str, fault["loc"])  # which of the types that a value may have was tried stands there, too
+    name = ".".join(part for part in parts if part.isidentifier() or part.isdigit())[:100] or "the body"
+    return f"{TITLES.get(name, name)}: {fault['msg'].removeprefix('Value error, ')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,24 @@ def test_several_messages_are_marked_in_one_command(shell: Shell) -> None:
     assert shell.learnt()[0]["spam"] == 3
 
 
+def test_an_empty_file_among_several_is_named_and_the_others_are_marked(shell: Shell) -> None:
+    empty, good = shell.write("empty.eml", b""), shell.write("good.eml", mail())
+    result = shell.run("mark-spam", empty, good)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"spamfilter: {empty}: no mail in it")
+    assert shell.learnt()[0]["spam"] == 1
+
+
+@pytest.mark.parametrize("command", [["search"], ["review"], ["word", "x"], ["lists"], ["quarantine", "list"]])
+def test_what_only_reads_makes_no_database(shell: Shell, command: list[str]) -> None:
+    result = shell.run(*command)
+    assert result.exit_code == 0 or "no database yet" in result.stderr
+    assert not (shell.folder / "spamfilter.db").exists()
+
+
+def test_where_nothing_was_ever_kept_nothing_expires(shell: Shell) -> None:
+    assert shell.done("quarantine", "expire").startswith("0 older than 30 days deleted from ")
+
+
 @pytest.mark.parametrize("command", ["mark-spam", "mark-ham", "forget"])
 def test_the_same_twice_succeeds_and_changes_nothing(shell: Shell, command: str) -> None:
     path = shell.write("x.eml", mail())
@@ -308,6 +326,14 @@ NO_MAIL = {
 }
 
 
+def why_not(name: str) -> str:
+    """What is said of a file that is no mail."""
+    kind = {".zip": "zip", ".gz": "gzip"}.get(Path(name).suffix)
+    if kind:
+        return f"is compressed by {kind}, and not read; unpack it first"
+    return "begins with no header field, so it is no mail; tables and texts"
+
+
 def test_what_is_no_mail_is_passed_over_and_named(shell: Shell) -> None:
     good, junk = pile(shell, "good"), pile(shell, "junk")
     for name, content in NO_MAIL.items():
@@ -319,8 +345,7 @@ def test_what_is_no_mail_is_passed_over_and_named(shell: Shell) -> None:
     for words in commands:
         result = shell.run(*words)
         said = [line.split(": ")[1:3] for line in result.stderr.splitlines() if line.startswith("spamfilter: /")]
-        sentence = "begins with no header field, so it is no mail; tables and texts"
-        assert sorted(said) == sorted([f"{good}/cur/{name}", sentence] for name in NO_MAIL)
+        assert sorted(said) == sorted([f"{good}/cur/{name}", why_not(name)] for name in NO_MAIL)
         assert result.exit_code == 2
         assert result.stdout
     assert shell.learnt()[0] == {"ham": 3, "spam": 0}

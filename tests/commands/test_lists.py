@@ -54,6 +54,7 @@ def test_judging_a_file_says_that_rules_are_not_asked(shell: Shell, tmp_path: Pa
     [
         pytest.param(["block", "some body"], "'some body' is not an address (user@example.org), domain", id="name"),
         pytest.param(["block", "10.0.0.1/8"], "'10.0.0.1/8' is not a network", id="host-bits"),
+        pytest.param(["block", "0.0.0.0/0"], "'0.0.0.0/0' is every client; name a network", id="every-client"),
         pytest.param(
             ["allow", "a.example", "--for", "x@"], "'x@' is not the address or domain of a recipient", id="for"
         ),

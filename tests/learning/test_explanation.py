@@ -133,11 +133,9 @@ def test_a_bounded_search_is_told_in_the_text(folder: Path, monkeypatch: pytest.
     assert "  older learnings than the last 2 were not looked at\n" in text
 
 
-def test_nothing_of_a_mail_reaches_the_terminal_but_plain_letters(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_of_a_mail_reaches_the_terminal_but_letters(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPAMFILTER_VERDICT__SPAM", "0.7")
-    evil = "\x1b]0;gotcha\x07\N{RIGHT-TO-LEFT OVERRIDE}gr\u00fcn" + "x" * 200
+    evil = "\x1b]0;gr\u00fcn\x07\N{RIGHT-TO-LEFT OVERRIDE}" + "x" * 200
     tokens = {"fields": {f"{evil}{number}".encode(): 1 for number in range(9)}}
     ids = [f"{ID[:-1]}{number}" for number in range(4)]
     entries = [journal_entry(id=id, digest=id[-16:].encode(), subject=evil, tokens=tokens) for id in ids]
@@ -147,8 +145,8 @@ def test_nothing_of_a_mail_reaches_the_terminal_but_plain_letters(
         run("mark-spam", "--by", evil, id)
     text = run("judge", "--explain", ids[0])
     assert all(id in text for id in ids[1:])
-    assert re.search(r"loudest tokens? for spam: .* that is \\x1b\]0;gotcha", text)
-    assert re.fullmatch(r"[\n\x20-\x7e]+", text)
+    assert re.search(r"loudest tokens? for spam: .* that is \\x1b\]0;gr\u00fcn\\x07", text)
+    assert text.replace("\n", "").isprintable()
     assert max(len(line) for line in text.splitlines()[1:]) <= 100
 
 

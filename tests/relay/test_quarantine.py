@@ -197,6 +197,13 @@ async def test_recipients_that_are_refused_keep_the_mail(warder: Warder) -> None
     assert warder.files() == {}
 
 
+async def test_a_release_to_somebody_else_delivers_nothing_and_says_why(warder: Warder) -> None:
+    id, _ = warder.keep(recipients=TWO)
+    said = await warder.release(id, "--to", "x@example.net", code=2)
+    assert f"{id}: is not for x@example.net; `spamfilter quarantine list` names its recipients" in said
+    assert len(warder.files()) == 1
+
+
 async def test_a_next_hop_by_lmtp_may_have_it_for_some_recipients(
     warder: Warder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

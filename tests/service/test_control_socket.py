@@ -141,7 +141,7 @@ async def test_marks_are_answered_one_after_the_other_on_one_connection(there: P
     assert (first["file"], first["changed"], first["was"]) == ("grün.eml", True, None)
     assert first["text"].startswith("grün.eml: learnt as spam; score 0.500 -> ")
     assert not (await peer.ask({**MARK, "label": "spam"}, mail()))["changed"]
-    assert (await peer.ask({**MARK, "label": "ham"}, mail()))["was"] == "spam"
+    assert (await peer.ask({**MARK, "label": "ham", "database": there.store.where}, mail()))["was"] == "spam"
     assert (await peer.ask({**MARK, "label": None}, mail()))["was"] == "ham"
     assert (await peer.ask({"command": "status"})) == {"fine": True}
     assert there.learnt() == {"ham": 0, "spam": 0}
@@ -225,6 +225,8 @@ WRONG = [
     pytest.param({"id": 7}, "name and id must be text", id="id-number"),
     pytest.param({"id": ["x"]}, "name and id must be text", id="id-list"),
     pytest.param({"id": "01KAH3V5E8M6Q2T0J9Z4R7X1CN"}, "name a mail by its id, or send", id="id-and-mail"),
+    pytest.param({"database": "/dev/null"}, "the relay learns into /", id="database-of-another"),
+    pytest.param({"database": "/none/x\x1b[31m\0"}, "the relay learns into /", id="database-that-is-none"),
 ]
 
 

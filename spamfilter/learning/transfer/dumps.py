@@ -15,6 +15,7 @@ from pathlib import Path
 from spamfilter.bayes.counts import LABELS, MAX_COUNT, Label
 from spamfilter.bayes.imported import bogofilter, spambayes
 from spamfilter.errors import InputError
+from spamfilter.mail.mailboxes import compression_of
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 FIRST = 4096
@@ -67,6 +68,10 @@ def read_dump(file: Path) -> Dump:
                     f"{file}: {filter} has learnt no {lacking[0]}, so its counts tell nothing apart; nothing was learnt"
                 )
             return dump
+    if kind := compression_of(data):
+        raise InputError(f"{file}: is compressed by {kind}; unpack it first; nothing was learnt")
+    if data.startswith(b"SQLite format 3"):
+        raise InputError(f"{file}: {REFUSED_SQLITE}; nothing was learnt")
     if any(sign in data[:FIRST] for sign in _RSPAMD):
         raise InputError(f"{file}: {REFUSED_RSPAMD}; nothing was learnt")
     raise DumpError(file, 1, f"begins no dump of {', '.join(DUMPS)}, and no export of spamfilter")
@@ -158,10 +163,15 @@ def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 _HASH = re.compile(rb"[0-9a-f]{10}")
 _BOGOFILTER = re.compile(rb"(\S+) ([0-9]+) ([0-9]+)(?: [0-9]+)?")
-_RSPAMD = (b"REDIS", b"RS_", b"BAYES_SPAM", b"BAYES_HAM", b"SQLite format 3")
+_RSPAMD = (b"REDIS", b"RS_", b"BAYES_SPAM", b"BAYES_HAM")
 REFUSED_RSPAMD = (
     "looks like statistics of rspamd, which are hashes of pairs of words, made with a key of their own: no word can be"
     " had of them; train with the mail instead"
+)
+
+REFUSED_SQLITE = (
+    "is a database of SQLite, and no dump; a backup of spamfilter is put in the place of its database; rspamd's has"
+    " hashes instead of words, so train with the mail"
 )
 
 DUMPS: dict[str, tuple[re.Pattern[bytes], Callable[[Path, bytes], Dump]]] = {

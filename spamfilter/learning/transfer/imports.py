@@ -37,7 +37,7 @@ class Import:
     @property
     def words(self) -> int:
         """The number of words, over all voices."""
-        return len({(name.split()[1], word) for name, (_, counts) in self.parts.items() for word in counts})
+        return words_of({name: counts for name, (_, counts) in self.parts.items()})
 
     @classmethod
     def of_dump(cls, dump: Dump) -> "Import":
@@ -47,6 +47,17 @@ class Import:
             for label, counts in dump.counts.items()
         }
         return cls(dump.messages, parts, voices=frozenset((dump.filter,)))
+
+
+def words_of(parts: Mapping[str, Mapping[Token, int]]) -> int:
+    """The number of words of an import, over all voices, by the counts of its parts or the tokens of its entry."""
+    return len({(name.split()[1], word) for name, counts in parts.items() for word in counts})
+
+
+def filter_of(entry: Entry) -> str:
+    """The filter that has learnt what an import has brought."""
+    voices = {name.split()[1] for name in entry.added if " " in name}
+    return ", ".join(sorted(voices & IMPORTED.keys())) or "spamfilter"
 
 
 @dataclass(frozen=True, slots=True)

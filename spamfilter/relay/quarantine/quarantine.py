@@ -134,6 +134,8 @@ class Quarantine:
         noted: only files of these names, and at most MOST_EXPIRED of them or a tenth of all, the oldest first. Raises
         StoreBusy during a release.
         """
+        if not self.path.exists():
+            return 0  # nothing was ever kept
         with self._locked():
             old = self.older(before)
             if noted is not None:
@@ -164,6 +166,8 @@ class Quarantine:
             wanted = [name for name in left if not only or mailbox_of(named(name)) == only]
             if not left:
                 keep_for([], mail, mail.path, text, sender, all_)
+            if only and only not in map(mailbox_of, map(named, all_)):
+                raise InputError(f"{mail.id}: is not for {only}; `spamfilter quarantine list` names its recipients")
             if not wanted:
                 raise InputError(f"{mail.id}: was delivered already")
             others = [name for name in left if name not in wanted]

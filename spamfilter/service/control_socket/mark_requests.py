@@ -1,7 +1,9 @@
 """The command `mark` of the feedback socket: the request, its author, and the answer. See docs/json.md."""
 
 import logging
+import os
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 from spamfilter.bayes.labels import LABELS, Label
@@ -39,6 +41,11 @@ async def make_mark(
     if label is not None and label not in LABELS:
         raise InputError("label: neither 'ham' nor 'spam' nor null")
     author = _author(request, user, users)
+    if named := _other(request.get("database"), mark_queue.where):
+        raise InputError(
+            f"the relay learns into {mark_queue.where}, and the configuration of this command names {named}; name the"
+            " relay's configuration with --config, or another [feedback] socket; nothing was learnt"
+        )
     id, name = request.get("id"), request.get("name", "the mail")
     if not isinstance(name, str) or not (id is None or isinstance(id, str)):
         raise InputError("name and id must be text")
@@ -56,6 +63,16 @@ async def make_mark(
         subject.id or "a mail not judged here", "done" if changed else "nothing changed",
     )  # fmt: skip
     return rendering.change_json(subject, label, marked.change)
+
+
+def _other(named: object, where: str) -> str:
+    """The file of a database that a client names, if it is another one than the relay's; else ''."""
+    if not isinstance(named, str) or not named or named == where:
+        return ""
+    with suppress(OSError, ValueError):
+        if os.path.samefile(named, where):
+            return ""
+    return printable(named, 300)
 
 
 def _author(request: Answer, user: LocalUser, users: Collection[str]) -> Author:

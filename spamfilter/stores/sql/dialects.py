@@ -3,7 +3,7 @@
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, Text, bindparam, cast, column, delete, func, insert, table
+from sqlalchemy import ColumnElement, Connection, Table, Text, bindparam, cast, column, delete, func, insert, or_, table
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement, GenericFunction
@@ -52,8 +52,13 @@ for _function in _SPELT:
 
 
 def has_text(column: ColumnElement[Any], part: str) -> ColumnElement[bool]:
-    """Whether a text has this part; case does not matter for letters of ASCII, whatever the database's locale is."""
-    return func.lower(column).contains(part.translate(_LOWER), autoescape=True)
+    """Whether a text has this part, whatever the database's locale is.
+
+    Case does not matter for letters of ASCII; with others, the part is looked for as it is given, in lower and in upper
+    case, and with a capital.
+    """
+    spellings = {one.translate(_LOWER) for one in (part, part.lower(), part.upper(), part.capitalize())}
+    return or_(*(func.lower(column).contains(spelling, autoescape=True) for spelling in sorted(spellings)))
 
 
 SEPARATOR = "\n"

@@ -53,9 +53,12 @@ def test_a_dump_of_another_filter_is_judged_by_and_forgotten_whole(
         assert judged["class"] == label
     assert shell.learnt() == ({"ham": 9, "spam": 8}, [])
     assert f"{said['id']}: this file is imported already" in shell.done("import", file)
+    shell.write("-", b"what has this name is not standard input")
     piped = shell.done("import", "-", stdin=file.read_bytes())
     assert f"{said['id']}: this file is imported already" in piped
-    assert said["id"] in shell.done("import", "--list")
+    brought = f"{said['words']} words of {dumped.__name__}, 8 ham, 8 spam"
+    assert brought in shell.done("import", "--list")
+    assert f"{said['words']} words of {dumped.__name__}"[:18] in shell.done("stats")
     assert "8 ham and 8 spam" in shell.done("forget", said["id"])
     assert counts(shell) == before
     assert shell.learnt()[1] == []
@@ -126,6 +129,8 @@ WRONG = {
     "SpamAssassin cut off": (b"v\t3\tdb_version\nv\t1\tnum_spam\n", "has no num_spam and num_nonspam"),
     "a line of SpamBayes": (b"1,1\nword,1\n", ":2: expected 'word,ham,spam'"),
     "a count of SpamBayes": (b'1,1\n"a ""b""",1,x\n', ":2: the spam count is 'x'"),
+    "compressed": (b"\x1f\x8b\x08\0", "is compressed by gzip; unpack it first"),
+    "a database": (b"SQLite format 3\0", "is a database of SQLite"),
     "rspamd": (b"REDIS0009\xfa\tredis-ver\x056.0.16", "hashes of pairs of words"),
 }
 

@@ -1,6 +1,7 @@
 """Export and import of what a database has learnt: equal counts and scores, or an error that names the line."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from spamfilter.bayes.model import Score
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.transfer import portable
 from spamfilter.mail.message import parse
 from tests.learning.transfer.test_imports import counts
 from tests.support.made import mail
@@ -49,6 +51,7 @@ def test_a_ledger_goes_into_a_new_database_whole(shell: Shell, old: Shell, monke
     user.done("export", file)
     assert file.stat().st_mode & 0o777 == 0o600
     assert "exists already" in user.fails("export", file)
+    assert user.done("export", "-").encode() == file.read_bytes()
     other = use(monkeypatch, Shell(shell.folder / "other"))
     assert f"has the ledger of {file}" in other.run("import", file).stdout
     assert counts(other) == before
@@ -60,6 +63,17 @@ def test_a_ledger_goes_into_a_new_database_whole(shell: Shell, old: Shell, monke
         one.done("forget", next(line.split()[0] for line in one.done("import", "--list").splitlines()))
     assert counts(other) == counts(user) != before
     assert "has learnt already" in other.fails("import", file)
+
+
+def test_an_export_that_is_interrupted_leaves_nothing(old: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> Iterator[str]:
+        yield "{}"
+        raise KeyboardInterrupt
+
+    user = use(monkeypatch, old)
+    monkeypatch.setattr(portable, "export", interrupted)
+    assert user.run("export", user.folder / "half.jsonl").exit_code != 0
+    assert not (user.folder / "half.jsonl").exists()
 
 
 def test_counts_alone_go_anywhere_and_are_one_import(shell: Shell, old: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,4 +125,6 @@ def test_a_wrong_export_is_named_by_line_and_nothing_is_learnt(
 
 
 def test_nothing_learnt_is_nothing_to_export(shell: Shell) -> None:
+    assert "no database yet" in shell.fails("export", "file")
+    shell.done("block", "192.0.2.1")
     assert "nothing to export" in shell.fails("export", "file")
