@@ -45,6 +45,9 @@ class _Commands(CommandGroup):
             for line in str(error).split("\n"):
                 complain(line)
             sys.exit(error.exit_code)
+        except UnicodeEncodeError:
+            complain("a text on the command line is not UTF-8")
+            sys.exit(2)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # the reader of a pipe has closed it; click exits quietly

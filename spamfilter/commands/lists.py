@@ -81,7 +81,7 @@ def lists(file: Path | None, history: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("id", type=int, metavar="NUMBER")
+@click.argument("id", type=click.IntRange(0, 2**63 - 1), metavar="NUMBER")
 @as_json_option
 @click.pass_obj
 def unlist(file: Path | None, id: int, as_json: bool) -> None:

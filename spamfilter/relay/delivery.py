@@ -154,7 +154,8 @@ async def _act(
     id: str,
     gone: Callable[[], bool],
 ) -> Reply:
-    verdict, policy = judgement.verdict, relay.judge.policy
+    verdict = judgement.verdict
+    policy = relay.judge.policies.get(verdict.policy, relay.judge.policy)
     if verdict.action == "reject":
         await conversation.forget()
         if verdict.listed.startswith("blocked=") and verdict.class_ != "spam":

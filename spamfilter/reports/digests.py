@@ -55,11 +55,14 @@ class Digest:
 
 
 def is_due(hours: Sequence[int], last: datetime | None, now: datetime) -> bool:
-    """Whether an hour of the day has come since the last digests. now: in local time; late is better than never."""
+    """Whether an hour of the day has come since the last digests. now: in local time; late is better than never.
+
+    Of a last time that is still to come, when the clock was ahead, nothing is known.
+    """
     days = (now, now - timedelta(days=1))
     moments = [day.replace(hour=hour, minute=0, second=0, microsecond=0) for day in days for hour in hours]
     past = [moment for moment in moments if moment <= now]
-    return bool(past) and (last is None or last < max(past))
+    return bool(past) and (last is None or last > now or last < max(past))
 
 
 def new_digests(settings: Settings, store: Store) -> list[Digest]:

@@ -31,10 +31,12 @@ def reread(file: Path | None) -> Iterator[Settings | None]:
     new = None
     try:
         new = load(file)
-    except ConfigError as error:
-        log.error("not reloaded: %s", error)  # noqa: TRY400 - the sentence says it
-    yield new
-    notify("READY=1")
+    except Exception as error:  # whatever it is, the relay goes on as it was
+        log.log(logging.ERROR, "not reloaded: %s", error, exc_info=not isinstance(error, ConfigError))
+    try:
+        yield new
+    finally:
+        notify("READY=1")
 
 
 def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:

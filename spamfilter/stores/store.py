@@ -223,19 +223,23 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
 
     @abstractmethod
     def marks_by(self, by: str, since: datetime) -> int:
-        """How many learnings of this author there are since then, undone ones too; undoings do not count."""
+        """How many learnings of this author there are in the day since then, undone ones too; undoings do not count.
+
+        Later ones, of a clock that was ahead, must not be held against anybody for longer.
+        """
 
     @abstractmethod
     def surprises_by(self, by: str, since: datetime, most: int) -> list[Entry]:
-        """The first active learnings of this author as spam since then that contradicted the verdict, at most `most`.
+        """The first active learnings of this author as spam that contradicted the verdict, at most `most`.
 
-        With their tokens; see `calibration.is_surprise`.
+        In the day since then, with their tokens; see `calibration.is_surprise`.
         """
 
     @abstractmethod
     def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
-        """How many messages this author has learnt since then, undone ones too, that the journal knows: of those with
-        this recipient, and of those whose sender has this domain. Case does not matter for letters of ASCII."""
+        """How many messages this author has learnt in the day since then, undone ones too, that the journal knows: of
+        those with this recipient, and of those whose sender has this domain. Case does not matter for letters of ASCII.
+        """
 
     @abstractmethod
     def times_of_sources(self) -> dict[str, tuple[datetime, datetime]]:

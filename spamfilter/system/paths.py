@@ -67,7 +67,7 @@ def values_of(file: Path | None) -> dict[str, object]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
         raise ConfigError(f"{file}: not TOML: {error}") from error
 
 

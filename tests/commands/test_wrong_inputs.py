@@ -30,6 +30,8 @@ def piles(shell: Shell) -> Shell:
         ("forget --by ann", "no database yet; `serve`, `train` and marks make one"),
         ("stats", "no database yet; "),
         ("stats --since tomorrow", "--since 'tomorrow': neither a span (24h, 7d, 4w) nor a date (2026-01-31)"),
+        ("judge --explain \udcff.eml", "\\udcff.eml: not a file, a folder or an id"),
+        ("block 192.0.2.1 --note \udcff", "the note must be one line of at most 200 printable characters"),
         ("migrate --revision 1", "--revision '1': neither 'head' nor four digits"),
         ("migrate --to redis:x", "--to: not a store; known kinds: sqlite, postgresql+psycopg"),
         ("migrate --to sqlite:////nowhere/x.db --yes", "--from and --to move between databases; --revision and --yes"),

@@ -197,6 +197,27 @@ async def test_recipients_that_are_refused_keep_the_mail(warder: Warder) -> None
     assert warder.files() == {}
 
 
+async def test_mail_for_many_recipients_is_listed_and_released_as_any_other(warder: Warder) -> None:
+    many = tuple(b"%060d@example.net" % number for number in range(1000))
+    id, _ = warder.keep(recipients=many)
+    assert (await warder.run("list")).output.startswith(id)
+    assert (await warder.run("show", id)).exit_code == 0
+    await warder.release(id)
+    assert len(warder.commands()) == 1 + len(many)
+    assert warder.files() == {}
+
+
+async def test_recipients_whose_names_only_look_the_same_are_two(warder: Warder) -> None:
+    id, _ = warder.keep(recipients=(b"u\xff@x", rb"u\xff@x"))
+    warder.hop.replies[r"RCPT TO:<u\xff@x>"] = b"450 4.2.0 later\r\n"
+    await warder.release(id, code=75)
+    (left,) = warder.files().values()
+    assert unwrapped(left)[2] == [rb"u\xff@x"]
+    warder.hop.replies.clear()
+    await warder.release(id)
+    assert warder.files() == {}
+
+
 async def test_a_release_to_somebody_else_delivers_nothing_and_says_why(warder: Warder) -> None:
     id, _ = warder.keep(recipients=TWO)
     said = await warder.release(id, "--to", "x@example.net", code=2)

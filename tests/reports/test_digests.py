@@ -32,6 +32,7 @@ NOW = datetime(2026, 11, 23, 16, 30, tzinfo=UTC)
         pytest.param([7, 16], NOW - timedelta(hours=5), True, id="since the morning"),
         pytest.param([7, 18], NOW - timedelta(hours=5), False, id="not before the evening"),
         pytest.param([23], NOW - timedelta(hours=40), True, id="host was off at night"),
+        pytest.param([16], NOW + timedelta(days=300), True, id="clock was ahead"),
     ],
 )  # fmt: skip
 def test_digests_are_due_at_their_hours_and_caught_up(hours: list[int], last: datetime | None, due: bool) -> None:

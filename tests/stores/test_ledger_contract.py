@@ -41,6 +41,7 @@ def test_the_marks_of_an_author_are_counted_and_not_what_takes_them_back(store: 
     assert store.marks_by("ann", NOON + timedelta(seconds=1)) == 1
     assert store.marks_by("ann", NOON + timedelta(hours=2)) == 1
     assert store.marks_by("ann", NOON + timedelta(hours=3)) == 0
+    assert store.marks_by("ann", NOON - timedelta(hours=23)) == 1
     assert store.marks_by("bob", NOON) == 1
     assert store.marks_by("", NOON) == 0
 

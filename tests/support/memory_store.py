@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -61,6 +61,10 @@ def stored(kind: str, folder: Path | None = None) -> Iterator[Callable[[], Store
             return opened[-1]
 
         yield again
+
+
+def _is_of(entry: Entry, by: str, since: datetime) -> bool:
+    return entry.by == by and since <= entry.at <= since + timedelta(days=1)
 
 
 class MemoryStore(MemorySenderLists, Store):
@@ -183,15 +187,15 @@ class MemoryStore(MemorySenderLists, Store):
         return {one: [replace(entry, tokens={}) for entry in self._ledger if entry.digest == one] for one in digests}
 
     def marks_by(self, by: str, since: datetime) -> int:
-        return sum(entry.by == by and entry.at >= since and not entry.undoes for entry in self._ledger)
+        return sum(_is_of(entry, by, since) and not entry.undoes for entry in self._ledger)
 
     def surprises_by(self, by: str, since: datetime, most: int) -> list[Entry]:
-        mine = (entry for entry in self._active.values() if (entry.by, entry.label) == (by, "spam"))
-        found = [entry for entry in mine if entry.at >= since and is_surprise(entry.calibrated)]
+        mine = (entry for entry in self._active.values() if _is_of(entry, by, since) and entry.label == "spam")
+        found = [entry for entry in mine if is_surprise(entry.calibrated)]
         return sorted(found, key=lambda entry: (entry.at, entry.id))[:most]
 
     def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
-        taught = {entry.digest for entry in self._ledger if entry.by == by and entry.at >= since and not entry.undoes}
+        taught = {entry.digest for entry in self._ledger if _is_of(entry, by, since) and not entry.undoes}
         mails = [entry for entry in self._journal.values() if entry.digest in taught]
         received = {one.digest for one in mails if recipient.lower() in map(str.lower, one.recipients)}
         return len(received), len({one.digest for one in mails if one.sender.rpartition("@")[2].lower() == domain})

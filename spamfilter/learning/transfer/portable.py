@@ -112,7 +112,7 @@ class Export:
                 for number, line in enumerate(lines, 1):
                     try:
                         found = json.loads(line)
-                    except ValueError as error:
+                    except (ValueError, RecursionError) as error:
                         raise DumpError(self.file, number, f"is no JSON ({error})") from None
                     if not isinstance(found, dict):
                         raise DumpError(self.file, number, "is no JSON object")

@@ -95,6 +95,13 @@ def wrapped(mail: bytes, sender: bytes, recipients: Sequence[bytes]) -> bytes:
     return mail[:start] + envelope + mail[start:]
 
 
+def envelope_end(content: bytes) -> int:
+    """Where the envelope in a file ends, 0 if it is not whole or there is none."""
+    start = match.end() if (match := MBOX_LINE.match(content)) else 0
+    envelope = _ENVELOPE.match(content, start)
+    return envelope.end() if envelope else 0
+
+
 def unwrapped(content: bytes) -> tuple[bytes, bytes, list[bytes]]:
     """The mail in a file with CR LF line ends, its sender and its recipients; empty ones if it has no envelope."""
     start = match.end() if (match := MBOX_LINE.match(content)) else 0

@@ -11,16 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from spamfilter.learning.marks import header_id
 from spamfilter.mail.message import parse
 from spamfilter.mail.tagging import MBOX_LINE, header_end
 from spamfilter.relay.envelope_paths import mailbox_of
-from spamfilter.relay.next_hops.maildir import unwrapped
+from spamfilter.relay.next_hops.maildir import envelope_end, unwrapped
 from spamfilter.system.escaping import harmless
 
 HEAD = 65_536
-"""Bytes of a mail that a list reads; header fields after that are not shown."""
+"""Bytes of a mail that a list reads, behind its envelope; header fields after that are not shown."""
 FLAGS = ":2,"
 PASSED = "P"
 """The begin of Maildir's flags in a file name, and the flag of a mail that was sent on."""
@@ -59,7 +60,7 @@ def looked_at(path: Path) -> Quarantined | None:
     """The mail in a file; None if the relay has not written the file, or it is gone."""
     try:
         with path.open("rb") as file:
-            content, size = file.read(HEAD), os.fstat(file.fileno()).st_size
+            content, size = _beginning(file), os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         return None
     if not _has_envelope(content):
@@ -79,9 +80,20 @@ def looked_at(path: Path) -> Quarantined | None:
     )
 
 
+def _beginning(file: BinaryIO) -> bytes:
+    """The envelope, which a thousand recipients make longer than HEAD, and what a list reads of the mail behind it."""
+    content, end = file.read(HEAD), 0
+    while _has_envelope(content) and not (end := envelope_end(content)) and (more := file.read(len(content))):
+        content += more
+    return content + file.read(end)
+
+
 def named(recipient: bytes) -> str:
     """A recipient as text. Two recipients never have the same text, because a note of a delivery is about one."""
-    return recipient.decode("utf-8", "backslashreplace")
+    try:
+        return recipient.decode()
+    except UnicodeDecodeError:  # no path that can be decoded ends like this
+        return recipient.replace(b"\\", rb"\\").decode("utf-8", "backslashreplace") + " (not UTF-8)"
 
 
 def is_regular(path: Path) -> bool:

@@ -10,10 +10,11 @@ queries what they and the store ask.
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Connection,
     LargeBinary,
     Text,
@@ -65,6 +66,10 @@ __all__ = ["SqlStore"]
 
 
 _NOTICED = select(schema.settings.c.name, schema.settings.c.value).where(schema.settings.c.name.in_([REBUILT, EDITION]))
+
+
+def _on_day(by: str, since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return ledger.c.by == by, ledger.c.at.between(since, since + timedelta(days=1))
 
 
 class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSenderLists, Store):
@@ -160,13 +165,13 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
         return found
 
     def marks_by(self, by: str, since: datetime) -> int:
-        learnings = ledger.c.by == by, ledger.c.at >= since, ledger.c.undoes.is_(None)
+        learnings = *_on_day(by, since), ledger.c.undoes.is_(None)
         with self.reading() as connection:
             return int(connection.execute(select(func.count()).select_from(ledger).where(*learnings)).scalar_one())
 
     def surprises_by(self, by: str, since: datetime, most: int) -> list[Entry]:
         surprising = cast(amounts.c.calibrated[ERROR_ENERGY].as_string(), BigInteger) >= SURPRISING
-        mine = ledger.c.by == by, ledger.c.at >= since, ledger.c.label == "spam"
+        mine = *_on_day(by, since), ledger.c.label == "spam"
         query = only_active(entries(ledger.c.tokens)).where(*mine, surprising).order_by(ledger.c.at).limit(most)
         return [entry_of(row, row.tokens) for row in self.rows(query)]
 
@@ -178,7 +183,7 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
         )
         numbers = (func.count(case((found, ledger.c.digest)).distinct()) for found in (received, sent))
         query = select(*numbers).select_from(ledger).join(schema.journal, mail.digest == ledger.c.digest)
-        query = query.where(ledger.c.by == by, ledger.c.at >= since, ledger.c.undoes.is_(None))
+        query = query.where(*_on_day(by, since), ledger.c.undoes.is_(None))
         with self.reading() as connection:
             found = connection.execute(query).one()
             return int(found[0]), int(found[1])

@@ -77,7 +77,7 @@ def file_of(url: str) -> Path | None:
     if url.startswith(f"{POSTGRESQL}:"):
         return None
     path = url.removeprefix("sqlite:///")
-    if not url.startswith("sqlite:///") or path in ("", ":memory:") or "?" in path:
+    if not url.startswith("sqlite:///") or path in ("", ":memory:") or set(path) & {"?", "\0"}:
         raise StoreError(f"{url}: name a file, as in sqlite:////var/lib/spamfilter/spamfilter.db")
     return Path(path).absolute()
 

@@ -1,6 +1,8 @@
 """The LMTP front end: each recipient has its own verdict, its own reply and its own entry in the journal."""
 
 import asyncio
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,22 @@ async def test_three_recipients_with_three_policies(tmp_path: Path, next_hop: st
         assert len(list((tmp_path / "quarantine" / "new").iterdir())) == 1
         # The session goes on.
         assert [reply[:3] for reply in await replies(client, MAIL, *NAMES[:2])] == [b"250", b"250"]
+
+
+async def test_each_recipient_has_the_prefix_of_its_own_policy(tmp_path: Path) -> None:
+    prefixes = dict(zip(NAMES, ("[ONE]", "", "[THREE]"), strict=True))
+    policies = {name: replace(policy(name, "tag"), subject_prefix=prefix) for name, prefix in prefixes.items()}
+    everybodys = replace(policy("", "tag"), subject_prefix="[ALL]")
+    async with (
+        Hop() as hop,
+        relaying(
+            tmp_path, f"smtp://127.0.0.1:{hop.port}", door="lmtp", policy=everybodys, policies=policies
+        ) as running,
+    ):
+        client = await running.connect()
+        await replies(client, GTUBE, *NAMES, "four@example.test")
+        subjects = [re.search(rb"Subject: (\S+)", message)[1] for message in hop.messages]  # type: ignore[index]
+    assert sorted(subjects) == sorted([b"[ONE]", b"test", b"[THREE]", b"[ALL]"])
 
 
 async def test_one_policy_is_one_transaction(tmp_path: Path) -> None:
