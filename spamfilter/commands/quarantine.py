@@ -23,7 +23,7 @@ from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError,
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import id_in
 from spamfilter.system.moments import moment_text
-from spamfilter.system.screen import complain, row, sentence, warn
+from spamfilter.system.screen import complain, rows, sentence, warn
 
 if TYPE_CHECKING:
     from spamfilter.relay.quarantine import Quarantine, Quarantined, Released
@@ -71,8 +71,7 @@ def list_(file: Path | None, as_json: bool, history: bool) -> None:
         if as_json:
             click.echo(rendering.to_json(_json(mail, noted)))
         else:
-            for line in _lines(mail, noted):
-                row(line)
+            rows(_lines(mail, noted))
     if not mails and not as_json:
         click.echo(f"the quarantine {kept.path} is empty")
 

@@ -122,6 +122,8 @@ class _Session:
         if not self._queue:
             sentence("nothing needs review: every message of this period is learnt, or too old to mark by id")
             return
+        unsure = sum(waiting.entry.class_ == "unsure" for waiting in self._queue)
+        sentence(f"{unsure:,} unsure messages, then {len(self._queue) - unsure:,} others, the nearest to unsure first")
         while at < len(self._queue) or self._done:
             subject = None
             if at < len(self._queue):

@@ -19,7 +19,7 @@ from spamfilter.stores import WANTED_CLASSES, Entry, JournalEntry, Store, Wanted
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import id_in
 from spamfilter.system.moments import hour_in_utc, moment_of, moment_text
-from spamfilter.system.screen import coloured, row
+from spamfilter.system.screen import coloured, row, rows
 
 _score = click.FloatRange(0, 1)
 
@@ -75,8 +75,7 @@ def search(
             click.echo(rendering.to_json(rendering.journal_json(entry)))
         return
     for entry in found:
-        for line in _lines(entry):
-            row(line)
+        rows(_lines(entry))
     shown = f", the latest {len(found):,} shown; --limit shows more" if number > len(found) else ""
     click.echo(f"{number:,} message{'' if number == 1 else 's'} found{shown}")
 
@@ -107,8 +106,7 @@ def show(file: Path | None, /, names: tuple[str, ...], as_json: bool) -> None:
                 known = {"message": found, "subject": about.subject, "quarantine": kept or "", "text": text}
                 click.echo(rendering.to_json(known | {"history": history}))
                 continue
-            for line in _lines(entry) if entry else ("no longer in the journal", f"  {harmless(about.subject)}"):
-                row(line)
+            rows(_lines(entry) if entry else ("no longer in the journal", f"  {harmless(about.subject)}"))
             if entry:
                 row(f"  {entry.size:,} bytes; Message-ID {harmless(entry.message_id) or 'none'}")
                 if entry.listed:

@@ -4,6 +4,7 @@ Guarantee: in a pipe or a file a line stays whole and has no colours. With NO_CO
 """
 
 import sys
+from collections.abc import Iterable
 
 import click
 
@@ -31,6 +32,14 @@ def sentence(text: str, err: bool = False, indent: int = 2) -> None:
 def row(text: str) -> None:
     """Print a row of a table; on a terminal its end is cut."""
     click.echo(shortened(text, columns(sys.stdout)))
+
+
+def rows(lines: Iterable[str]) -> None:
+    """Print lines about one thing, of which the first, with its id and its score, is folded where it does not fit."""
+    first, *others = lines
+    sentence(first, indent=4)
+    for line in others:
+        row(line)
 
 
 def table_width() -> int:
