@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 import click
@@ -120,19 +120,23 @@ def import_(file: Path | None, dump: Path | None, listed: bool, as_json: bool) -
 
 @contextmanager
 def _on_disk(dump: Path) -> Iterator[Path]:
-    """The file with a dump, which is read more than once: of what comes through a pipe, a copy."""
-    piped_in = str(dump) == STANDARD
-    if dump.is_file() and not piped_in:
+    """The file with a dump, which is read more than once: of what comes through a pipe, a copy without a name."""
+    if dump.is_file() and str(dump) != STANDARD:
         yield dump
         return
-    with TemporaryDirectory(prefix="spamfilter-import-") as folder:
-        copy = Path(folder) / ("standard-input" if piped_in else dump.name)
+    with TemporaryFile() as copy:
         try:
-            with click.open_file(str(dump), "rb") as piped, copy.open("wb") as kept:
-                shutil.copyfileobj(piped, kept)
+            with click.open_file(str(dump), "rb") as piped:
+                shutil.copyfileobj(piped, copy)
+            copy.flush()
         except OSError as error:
             raise InputError(f"{dump}: {error.strerror}") from error
-        yield copy
+        path = Path(f"/proc/self/fd/{copy.fileno()}")
+        try:
+            yield path
+        except InputError as error:
+            name = "standard input" if str(dump) == STANDARD else str(dump)
+            raise InputError(str(error).replace(str(path), name)) from None
 
 
 def _import(file: Path | None, dump: Path, as_json: bool) -> None:
@@ -191,7 +195,7 @@ def _import_ledger(filter: "Filter", export: "Export", as_json: bool) -> None:
         click.echo(rendering.to_json({"entries": entries, "ham": learnt["ham"], "spam": learnt["spam"]}))
         return
     sentence(
-        f"{harmless(filter.store.where)}: has the ledger of {harmless(str(export.file))} now, {entries:,} entries;"
+        f"{harmless(filter.store.where)}: has all that the export has, {entries:,} entries;"
         f" {learnt['ham']:,} ham and {learnt['spam']:,} spam are learnt"
     )
 

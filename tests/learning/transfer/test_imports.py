@@ -145,5 +145,9 @@ def test_a_wrong_file_is_named_and_nothing_is_learnt(shell: Shell, wrong: str) -
     assert shell.learnt() == ({"ham": 0, "spam": 0}, [])
 
 
+def test_what_is_wrong_on_standard_input_is_named_so(shell: Shell) -> None:
+    assert "standard input:1: begins no dump" in shell.fails("import", "-", stdin=b"hello\n")
+
+
 def test_a_missing_file_is_named(shell: Shell) -> None:
     assert "nowhere: No such file" in shell.fails("import", "nowhere")
