@@ -45,7 +45,7 @@ class Mail:
 
 
 def find(path: Path, left_out: Callable[[Path], bool] = lambda _: False) -> list[Mail]:
-    """The mails of a file or folder. Raises InputError if there are none.
+    """The mails of a file or folder. Raises NotMail if there are none, and InputError if there is no such file.
 
     left_out: whether a file or folder below is passed over.
     """
