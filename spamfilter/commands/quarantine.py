@@ -56,7 +56,7 @@ def list_(file: Path | None, as_json: bool, history: bool) -> None:
     from spamfilter.relay.quarantine import told
     from spamfilter.reports import rendering
 
-    with _opened(file) as (kept, store):
+    with _opened(file, reads=True) as (kept, store):
         if history:
             for event in store.all_quarantine_events() if store else ():
                 if as_json:
@@ -88,7 +88,7 @@ def show(file: Path | None, name: str) -> None:
     """
     from spamfilter.relay.quarantine import told
 
-    with _opened(file) as (kept, _):
+    with _opened(file, reads=True) as (kept, _):
         id = _id(name)
         mail = kept.read(kept.find(id)).replace(b"\r\n", b"\n")
         for event in kept.events([id]).get(id, []):
@@ -183,15 +183,18 @@ def expire(file: Path | None) -> None:
 
 
 @contextmanager
-def _opened(file: Path | None) -> "Iterator[tuple[Quarantine, Store | None]]":
-    """The quarantine and its history. If the database cannot be opened, mail can be read and released all the same."""
+def _opened(file: Path | None, reads: bool = False) -> "Iterator[tuple[Quarantine, Store | None]]":
+    """The quarantine and its history. If the database cannot be opened, mail can be read and released all the same.
+
+    reads: there is no history to be written, so no database is made.
+    """
     from spamfilter.relay.quarantine import Quarantine
     from spamfilter.stores import open_store
 
     settings = settings_of(file)
     store = None
     try:
-        if has_store(settings):
+        if not reads or has_store(settings):
             store = open_store(settings.store_url())
     except StoreError as error:
         warn(f"the history of the quarantine cannot be read or written: {error}")
