@@ -166,7 +166,7 @@ class Quarantine:
             wanted = [name for name in left if not only or mailbox_of(named(name)) == only]
             if not left:
                 keep_for([], mail, mail.path, text, sender, all_)
-            if only and only not in map(mailbox_of, map(named, all_)):
+            if only and only not in map(mailbox_of, {*map(named, all_), *done}):
                 raise InputError(f"{mail.id}: is not for {only}; `spamfilter quarantine list` names its recipients")
             if not wanted:
                 raise InputError(f"{mail.id}: was delivered already")
