@@ -231,7 +231,7 @@ def export(file: Path | None, target: Path, counts_only: bool) -> None:
 
     All learnings are in it with their words, so that each can still be undone there; who has sent mail to whom can be
     read from that. With --counts-only it has the count of each word and no message. The journal is not in it;
-    `spamfilter backup` copies all. FILE may be - for standard output.
+    `spamfilter backup` copies all of the database. FILE may be - for standard output.
 
     Example: spamfilter export --counts-only /root/spamfilter-counts.jsonl
     """

@@ -16,7 +16,7 @@ SUFFIXES = ("", "-wal", "-shm")
 """Suffixes of the files of an SQLite database."""
 SHOWN = 3
 """Problems that are shown: one is reason enough to act, and a corrupt file has thousands."""
-RESTORE = "stop the relay, keep the damaged file, and restore a backup"
+RESTORE = "stop the relay, move the file away with its -wal and -shm, and put a backup in its place: docs/training.md"
 
 
 def database(examined: Examination) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def database(examined: Examination) -> Iterator[Finding]:
         error = examined.database
         if isinstance(error, StoreBusy):
             yield warning(str(error), "another command is running; try again when it has ended")
-        else:
+        elif not troubles:  # which are why
             yield failed(f"{path} cannot be opened: {error}", RESTORE)
         return
     if not troubles:

@@ -30,8 +30,8 @@ DRIFT_WORDS = {
     "put_off": "deferred mail",
 }
 """The subject of a sentence about a drift."""
-REPLY_WORDS = {"accepted": "delivered", "put_off": "deferred", "refused": "rejected"}
-"""Key of Figures.replies -> the word for it. Mail in quarantine was answered with 250, and so counts as delivered."""
+REPLY_WORDS = {"accepted": "accepted", "put_off": "deferred", "refused": "rejected"}
+"""Key of Figures.replies -> the word for it. Mail in quarantine was accepted, too."""
 MANY_DAYS = 730
 """Days until the disk is full; a larger number would be only a guess."""
 

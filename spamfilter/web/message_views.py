@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from spamfilter.bayes.labels import Label
@@ -41,8 +42,12 @@ ID = f"[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{{{ID_LENGTH}}}"
 Text = Annotated[str, Field(max_length=LONGEST, pattern=r"^[^\x00]*$")]
 Share = Annotated[float, Field(ge=0, le=1)]
 Place = Annotated[str, Field(pattern=f"^({ID})?$")]
-Since = Annotated[datetime, BeforeValidator(lambda text: _moment(text, end=False))]
-Until = Annotated[datetime, BeforeValidator(lambda text: _moment(text, end=True))]
+_ISO_8601 = WithJsonSchema({
+    "anyOf": [{"type": "string", "format": form} for form in ("date", "date-time")],
+    "description": "a date, or a time; in UTC without an offset",
+})  # fmt: skip
+Since = Annotated[datetime, BeforeValidator(lambda text: _moment(text, end=False)), _ISO_8601]
+Until = Annotated[datetime, BeforeValidator(lambda text: _moment(text, end=True)), _ISO_8601]
 
 
 def _moment(text: object, end: bool) -> datetime:
@@ -120,15 +125,18 @@ def search_of(query: Mapping[str, str]) -> Search:
     try:
         return Search.model_validate_strings(given)
     except ValidationError as error:
-        raise InputError(sentence_of(error)) from None
+        raise InputError(sentence_of(error, TITLES)) from None
 
 
-def sentence_of(error: ValidationError) -> str:
-    """A sentence about the first error of an input."""
+def sentence_of(error: ValidationError, titles: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A sentence about the first error of an input. titles: name of a value -> its label in a form."""
     fault = error.errors()[0]
     parts = map(str, fault["loc"])  # which of the types that a value may have was tried stands there, too
     name = ".".join(part for part in parts if part.isidentifier() or part.isdigit())[:100] or "the body"
-    return f"{TITLES.get(name, name)}: {fault['msg'].removeprefix('Value error, ')}"
+    same = [one for one in error.errors() if (one["loc"][:1], one["type"]) == (fault["loc"][:1], "literal_error")]
+    words = " or ".join(one["ctx"]["expected"] for one in same)  # of all types that the value may have
+    said = f"Input should be {words}" if words else fault["msg"].removeprefix("Value error, ")
+    return f"{titles.get(name, name)}: {said}"
 
 
 @dataclass(frozen=True, slots=True)

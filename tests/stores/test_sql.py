@@ -1,6 +1,9 @@
 """The SQL store on a file: modes, backups, damage, versions and query plans."""
 
 import os
+import re
+import shlex
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -102,6 +105,26 @@ def test_a_backup_is_one_file(path: Path, tmp_path: Path) -> None:
         trained(store)
         store.backup(tmp_path / "copy.db")
     assert [file.name for file in tmp_path.glob("copy*")] == ["copy.db"]
+
+
+def test_a_backup_takes_the_place_of_a_database_as_the_page_says(path: Path, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^    ((?:mkdir|cp) .*)$", page, re.MULTILINE)
+    assert len(steps) == 2
+    place, copy = tmp_path / "place", tmp_path / "spamfilter-backup.db"
+    with opened(path) as store:
+        trained(store, 2)
+        store.backup(copy)
+        trained(store, 200)
+        shutil.copytree(path.parent, place, ignore=lambda folder, names: {"place", copy.name} & {*names})
+    for file in place.glob(f"{path.name}*"):  # as a kill leaves them
+        file.rename(place / file.name.replace(path.name, "spamfilter.db"))
+    assert (place / "spamfilter.db-wal").stat().st_size > 0
+    commands = "; ".join(steps).replace("/root/spamfilter-backup.db", shlex.quote(str(copy)))
+    subprocess.run(["sh", "-ec", commands], cwd=place, check=True)
+    with opened(place / "spamfilter.db") as store:
+        assert Filter(store, VOICE).verify() == []
+        assert Filter(store, VOICE).learnt == {"ham": 2, "spam": 2}
 
 
 def test_a_backup_overwrites_nothing(path: Path, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def _meant(where: str, error: BaseException | None) -> StoreError:
     if code == sqlite3.SQLITE_CONSTRAINT_CHECK:  # the tables' only checks are that no count is below zero
         return CountError(f"{where}: {reason}: the counts do not hold what was to be taken away")
     if code & 0xFF in DAMAGED:
-        return StoreDamaged(f"{where}: {reason}; keep the file, and put a backup in its place")
+        return StoreDamaged(f"{where}: {reason}; move it away with its -wal and -shm, and put a backup in its place")
     if "readonly database" in reason:
         reason = "no permission to write; run this as the owner of the database"
     if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
