@@ -38,6 +38,11 @@ class _Commands(CommandGroup):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         return find(name)
 
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if "" in args:  # as of a script's variable that is not set: `--to ""` must not release to everybody
+            context.fail("one of the words is empty; leave it out, or say what is meant")
+        return super().parse_args(context, args)
+
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
@@ -45,7 +50,9 @@ class _Commands(CommandGroup):
             for line in str(error).split("\n"):
                 complain(line)
             sys.exit(error.exit_code)
-        except UnicodeEncodeError:
+        except UnicodeError:
+            if "".join(sys.argv).isprintable():
+                raise
             complain("a text on the command line is not UTF-8")
             sys.exit(2)
         except OSError as error:

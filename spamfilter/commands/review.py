@@ -41,7 +41,7 @@ SHOWN = 200
 @click.command()
 @click.option("--since", help="Only mail since then; a span (24h, 7d, 4w) or a date (2026-01-31).")
 @click.option(
-    "--limit", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="Maximum number of messages."
+    "--limit", type=click.IntRange(1, 50_000), default=100, show_default=True, help="Maximum number of messages."
 )
 @as_json_option
 @click.pass_obj

@@ -50,7 +50,7 @@ _score = click.FloatRange(0, 1)
 @click.option("--least", type=_score, default=0.0, show_default=True, help="The lowest score.")
 @click.option("--most", type=_score, default=1.0, show_default=True, help="The highest score.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="Maximum number of messages."
+    "--limit", type=click.IntRange(1, 50_000), default=50, show_default=True, help="Maximum number of messages."
 )
 @as_json_option
 @click.pass_obj

@@ -19,6 +19,23 @@ def piles(shell: Shell) -> Shell:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--spam", ""],
+        ["allow", "--for", "", "bank.example"],
+        ["migrate", "--to", ""],
+        ["quarantine", "release", "--to", "", "x"],
+    ],
+    ids=["folder", "recipient", "database", "mailbox"],
+)
+def test_an_empty_word_is_refused_and_nothing_done(piles: Shell, words: list[str]) -> None:
+    result = piles.run(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "one of the words is empty" in result.stderr
+    assert [path.name for path in piles.folder.iterdir() if "spamfilter" in path.name] == []
+
+
+@pytest.mark.parametrize(
     ("words", "sentence"),
     [
         ("train --spam box --ham box", "box: is named as ham and as spam; name each file and folder once"),
