@@ -518,7 +518,7 @@ async def test_a_mail_is_deleted(warder: Warder) -> None:
     assert f"{one}: not in the quarantine" in result.stderr
 
 
-@pytest.mark.parametrize("words", [("show", "x"), ("release", "x"), ("delete", "")])
+@pytest.mark.parametrize("words", [("show", "x"), ("release", "x"), ("delete", "y")])
 async def test_what_is_no_id_is_refused(warder: Warder, words: tuple[str, str]) -> None:
     result = await warder.run(*words)
     assert result.exit_code == 2
