@@ -7,7 +7,7 @@ lists name it. The text of a mail is shown as text, without links.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -57,7 +57,7 @@ def act(visit: Visit) -> Response:
         return _list(visit, address, _undone(visit, address, visit.form["undo"]))
     do, say = _do(visit), _translator(visit)
     ids = marking.ticked(visit.form)
-    results = Counter(_carried_out(visit, address, found, do) for id in ids if (found := _mail(visit, address, id)))
+    results = Counter(_carried_out(visit, address, found, do) for found in _kept_for(visit, address, ids))
     said = []
     if results[True]:
         number = results[True]
@@ -75,7 +75,7 @@ def mail(visit: Visit) -> Response:
     address = _address(visit)
     if address is None:
         return _wrong(visit)
-    found = _mail(visit, address, visit.parts["id"])
+    found = _mail(visit, address)
     return _gone(visit) if found is None else _opened(visit, found)
 
 
@@ -84,7 +84,7 @@ def act_on_mail(visit: Visit) -> Response:
     address = _address(visit)
     if address is None:
         return _wrong(visit)
-    found = _mail(visit, address, visit.parts["id"])
+    found = _mail(visit, address)
     if found is None:
         return _gone(visit)
     for kind in ("allow", "block"):
@@ -174,15 +174,15 @@ def _address(visit: Visit) -> str | None:
         return None
 
 
-def _mail(visit: Visit, address: str, id: str) -> Quarantined | None:
-    """The kept mail of this id, if it is for this address."""
-    if not is_id(id):
-        return None
-    try:
-        found = visit.site.quarantine().find(id.upper())
-    except InputError:
-        return None
-    return found if found.is_for(address) else None
+def _kept_for(visit: Visit, address: str, ids: Iterable[str]) -> list[Quarantined]:
+    """The kept mails of these ids that are for this address."""
+    given = {id.upper() for id in ids if is_id(id)}
+    return [found for found in visit.site.quarantine().these(given) if found.is_for(address)]
+
+
+def _mail(visit: Visit, address: str) -> Quarantined | None:
+    """The kept mail that a link leads to, if it is for this address."""
+    return next(iter(_kept_for(visit, address, [visit.parts["id"]])), None)
 
 
 def _sender(visit: Visit, found: Quarantined) -> str:

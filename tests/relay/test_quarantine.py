@@ -26,7 +26,8 @@ from spamfilter.learning import marks
 from spamfilter.mail.tagging import mark
 from spamfilter.relay.next_hops import Maildir, NextHop, next_hop_of
 from spamfilter.relay.next_hops.maildir import unwrapped, wrapped
-from spamfilter.relay.quarantine import Quarantine
+from spamfilter.relay.quarantine import Quarantine, quarantine
+from spamfilter.relay.quarantine.kept_mail import Quarantined, looked_at
 from spamfilter.system import paths as places
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import new_id
@@ -507,6 +508,21 @@ def _read(terminal: int) -> bytes:
 )
 def test_text_of_strangers_is_harmless(text: str, shown: str) -> None:
     assert harmless(text) == shown
+
+
+def test_many_ids_that_are_not_kept_open_no_file(warder: Warder, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, _ = warder.keep()
+    for name in ("one", "two"):
+        warder.keep(mail(name=name))
+    opened: list[Path] = []
+
+    def look(path: Path) -> Quarantined | None:
+        opened.append(path)
+        return looked_at(path)
+
+    monkeypatch.setattr(quarantine, "looked_at", look)
+    (found,) = Quarantine(warder.path).these({kept, *(new_id() for _ in range(100))})
+    assert (found.id, len(opened)) == (kept, 1)
 
 
 async def test_a_mail_is_deleted(warder: Warder) -> None:
