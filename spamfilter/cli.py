@@ -27,6 +27,10 @@ from spamfilter.system.terminal import colours_wanted
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Otherwise Python searches all objects for cycles before the process ends.
 atexit.register(gc.freeze)
+# A stream that was closed before the start is None; it is as if it led to /dev/null.
+for _name in ("stdout", "stderr"):
+    if getattr(sys, _name) is None:
+        setattr(sys, _name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the end of the process
 
 
 class _Commands(CommandGroup):

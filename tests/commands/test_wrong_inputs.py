@@ -1,5 +1,7 @@
 """What users get wrong: each is a sentence that names it, and exit code 2. More of it is in test_cli.py."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,10 @@ def test_a_configuration_that_loses_or_loops_mail_fails_the_check(shell: Shell, 
         assert result.stderr.startswith("spamfilter: relay.")
         assert sentence in result.stderr
         assert "ok" not in result.stdout.split()
+
+
+def test_a_command_whose_output_is_closed_does_its_work(piles: Shell) -> None:
+    program = [sys.executable, "-m", "spamfilter", "mark-spam", "box/Fraud", "box/0.eml"]
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *program], cwd=piles.folder, check=False)
+    assert done.returncode == 0
+    assert piles.learnt()[0] == {"ham": 0, "spam": 4}
