@@ -170,8 +170,8 @@ REFUSED_RSPAMD = (
 )
 
 REFUSED_SQLITE = (
-    "is a database of SQLite, and no dump; a backup of spamfilter is put in the place of its database; rspamd's has"
-    " hashes instead of words, so train with the mail"
+    "is a database of SQLite, and no dump; a backup of spamfilter replaces its database (docs/training.md); that of"
+    " rspamd has hashes instead of words, so train with the mail"
 )
 
 DUMPS: dict[str, tuple[re.Pattern[bytes], Callable[[Path, bytes], Dump]]] = {
