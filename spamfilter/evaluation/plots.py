@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spamfilter.bayes.confidence_intervals import wilson
 from spamfilter.bayes.labels import Label
 from spamfilter.errors import InputError
+from spamfilter.evaluation.confidence_intervals import wilson
 from spamfilter.evaluation.error_rates import BINS
 from spamfilter.evaluation.runs import Outcome
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from spamfilter.bayes.confidence_intervals import wilson
 from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
+from spamfilter.evaluation.confidence_intervals import wilson
 from spamfilter.evaluation.error_rates import logistic_average
 from spamfilter.reports.daily_summaries import BINS, REPLIES, Hours, Summary, duration
 

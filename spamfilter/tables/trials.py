@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spamfilter.bayes.confidence_intervals import wilson
 from spamfilter.errors import InputError
+from spamfilter.evaluation.confidence_intervals import wilson
 from spamfilter.system.escaping import printable
 from spamfilter.tables.reading import Row, Table
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.confidence_intervals import wilson
+from spamfilter.evaluation.confidence_intervals import wilson
 from tests.support.made import some
 
 
