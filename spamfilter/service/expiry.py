@@ -1,9 +1,10 @@
 """What is too old is deleted: mail in quarantine, entries of the journal, traces of probes.
 
 Guarantee: a wrong clock deletes nothing at once. The database keeps the latest time that was seen, which follows the
-clock by at most STEP at each look, and everything expires by that time; where the clock is behind it, by the clock.
-Nothing expires within GRACE_SECONDS of a start. A mail in quarantine is deleted at the second of two looks that both
-find it too old, EXPIRE_EVERY apart, and never more than a tenth of the quarantine at once.
+clock by at most STEP from look to look, and of several hosts by no more than of one; everything expires by that time,
+where the clock is behind it, by the clock. Nothing expires within GRACE_SECONDS of a start. A mail in quarantine is
+deleted at the second of two looks that both find it too old, EXPIRE_EVERY apart, and never more than a tenth of the
+quarantine at once.
 """
 
 import logging
@@ -74,6 +75,7 @@ class Expiry:
         self._settings = settings
         self._noted: frozenset[str] | None = None
         self._warned_ahead: bool | None = None
+        self._seen: datetime | None = None
 
     def look(self) -> None:
         """One look: delete what has expired. It waits for the database, so it belongs into a thread."""
@@ -92,7 +94,8 @@ class Expiry:
         """Let the latest time seen follow the clock; returns the time by which to expire."""
         clock = datetime.now(UTC)
         before = latest_time(self._store) or known_time(self._store, clock)
-        seen = max(before, min(clock, before + STEP))
+        last = min(self._seen or before, before)  # steps of other hosts that are ahead, too, do not add up
+        self._seen = seen = max(before, min(clock, last + STEP))
         _note(self._store, seen)
         warning = leap(clock, before)
         ahead = clock > before if warning else None

@@ -156,6 +156,18 @@ def test_the_latest_time_follows_the_clock_in_steps_and_never_goes_back(tmp_path
     assert seen == [0 * hour, hour, hour + STEP, hour + 2 * STEP, hour + 2 * STEP, hour + 3 * STEP]
 
 
+def test_hosts_that_are_all_ahead_step_no_faster_than_one(tmp_path: Path, clock: type[Clock]) -> None:
+    store = MemoryStore()
+    hosts = [looks(tmp_path, store) for _ in range(3)]
+    clock.at = NOON + 365 * DAY
+    seen = []
+    for _ in range(3):
+        for host in hosts:
+            host.look()
+        seen.append(((latest_time(store) or NOON) - NOON) / STEP)
+    assert seen == [3, 4, 5], "one step of each host at its start, and then one for all"
+
+
 @pytest.mark.parametrize(
     ("noted", "entries", "expected"),
     [
