@@ -43,8 +43,10 @@ class CommandGroup(click.Group):
             formatter.write_dl([(name, found.get_short_help_str(SUMMARY)) for name, found in commands if found])
 
 
-def moment(option: str, text: str, now: datetime) -> datetime:
-    """The begin of a span like 7d that ends now, or a date in local time. Raises InputError, which names the option."""
+def moment(option: str, text: str, now: datetime, end: bool = False) -> datetime:
+    """The begin of a span like 7d that ends now, or a date or time in local time: of a date its begin, or with `end`
+    the end of that day, but not after now. Raises InputError, which names the option.
+    """
     from spamfilter.system.moments import moment_of
 
     spans = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
@@ -52,12 +54,12 @@ def moment(option: str, text: str, now: datetime) -> datetime:
     try:
         if match:
             return now - int(match.group(1)) * spans[match.group(2)]
-        found = moment_of(text)
+        found, of_day = moment_of(text), moment_of(text, end)
     except (ValueError, OverflowError):
         raise InputError(f"{option} {text!r}: neither a span (24h, 7d, 4w) nor a date (2026-01-31)") from None
     if found >= now:
         raise InputError(f"{option} {text!r}: lies in the future")
-    return found
+    return min(of_day, now)
 
 
 def user() -> str:

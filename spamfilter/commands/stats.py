@@ -25,7 +25,7 @@ ATTENTION = ("  CHANGED", "Advice", "Outages", "Not delivered", "Needs review")
 
 @click.command()
 @click.option("--since", default="7d", show_default=True, help="A span (24h, 7d, 4w) or a date (2026-01-31).")
-@click.option("--until", default="", help="The end of the period, likewise; by default now.")
+@click.option("--until", default="", help="The end of the period, likewise: of a date its end; by default now.")
 @click.option("--host", default="", metavar="NAME", help="Only the mail of the relay with this [relay] hostname.")
 @click.option(
     "--format",
@@ -61,7 +61,7 @@ def stats(
     if as_json and click.get_current_context().get_parameter_source("form") == click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--json and --format exclude each other")
     now = datetime.now(UTC)
-    end = moment("--until", until, now) if until else now
+    end = moment("--until", until, now, end=True) if until else now
     begin = moment("--since", since, end)
     settings = settings_of(file)
     if (addresses or mail) and (as_json or form != "text"):

@@ -112,10 +112,10 @@ def _sum(score: Score, evidence: Sequence[Evidence]) -> Iterator[str]:
     shares: dict[str, float] = dict.fromkeys(score.voices, 0.0)
     for item in evidence:
         shares[item.voice] += item.weight
-    parts = [f"{shares[name] / said.heard:.2f} x {name}" for name, said in score.voices.items() if shares[name]]
+    parts = [f"{shares[name] / said.heard:+.2f} x {name}" for name, said in score.voices.items() if shares[name]]
     if len(parts) > 1:
         rest = score.log_odds - sum(shares.values())
-        yield f"  {' + '.join(parts)} {rest:+.2f} = {score.log_odds:+.2f}; calibrated, {score.posterior:.3f}"
+        yield f"  {' '.join(parts)} {rest:+.2f} = {score.log_odds:+.2f}; calibrated, {score.posterior:.3f}"
 
 
 def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everything: bool) -> Iterator[str]:

@@ -422,6 +422,15 @@ def test_the_report_as_text_and_as_json(shell: Shell) -> None:
     )
 
 
+def test_a_date_as_the_end_of_the_report_includes_that_day(shell: Shell) -> None:
+    with shell.store() as store:
+        store.write_journal([journal_entry(at=NOON), journal_entry(at=NOON + timedelta(days=1))])
+    day = NOON.date().isoformat()
+    assert json.loads(shell.done("stats", "--json", "--since", day, "--until", day))["messages"] == 1
+    today = datetime.now().astimezone().date().isoformat()
+    assert json.loads(shell.done("stats", "--json", "--since", day, "--until", today))["messages"] == 2
+
+
 @pytest.mark.parametrize("since", ["x", "7", "7y", "-7d", "2026-13-01", "99999999w", "999999w"])
 def test_a_span_that_is_none_is_named(shell: Shell, since: str) -> None:
     assert repr(since) in shell.fails("stats", "--since", since)
