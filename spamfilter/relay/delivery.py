@@ -22,7 +22,7 @@ from spamfilter.relay.verdicts import Part, for_all, for_each, mailboxes_of
 from spamfilter.stores import JournalEntry
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id
-from spamfilter.system.logs import SELDOM, Event
+from spamfilter.system.logs import SELDOM
 
 log = logging.getLogger(__name__)
 
@@ -212,32 +212,13 @@ def record(
 ) -> None:
     """Record a mail in log, journal and metrics."""
     verdict, message = judgement.verdict, judgement.message
-    sender = transaction.sender.decode("utf-8", "replace")
-    text = reply.text
-    recipients = [recipient.decode("utf-8", "replace") for recipient in transaction.recipients]
-    facts: dict[str, str | int | float] = {
-        "client": transaction.client,
-        "from": sender,
-        "to": recipients[0] if recipients else "",
-        "recipients": len(recipients),
-        "size": len(mail),
-        "class": verdict.class_,
-        "score": verdict.posterior,
-        "action": verdict.action,
-        "listed": verdict.listed.replace(" ", ",") or "-",
-        "judge_us": judge_us,
-        "total_us": total_us,
-        "defects": ",".join(message.defects) if message else "-",
-        "reply": text,
-    }
-    log.info(Event(id, facts))
     entry = JournalEntry(
         id=id,
         at=datetime.now(UTC),
         digest=judgement.digest,
         message_id=message.field(b"message-id") if message else "",
-        sender=sender,
-        recipients=recipients,
+        sender=transaction.sender.decode("utf-8", "replace"),
+        recipients=[recipient.decode("utf-8", "replace") for recipient in transaction.recipients],
         subject=message.field(b"subject") if message else "",
         size=len(mail),
         client=transaction.client,
@@ -245,7 +226,7 @@ def record(
         score=verdict.posterior,
         class_=verdict.class_,
         action=verdict.action,
-        reply=text,
+        reply=reply.text,
         judge_us=judge_us,
         total_us=total_us,
         listed=verdict.listed,
@@ -253,7 +234,7 @@ def record(
         evidence=[(item.token, item.weight) for item in verdict.evidence],
         tokens=judgement.reading.tokens if judgement.reading else None,
     )
-    relay.journal.add(entry)
+    relay.record(entry, ",".join(message.defects) if message else "-")
     metrics = relay.metrics
     metrics.count("messages", verdict.class_, verdict.action)
     if verdict.listed:

@@ -21,6 +21,8 @@ from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
 from spamfilter.relay.next_hops import Maildir, NextHop
 from spamfilter.relay.sender_lists.decision import Lists
+from spamfilter.stores import UNJUDGED, JournalEntry
+from spamfilter.system.logs import Event
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +84,30 @@ class Relay:
             self.metrics.count("next_hop_failures", error.kind)
         if error.limit:
             self.metrics.count("limits_hit", error.limit)
+
+    def record(self, entry: JournalEntry, defects: str = "-") -> None:
+        """Write a mail into log and journal. defects: of its structure, separated by commas."""
+        facts: dict[str, str | int | float] = {
+            "client": entry.client,
+            "from": entry.sender,
+            "to": entry.recipients[0] if entry.recipients else "",
+            "recipients": len(entry.recipients),
+        }
+        if entry.class_ == UNJUDGED:
+            facts |= {"class": UNJUDGED, "action": entry.action}
+        else:
+            facts |= {
+                "size": entry.size,
+                "class": entry.class_,
+                "score": entry.score,
+                "action": entry.action,
+                "listed": entry.listed.replace(" ", ",") or "-",
+                "judge_us": entry.judge_us,
+                "total_us": entry.total_us,
+                "defects": defects,
+            }
+        log.info(Event(entry.id, {**facts, "reply": entry.reply}))
+        self.journal.add(entry)
 
     def replied(self, code: int) -> None:
         """Count a reply to a client."""

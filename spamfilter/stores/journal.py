@@ -37,24 +37,24 @@ class JournalEntry:
 
     id: str
     at: datetime
-    digest: bytes
-    message_id: str
-    sender: str
-    recipients: Sequence[str]
-    subject: str
-    size: int
-    client: str
-    log_odds: float
-    score: float
-    class_: JournalClass
-    action: Action
-    reply: str
-    judge_us: int
-    total_us: int
-    listed: str
-    host: str
-    evidence: Sequence[tuple[str, float]]
-    tokens: VoiceTokens | None
+    digest: bytes = b""
+    message_id: str = ""
+    sender: str = ""
+    recipients: Sequence[str] = ()
+    subject: str = ""
+    size: int = 0
+    client: str = ""
+    log_odds: float = 0.0
+    score: float = 0.0
+    class_: JournalClass = UNJUDGED
+    action: Action = "pass"
+    reply: str = ""
+    judge_us: int = 0
+    total_us: int = 0
+    listed: str = ""
+    host: str = ""
+    evidence: Sequence[tuple[str, float]] = ()
+    tokens: VoiceTokens | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ def test_the_text_tells_where_a_verdict_comes_from(folder: Path) -> None:
     assert legend.startswith("  ^: words that follow each other in the header")
     lines = [first, *lines]
     assert lines[0].startswith(f"{path}: spam, score 0.99")
-    assert re.fullmatch(r"  \+\d\.\d\d x fields .*[+-]\d\.\d\d x body [+-]\d\.\d\d = \+\d+\.\d\d; calibrated, 0.99.*", adds)
+    number = r"[+-]\d\.\d\d"
+    assert re.fullmatch(rf"  {number} x fields .*{number} x body {number} = \+\d+\.\d\d; calibrated, 0.99.*", adds)
     assert lines[1].split() == ["token", "voice", "ham", "spam", "log-odds", "learnt", "from"]
     assert all(line.endswith("  #6 #4 #2") for line in lines[2:10])
     assert lines[27].endswith("more words had less influence")

@@ -1,19 +1,14 @@
 """A mail that has not come to its text: what the journal says if it never does."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from spamfilter.bayes.verdict import Action
 from spamfilter.relay.envelope_paths import encoded
 from spamfilter.relay.next_hops import Reply
 from spamfilter.relay.relay import Relay
-from spamfilter.stores import UNJUDGED, JournalEntry
+from spamfilter.stores import JournalEntry
 from spamfilter.system.ids import new_id
-from spamfilter.system.logs import Event
-
-log = logging.getLogger(__name__)
 
 LISTED = 20
 """Recipients that an entry names: some kilobytes."""
@@ -72,39 +67,16 @@ class Attempt:
             relay.metrics.count("final_replies", f"{min(found)}xx")
 
     def _record(self, relay: Relay, reply: Reply, paths: Sequence[str]) -> None:
-        id, text = new_id(), reply.text
         sender, *recipients = (encoded(path).decode("utf-8", "replace") for path in (self.sender, *paths))
-        action: Action = "defer" if reply.code < 500 else "reject"
-        facts: dict[str, str | int | float] = {
-            "client": self.client,
-            "from": sender,
-            "to": recipients[0] if recipients else "",
-            "recipients": len(recipients),
-            "class": UNJUDGED,
-            "action": action,
-            "reply": text,
-        }
-        log.info(Event(id, facts))
         entry = JournalEntry(
-            id=id,
-            at=datetime.now(UTC),
-            digest=b"",
-            message_id="",
+            new_id(),
+            datetime.now(UTC),
             sender=sender,
             recipients=recipients,
-            subject="",
             size=min(self.size, HUGE),
             client=self.client,
-            log_odds=0.0,
-            score=0.0,
-            class_=UNJUDGED,
-            action=action,
-            reply=text,
-            judge_us=0,
-            total_us=0,
-            listed="",
+            action="defer" if reply.code < 500 else "reject",
+            reply=reply.text,
             host=relay.hostname,
-            evidence=[],
-            tokens=None,
         )
-        relay.journal.add(entry)
+        relay.record(entry)
