@@ -133,21 +133,21 @@ def _reaches(name: str, path: Path) -> bool:
 def journal(examined: Examination) -> Iterator[Finding]:
     """Whether the journal is written, or its entries wait in memory."""
     status, backlog = examined.relay, examined.settings.limits.journal_backlog
-    trouble = status.get("journal_trouble", "")
-    yield from journal_backlog(status["journal_waiting"], status["journal_dropped"], backlog, trouble)
+    failing = status.get("journal_failing", False)
+    yield from journal_backlog(status["journal_waiting"], status["journal_dropped"], backlog, failing)
 
 
-def journal_backlog(waiting: int, dropped: int, backlog: int, trouble: str = "") -> Iterator[Finding]:
+def journal_backlog(waiting: int, dropped: int, backlog: int, failing: bool = False) -> Iterator[Finding]:
     """The findings for this many waiting and dropped entries. backlog: how many may wait.
 
-    trouble: why none can be written, as the relay says.
+    failing: whether the relay could not write them at its last try.
     """
-    late = waiting >= BACKLOG_WARNING * backlog or bool(trouble)
+    late = waiting >= BACKLOG_WARNING * backlog or failing
     if late:
         yield Finding(
-            "failed" if waiting >= backlog or trouble else "warning",
-            f"{waiting} entries wait to be written, of at most {backlog}{trouble and ': '}{trouble}",
-            "see the check of the database: what does not fit into [limits] journal_backlog is lost",
+            "failed" if waiting >= backlog or failing else "warning",
+            f"{waiting} entries wait to be written, of at most {backlog}{'; the last try failed' * failing}",
+            "see the check of the database and the relay's log; what [limits] journal_backlog does not hold is lost",
         )
     if dropped:
         yield warning(

@@ -7,14 +7,12 @@ memory up to a bound; beyond it the oldest are dropped and counted. Mail never w
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from spamfilter.bayes.token_codec import Packed, pack_seen
 from spamfilter.errors import CountError, StoreError
 from spamfilter.relay.limits.limit_log import LimitLog
-from spamfilter.stores import JournalEntry
+from spamfilter.stores import JournalEntry, Store
 from spamfilter.system.logs import SELDOM
 
 log = logging.getLogger(__name__)
@@ -28,12 +26,6 @@ Further entries wait packed: an entry takes 6 kB, packed 1.6 kB. Packing takes t
 """
 
 
-class JournalStore(Protocol):
-    """The part of a store that a journal needs."""
-
-    def write_journal(self, entries: Sequence[JournalEntry]) -> None: ...
-
-
 def packed(entry: JournalEntry) -> JournalEntry:
     """The same entry with packed tokens."""
     return entry if entry.tokens is None else replace(entry, tokens=Packed(pack_seen(entry.tokens)))
@@ -43,20 +35,19 @@ class Journal:
     """Entries on their way to the store, and the thread that writes them.
 
     backlog: entries that are held while the store takes no writes. written, dropped: entries so far. faults: writes
-    that failed. trouble: why entries cannot be written now, '' if they can.
+    that failed. failing: whether the last one did.
     """
 
-    def __init__(self, store: JournalStore, backlog: int = 10_000, limit_log: LimitLog | None = None) -> None:
+    def __init__(self, store: Store, backlog: int = 10_000, limit_log: LimitLog | None = None) -> None:
         self._store = store
         self._waiting: deque[JournalEntry] = deque()
         self._lock = threading.Lock()
         self._backlog = backlog
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
-        self._failing = False
         self._limit_log = limit_log or LimitLog()
         self.written = self.dropped = self.faults = 0
-        self.trouble = ""
+        self.failing = False
 
     @property
     def waiting(self) -> int:
@@ -95,16 +86,16 @@ class Journal:
                 self._write(batch)
             except StoreError as error:
                 self.faults += 1
-                if not self._failing:
+                if not self.failing:
                     log.error("journal: %s; entries are held in memory", error)  # noqa: TRY400 - the sentence says it
-                self._failing, self.trouble = True, str(error)
+                self.failing = True
                 with self._lock:
                     self._waiting.extendleft(reversed(batch))
                     self._bound(self._backlog)
                 return
-            if self._failing:
+            if self.failing:
                 log.warning("journal: written again; %d entries were dropped", self.dropped)
-                self._failing, self.trouble = False, ""
+                self.failing = False
 
     def _bound(self, most: int) -> None:
         """Drop and count the oldest entries until at most `most` wait."""

@@ -111,6 +111,7 @@ METRICS: dict[str, Metric] = {
     "memory_bytes": Metric("gauge", "Bytes of mail in flight: being received, or on their way to the next hop."),
     "handovers": Metric("gauge", "Messages on their way to the next hop."),
     "journal_waiting": Metric("gauge", "Entries of the journal that wait to be written."),
+    "journal_failing": Metric("gauge", "Processes of the relay that could not write their journal at the last try."),
     "ledger_lag_seconds": Metric("gauge", "Seconds since the relay last knew all that was learnt."),
     "words": Metric("gauge", "Words that the relay judges by, of all voices."),
     "learnt": Metric("gauge", "Messages learnt that the relay judges by.", {"label": LABELS}),

@@ -1,20 +1,19 @@
 """Several processes as one relay: a supervisor, a keeper and any number of workers.
 
 The workers listen on the same sockets and carry mail. The keeper has what must exist once: the follower of the ledger,
-which writes the counts that all share, the control socket, the writer of the journal, the metrics, the probes of
-`doctor`, the expiry. The supervisor is the process that systemd knows. It opens the sockets and loads the counts into
-shared memory, and then only watches its children. It has no threads and no event loop, so it may fork at any time.
+which writes the counts that all share, the control socket, the metrics, the probes of `doctor`, the expiry. The
+supervisor is the process that systemd knows. It opens the sockets and loads the counts into shared memory, and then
+only watches its children. It has no threads and no event loop, so it may fork at any time.
 
 Guarantee: a process that exits unasked is restarted, each at most once every RESTART_SECONDS. One whose event loop
-stands still for HUNG_SECONDS, or the keeper if the thread that writes the journal does, is ended first; where the relay
-is one process, by systemd (WatchdogSec=). Workers stop when the supervisor tells them or exits for any reason. The
-keeper stops after the last worker, so that all of their journal is written.
+stands still for HUNG_SECONDS is ended first; where the relay is one process, by systemd (WatchdogSec=). Workers stop
+when the supervisor tells them or exits for any reason. The keeper stops after the last worker, so that metrics and
+`doctor` tell of the last mail, too.
 """
 
 import logging
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -53,9 +52,8 @@ class Process:
     """The role of a process of the relay. By default one process has all roles.
 
     carries: is a worker. keeps: is the keeper. main: the pid that systemd knows. end: a descriptor, readable when the
-    process shall stop. meeting: the socket by which workers open connections to the journal's collector. signals: the
-    signal mask to set. again: it replaces a process, which may have been killed while it wrote counts. wake: an
-    eventfd, written when a worker has learnt, so that the keeper reads the ledger.
+    process shall stop. signals: the signal mask to set. again: it replaces a process, which may have been killed while
+    it wrote counts. wake: an eventfd, written when a worker has learnt, so that the keeper reads the ledger.
     """
 
     shared: Shared
@@ -63,7 +61,6 @@ class Process:
     keeps: bool = True
     main: int = 0
     end: int | None = None
-    meeting: socket.socket | None = None
     signals: frozenset[int] = frozenset()
     again: bool = False
     wake: int = -1
@@ -106,7 +103,6 @@ class Supervisor:
         self._stopping = stopping
         self._shared = Shared(workers + 1)
         self._looked_at = time.monotonic()
-        self._meetings = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         # Nothing is ever written to these pipes: a reader sees the end of file when the last writer has exited.
         self._life, self._life_of_supervisor = os.pipe()
@@ -123,7 +119,7 @@ class Supervisor:
         """
         before = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, TOLD))
         while self._running or not self._ends:
-            for number in self._missing():
+            for number in [number for number, wait in self._waits().items() if wait <= 0]:
                 if (child := self._forked(number, before)) is not None:
                     return child
             if not self._is_ready and not self._ends and all(self._shared.state):
@@ -140,21 +136,16 @@ class Supervisor:
         log.info("stopped")
         return None
 
-    def _missing(self) -> list[int]:
-        """The processes to start now. While the relay stops, only a keeper, to write the workers' last entries."""
-        numbers = set(self._running.values())
-        wanted = range(len(self._started)) if not self._ends else range(1 if numbers - {KEEPER} else 0)
-        now = time.monotonic()
-        return [n for n in wanted if n not in numbers and now >= self._started[n] + RESTART_SECONDS]
+    def _waits(self) -> dict[int, float]:
+        """Seconds until each process that does not run shall be started; while the relay stops, none shall."""
+        missing = set() if self._ends else {*range(len(self._started))} - {*self._running.values()}
+        return {number: self._started[number] + RESTART_SECONDS - time.monotonic() for number in missing}
 
     def _patience(self) -> float:
         """Seconds to wait for a signal."""
         if not self._is_ready:
             return LOOK_EVERY
-        missing = set(range(len(self._started))) - set(self._running.values())
-        return min(
-            (max(self._started[n] + RESTART_SECONDS - time.monotonic(), 0.01) for n in missing), default=BEAT_EVERY
-        )
+        return max(min(self._waits().values(), default=BEAT_EVERY), 0.01)
 
     def _end_hung(self) -> None:
         """End each process that hangs; it is restarted like any other that exits."""
@@ -183,17 +174,15 @@ class Supervisor:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal; the supervisor handles it
         self._shared.own = number
         keeps = number == KEEPER
-        if not self._ends:
-            os.close(self._life_of_supervisor)
-            if keeps:
-                os.close(self._work_of_anybody)
+        os.close(self._life_of_supervisor)
+        if keeps:
+            os.close(self._work_of_anybody)
         return Process(
             self._shared,
             carries=not keeps,
             keeps=keeps,
             main=main,
             end=self._work if keeps else self._life,
-            meeting=self._meetings[0] if keeps else self._meetings[1],
             signals=signals,
             again=again,
             wake=self._wake,

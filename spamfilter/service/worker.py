@@ -27,7 +27,6 @@ from spamfilter.relay.accepting import FrontEnd
 from spamfilter.relay.canary import Canaries
 from spamfilter.relay.front_ends import FRONT_ENDS
 from spamfilter.relay.journal import Journal
-from spamfilter.relay.journal_ipc import Collector, Sending
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.limit_log import PERIOD, LimitLog
 from spamfilter.relay.metrics import Metrics, Snapshot, merged
@@ -72,10 +71,7 @@ class Worker:
         self._process = process
         shared = process.shared
         self._limit_log = LimitLog(Metrics(shared.figures[shared.own]))
-        meeting = process.meeting
-        self._collector = Collector(store, meeting) if meeting is not None and process.keeps else None
-        self._sending = Sending(meeting) if meeting is not None and process.carries else None
-        self._journal = Journal(self._sending or store, process.share_of(limits.journal_backlog), self._limit_log)
+        self._journal = Journal(store, process.share_of(limits.journal_backlog), self._limit_log)
         self._following = Following(filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics)
         self._mark_queue = MarkQueue(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
         certificate, key = settings.relay.tls_certificate, settings.relay.tls_key
@@ -123,6 +119,7 @@ class Worker:
         read("journal_written", lambda: journal.written)
         read("journal_dropped", lambda: journal.dropped)
         read("journal_waiting", lambda: journal.waiting)
+        read("journal_failing", lambda: journal.failing)
         read("faults", lambda: journal.faults, "journal")
         read("feedback_connections", lambda: self._socket.connections)
         if self._process.keeps:
@@ -170,8 +167,6 @@ class Worker:
             uptime = Uptime(self._filter.store, self._relay.next_hop, self._relay.hostname)
             background.start("noting that the relay runs", uptime.note, NOTE_EVERY)
             background.start("expiry", partial(asyncio.to_thread, expiry.look), EXPIRE_EVERY, GRACE_SECONDS)
-        if self._collector is not None:
-            self._collector.start()
         self._journal.start()
         if front_ends:
             await front_ends["smtp"].start(sockets.mail, sockets.submission)
@@ -231,10 +226,6 @@ class Worker:
             await asyncio.gather(self._socket.close(), asyncio.to_thread(self._mark_queue.close))
         finally:
             await asyncio.to_thread(self._journal.stop)
-            if self._sending is not None:
-                self._sending.close()
-            if self._collector is not None:
-                await self._collector.stop()
 
     def _handle_signals(self, stop: asyncio.Event) -> None:
         """Handle signals, the end of the supervisor or of the workers, and wake-ups by a worker that has learnt."""
@@ -271,9 +262,7 @@ class Worker:
         self._following.wake()
 
     async def _beat(self) -> None:
-        """Show that this process does not hang, nor, in the keeper, the thread that writes the journal."""
-        if self._collector is not None:
-            await self._collector.answers()
+        """Show that this process does not hang."""
         self._process.beat()
 
     async def _publish(self) -> None:
@@ -315,5 +304,4 @@ class Worker:
         return {
             **self._facts,
             **await status(self._settings, self._file, self._filter, self._following, self._figures()),
-            "journal_trouble": (self._collector or self._journal).trouble,
         }

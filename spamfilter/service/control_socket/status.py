@@ -34,6 +34,7 @@ async def status(
         "last": filter.last,
         "learnt": dict(filter.learnt),
         "journal_waiting": int(figures["journal_waiting"][()][0]),
+        "journal_failing": bool(figures["journal_failing"][()][0]),
         "journal_dropped": int(figures["journal_dropped"][()][0]),
         "limits_hit": {limit: number for limit, number in hits.items() if number},
         "resident_bytes": int(figures["resident_bytes"][()][0]),
