@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from spamfilter.bayes.likelihoods.likelihood import exact_sum
-from spamfilter.bayes.voices import Said
+from spamfilter.bayes.voices import VoiceScore
 
 UNKNOWN = 2.0
 """The log-odds in doubt if all words were usually known, and none of a message is."""
@@ -29,7 +29,7 @@ def doubt(known: float, usual: float, agreement: float) -> float:
     return max(0.0, usual - known) * (UNKNOWN + DIVIDED * max(0.0, AGREED - agreement))
 
 
-def agreement(said: Sequence[Said]) -> float:
+def agreement(scores: Sequence[VoiceScore]) -> float:
     """How one-sided the evidence is: 1 if all words speak for the same class, 0 or less if as much speaks against it.
 
     The weighted mean of the voices that have evidence, so that voices of different opinions do not agree; and where the
@@ -38,7 +38,7 @@ def agreement(said: Sequence[Said]) -> float:
     """
     agreed = weights = text = 0.0
     speaking = 0
-    for voice, _, heard in said:
+    for voice, _, heard in scores:
         if loud := exact_sum(np.abs(heard.shares)):
             one_sided = exact_sum(heard.shares) / loud
             agreed += voice.weight * one_sided

@@ -19,7 +19,7 @@ from spamfilter.bayes.imported.voices import at_work
 from spamfilter.bayes.labels import IMPORT, EntryLabel
 from spamfilter.bayes.passages import most_telling
 from spamfilter.bayes.token_arrays import TokenArrays
-from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, loudest, told
+from spamfilter.bayes.voices import Evidence, LogOddsByVoice, Voices, VoiceTokens, loudest, voice_scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Score:
 
     log_odds: float
     posterior: float
-    voices: Opinions = field(default_factory=dict)
+    voices: LogOddsByVoice = field(default_factory=dict)
     known: float = 1.0
     doubt: float = 0.0
     passage: str = ""
@@ -121,11 +121,11 @@ def score(voices: Voices, tokens: VoiceTokens, state: State) -> Score:
 
 def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | None) -> tuple[Score, list[Evidence]]:
     """Judge a message, and name the `most` loudest tokens (None: all that have any weight)."""
-    heard = most_telling(told(at_work(voices, state.counts), tokens, state.counts), state.calibration.usual)
-    opinions = {voice.name: opinion for voice, opinion, _ in heard.said}
+    heard = most_telling(voice_scores(at_work(voices, state.counts), tokens, state.counts), state.calibration.usual)
+    by_voice = {voice.name: log_odds for voice, log_odds, _ in heard.scores}
     posterior = state.calibration.posterior(heard.log_odds)
-    score = Score(heard.log_odds, posterior, opinions, heard.known, heard.doubt, heard.name)
-    return score, loudest(heard.said, most)
+    score = Score(heard.log_odds, posterior, by_voice, heard.known, heard.doubt, heard.name)
+    return score, loudest(heard.scores, most)
 
 
 def lesson(

@@ -14,7 +14,7 @@ from spamfilter.bayes.doubt import agreement, doubt
 from spamfilter.bayes.groups import OWN
 from spamfilter.bayes.token_arrays import Spellings
 from spamfilter.bayes.tokens import HEADER_PHRASE, Token
-from spamfilter.bayes.voices import Said, known, together, weight_of_imports
+from spamfilter.bayes.voices import VoiceScore, combined, known, weight_of_imports
 
 PIECES = 3
 LEAST = 60
@@ -39,18 +39,18 @@ class Passage:
     log_odds: of spam. known: share of its tokens, over all voices, that have counts. doubt: the log-odds in doubt.
     """
 
-    said: Sequence[Said]
+    scores: Sequence[VoiceScore]
     log_odds: float
     known: float
     doubt: float
     name: str = ""
 
     @classmethod
-    def of(cls, said: Sequence[Said], log_odds: float, known: float, usual: float, name: str = "") -> "Passage":
+    def of(cls, scores: Sequence[VoiceScore], log_odds: float, known: float, usual: float, name: str = "") -> "Passage":
         """usual: share of words that are known of a usual message."""
-        in_doubt = doubt(known, usual, agreement(said)) if known < usual else 0.0
+        in_doubt = doubt(known, usual, agreement(scores)) if known < usual else 0.0
         # The other filter's formula is unsure by itself where it knows little.
-        return cls(said, log_odds, known, in_doubt * (1 - weight_of_imports(said)), name)
+        return cls(scores, log_odds, known, in_doubt * (1 - weight_of_imports(scores)), name)
 
     @property
     def least(self) -> float:
@@ -58,17 +58,17 @@ class Passage:
         return self.log_odds - self.doubt
 
 
-def most_telling(said: Sequence[Said], usual: float) -> Passage:
+def most_telling(scores: Sequence[VoiceScore], usual: float) -> Passage:
     """The whole message, or the passage that is surer to be spam. usual: share of words that are known of a usual
     message."""
-    whole = best = Passage.of(said, together(said), known(said), usual)
+    whole = best = Passage.of(scores, combined(scores), known(scores), usual)
     cut = whole.least < SURE and whole.log_odds > -SURE
-    parts = [part for each in said if (part := _Parts.of(each))] if cut else []
-    if not parts or len(parts) < len(said):
+    parts = [part for each in scores if (part := _Parts.of(each))] if cut else []
+    if not parts or len(parts) < len(scores):
         return whole
-    shared = [part for part in parts if part.said.voice.name != OWN]
+    shared = [part for part in parts if part.score.voice.name != OWN]
     for name, pieces in _PASSAGES.items():
-        log_odds = sum([part.said.voice.weight * part.log_odds(*pieces) for part in parts]) - MARGIN
+        log_odds = sum([part.score.voice.weight * part.log_odds(*pieces) for part in parts]) - MARGIN
         if log_odds <= max(0.0, best.least):
             continue
         share = sum(part.known(*pieces) for part in shared) / sum(part.tokens(*pieces) for part in shared)
@@ -86,15 +86,15 @@ class _Parts:
     of the header, and of each piece; total: of all.
     """
 
-    said: Said
+    score: VoiceScore
     places: Sequence[int]
     shares: Sequence[float]
     total: float
 
     @classmethod
-    def of(cls, said: Said) -> "_Parts | None":
+    def of(cls, score: VoiceScore) -> "_Parts | None":
         """None if this voice is heard whole, or has too few words of the text."""
-        voice, _, heard = said
+        voice, _, heard = score
         tokens = len(heard.shares)
         if voice.name not in _HEADER_ENDS or voice.likelihood.scale_of_part(1, 1) is None or tokens < LEAST:
             return None
@@ -108,7 +108,7 @@ class _Parts:
             shares = np.add.reduceat(heard.shares, [0, *places[:-1]]).tolist()
         else:
             shares = [0.0, *np.add.reduceat(heard.shares, places[:-1]).tolist()]
-        return cls(said, places, shares, sum(shares))
+        return cls(score, places, shares, sum(shares))
 
     def tokens(self, first: int, last: int) -> int:
         """How many tokens the header and these pieces have."""
@@ -116,25 +116,25 @@ class _Parts:
 
     def known(self, first: int, last: int) -> int:
         """How many tokens of the header and of these pieces have counts."""
-        counts = self.said.heard.counts
+        counts = self.score.tokens.counts
         header, text = (slice(self.places[0]), slice(self.places[first], self.places[last]))
         return sum(int(np.count_nonzero(counts[0, part] + counts[1, part])) for part in (header, text))
 
     def log_odds(self, first: int, last: int) -> float:
         """What the filter hears of the header and these pieces."""
         heard = self.shares[0] + sum(self.shares[first + 1 : last + 1])
-        return self.said.opinion.heard - self.total + self._scale(first, last) * heard
+        return self.score.log_odds.heard - self.total + self._scale(first, last) * heard
 
-    def alone(self, first: int, last: int) -> Said:
+    def alone(self, first: int, last: int) -> VoiceScore:
         """What the voice says if it hears nothing else."""
-        voice, opinion, heard = self.said
+        voice, log_odds, heard = self.score
         shares = heard.shares * self._scale(first, last)
         shares[self.places[0] : self.places[first]] = 0
         shares[self.places[last] :] = 0
-        return Said(voice, opinion._replace(heard=self.log_odds(first, last)), heard._replace(shares=shares))
+        return VoiceScore(voice, log_odds._replace(heard=self.log_odds(first, last)), heard._replace(shares=shares))
 
     def _scale(self, first: int, last: int) -> float:
-        return self.said.voice.likelihood.scale_of_part(self.tokens(first, last), len(self.said.heard.shares)) or 0.0
+        return self.score.voice.likelihood.scale_of_part(self.tokens(first, last), len(self.score.tokens.shares)) or 0.0
 
 
 def _fields_end(tokens: Sequence[Token]) -> int:

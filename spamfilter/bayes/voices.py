@@ -14,8 +14,8 @@ import numpy as np
 from spamfilter.bayes.compiled import score_helper
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.groups import OWN, Groups, own_tokens, word_in
-from spamfilter.bayes.likelihoods import Likelihood, Opinion
-from spamfilter.bayes.likelihoods.likelihood import Heard
+from spamfilter.bayes.likelihoods import Likelihood, LogOdds
+from spamfilter.bayes.likelihoods.likelihood import TokenShares
 from spamfilter.bayes.tokens import Token, Tokens, tokenize
 from spamfilter.mail.message import Message
 from spamfilter.system.compression import compressed
@@ -147,61 +147,61 @@ class Evidence(NamedTuple):
         return word_in(self.token, self.voice)
 
 
-Opinions = Mapping[str, Opinion]
+LogOddsByVoice = Mapping[str, LogOdds]
 """Voice name -> its log-odds of one message; a voice without tokens for the message is missing."""
 
 
-class Said(NamedTuple):
+class VoiceScore(NamedTuple):
     """What one voice says of a message, and the words behind it."""
 
     voice: Voice
-    opinion: Opinion
-    heard: Heard
+    log_odds: LogOdds
+    tokens: TokenShares
 
 
-def told(voices: Sequence[Voice], tokens: VoiceTokens, counts: Mapping[str, Counts]) -> list[Said]:
+def voice_scores(voices: Sequence[Voice], tokens: VoiceTokens, counts: Mapping[str, Counts]) -> list[VoiceScore]:
     """What each voice says that has tokens of the message; of OWN only if its group has learnt any of them."""
-    said = []
+    scores = []
     for voice in voices:
         if voice.name not in tokens or (voice.name == OWN and not counts[OWN].vocabulary):
             continue
-        opinion, heard = voice.likelihood.judge(tokens[voice.name], counts[voice.name])
-        if voice.name != OWN or heard.counts.any():
-            said.append(Said(voice, opinion, heard))
-    return said
+        log_odds, shares = voice.likelihood.judge(tokens[voice.name], counts[voice.name])
+        if voice.name != OWN or shares.counts.any():
+            scores.append(VoiceScore(voice, log_odds, shares))
+    return scores
 
 
-def together(said: Sequence[Said]) -> float:
+def combined(scores: Sequence[VoiceScore]) -> float:
     """The filter's log-odds: the weighted sum of the voices' log-odds, as they are heard."""
-    return math.fsum(voice.weight * opinion.heard for voice, opinion, _ in said)
+    return math.fsum(voice.weight * log_odds.heard for voice, log_odds, _ in scores)
 
 
-def weight_of_imports(said: Sequence[Said]) -> float:
+def weight_of_imports(scores: Sequence[VoiceScore]) -> float:
     """How much imported voices have to say: 1 while nothing else is learnt, 0 without any."""
-    return min(1.0, max((voice.weight for voice, _, _ in said if voice.imported), default=0.0))
+    return min(1.0, max((voice.weight for voice, _, _ in scores if voice.imported), default=0.0))
 
 
-def known(said: Sequence[Said]) -> float:
+def known(scores: Sequence[VoiceScore]) -> float:
     """The share of the tokens, over everybody's voices, that have counts; 0 of none.
 
     An imported voice knows its own words: its share counts as much as its weight, and that of the others less.
     """
-    said = [each for each in said if each.voice.name != OWN]
-    if not said:
+    scores = [each for each in scores if each.voice.name != OWN]
+    if not scores:
         return 0.0
-    imported = [each for each in said if each.voice.imported]
-    if 0 < len(imported) < len(said):
-        weight = weight_of_imports(said)
-        return weight * known(imported) + (1 - weight) * known([each for each in said if not each.voice.imported])
-    ham, spam = np.concatenate([heard.counts for _, _, heard in said], axis=1)
+    imported = [each for each in scores if each.voice.imported]
+    if 0 < len(imported) < len(scores):
+        weight = weight_of_imports(scores)
+        return weight * known(imported) + (1 - weight) * known([each for each in scores if not each.voice.imported])
+    ham, spam = np.concatenate([heard.counts for _, _, heard in scores], axis=1)
     return int(np.count_nonzero(ham + spam)) / max(1, len(ham))
 
 
-def loudest(said: Sequence[Said], most: int | None) -> list[Evidence]:
+def loudest(scores: Sequence[VoiceScore], most: int | None) -> list[Evidence]:
     """The `most` loudest tokens, None for all that have any weight; the loudest first."""
-    if not said or most == 0:
+    if not scores or most == 0:
         return []
-    loud = _loud(said, most)
+    loud = _loud(scores, most)
     loud.sort()
     return [
         Evidence(token.decode("utf-8", "replace"), name, ham, spam, says)
@@ -213,16 +213,16 @@ _Row = tuple[float, str, Token, float, float, float]
 """A row of evidence that sorts by loudness: minus loudness, voice, token, counts in ham and in spam, weighted share."""
 
 
-def _loud(said: Sequence[Said], most: int | None) -> list[_Row]:
+def _loud(scores: Sequence[VoiceScore], most: int | None) -> list[_Row]:
     """The rows of the `most` loudest words, and of all that are as loud as the last of them."""
     if score_helper is not None and most is not None and most <= MOST_COMPILED:
-        parts = tuple([(voice.name, voice.weight, voice.likelihood.unit, *heard) for voice, _, heard in said])
+        parts = tuple([(voice.name, voice.weight, voice.likelihood.unit, *heard) for voice, _, heard in scores])
         return list(score_helper.loud(parts, most))
-    loudness = [np.abs(voice.weight * heard.shares) for voice, _, heard in said]
+    loudness = [np.abs(voice.weight * heard.shares) for voice, _, heard in scores]
     every = np.concatenate(loudness)
     least = 0.0 if most is None or most >= len(every) else np.partition(every, -most)[-most]
     found = []
-    for (voice, _, heard), loud in zip(said, loudness, strict=True):
+    for (voice, _, heard), loud in zip(scores, loudness, strict=True):
         for at in np.flatnonzero((loud >= least) & (loud > 0)).tolist():
             ham, spam = (heard.counts[:, at] / voice.likelihood.unit).tolist()
             says = voice.weight * heard.shares.item(at)

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import click
 
-from spamfilter.system.process import unsearched
+from spamfilter.system.process import gc_paused
 
 COMMANDS = {
     "serve": "serve.serve",
@@ -49,6 +49,6 @@ def find(name: str) -> click.Command | None:
     if name not in COMMANDS:
         return None
     module, function = COMMANDS[name].split(".")
-    with unsearched():
+    with gc_paused():
         found: click.Command = getattr(import_module(f"spamfilter.commands.{module}"), function)
     return found

@@ -11,7 +11,7 @@ from spamfilter.learning.provenance import provenance
 from spamfilter.learning.transaction import Reading
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import printable
-from spamfilter.system.process import unsearched
+from spamfilter.system.process import gc_paused
 from spamfilter.system.screen import judgement, sentence, table_width
 
 FEW = 10
@@ -49,7 +49,7 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, everything: 
     Example: spamfilter judge --explain message.eml
     """
     problems: list[str] = []
-    with unsearched(), opened_filter(file, whole=len(names) > FEW) as (filter, settings):
+    with gc_paused(), opened_filter(file, whole=len(names) > FEW) as (filter, settings):
         policy = settings.policy()
         rules = len(settings.rules()) + filter.store.rules_version()[1]
         for number, subject in enumerate(subjects(filter, names or ("-",), problems)):

@@ -53,7 +53,7 @@ def list_(file: Path | None, as_json: bool, history: bool) -> None:
     Example: spamfilter quarantine list --json
              spamfilter quarantine list --history
     """
-    from spamfilter.relay.quarantine import told
+    from spamfilter.relay.quarantine import event_text
     from spamfilter.reports import rendering
 
     with _opened(file, reads=True) as (kept, store):
@@ -62,7 +62,7 @@ def list_(file: Path | None, as_json: bool, history: bool) -> None:
                 if as_json:
                     click.echo(rendering.to_json(asdict(event)))
                 else:
-                    sentence(f"{event.mail}  {told(event)}", indent=28)
+                    sentence(f"{event.mail}  {event_text(event)}", indent=28)
             return
         mails = kept.mails()
         events = kept.events([mail.id for mail in mails])
@@ -86,13 +86,13 @@ def show(file: Path | None, name: str) -> None:
 
     Example: spamfilter quarantine show 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
-    from spamfilter.relay.quarantine import told
+    from spamfilter.relay.quarantine import event_text
 
     with _opened(file, reads=True) as (kept, _):
         id = _id(name)
         mail = kept.read(kept.find(id)).replace(b"\r\n", b"\n")
         for event in kept.events([id]).get(id, []):
-            sentence(f"{id}: {told(event)}", err=True)
+            sentence(f"{id}: {event_text(event)}", err=True)
     if sys.stdout.isatty():
         click.echo(harmless(mail.decode("utf-8", "backslashreplace"), keep="\t\n"), nl=False)
     else:
@@ -251,7 +251,7 @@ def _complain(id: str, released: "Released") -> None:
 
 
 def _lines(mail: "Quarantined", events: "Sequence[QuarantineEvent]") -> list[str]:
-    from spamfilter.relay.quarantine import told
+    from spamfilter.relay.quarantine import event_text
 
     score = "  -  " if mail.score is None else f"{mail.score:.3f}"
     recipients = ", ".join(mail.recipients)
@@ -262,7 +262,7 @@ def _lines(mail: "Quarantined", events: "Sequence[QuarantineEvent]") -> list[str
     ]
     if mail.broken_off:
         lines.append("  a release was interrupted: the mail may have been delivered")
-    return [*lines, *(f"  {told(event)}" for event in events)]
+    return [*lines, *(f"  {event_text(event)}" for event in events)]
 
 
 def _json(mail: "Quarantined", events: "Sequence[QuarantineEvent]") -> dict[str, Any]:

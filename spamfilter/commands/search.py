@@ -13,7 +13,7 @@ from spamfilter.commands.command import as_json_option, moment, opened_store, se
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.relay.quarantine import Quarantine
-from spamfilter.relay.quarantine.history import state_of, told
+from spamfilter.relay.quarantine.history import event_text, state_of
 from spamfilter.reports import rendering
 from spamfilter.stores import WANTED_CLASSES, Entry, JournalEntry, Store, Wanted
 from spamfilter.system.escaping import harmless
@@ -159,7 +159,7 @@ def _custody(settings: Settings, store: Store, id: str) -> str:
     except SpamfilterError:
         kept = False
     events = store.quarantine_events([id]).get(id, [])
-    return "; ".join([state_of(kept, events), *map(told, events)])
+    return "; ".join([state_of(kept, events), *map(event_text, events)])
 
 
 def _end(text: str) -> datetime:

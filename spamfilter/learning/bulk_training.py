@@ -30,7 +30,7 @@ from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, Store
 from spamfilter.system.batches import batches
-from spamfilter.system.process import unsearched
+from spamfilter.system.process import gc_paused
 
 TOGETHER = 1000
 """Mails of one transaction, at most: one sync of the disk for all of them, and each word is written once."""
@@ -91,7 +91,7 @@ def train(
     mails = mixed(mails, lambda item: item[0])
     name = _name(mails)
     unfinished = _unfinished(filter.store)
-    with unsearched():
+    with gc_paused():
         run = _Run(filter, mails, by, progress, outcome, name)
         run.first_round(processes, repeats)
         decided = unfinished.get(name)

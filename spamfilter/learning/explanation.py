@@ -189,7 +189,7 @@ def _changes(score: Score, class_: Class, because: Provenance, width: int) -> It
         which = "loudest token" if count == 1 else f"{count} loudest tokens"
         side = "ham" if few.outcome.posterior > score.posterior else "spam"
         names = ", ".join(cell(token, 32) for token in few.tokens)
-        yield _line(f"    without its {which} for {side}: {_told(few.outcome)}; that is {names}", width)
+        yield _line(f"    without its {which} for {side}: {_outcome_text(few.outcome)}; that is {names}", width)
     if not because.without:
         sides = {"spam": "spam", "unsure": "spam, or all for ham", "ham": "ham"}[class_]
         yield f"    without all its tokens for {sides}: still {class_}"
@@ -197,13 +197,13 @@ def _changes(score: Score, class_: Class, because: Provenance, width: int) -> It
         if because.learnt == label:
             yield f"    marked as {label}: nothing changes, as {label} it is learnt already"
         else:
-            yield f"    marked as {label}: {_told(outcome)}"
+            yield f"    marked as {label}: {_outcome_text(outcome)}"
     for item in because.forgotten:
         what = "this message itself" if item.itself else f"it taught {item.tokens} of the tokens above"
-        yield f"    without learning #{item.training} ({what}): {_told(item.outcome)}"
+        yield f"    without learning #{item.training} ({what}): {_outcome_text(item.outcome)}"
 
 
-def _told(outcome: Outcome) -> str:
+def _outcome_text(outcome: Outcome) -> str:
     return f"{outcome.class_}, score {outcome.posterior:.3f}"
 
 

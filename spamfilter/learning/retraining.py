@@ -22,7 +22,7 @@ from spamfilter.learning.bulk_training import UNFINISHED, undecided
 from spamfilter.learning.filter import IMPORTED_VOICES, RULES, EntriesAfter, ledger, rules
 from spamfilter.learning.training_rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.stores import Entry, Relearnt, Rewriting, Store
-from spamfilter.system.process import unsearched
+from spamfilter.system.process import gc_paused
 
 FEW = 100
 """Entries that may be left for the last transaction: fewer than it could learn in a tenth of a second."""
@@ -59,7 +59,7 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
     rebuilding = _Rebuilding(voices, mails, {entry.id for entry in store.learnings()}, known)
     rebuilding.take_in(store.entries_after, progress)
     rebuilding.later_rounds(store.entries_after, progress)
-    with unsearched():  # or Python would look for garbage among a million lessons, for seconds, while others wait
+    with gc_paused():  # or Python would look for garbage among a million lessons, for seconds, while others wait
         store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
         while rebuilding.take_in(store.entries_after, progress) > FEW:
             store.write_beside(edition, rebuilding.state, rebuilding.unwritten())

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spamfilter.stores import PutOff, Store
+from spamfilter.stores import Deferral, Store
 from spamfilter.system.ids import without_ids
 
 NOTE_EVERY = 60.0
@@ -59,12 +59,12 @@ def outages(store: Store, since: datetime, until: datetime, host: str = "") -> l
     """The outages of a period, the earliest first."""
     return [
         Outage(some[0].at, some[-1].at, len(some), Counter(grouped(one.reply) for one in some).most_common(1)[0][0])
-        for some in _together(store.put_off(since, until, host))
+        for some in _together(store.deferrals(since, until, host))
     ]
 
 
-def _together(entries: list[PutOff]) -> Iterator[list[PutOff]]:
-    some: list[PutOff] = []
+def _together(entries: list[Deferral]) -> Iterator[list[Deferral]]:
+    some: list[Deferral] = []
     for entry in entries:
         if some and entry.at - some[-1].at > GAP:
             yield some

@@ -11,10 +11,10 @@ from spamfilter.errors import StoreError
 from spamfilter.stores.journal import (
     UNJUDGED,
     WANTED_CLASSES,
+    Deferral,
     JournalClass,
     JournalEntry,
     Labelled,
-    PutOff,
     Wanted,
     WantedClass,
 )
@@ -29,6 +29,7 @@ __all__ = [
     "STORES",
     "UNJUDGED",
     "WANTED_CLASSES",
+    "Deferral",
     "Entry",
     "FormerRule",
     "Holders",
@@ -36,7 +37,6 @@ __all__ = [
     "JournalEntry",
     "Labelled",
     "Learning",
-    "PutOff",
     "QuarantineEvent",
     "Relearnt",
     "Rewriting",

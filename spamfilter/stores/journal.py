@@ -118,7 +118,7 @@ class Labelled:
 
 
 @dataclass(frozen=True, slots=True)
-class PutOff:
+class Deferral:
     """A message that its client keeps, and will send again: when, and what the client heard."""
 
     at: datetime
@@ -164,7 +164,7 @@ class Journal(ABC):
         """Day, in UTC -> number of its entries; days without entries are left out."""
 
     @abstractmethod
-    def put_off(self, since: datetime, until: datetime, host: str = "") -> list[PutOff]:
+    def deferrals(self, since: datetime, until: datetime, host: str = "") -> list[Deferral]:
         """Entries of a period whose client heard a 4xx that no verdict asked for, oldest first; at most MANY."""
 
     @abstractmethod

@@ -66,7 +66,7 @@ def proportional_bytes() -> int:
 
 
 @contextmanager
-def unsearched() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """No search for reference cycles until the end of the block, in work that makes few of them and much else."""
     enabled = gc.isenabled()
     gc.disable()

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.verdict import ACTIONS
 from spamfilter.errors import InputError
-from spamfilter.relay.quarantine import told
+from spamfilter.relay.quarantine import event_text
 from spamfilter.stores import WANTED_CLASSES
 from spamfilter.system.ids import first_id
 from spamfilter.system.moments import moment_of
@@ -55,8 +55,8 @@ def message(visit: Visit) -> Response:
     custody = message_views.custody_of(site, looked.entry)
     text = message_views.beginning_of(site, looked.entry, custody.kept if custody else None)
     return shown(
-        visit, "message", looked=looked, entry=looked.entry, judged=looked.judged, custody=custody, told=told,
-        text=text,
+        visit, "message", looked=looked, entry=looked.entry, judged=looked.judged, custody=custody,
+        event_text=event_text, text=text,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import pytest
 from spamfilter.bayes import model
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.doubt import AGREED, DIVIDED, UNKNOWN, agreement, doubt
-from spamfilter.bayes.voices import everybodys, told
+from spamfilter.bayes.voices import everybodys, voice_scores
 from spamfilter.config.settings import Settings
 
 VOICES = everybodys(Settings().voices())
@@ -50,7 +50,7 @@ def test_evidence_agrees_as_far_as_it_is_one_sided() -> None:
     made = state()
 
     def agreed(*words: str) -> float:
-        return agreement(told(VOICES, tokens(*words), made.counts))
+        return agreement(voice_scores(VOICES, tokens(*words), made.counts))
 
     ham, spam = many("ham"), many("spam")
     assert agreed(*spam) == pytest.approx(1)
@@ -62,7 +62,9 @@ def test_evidence_agrees_as_far_as_it_is_one_sided() -> None:
 
 def test_voices_of_different_opinions_do_not_agree() -> None:
     made = state()
-    said = told(VOICES, {**tokens(*many("spam")), "phrases": {word.encode(): 1 for word in many("ham")}}, made.counts)
+    said = voice_scores(
+        VOICES, {**tokens(*many("spam")), "phrases": {word.encode(): 1 for word in many("ham")}}, made.counts
+    )
     fields, phrases, body = (voice.weight for voice in VOICES)
     assert agreement(said) == pytest.approx((fields + body - phrases) / (fields + phrases + body))
 
@@ -72,7 +74,7 @@ def test_a_header_does_not_outvote_a_text_that_people_read() -> None:
 
     def agreed(*text: str) -> float:
         words = {**tokens(*many("spam")), "body": {word.encode(): 1 for word in text}}
-        return agreement(told(VOICES, words, made.counts))
+        return agreement(voice_scores(VOICES, words, made.counts))
 
     assert agreed() == pytest.approx(1)
     both = [word for pair in zip(many("ham"), many("spam"), strict=True) for word in pair]

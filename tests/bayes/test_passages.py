@@ -9,7 +9,7 @@ from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.passages import LEAST, MARGIN, most_telling
 from spamfilter.bayes.token_arrays import by_hash
-from spamfilter.bayes.voices import Voice, Voices, together, told, view
+from spamfilter.bayes.voices import Voice, Voices, combined, view, voice_scores
 from spamfilter.config.settings import Settings
 from spamfilter.mail.message import parse
 from tests.support.without_helpers import without_helpers
@@ -71,9 +71,9 @@ def test_spam_is_found_beside_other_text(parts: Sequence[str], passages: Sequenc
 )
 def test_where_nothing_is_hidden_the_whole_is_judged(parts: Sequence[str]) -> None:
     found, made = score(parts), state()
-    said = told(DEFAULT, view(DEFAULT, parse(mail(*parts))), made.counts)
+    said = voice_scores(DEFAULT, view(DEFAULT, parse(mail(*parts))), made.counts)
     assert found.passage == ""
-    assert found.log_odds == together(said)
+    assert found.log_odds == combined(said)
 
 
 @pytest.mark.parametrize("helpers", [True, False])
@@ -90,7 +90,7 @@ def test_a_passage_is_its_words_alone(helpers: bool) -> None:
         weights = sum(item.weight for item in evidence)
         assert found.log_odds == pytest.approx(weights - MARGIN, abs=1e-9)  # both classes have learnt as much: no prior
         assert found.log_odds == pytest.approx(score((SPAM,)).log_odds - MARGIN, abs=1.5)
-        said = told(DEFAULT, whole, made.counts)
+        said = voice_scores(DEFAULT, whole, made.counts)
         assert {voice: each.own for voice, each in found.voices.items()} == {
             voice.name: opinion.own for voice, opinion, _ in said
         }  # by which it learns: passages are for judging
@@ -100,13 +100,16 @@ def test_a_passage_is_its_words_alone(helpers: bool) -> None:
 def test_a_likelihood_of_the_textbook_is_never_cut(name: str) -> None:
     voices = (Voice("fields", LIKELIHOODS[name]()),)
     made = state(voices)
-    said = told(voices, view(voices, parse(mail(HAM, SPAM))), made.counts)
+    said = voice_scores(voices, view(voices, parse(mail(HAM, SPAM))), made.counts)
     assert most_telling(said, 0.0).name == ""
-    assert most_telling(said, 0.0).log_odds == together(said)
+    assert most_telling(said, 0.0).log_odds == combined(said)
 
 
 def test_tokens_without_spellings_are_heard_whole() -> None:
     voices = tuple(voice for voice in DEFAULT if voice.name != "phrases")  # which are told apart by their spelling
     made, tokens = state(voices), view(voices, parse(mail(HAM, SPAM)))
-    assert most_telling(told(voices, tokens, made.counts), 0.0).name == "end"
-    assert most_telling(told(voices, {name: by_hash(tokens[name]) for name in tokens}, made.counts), 0.0).name == ""
+    assert most_telling(voice_scores(voices, tokens, made.counts), 0.0).name == "end"
+    assert (
+        most_telling(voice_scores(voices, {name: by_hash(tokens[name]) for name in tokens}, made.counts), 0.0).name
+        == ""
+    )

@@ -13,10 +13,10 @@ from spamfilter.bayes import voices
 from spamfilter.bayes.compiled import score_helper
 from spamfilter.bayes.counts import LABELS, MAX_COUNT, Counts, HashedTable, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS, eddc, likelihood, soft
-from spamfilter.bayes.likelihoods.likelihood import Heard, MessageCounts, Opinion
+from spamfilter.bayes.likelihoods.likelihood import LogOdds, MessageCounts, TokenShares
 from spamfilter.bayes.token_arrays import Spellings, TokenArrays
 from spamfilter.bayes.tokens import tokenize
-from spamfilter.bayes.voices import Evidence, Opinions, Said, Voice
+from spamfilter.bayes.voices import Evidence, LogOddsByVoice, Voice, VoiceScore
 from spamfilter.mail.message import Message
 from tests.support.made import some
 from tests.support.probabilities import judged
@@ -52,7 +52,7 @@ def test_opinion_and_evidence_are_what_python_makes_of_the_same_counts(
             counts.kept.put([b"^" * marked + b"%d" % number], label, np.array([count]))
     counts.messages = dict(zip(LABELS, learnt, strict=True))
 
-    def found() -> tuple[Opinions, float, list[Evidence]]:
+    def found() -> tuple[LogOddsByVoice, float, list[Evidence]]:
         chosen = (Voice("phrases", LIKELIHOODS[name](), 0.35), Voice("body", LIKELIHOODS[name](), 0.7))
         return judged(chosen, dict.fromkeys(("phrases", "body"), tokens), {"phrases": counts, "body": counts}, most)
 
@@ -101,12 +101,12 @@ def test_what_is_no_number_is_not_summed(value: float) -> None:
 @pytest.mark.parametrize("numbers", [[], [0.0], [-0.0, 1.0, -1.0, 1.0], [0.5] * 9, [3.0, 2.0, 1.0, -4.0]], ids=str)
 @pytest.mark.parametrize("most", [1, 2, 64, 65, None])
 def test_the_loudest_are_the_same_without_the_helper(numbers: Sequence[float], most: int | None) -> None:
-    said: list[Said] = []
+    said: list[VoiceScore] = []
     for name, weight, shares in (("fields", 0.5, numbers), ("phrases", 2.0, [1.0, 0.25])):
         words = Spellings.of([b"%d" % number for number in range(len(shares))])
         counts = np.arange(2.0 * len(shares)).reshape(2, -1)
-        heard = Heard(words, counts, np.array(shares) * weight)
-        said.append(Said(Voice(name, LIKELIHOODS["soft"]()), Opinion(0.0, 0.0), heard))
+        heard = TokenShares(words, counts, np.array(shares) * weight)
+        said.append(VoiceScore(Voice(name, LIKELIHOODS["soft"]()), LogOdds(0.0, 0.0), heard))
     quick = voices._loud(said, most)
     assert len(quick) >= min(most or 65, 2)
     with pytest.MonkeyPatch.context() as patch:

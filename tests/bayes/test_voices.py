@@ -23,9 +23,9 @@ from spamfilter.bayes.voices import (
     VOICES,
     Evidence,
     Voice,
-    together,
-    told,
+    combined,
     view,
+    voice_scores,
     words,
 )
 from spamfilter.mail.message import parse
@@ -56,7 +56,9 @@ def test_log_odds_are_the_weighted_sum_of_the_voices(
     opinions, _, _ = judged(TWO, {"one": first, "two": second}, counts)
     one, two = Soft().log_odds(first, counts["one"]), Multinomial().log_odds(second, counts["two"])
     assert opinions == {"one": (one, one), "two": (two, two)}
-    assert together(told(TWO, {"one": first, "two": second}, counts)) == pytest.approx(one + 0.25 * two, abs=1e-12)
+    assert combined(voice_scores(TWO, {"one": first, "two": second}, counts)) == pytest.approx(
+        one + 0.25 * two, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("class_", LABELS)
@@ -99,9 +101,9 @@ def test_evidence_adds_up_to_the_score_but_for_the_priors(
     counts = counts_of(learnings)
     tokens = {"one": first, "two": second}
     opinions, known, found = judged(TWO, tokens, counts, None)
-    said = told(TWO, tokens, counts)
+    said = voice_scores(TWO, tokens, counts)
     priors = 0.25 * Multinomial().constants(MessageCounts.of(second, counts["two"]), counts["two"])
-    assert together(said) == pytest.approx(math.fsum(item.weight for item in found) + priors, abs=1e-9)
+    assert combined(said) == pytest.approx(math.fsum(item.weight for item in found) + priors, abs=1e-9)
     assert [abs(item.weight) for item in found] == sorted((abs(item.weight) for item in found), reverse=True)
     assert judged(TWO, tokens, counts, 2) == (opinions, known, found[:2])
     assert judged(TWO, tokens, counts, 0) == (opinions, known, [])
@@ -112,7 +114,7 @@ def test_a_voice_without_tokens_for_a_message_is_silent() -> None:
     opinions, _, found = judged(TWO, {"one": {b"a": 1}}, counts, None)
     assert opinions["one"].own == Soft().log_odds({b"a": 1}, counts["one"])
     assert (set(opinions), {item.voice for item in found}) == ({"one"}, {"one"})
-    assert (judged(TWO, {}, counts), together([])) == (({}, 0.0, []), 0)
+    assert (judged(TWO, {}, counts), combined([])) == (({}, 0.0, []), 0)
 
 
 def test_evidence_tells_counts_in_messages_and_is_text() -> None:

@@ -24,7 +24,7 @@ def sent(relay: Daemon, name: str, *recipients: str) -> int | None:
 def unjudged(relay: Daemon) -> int:
     with contextlib.closing(open_store(f"sqlite:///{relay.database}")) as store:
         now = datetime.now(UTC)
-        return len(store.put_off(now - timedelta(hours=1), now + timedelta(hours=1)))
+        return len(store.deferrals(now - timedelta(hours=1), now + timedelta(hours=1)))
 
 
 def test_a_night_of_outages_is_seen_everywhere_by_when_and_how_many(tmp_path: Path) -> None:

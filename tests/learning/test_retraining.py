@@ -425,7 +425,7 @@ class Busy(Store):
     def settings_of(self, kind: str) -> Any:
         raise NotImplementedError
 
-    def put_off(self, since: Any, until: Any, host: str = "") -> Any:
+    def deferrals(self, since: Any, until: Any, host: str = "") -> Any:
         raise NotImplementedError
 
     def unlearnt(self, since: Any, until: Any) -> Any:

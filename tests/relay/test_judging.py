@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from spamfilter.bayes.counts import Counts, Label
-from spamfilter.bayes.likelihoods.likelihood import Heard, Opinion
+from spamfilter.bayes.likelihoods.likelihood import LogOdds, TokenShares
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Tokens
@@ -26,7 +26,7 @@ from tests.support.memory_store import MemoryStore
 class Broken(Soft):
     """Learns, and cannot judge."""
 
-    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
+    def judge(self, tokens: Tokens, counts: Counts) -> tuple[LogOdds, TokenShares]:
         raise ZeroDivisionError("a secret of the mail")
 
 

@@ -87,7 +87,7 @@ def test_the_journal_of_one_host_is_what_its_relay_judged(store: Store) -> None:
         assert store.journal_days(NOON.date(), NOON.date(), host) == ({NOON.date(): len(ids)} if ids else {})
         assert store.unlabelled(NOON, end, 9, host)[1] == waiting
         assert len(store.labelled(NOON, end, (), host)) == (host in ("", "mx1.test"))
-        assert len(store.put_off(NOON, end, host)) == (host in ("", "mx2.test"))
+        assert len(store.deferrals(NOON, end, host)) == (host in ("", "mx2.test"))
 
 
 def test_settings_of_a_kind_are_found_by_their_names(store: Store) -> None:

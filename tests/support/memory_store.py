@@ -21,7 +21,7 @@ from spamfilter.bayes.model import State, messages
 from spamfilter.bayes.token_codec import pack_seen
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import StoreBusy, StoreError
-from spamfilter.stores.journal import NAMED, UNJUDGED, JournalEntry, Labelled, PutOff, Wanted
+from spamfilter.stores.journal import NAMED, UNJUDGED, Deferral, JournalEntry, Labelled, Wanted
 from spamfilter.stores.quarantine_events import QuarantineEvent
 from spamfilter.stores.store import ENTRIES, Entry, Holders, Learning, Relearnt, Rewriting, Store, Trainings
 from tests.support.memory_sender_lists import MemorySenderLists
@@ -225,9 +225,9 @@ class MemoryStore(MemorySenderLists, Store):
         judged = (entry for entry in self.journal(since, until) if entry.class_ != UNJUDGED)
         return [entry for entry in judged if entry.digest not in self._active]
 
-    def put_off(self, since: datetime, until: datetime, host: str = "") -> list[PutOff]:
+    def deferrals(self, since: datetime, until: datetime, host: str = "") -> list[Deferral]:
         deferred = (entry for entry in self.journal(since, until, host) if entry.reply.startswith("4"))
-        return [PutOff(one.at, one.reply) for one in deferred if one.class_ == UNJUDGED or one.action != "defer"]
+        return [Deferral(one.at, one.reply) for one in deferred if one.class_ == UNJUDGED or one.action != "defer"]
 
     def search(self, wanted: Wanted, limit: int, before: str = "", after: str = "") -> list[JournalEntry]:
         def place(entry: JournalEntry) -> tuple[bool, str]:

@@ -7,7 +7,7 @@ from spamfilter.bayes.counts import LABELS, Counts, Label
 from spamfilter.bayes.likelihoods import Likelihood
 from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts
 from spamfilter.bayes.tokens import Token, Tokens
-from spamfilter.bayes.voices import Evidence, Opinions, Voices, VoiceTokens, known, loudest, told
+from spamfilter.bayes.voices import Evidence, LogOddsByVoice, Voices, VoiceTokens, known, loudest, voice_scores
 
 
 def log_joint(model: Generative, tokens: Tokens, counts: Counts) -> dict[Label, float]:
@@ -32,7 +32,7 @@ def word_shares(model: Likelihood, tokens: Tokens, counts: Counts) -> dict[Token
 
 def judged(
     voices: Voices, tokens: VoiceTokens, counts: Mapping[str, Counts], most: int | None = 0
-) -> tuple[Opinions, float, list[Evidence]]:
+) -> tuple[LogOddsByVoice, float, list[Evidence]]:
     """The opinion of each voice, the share of known tokens, and the loudest evidence."""
-    said = told(voices, tokens, counts)
+    said = voice_scores(voices, tokens, counts)
     return {voice.name: opinion for voice, opinion, _ in said}, known(said), loudest(said, most)

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from spamfilter.bayes.counts import Counts
-from spamfilter.bayes.likelihoods.likelihood import Heard, Opinion
+from spamfilter.bayes.likelihoods.likelihood import LogOdds, TokenShares
 from spamfilter.bayes.likelihoods.robinson_fisher import RobinsonFisher
 from spamfilter.bayes.tokens import Tokens
 from spamfilter.bayes.voices import Voice, Voices, everybodys
@@ -48,12 +48,12 @@ class Imported(RobinsonFisher):
         x = stretched * (log_odds - ham) / (spam - ham)
         return x / (1 + abs(x) / MOST)
 
-    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
-        opinion, heard = super().judge(tokens, counts)
-        said = self.bounded(opinion.own)
+    def judge(self, tokens: Tokens, counts: Counts) -> tuple[LogOdds, TokenShares]:
+        log_odds, heard = super().judge(tokens, counts)
+        said = self.bounded(log_odds.own)
         loud = float(np.abs(heard.shares).sum())
         shares = heard.shares * (abs(said) / loud) if loud else heard.shares
-        return Opinion(said, said), heard._replace(shares=np.ascontiguousarray(shares))
+        return LogOdds(said, said), heard._replace(shares=np.ascontiguousarray(shares))
 
 
 def _voice(name: str, likelihood: Imported) -> Voice:

@@ -5,7 +5,7 @@ from spamfilter.bayes.likelihoods.binomial import Binomial
 from spamfilter.bayes.likelihoods.complement import Complement
 from spamfilter.bayes.likelihoods.eddc import Eddc
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
-from spamfilter.bayes.likelihoods.likelihood import Likelihood, Opinion
+from spamfilter.bayes.likelihoods.likelihood import Likelihood, LogOdds
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.bayes.likelihoods.poisson import Poisson
 from spamfilter.bayes.likelihoods.robinson_fisher import RobinsonFisher
@@ -19,4 +19,4 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     )
 }  # fmt: skip
 
-__all__ = ["LIKELIHOODS", "Likelihood", "Opinion"]
+__all__ = ["LIKELIHOODS", "Likelihood", "LogOdds"]

@@ -17,10 +17,10 @@ from spamfilter.bayes.likelihoods.likelihood import (
     FEW,
     Above,
     Floats,
-    Heard,
     Likelihood,
+    LogOdds,
     MessageCounts,
-    Opinion,
+    TokenShares,
     each,
     exact_sum,
     log,
@@ -87,14 +87,14 @@ class Eddc(Likelihood):
                 shares = np.where(part, shares * (most / said), shares)
         return shares
 
-    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
+    def judge(self, tokens: Tokens, counts: Counts) -> tuple[LogOdds, TokenShares]:
         if score_helper is None or not isinstance(tokens, TokenArrays):
             return super().judge(tokens, counts)
         words, numbers, learnt = tokens.spellings, counts.numbers(tokens.spellings), _learnt(counts)
         logarithms, constant = np.log(_chances(numbers, *learnt)), self._constant(*learnt)
         limits = HEADER_PHRASE[0], self.limit, self.text_limit
         own, heard, shares = score_helper.heard(logarithms, SCALE, constant, words.text, words.ends, *limits)
-        return Opinion(own, heard), Heard(words, numbers, np.frombuffer(shares))
+        return LogOdds(own, heard), TokenShares(words, numbers, np.frombuffer(shares))
 
     def scale_of_part(self, tokens: int, of: int) -> float:
         return 1.0

@@ -81,14 +81,14 @@ class MessageCounts(NamedTuple):
         return float(self.times.sum())
 
 
-class Opinion(NamedTuple):
+class LogOdds(NamedTuple):
     """Log-odds of spam. own: what the voice itself learns from; heard: what the filter sums."""
 
     own: float
     heard: float
 
 
-class Heard(NamedTuple):
+class TokenShares(NamedTuple):
     """The words of a message as the filter hears them: the tokens, their counts in ham and in spam, shape (2, tokens),
     and the share of each in the log-odds, shape (tokens,); both doubles, in C order, as the compiled helper needs."""
 
@@ -137,14 +137,14 @@ class Likelihood(ABC):
         """ln(P(spam) / P(ham)) of a message."""
         return self.judge(tokens, counts)[0].own
 
-    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
+    def judge(self, tokens: Tokens, counts: Counts) -> tuple[LogOdds, TokenShares]:
         """The opinion, and the words behind what is heard."""
         message = MessageCounts.of(tokens, counts)
         shares = self.shares(message, counts)
         own = self.total(message, shares, counts)
         heard = self.heard(message, shares)
         all_heard = own if heard is shares else self.total(message, heard, counts)
-        return Opinion(own, all_heard), Heard(message.tokens, message.counts, heard)
+        return LogOdds(own, all_heard), TokenShares(message.tokens, message.counts, heard)
 
     def words(self, tokens: Tokens) -> set[Token]:
         """The words whose counts a message needs."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from spamfilter.bayes.compiled import score_helper
 from spamfilter.bayes.counts import Counts, Label
-from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Heard, Likelihood, MessageCounts, Opinion, each
+from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Likelihood, LogOdds, MessageCounts, TokenShares, each
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.tokens import Token, Tokens
 
@@ -58,14 +58,16 @@ class Soft(Likelihood):
         shares = (logarithms[1] - logarithms[0]) * self.scale * purity
         return np.asarray(shares / math.sqrt(len(shares)) if len(shares) else shares)
 
-    def judge(self, tokens: Tokens, counts: Counts) -> tuple[Opinion, Heard]:
+    def judge(self, tokens: Tokens, counts: Counts) -> tuple[LogOdds, TokenShares]:
         table, least = counts.kept.table, self.purity * self.unit
         if score_helper is not None and table is not None and isinstance(tokens, TokenArrays):
             words = tokens.spellings
             found = score_helper.soft(table, words.hash_bytes, _logarithms(self.prior * self.unit), self.scale, least)
             if found is not None:
                 own, shares, numbers = found
-                return Opinion(own, own), Heard(words, np.frombuffer(numbers).reshape(2, -1), np.frombuffer(shares))
+                return LogOdds(own, own), TokenShares(
+                    words, np.frombuffer(numbers).reshape(2, -1), np.frombuffer(shares)
+                )
         return super().judge(tokens, counts)
 
     def scale_of_part(self, tokens: int, of: int) -> float:

@@ -21,7 +21,7 @@ class TooLate(TimeoutError):
     """The deadline of the connection has passed."""
 
 
-class _Landing(threading.local):
+class _ReadBuffer(threading.local):
     """The memory for a read, before its bytes are added to a buffer: one for all connections of an event loop.
 
     asyncio allocates memory for the largest read each time, which takes five times as long as the read.
@@ -31,7 +31,7 @@ class _Landing(threading.local):
         self.room = memoryview(bytearray(UNREAD))
 
 
-landing = _Landing()
+read_buffer = _ReadBuffer()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -56,10 +56,10 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return landing.room
+        return read_buffer.room
 
     def buffer_updated(self, size: int) -> None:
-        self.received(landing.room[:size])
+        self.received(read_buffer.room[:size])
 
     def received(self, data: bytes | memoryview) -> None:
         """Add received bytes to the buffer."""

@@ -30,7 +30,7 @@ def state_of(kept: bool, events: Sequence[QuarantineEvent]) -> str:
     return final[-1] if final else "gone"
 
 
-def told(event: QuarantineEvent) -> str:
+def event_text(event: QuarantineEvent) -> str:
     """An event as a sentence, for people."""
     word = "for" if event.outcome == "deleted" else "to"
     to = f" {word} {harmless(', '.join(event.recipients))}" if event.recipients else ""

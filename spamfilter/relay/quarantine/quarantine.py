@@ -19,7 +19,7 @@ from spamfilter.errors import InputError, NextHopError, StoreBusy, TryAgain
 from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops import NextHop
 from spamfilter.relay.next_hops.maildir import Maildir, unwrapped, wrapped
-from spamfilter.relay.quarantine.history import settled_for, told
+from spamfilter.relay.quarantine.history import event_text, settled_for
 from spamfilter.relay.quarantine.kept_mail import Quarantined, came, is_ours, is_regular, looked_at, named, written
 from spamfilter.relay.quarantine.release import Released, hand_over, keep_for
 from spamfilter.stores import QuarantineEvent, Store
@@ -70,7 +70,7 @@ class Quarantine:
         kept = _unsettled(mail, events) if mail is not None else None
         if kept is None:
             final = [event for event in events if event.outcome != "announced"]
-            became = told(final[-1]) if final else "it was released or deleted, or has expired"
+            became = event_text(final[-1]) if final else "it was released or deleted, or has expired"
             raise InputError(f"{id}: not in the quarantine {self.path}; {became}")
         return kept
 

@@ -19,7 +19,7 @@ from aiosmtpd.smtp import Session as Connection
 
 from spamfilter.relay.envelope_paths import MAX_LINE
 from spamfilter.relay.limits.deadline import Deadline
-from spamfilter.relay.next_hops.connection import landing
+from spamfilter.relay.next_hops.connection import read_buffer
 
 PRIVATE = {
     "_handle_client": "a session is counted when it begins, and has last words when it ends",
@@ -166,10 +166,10 @@ class Server(SMTP, asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         # asyncio would allocate memory for the largest read each time, and close the connection where there is none.
-        return landing.room
+        return read_buffer.room
 
     def buffer_updated(self, size: int) -> None:
-        self.data_received(landing.room[:size])
+        self.data_received(read_buffer.room[:size])
 
     def data_received(self, data: bytes | memoryview) -> None:
         # If a connection is closed with unread input, the system resets it, and the client may lose our last replies,

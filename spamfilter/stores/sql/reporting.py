@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Select, bindparam, exists, func, select, text
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from spamfilter.stores.journal import MANY, UNJUDGED, JournalEntry, Labelled, PutOff
+from spamfilter.stores.journal import MANY, UNJUDGED, Deferral, JournalEntry, Labelled
 from spamfilter.stores.schema import journal, ledger, summaries
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.dialects import unindexed
@@ -56,12 +56,12 @@ class SqlReporting(Database):
                 begin += DAY
         return found
 
-    def put_off(self, since: datetime, until: datetime, host: str = "") -> list[PutOff]:
+    def deferrals(self, since: datetime, until: datetime, host: str = "") -> list[Deferral]:
         unasked = (journal.c["class"] == UNJUDGED) | (journal.c.action != "defer")
         deferred = text("reply >= '4' AND reply < '5'")  # word for word as in the index
         within = journal.c.at >= since, journal.c.at < until, *of_host(host)
         query = select(journal.c.at, journal.c.reply).where(*within, deferred, unasked)
-        return [PutOff(*row) for row in self.rows(query.order_by(journal.c.at).limit(MANY))]
+        return [Deferral(*row) for row in self.rows(query.order_by(journal.c.at).limit(MANY))]
 
     def labelled(self, since: datetime, until: datetime, without: Collection[str], host: str = "") -> list[Labelled]:
         by_people = ledger.c.source.not_in(without)

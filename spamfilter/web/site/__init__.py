@@ -127,7 +127,7 @@ def shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Re
         visit=visit,
         account=visit.account,
         stamp=visit.site.sessions.stamp(visit.token),
-        notices=visit.session.told() if visit.session else [],
+        notices=visit.session.take_notices() if visit.session else [],
         states=visit.site.strip.states() if visit.account else [],
         **facts,
     )

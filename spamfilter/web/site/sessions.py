@@ -41,7 +41,7 @@ class Session:
         """Show this sentence on the next page."""
         self.notices = [*self.notices, sentence][-NOTICES:]
 
-    def told(self) -> list[str]:
+    def take_notices(self) -> list[str]:
         """The sentences to show; each is returned once."""
         notices, self.notices = self.notices, []
         return notices
