@@ -23,7 +23,7 @@ def migrate(url: str, revision: str = "head") -> tuple[str | None, str | None]:
         before = database.revision()
         back = revision == "base" or (revision != "head" and revision < (before or ""))
         try:
-            with database.writing() as connection:
+            with database.writing(migrating=True) as connection:
                 config.attributes["connection"] = connection
                 (command.downgrade if back else command.upgrade)(config, revision)
         except StoreBusy:

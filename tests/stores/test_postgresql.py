@@ -25,7 +25,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Author, Subject, mark
 from spamfilter.stores import Wanted, migration, open_store
 from spamfilter.stores.schema import HEAD, metadata
-from spamfilter.stores.sql import SqlStore
+from spamfilter.stores.sql import SqlStore, postgresql
 from spamfilter.stores.sql import connection as sql_connection
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.postgresql import LOCK
@@ -503,3 +503,49 @@ def test_it_works_behind_pgbouncer_in_transaction_mode(url: str) -> None:
     finally:
         pooler.kill()
         pooler.wait()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch, url: str) -> Iterator[Database]:
+    """A database whose server is given up after a second, and itself ends what writes for half of one."""
+    monkeypatch.setattr(postgresql, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(postgresql, "STATEMENT_SECONDS", 0.5)
+    with closing(Database(url)) as database:
+        yield database
+
+
+def test_a_server_that_goes_on_answering_is_not_given_up(hasty: Database) -> None:
+    with hasty.reading() as connection:
+        rows = connection.exec_driver_sql("SELECT pg_sleep(0.2), repeat('x', 100000) FROM generate_series(1, 8)").all()
+    assert len(rows) == 8
+
+
+def test_a_statement_that_is_given_up_holds_no_lock(hasty: Database) -> None:
+    with pytest.raises(StoreBusy, match="statement timeout; try again"), hasty.writing() as connection:
+        connection.exec_driver_sql("SELECT pg_sleep(30)")
+    assert server().execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
+
+
+def test_a_migration_takes_as_long_as_it_needs(hasty: Database) -> None:
+    with hasty.writing(migrating=True) as connection:
+        connection.exec_driver_sql("SELECT pg_sleep(2)")
+    with pytest.raises(StoreBusy, match="statement timeout"), hasty.writing() as connection:
+        connection.exec_driver_sql("SELECT pg_sleep(2)")
+
+
+def test_a_server_that_takes_no_writes_is_said_by_us_alone(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    def read_only(value: str) -> None:
+        server().execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+        server().execute("SELECT pg_reload_conf()")
+        shown = "SHOW default_transaction_read_only"
+        wait_until(lambda: server().execute(shown) == [(value,)], "the server to read its configuration")
+
+    with opened(url) as store:
+        store.write_journal([journal_entry(id="first")])
+        read_only("on")
+        try:
+            with pytest.raises(StoreError, match="the server is read-only"):
+                store.write_journal([journal_entry(id="second"), journal_entry(id="third")])
+        finally:
+            read_only("off")
+    assert caplog.records == []

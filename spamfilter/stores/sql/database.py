@@ -77,10 +77,11 @@ class Database:
             yield from connection.execute(query)
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self, migrating: bool = False) -> Iterator[Connection]:
+        """A transaction that writes. migrating: each of its statements may take as long as it needs."""
         self._check()
         with store_errors(self.where), self.engine.connect() as connection:
-            connection = connection.execution_options(writing=True)
+            connection = connection.execution_options(writing=True, migrating=migrating)
             with connection.begin():
                 yield connection
 

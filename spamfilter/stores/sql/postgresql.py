@@ -5,6 +5,8 @@ two of them can deadlock; it works behind pgbouncer in transaction mode, too. A 
 A server that does not answer is given up. No text of an error has a password.
 """
 
+import logging
+import math
 import time
 from collections.abc import Callable, Generator
 from typing import Any
@@ -18,12 +20,19 @@ from spamfilter.errors import CountError, StoreBusy, StoreConflict, StoreDamaged
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 30.0
-"""A server that says nothing for so long within one statement is gone or stopped: half of the supervisor's patience
-with a process that hangs. Migrations and rebuilds of a large database send many statements and may take longer."""
+"""A server that says nothing for so long is gone or stopped: half of the supervisor's patience with a process that
+hangs. A rebuild of a large database sends many statements and may take longer; a migration waits for each."""
+STATEMENT_SECONDS = 25.0
+"""The server itself ends a statement of a writer after so long: one that we gave up would go on, and hold the lock."""
+KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""By these a migration notices that its server is gone, after a minute."""
 LOCK = 0x7370616D
 """The number of the writers' lock, an advisory lock of this database."""
 READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; SELECT pg_advisory_xact_lock({})"
+WRITE = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = {};"
+    " SELECT pg_advisory_xact_lock({})"
+)
 """The lock is a statement before those of the caller, each of which sees what was committed before it began. Under
 another isolation a writer would see the database as it was before it waited: ids of the ledger would collide."""
 PLACE = """SELECT (SELECT oid FROM pg_database WHERE datname = current_database()), CASE WHEN pg_is_in_recovery()
@@ -35,28 +44,36 @@ SYSTEM = "SELECT current_setting('server_encoding'), (SELECT system_identifier F
 CONFLICTS = ("40001", "40P01")
 """serialization_failure, deadlock_detected. Writers of ours wait for each other before they lock a row, and so meet
 neither; other programs on the tables may."""
-WAITED = ("55P03", "57014")
-"""Another transaction has held the lock for too long: lock_not_available, query_canceled."""
+WAITED = "55P03"
+"""lock_not_available: another transaction has held the lock for too long."""
+CANCELLED = "57014"
+"""query_canceled: the statement has taken too long, or an administrator has ended it."""
 AWAY = ("08", "57P", "53300")
 """The connection is lost, the server is shutting down or starting, or has too many connections."""
 DAMAGED = ("XX001", "XX002")
 WRONG = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """What a failed connection says if trying again does not help."""
 
+logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of each batch that fails, which we say once
+
 
 class _Patient(psycopg.Connection[Any]):
-    """A connection that waits for each answer only so long."""
+    """A connection that waits for a silent server only so many seconds."""
+
+    patience = ANSWER_SECONDS
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
         return super().wait(self._limited(gen), *args, **options)
 
     def _limited(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        end = time.monotonic() + ANSWER_SECONDS
+        end = time.monotonic() + self.patience
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
-                if not ready and time.monotonic() > end:
+                if ready:
+                    end = time.monotonic() + self.patience
+                elif time.monotonic() > end:
                     self.pgconn.finish()  # what it says later must not be taken for the next answer
                     raise psycopg.OperationalError("the server does not answer")
                 wanted = gen.send(ready)
@@ -80,6 +97,7 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
             use_native_hstore=False,
             # The server of a name prepared earlier may be another one behind pgbouncer.
             connect_args={"connect_timeout": CONNECT_SECONDS, "application_name": "spamfilter"}
+            | KEEPALIVES
             | dict(url.query)
             | {"client_encoding": "utf8", "prepare_threshold": None},
         )
@@ -103,8 +121,12 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        writing = connection.get_execution_options().get("writing")
-        connection.exec_driver_sql(WRITE.format(round(busy_seconds * 1000), LOCK) if writing else READ)
+        options = connection.get_execution_options()
+        migrating = options.get("migrating", False)
+        driver: Any = connection.connection.driver_connection
+        driver.patience = math.inf if migrating else ANSWER_SECONDS
+        limits = [round(1000 * seconds) for seconds in (busy_seconds, 0 if migrating else STATEMENT_SECONDS)]
+        connection.exec_driver_sql(WRITE.format(*limits, LOCK) if options.get("writing") else READ)
         _compare(place, list(connection.exec_driver_sql(PLACE).one()))
 
     def _compare(known: list[object], found: list[object]) -> None:
@@ -126,8 +148,10 @@ def meant(where: str, error: psycopg.Error) -> StoreError:
         return StoreDamaged(f"{where}: {reason}; keep the data folder, and restore a backup")
     if code in CONFLICTS:
         return StoreConflict(f"{where}: {reason}; try again")
-    if code in WAITED:
+    if code == WAITED:
         return StoreBusy(f"{where}: another process holds the database; try again")
+    if code == CANCELLED:
+        return StoreBusy(f"{where}: {reason}; try again")
     if code == "42501":
         return StoreError(f"{where}: {reason}; the user of [store] url must own the tables")
     if code == "25006":
