@@ -545,7 +545,7 @@ def test_a_server_that_takes_no_writes_is_said_by_us_alone(url: str, caplog: pyt
         read_only("on")
         try:
             with pytest.raises(StoreError, match="the server is read-only"):
-                store.write_journal([journal_entry(id="second"), journal_entry(id="third")])
+                store.write_journal([journal_entry(id=f"{number:026d}") for number in range(200)])
         finally:
             read_only("off")
     assert caplog.records == []
