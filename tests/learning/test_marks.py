@@ -231,6 +231,23 @@ def test_of_several_mails_of_one_message_id_that_of_the_same_text_is_taken(filte
         assert by_mail(filter, "x", ALTERATIONS["banner"](mail(body=text))).id == id
 
 
+@pytest.mark.parametrize("text", ["", "the", "the pond and the heron"])
+@pytest.mark.parametrize("subject", ["", "herons"])
+def test_who_has_no_more_than_a_message_id_has_not_the_mail(filter: Filter, subject: str, text: str) -> None:
+    head = "Message-ID: <list-1@example.org>\r\nSubject: {}\r\n\r\n"
+    whole = f"{head.format('herons')}The heron nests at the pond, and nobody saw where it went in autumn.\r\n".encode()
+    judged(filter, whole)
+    assert by_mail(filter, "x", f"{head.format(subject)}{text}\r\n".encode()).id == ""
+    assert by_mail(filter, "x", ALTERATIONS["footer"](whole)).id == ID
+
+
+def test_a_mail_without_text_is_known_by_message_id_and_subject(filter: Filter) -> None:
+    sent = "Message-ID: <list-1@example.org>\r\nSubject: {}\r\n\r\n{}"
+    judged(filter, sent.format("A heron", "").encode())
+    assert by_mail(filter, "x", sent.format("[birds] A heron", "A list's footer").encode()).id == ID
+    assert by_mail(filter, "x", sent.format("", "A list's footer").encode()).id == ""
+
+
 def test_two_mails_without_message_id_are_told_apart(filter: Filter) -> None:
     sent, other = (b"From: a@x\r\nSubject: %s\r\n\r\nbody\r\n" % name for name in (b"one", b"two"))
     judged(filter, sent)
@@ -267,12 +284,14 @@ def test_of_real_mail_altered_copies_are_known_and_others_are_not(real_mails: li
     filter = Filter(open_store("memory:"), DEFAULT)
     ids = [new_id() for _ in real_mails]
     digests = [judged(filter, sent, id=id).digest for id, sent in zip(ids, real_mails, strict=True)]
-    altered = missed = 0
+    altered = missed = nameless = 0
     for id, digest, sent in zip(ids, digests, real_mails, strict=True):
         for alter in ALTERATIONS.values():
             altered += 1
             missed += by_mail(filter, "x", alter(delivered(sent, id))).reading.digest != digest
+            nameless += by_mail(filter, "x", alter(sent)).reading.digest != digest
     assert altered > 2000
+    assert nameless <= altered / 500
     assert missed <= altered / 1000  # parts whose declared encoding or charset is not theirs
     others = random.Random(1).sample(list(zip(ids, digests, strict=True)), len(ids))
     for (id, digest), mine, sent in zip(others, digests, real_mails, strict=True):
