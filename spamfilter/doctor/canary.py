@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from math import isclose
-from pathlib import Path
 from typing import Any
 
-from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, reachable, warning
+from spamfilter.config.settings import Settings
+from spamfilter.doctor.examination import Examination, Finding, NotTried, as_a_client, failed, ok, warning
 from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.service.control_socket.client import Answer, NoRelay, SocketClient
 
@@ -55,14 +55,14 @@ def canary(examined: Examination) -> Iterator[Finding]:
     listening = examined.relay["listening"][0]
     try:
         with closing(SocketClient(examined.settings.socket_path())) as client:
-            yield _probed(client, examined.settings.socket_path(), listening)
+            yield _probed(client, examined.settings, listening)
     except (NoRelay, SpamfilterError, StepFailed) as error:
         yield failed(str(error).replace("\n", " "), "see the relay's log for this step")
 
 
-def _probed(client: SocketClient, socket: Path, listening: str) -> Finding:
+def _probed(client: SocketClient, settings: Settings, listening: str) -> Finding:
     address = _step("issuing an address", lambda: client.ask({"command": "canary"}))["address"]
-    probe = _Probe(client, socket, address)
+    probe = _Probe(client, settings, address)
     try:
         finding = probe.run(listening)
     except StepFailed as error:
@@ -82,9 +82,9 @@ def _probed(client: SocketClient, socket: Path, listening: str) -> Finding:
 class _Probe:
     """The probe: a mail to an address that the relay has issued for it."""
 
-    def __init__(self, client: SocketClient, socket: Path, address: str) -> None:
+    def __init__(self, client: SocketClient, settings: Settings, address: str) -> None:
         self._client = client
-        self._socket = socket
+        self._settings = settings
         self._address = address
 
     def run(self, listening: str) -> Finding:
@@ -124,7 +124,7 @@ class _Probe:
 
     def _end(self) -> Answer:
         # On a new connection: on the other one, the answer to an interrupted step may still arrive.
-        with closing(SocketClient(self._socket)) as client:
+        with closing(SocketClient(self._settings.socket_path())) as client:
             return client.ask({"command": "canary_end", "address": self._address})
 
     def _mark(self, label: str | None) -> Answer:
@@ -147,14 +147,16 @@ class _Probe:
 
     def _send(self, listening: str) -> str:
         """Send the probe; returns its id."""
-        host, port = reachable(listening)
         address = self._address
         words = " ".join(f"canary{secrets.token_hex(4)}" for _ in range(WORDS))
         mail = (
             f"Message-ID: <{address}>\r\nFrom: <{address}>\r\nTo: <{address}>\r\nSubject: {words}\r\n\r\n"
             f"A probe of spamfilter doctor, which is not delivered.\r\n{words}\r\n"
         )
-        with smtplib.SMTP(host, port, "localhost", timeout=SMTP_SECONDS) as client:
+        with smtplib.SMTP(local_hostname="localhost") as client:
+            client.sock = as_a_client(listening, self._settings.relay)
+            client.sock.settimeout(SMTP_SECONDS)
+            client.getreply()
             client.ehlo_or_helo_if_needed()
             _expect("MAIL", client.mail(address))
             _expect("RCPT", client.rcpt(address))

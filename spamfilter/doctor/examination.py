@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from spamfilter.config.addresses import socket_of, split_address
+from spamfilter.config.addresses import is_in, socket_of, split_address
+from spamfilter.config.sections import Relay
 from spamfilter.config.settings import Settings
 from spamfilter.errors import SpamfilterError, StoreError
 from spamfilter.relay.milter import packets
@@ -106,7 +107,8 @@ class Examination:
     @cached_property
     def greetings(self) -> dict[str, str | OSError]:
         """Address -> the greeting heard there."""
-        return {address: greeting(address) for address in self._listed("listening", "submission", "lmtp")}
+        listed = self._listed("listening", "submission", "lmtp")
+        return {address: greeting(address, self.settings.relay) for address in listed}
 
     @cached_property
     def milters(self) -> dict[str, str | OSError]:
@@ -202,10 +204,18 @@ def _connected(address: str) -> socket.socket:
     return client
 
 
-def greeting(address: str) -> str | OSError:
+def as_a_client(address: str, relay: Relay) -> socket.socket:
+    """A connection to a socket of the relay for mail, with the PROXY header that it wants of those that it trusts."""
+    client = _connected(address)
+    if relay.proxy_protocol and socket_of(address) is None and is_in(client.getsockname()[0], relay.networks()):
+        client.sendall(b"PROXY UNKNOWN\r\n")
+    return client
+
+
+def greeting(address: str, relay: Relay) -> str | OSError:
     """The greeting of the SMTP server at host:port or unix:/path, or the error."""
     try:
-        with _connected(address) as client, client.makefile("rb") as lines:
+        with as_a_client(address, relay) as client, client.makefile("rb") as lines:
             line = lines.readline(512)
             client.sendall(b"QUIT\r\n")
             lines.read(512)  # otherwise the server would see a reset

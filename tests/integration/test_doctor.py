@@ -392,6 +392,14 @@ def test_the_probe_is_taken_where_the_doctor_is_not_trusted() -> None:
         assert there.counts() == counts
 
 
+@pytest.mark.parametrize("trusted", ["127.0.0.0/8", "192.0.2.0/24"])
+def test_doctor_is_a_client_as_the_proxy_protocol_wants_it(tmp_path: Path, trusted: str) -> None:
+    section = {"proxy_protocol": True, "trusted": [trusted], "domains": ["example.test"]}
+    with relay(tmp_path / "relay", relay=section) as server:
+        answer = json.loads(server.command("doctor", "--json", seconds=180).stdout)
+    assert [line["status"] for line in answer["lines"] if line["check"] in ("smtp", "canary")] == ["ok", "ok"]
+
+
 def test_a_relay_that_judges_by_other_counts_than_the_database_has_is_found_by_the_probe() -> None:
     with installation() as there:
         there.execute("INSERT INTO words VALUES (0, 'body', 'delivered', 0, 800, 1)")
