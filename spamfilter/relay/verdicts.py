@@ -16,6 +16,9 @@ from spamfilter.relay.sender_lists.decision import MILDEST_FIRST, Origin, Use, d
 
 log = logging.getLogger(__name__)
 
+MOST_GROUPS = 20
+"""Groups of one mail that have verdicts of their own, each a judging and a mail for the next hop. A mail for more of
+them, as of a thousand mailboxes, belongs to none."""
 Part = tuple[Judgement, Sequence[int]]
 """A judgement, and the numbers of the recipients that it is for."""
 
@@ -31,6 +34,8 @@ def for_each(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> li
     groups: dict[str, list[int]] = {}
     for number, mailbox in enumerate(mailboxes_of(transaction)):
         groups.setdefault(relay.judge.filter.group_of([mailbox]), []).append(number)
+    if len(groups) > MOST_GROUPS:
+        groups = {"": [*range(len(transaction.recipients))]}
     parts: list[Part] = []
     for group, numbers in groups.items():
         judgement = relay.judge.judge(mail, id, group)

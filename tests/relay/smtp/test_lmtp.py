@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from spamfilter.bayes.verdict import Policy
+from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.sections import Feedback, Limits
+from spamfilter.learning.filter import Filter
 from spamfilter.relay.sender_lists.decision import Lists
+from spamfilter.relay.verdicts import MOST_GROUPS
 from spamfilter.stores import Rule
+from tests.support.memory_store import MemoryStore
 from tests.support.parts import Client, Hop, relaying
 
 NAMES = ("one@example.test", "two@example.test", "three@example.test")
@@ -80,6 +84,22 @@ async def test_one_policy_is_one_transaction(tmp_path: Path) -> None:
         assert [reply[:3] for reply in await replies(client, MAIL, *NAMES)] == [b"250"] * 3
         assert [entry.recipients for entry in running.entries()] == [list(NAMES)]
         assert (len(hop.messages), hop.received.count(b"RSET")) == (1, 0)
+
+
+@pytest.mark.parametrize(("number", "mails"), [(MOST_GROUPS, MOST_GROUPS), (MOST_GROUPS + 1, 1)])
+async def test_a_mail_for_more_groups_than_can_have_verdicts_belongs_to_none(
+    tmp_path: Path, number: int, mails: int
+) -> None:
+    names = [f"user{at}@example.test" for at in range(number)]
+    filter = Filter(MemoryStore(), Learn(groups="mailbox").chosen())
+    async with (
+        Hop() as hop,
+        relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", door="lmtp", filter=filter) as running,
+    ):
+        client = await running.connect()
+        assert [reply[:3] for reply in await replies(client, MAIL, *names)] == [b"250"] * number
+        assert (len(hop.messages), len(running.entries())) == (mails, mails)
+        assert sorted(name for entry in running.entries() for name in entry.recipients) == sorted(names)
 
 
 @pytest.mark.parametrize("policies", [{}, POLICIES], ids=["one policy", "three policies"])
