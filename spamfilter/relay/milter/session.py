@@ -17,8 +17,8 @@ from spamfilter.relay.limits.budget import Held
 from spamfilter.relay.limits.connections import LIMIT_REPLIES, hash_of
 from spamfilter.relay.local_delivery import end_here, purpose_of, refusal
 from spamfilter.relay.milter import packets
-from spamfilter.relay.milter.arriving import MOST_FORGED, Arriving
 from spamfilter.relay.milter.changes import changes
+from spamfilter.relay.milter.incoming import MOST_FORGED, Arriving
 from spamfilter.relay.milter.packets import Actions, Offer, ProtocolError, Steps
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay

@@ -11,7 +11,7 @@ import pytest
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.sections import Feedback
 from spamfilter.config.sender_rules import rule
-from spamfilter.relay.milter.arriving import MOST_FORGED
+from spamfilter.relay.milter.incoming import MOST_FORGED
 from spamfilter.relay.next_hops.maildir import unwrapped
 from spamfilter.relay.quarantine.quarantine import Quarantine
 from spamfilter.relay.sender_lists.decision import Lists
