@@ -90,7 +90,7 @@ def conversations(shared: Shared) -> Budget:
     return Budget(shared.conversations, shared, sys.maxsize, CONVERSATIONS, CONVERSATIONS_EACH)
 
 
-class Held:
+class Reservation:
     """What one mail or client has of a budget, nothing at first. origin: hash of a stranger's address, 0: trusted."""
 
     def __init__(self, budget: Budget, origin: int = 0) -> None:

@@ -135,7 +135,7 @@ class Connection(asyncio.Protocol):
         """Set the deadline for the next packet. A client of the mail server may be slow, the text of its mail is not:
         the mail server has it already."""
         limits, transaction = self._relay.limits, self._session.transaction
-        if self._session.arriving is not None:
+        if self._session.incoming is not None:
             self._waits, until = "data_seconds", self._loop.time() + limits.data_seconds
         elif transaction is not None:
             self._waits, until = "transaction_seconds", transaction.began + limits.transaction_seconds

@@ -2,7 +2,7 @@
 
 from spamfilter.mail.line_ends import has_bare_newlines, normalised, normalised_size
 from spamfilter.mail.tagging import is_ours
-from spamfilter.relay.limits.budget import Held
+from spamfilter.relay.limits.budget import Reservation
 
 MOST_FORGED = 100
 """Fields with our names that are removed. The mail server may read the whole header for each one, and no mail that
@@ -11,13 +11,13 @@ STEP = 65_536
 """Bytes by which more memory is taken, as large as the pieces that come."""
 
 
-class Arriving:
+class Incoming:
     """A mail until its end. size: bytes so far; forged: names of fields that are ours, in lower case, in their order.
 
     limit: the limit that the mail exceeds, '' if none; it is dropped then, and only counted.
     """
 
-    def __init__(self, held: Held, most: int, *, leading_space: bool) -> None:
+    def __init__(self, held: Reservation, most: int, *, leading_space: bool) -> None:
         self.size = len(b"\r\n")
         self.forged: list[bytes] = []
         self.limit = ""

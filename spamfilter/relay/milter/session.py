@@ -13,12 +13,12 @@ from spamfilter.mail.tagging import header_end
 from spamfilter.relay.delivery import hand_over
 from spamfilter.relay.envelope import Transaction
 from spamfilter.relay.envelope_paths import MAX_PATH, decoded, has_control, size_of
-from spamfilter.relay.limits.budget import Held
+from spamfilter.relay.limits.budget import Reservation
 from spamfilter.relay.limits.connections import LIMIT_REPLIES, hash_of
 from spamfilter.relay.local_delivery import end_here, purpose_of, refusal
 from spamfilter.relay.milter import packets
 from spamfilter.relay.milter.changes import changes
-from spamfilter.relay.milter.incoming import MOST_FORGED, Arriving
+from spamfilter.relay.milter.incoming import MOST_FORGED, Incoming
 from spamfilter.relay.milter.packets import Actions, Offer, ProtocolError, Steps
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
@@ -66,12 +66,12 @@ class MailServer(Conversation):
 
 class Session:
     """peer: address of the mail server. proven: the kernel says that it is that of this host. gone: whether it has
-    hung up. closed: whether it has said that it ends. arriving: the mail that comes, None before its first field."""
+    hung up. closed: whether it has said that it ends. incoming: the mail that comes, None before its first field."""
 
     def __init__(self, relay: Relay, peer: str, *, proven: bool, gone: Callable[[], bool]) -> None:
         self.closed = False
         self.transaction: Transaction | None = None
-        self.arriving: Arriving | None = None
+        self.incoming: Incoming | None = None
         self._relay = relay
         self._peer = peer
         self._proven = proven
@@ -106,23 +106,23 @@ class Session:
             raise ProtocolError("the end of a mail without sender and recipient")
         if data:
             self._body(data)
-        arriving, refused, queue_id = self._text(), self._refused, self._queue_id
+        incoming, refused, queue_id = self._text(), self._refused, self._queue_id
         held = self._held.pop_all()
         self._clear()
         with held:
             loop = asyncio.get_running_loop()
             self._relay.metrics.observe("stage_seconds", loop.time() - self._began, "receive")
-            mail = b"" if arriving.limit else arriving.mail()
-            if arriving.limit:
-                refused = self._over(arriving.limit)
-            elif len(arriving.forged) > MOST_FORGED:
+            mail = b"" if incoming.limit else incoming.mail()
+            if incoming.limit:
+                refused = self._over(incoming.limit)
+            elif len(incoming.forged) > MOST_FORGED:
                 refused = FORGED
             if refused is not None:
                 attempt.heard(refused)
                 attempt.record(self._relay)
                 return self._answer(refused)
             attempt.record(self._relay, in_part=True)
-            server = MailServer(mail, arriving.forged, queue_id, leading_space=self._leading_space)
+            server = MailServer(mail, incoming.forged, queue_id, leading_space=self._leading_space)
             if transaction.purpose == "relay":
                 reply = await hand_over(self._relay, server, transaction, mail, self._gone)
             else:
@@ -135,7 +135,7 @@ class Session:
 
     def _clear(self) -> None:
         self._held.close()
-        self.transaction = self.arriving = None
+        self.transaction = self.incoming = None
         self._attempt: Attempt | None = None
         self._refused: Reply | None = None
         self._queue_id = b""
@@ -230,16 +230,16 @@ class Session:
     def _body(self, data: bytes) -> None:
         self._text().body(data)
 
-    def _text(self) -> Arriving:
+    def _text(self) -> Incoming:
         """The mail that comes."""
-        if self.arriving is None:
+        if self.incoming is None:
             if self.transaction is None:
                 raise ProtocolError("a text without a sender")
-            held = Held(self._relay.memory, self.transaction.origin)
+            held = Reservation(self._relay.memory, self.transaction.origin)
             self._held.callback(held.release)
             self._began = asyncio.get_running_loop().time()
-            self.arriving = Arriving(held, self._relay.limits.message_size, leading_space=self._leading_space)
-        return self.arriving
+            self.incoming = Incoming(held, self._relay.limits.message_size, leading_space=self._leading_space)
+        return self.incoming
 
     def _abort(self, data: bytes) -> None:
         self._clear()

@@ -10,7 +10,7 @@ from spamfilter.config.addresses import Network
 from spamfilter.errors import NextHopError
 from spamfilter.relay.envelope import Transaction
 from spamfilter.relay.envelope_paths import encoded, path_of
-from spamfilter.relay.limits.budget import Held
+from spamfilter.relay.limits.budget import Reservation
 from spamfilter.relay.limits.connections import LIMIT_REPLIES, hash_of
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
@@ -102,7 +102,7 @@ class Greeting:
         self._each = each
         self._gone = gone
         self._conversation: Conversation | None = None
-        self._place = Held(relay.conversations)
+        self._place = Reservation(relay.conversations)
         self._forwarded: dict[str, str] = {}
         self._greeted = ""
         self._broken = False
@@ -234,7 +234,7 @@ class Greeting:
     async def _open(self) -> Conversation:
         """Begin a conversation with the next hop. A stranger may have to wait for one, as for a busy next hop."""
         loop = asyncio.get_running_loop()
-        self._place = Held(self._relay.conversations, 0 if self.trusted else hash_of(self.peer))
+        self._place = Reservation(self._relay.conversations, 0 if self.trusted else hash_of(self.peer))
         end = loop.time() + self._relay.limits.connect_seconds
         while not self._place.grow(1):
             if loop.time() > end:

@@ -24,7 +24,7 @@ from spamfilter.relay.envelope_paths import (
     size_of,
     without_size,
 )
-from spamfilter.relay.limits.budget import Held
+from spamfilter.relay.limits.budget import Reservation
 from spamfilter.relay.limits.connections import hash_of
 from spamfilter.relay.local_delivery import end_here, purpose_of, refusal
 from spamfilter.relay.next_hops import Conversation, Reply
@@ -156,7 +156,7 @@ class Session(Greeting):
             return await self._refuse(self.over("memory_megabytes"))
         assert self._conversation is not None
         with ExitStack() as stack:
-            held = Held(self._relay.memory, self.transaction.origin)
+            held = Reservation(self._relay.memory, self.transaction.origin)
             stack.callback(held.release)
             began = perf_counter()
             try:
@@ -185,7 +185,7 @@ class Session(Greeting):
             conversation, transaction = self._conversation, self.transaction
             self._conversation = None
             stack.callback(self._place.release)
-            self._place = Held(self._relay.conversations)
+            self._place = Reservation(self._relay.conversations)
             self._end_transaction()
             self.settle(in_part=True)
             work = self._handed_over(conversation, transaction, mail, stack.pop_all())

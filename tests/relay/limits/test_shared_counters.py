@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from spamfilter.config.sections import Limits
-from spamfilter.relay.limits.budget import CONVERSATIONS, CONVERSATIONS_EACH, Held, Memory, conversations
+from spamfilter.relay.limits.budget import CONVERSATIONS, CONVERSATIONS_EACH, Memory, Reservation, conversations
 from spamfilter.relay.limits.connections import Crowd, hash_of
 from spamfilter.relay.limits.shared_counters import ADDRESSES, LONGEST, Addresses, Shared
 from spamfilter.relay.metrics import Metrics, merged
@@ -92,7 +92,7 @@ def test_memory_is_that_of_all_processes() -> None:
     shared = Shared(2)
     elsewhere(shared, 1, lambda: Memory(100, shared).take(60))
     memory = Memory(100, shared)
-    held = Held(memory)
+    held = Reservation(memory)
     assert (memory.fits(40), memory.fits(41)) == (True, False)
     assert held.grow(40)
     assert not held.grow(41)
