@@ -36,7 +36,7 @@ def move(source: str, target: str, moved: Callable[[int], None]) -> dict[str, in
                 f"{old.where}: has schema {revision or 'none'}, not {HEAD}; run `spamfilter migrate` first"
             )
         new.revision()  # raises for a database of another program
-        with old.writing() as reader, new.writing() as writer:
+        with old.writing(migrating=True) as reader, new.writing(migrating=True) as writer:
             _prepare(new, writer)
             return {table.name: _copy(table, reader, writer, new.where, moved) for table in metadata.sorted_tables}
 
