@@ -35,7 +35,7 @@ from results import write_result
 from spamfilter.config.settings import Settings
 from spamfilter.errors import TryAgain
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import by_id
+from spamfilter.learning.mark_lookup import by_id
 from spamfilter.mail.message import parse
 from spamfilter.service.control_socket.client import NoRelay
 from spamfilter.stores import Store, Wanted, open_store

@@ -25,8 +25,8 @@ from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
 from spamfilter.learning.automatic_rules import RULES, Automatic, Rule, Seen
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.mark_queue import MarkQueue
-from spamfilter.learning.marks import Subject
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import parse
 from spamfilter.stores import JournalEntry, Store, open_store

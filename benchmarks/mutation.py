@@ -37,6 +37,7 @@ MODULES = {
     "mail/tagging": "mail/test_tagging.py",
     "mail/message": "mail/test_message.py",
     "bayes/counts": "bayes/test_counts.py bayes/test_count_table.py bayes/test_token_arrays.py",
+    "learning/mark_lookup": "learning/test_mark_lookup.py",
     "learning/marks": "learning/test_marks.py",
     "stores/sql/ledger_writing": "stores/test_contract.py stores/test_ledger_contract.py stores/test_sql.py",
     "relay/delivery": "relay/smtp/test_proxy.py faults/test_next_hop.py",

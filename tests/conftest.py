@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.learning import marks
+from spamfilter.learning import mark_lookup
 from spamfilter.system import paths
 from tests.support import real
 from tests.support.shell import Shell
@@ -63,7 +63,7 @@ def local_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A user in an empty folder, whose configuration is the default one; ids can be marked at once."""
     monkeypatch.setattr(paths, "SYSTEM_FILE", tmp_path / "none.toml")
-    monkeypatch.setattr(marks, "WRITTEN_WITHIN", 0.0)
+    monkeypatch.setattr(mark_lookup, "WRITTEN_WITHIN", 0.0)
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -21,7 +21,7 @@ from spamfilter.system.screen import complain
 if TYPE_CHECKING:
     from spamfilter.config.settings import Settings
     from spamfilter.learning.filter import Filter
-    from spamfilter.learning.marks import MailAtHand, Subject
+    from spamfilter.learning.mark_lookup import MailAtHand, Subject
     from spamfilter.stores import Store
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -118,7 +118,7 @@ def subjects(filter: "Filter", names: Iterable[str], problems: list[str]) -> "It
 
     problems: as in `named_mails`.
     """
-    from spamfilter.learning.marks import by_id, by_mails, mail_at_hand
+    from spamfilter.learning.mark_lookup import by_id, by_mails, mail_at_hand
 
     waiting: list[MailAtHand] = []
     try:

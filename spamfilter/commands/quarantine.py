@@ -226,13 +226,13 @@ def _each(names: Iterable[str], one: Callable[[str], None]) -> None:
 
 def _learn(file: Path | None, id: str, released: "Released") -> None:
     """Learn a mail as ham that was delivered already."""
-    from spamfilter.learning import marks
+    from spamfilter.learning import mark_lookup, marks
     from spamfilter.reports import rendering
 
     author = marks.Author(user(), "release", master=True)
     try:
         with opened_filter(file, whole=False) as (filter, settings):
-            subject = marks.by_mail(filter, id, released.mail)
+            subject = mark_lookup.by_mail(filter, id, released.mail)
             change = marks.mark(filter, subject, "ham", author, settings.feedback.marks_a_day)
     except SpamfilterError as error:
         failed = f"{id}: delivered, but not learnt: {error}; `spamfilter mark-ham {id}` learns it"

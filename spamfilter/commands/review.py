@@ -18,7 +18,7 @@ from spamfilter.errors import InputError, SpamfilterError, StoreBusy, StoreDamag
 from spamfilter.learning import marks
 from spamfilter.learning.explanation import judgement_text
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import Subject
+from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.provenance import provenance
 from spamfilter.learning.review import Review, Waiting
 from spamfilter.learning.transaction import Reading

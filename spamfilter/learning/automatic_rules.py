@@ -18,8 +18,9 @@ from spamfilter.bayes.counts import Label
 from spamfilter.bayes.labels import AUTOMATIC
 from spamfilter.config.sections import Feedback
 from spamfilter.errors import SpamfilterError
+from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.mark_queue import MarkQueue
-from spamfilter.learning.marks import DAY, Author, Subject
+from spamfilter.learning.marks import DAY, Author
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import Message
 from spamfilter.stores import Store

@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from spamfilter.bayes.counts import Label
 from spamfilter.errors import ShareUsed, StoreBusy
-from spamfilter.learning import marks
+from spamfilter.learning import mark_lookup, marks
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import Author, Subject
+from spamfilter.learning.mark_lookup import Subject
+from spamfilter.learning.marks import Author
 from spamfilter.learning.transaction import Change
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import is_id
@@ -61,12 +62,12 @@ class MarkQueue:
 
         Raises Refused, StoreBusy, StoreError; then nothing has changed.
         """
-        return await self._mark(lambda own: marks.by_mail(own, name, mail), label, author)
+        return await self._mark(lambda own: mark_lookup.by_mail(own, name, mail), label, author)
 
     async def mark_id(self, id: str, label: Label | None, author: Author) -> Marked:
         """Learn a mail by the id of its verdict. Raises as `mark_mail`, and InputError for an unknown id."""
         await self._awaited(id)
-        return await self._mark(lambda own: marks.by_id(own, id, wait=False), label, author)
+        return await self._mark(lambda own: mark_lookup.by_id(own, id, wait=False), label, author)
 
     async def mark_read(self, subject: Subject, label: Label | None, author: Author) -> Marked:
         """Learn a mail that is known already. Raises as `mark_mail`."""
@@ -74,10 +75,10 @@ class MarkQueue:
 
     async def _awaited(self, id: str) -> None:
         """Wait until the journal has an id, outside of the queue, so that a wrong id keeps no mark waiting."""
-        for _ in range(round(marks.WRITTEN_WITHIN / marks.LOOK_EVERY)):
+        for _ in range(round(mark_lookup.WRITTEN_WITHIN / mark_lookup.LOOK_EVERY)):
             if await self._run(lambda: self._is_written(id)):
                 return
-            await asyncio.sleep(marks.LOOK_EVERY)
+            await asyncio.sleep(mark_lookup.LOOK_EVERY)
 
     def _is_written(self, id: str) -> bool:
         return not is_id(id) or self._relaying.store.find_journal(id.upper()) is not None

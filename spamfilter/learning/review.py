@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import Subject
+from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.transaction import Reading
 from spamfilter.stores import JournalEntry, Store
 

@@ -17,7 +17,8 @@ from typing import Any
 from spamfilter.bayes.labels import CANARY, LABELS
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
-from spamfilter.learning.marks import Author, Subject
+from spamfilter.learning.mark_lookup import Subject
+from spamfilter.learning.marks import Author
 from spamfilter.learning.transaction import Reading
 from spamfilter.relay.journal import WRITE_EVERY
 from spamfilter.relay.relay import Relay

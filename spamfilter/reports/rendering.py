@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from spamfilter.bayes.counts import Label
-from spamfilter.learning.marks import Subject
+from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.transaction import Change
 from spamfilter.system.escaping import harmless, printable
 from spamfilter.system.terminal import WIDTH

@@ -12,7 +12,7 @@ from typing import Any
 
 from spamfilter.bayes.labels import Label
 from spamfilter.errors import InputError, SpamfilterError
-from spamfilter.learning import marks
+from spamfilter.learning import mark_lookup, marks
 from spamfilter.learning.marks import Author
 from spamfilter.learning.undoing import Taught, taught_by, undo
 from spamfilter.relay.next_hops import next_hop_of
@@ -49,7 +49,7 @@ def mark(site: Site, id: str, label: Label | None, author: Author) -> dict[str, 
         client = SocketClient(site.settings.socket_path())
     except NoRelay:
         filter = site.filter()
-        subject = marks.by_id(filter, id, wait=False)
+        subject = mark_lookup.by_id(filter, id, wait=False)
         change = marks.mark(filter, subject, label, author, site.settings.feedback.marks_a_day)
         return rendering.change_json(subject, label, change)
     with closing(client):

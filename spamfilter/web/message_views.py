@@ -18,7 +18,7 @@ from spamfilter.bayes.token_codec import message_of
 from spamfilter.bayes.verdict import Action
 from spamfilter.errors import InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning.explanation import judgement_json
-from spamfilter.learning.marks import by_id
+from spamfilter.learning.mark_lookup import by_id
 from spamfilter.learning.provenance import provenance
 from spamfilter.mail.message import parse
 from spamfilter.relay.quarantine import Quarantined

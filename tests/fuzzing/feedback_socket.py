@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
-from spamfilter.learning import marks
+from spamfilter.learning import mark_lookup
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.service.control_socket.client import Answer
@@ -41,7 +41,7 @@ def _check(answers: bytes, sent: bytes) -> None:
 @contextmanager
 def target() -> Iterator[Run]:
     voices = Settings().voices()
-    waited, marks.WRITTEN_WITHIN = marks.WRITTEN_WITHIN, 0.0  # an id that nobody has written never comes
+    waited, mark_lookup.WRITTEN_WITHIN = mark_lookup.WRITTEN_WITHIN, 0.0  # an id that nobody has written never comes
 
     def empty() -> FeedbackSocket:
         filter = Filter(open_store("memory:"), voices)
@@ -82,4 +82,4 @@ def target() -> Iterator[Run]:
                 yield watched
         finally:
             end(untaught)
-            marks.WRITTEN_WITHIN = waited
+            mark_lookup.WRITTEN_WITHIN = waited

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spamfilter.errors import InputError
-from spamfilter.learning.marks import header_id
+from spamfilter.learning.mark_lookup import header_id
 from spamfilter.mail.attached_mails import mails_of
 from spamfilter.mail.header import MAX_HEAD, MAX_VALUE
 from spamfilter.mail.message import MAX_TEXT, SCANNED, parse

@@ -19,7 +19,7 @@ from starlette.requests import Request
 import spamfilter
 from spamfilter.bayes.tokens import words
 from spamfilter.errors import InputError
-from spamfilter.learning.marks import header_id
+from spamfilter.learning.mark_lookup import header_id
 from spamfilter.mail import message, text
 from spamfilter.mail.attached_mails import mails_of
 from spamfilter.mail.charsets import to_utf8

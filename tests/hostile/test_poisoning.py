@@ -29,7 +29,8 @@ from spamfilter.errors import Refused
 from spamfilter.learning import marks as feedback
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.labelled_mail import find_indexed
-from spamfilter.learning.marks import Author, Subject
+from spamfilter.learning.mark_lookup import Subject
+from spamfilter.learning.marks import Author
 from spamfilter.learning.retraining import retrain
 from spamfilter.learning.transaction import Reading
 from spamfilter.learning.undoing import taught_by, undo

@@ -25,7 +25,7 @@ import pytest
 from spamfilter.bayes.labels import BULK
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import header_id
+from spamfilter.learning.mark_lookup import header_id
 from spamfilter.learning.transaction import Reading
 from spamfilter.service.control_socket.client import SocketClient
 from spamfilter.stores import open_store

@@ -13,7 +13,7 @@ import pytest
 
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import by_id
+from spamfilter.learning.mark_lookup import by_id
 from spamfilter.stores import open_store
 from tests.faults.account import Account
 from tests.faults.client import mail_of

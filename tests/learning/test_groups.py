@@ -13,7 +13,8 @@ from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import Refused, ShareUsed
 from spamfilter.learning import marks
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import Author, Subject, by_id, by_mail, mark
+from spamfilter.learning.mark_lookup import Subject, by_id, by_mail
+from spamfilter.learning.marks import Author, mark
 from spamfilter.learning.retraining import retrain
 from spamfilter.learning.transaction import Reading
 from spamfilter.learning.undoing import taught_by, undo

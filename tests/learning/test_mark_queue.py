@@ -10,11 +10,12 @@ import pytest
 
 from spamfilter.bayes.voices import Voice
 from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
+from spamfilter.learning import mark_lookup
 from spamfilter.learning import mark_queue as module
-from spamfilter.learning import marks
 from spamfilter.learning.filter import RULES, Filter
+from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.mark_queue import MarkQueue
-from spamfilter.learning.marks import Author, Subject
+from spamfilter.learning.marks import Author
 from spamfilter.mail.message import parse
 from spamfilter.stores import Learning, Store, open_store
 from spamfilter.stores.sql import SqlStore
@@ -129,7 +130,7 @@ async def test_an_id_that_is_just_being_written_is_waited_for_and_holds_up_nobod
 
 
 async def test_ids_of_nothing_are_said_so(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marks, "WRITTEN_WITHIN", 0.2)
+    monkeypatch.setattr(mark_lookup, "WRITTEN_WITHIN", 0.2)
     ids = [new_id() for _ in range(20)]
     found = await asyncio.gather(*(office.queue.mark_id(id, "spam", ANN) for id in ids), return_exceptions=True)
     assert all(isinstance(error, InputError) and id in str(error) for id, error in zip(ids, found, strict=True))

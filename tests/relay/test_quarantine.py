@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from spamfilter.bayes.verdict import Verdict
 from spamfilter.config.settings import load
 from spamfilter.errors import InputError
-from spamfilter.learning import marks
+from spamfilter.learning import mark_lookup
 from spamfilter.mail.tagging import mark
 from spamfilter.relay.next_hops import Maildir, NextHop, next_hop_of
 from spamfilter.relay.next_hops.maildir import unwrapped, wrapped
@@ -91,7 +91,7 @@ class Warder:
 @pytest.fixture
 async def warder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Warder]:
     monkeypatch.setattr(places, "SYSTEM_FILE", tmp_path / "none.toml")
-    monkeypatch.setattr(marks, "WRITTEN_WITHIN", 0.0)
+    monkeypatch.setattr(mark_lookup, "WRITTEN_WITHIN", 0.0)
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
     async with Hop() as hop:

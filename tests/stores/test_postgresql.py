@@ -22,7 +22,8 @@ from sqlalchemy.schema import Index
 
 from spamfilter.errors import CountError, StoreBusy, StoreError
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import Author, Subject, mark
+from spamfilter.learning.mark_lookup import Subject
+from spamfilter.learning.marks import Author, mark
 from spamfilter.stores import Wanted, migration, open_store
 from spamfilter.stores.schema import HEAD, metadata
 from spamfilter.stores.sql import SqlStore, postgresql

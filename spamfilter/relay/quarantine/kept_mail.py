@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from spamfilter.learning.marks import header_id
+from spamfilter.learning.mark_lookup import header_id
 from spamfilter.mail.message import parse
 from spamfilter.mail.tagging import MBOX_LINE, header_end
 from spamfilter.relay.envelope_paths import mailbox_of

@@ -9,7 +9,7 @@ from spamfilter.bayes import compiled
 from spamfilter.config.settings import LIVE, Settings, load
 from spamfilter.errors import ConfigError
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import by_id
+from spamfilter.learning.mark_lookup import by_id
 from spamfilter.relay.metrics import LIMITS, Snapshot
 from spamfilter.service.control_socket.client import Answer
 from spamfilter.service.ledger_following import Following
