@@ -44,6 +44,7 @@ log = logging.getLogger("spamfilter.web")
 MOST_FIELDS = 120
 """Fields of a form: the longest of our forms has a checkbox for each of 100 mails."""
 FORM = "application/x-www-form-urlencoded"
+SENTENCES = {404: "there is no such page", 405: "this address is for the button of a page: go back, and press it there"}
 FILES = {"style.css": "text/css", "keyboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
 """Files in templates/ that are served unchanged."""
 
@@ -145,8 +146,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if request.url.path.startswith("/api/"):
         return api.failed(error.detail, error.status_code, error.headers)
-    sentence = "there is no such page" if error.status_code == 404 else error.detail
-    answer = _error_page(request, sentence, error.status_code)
+    answer = _error_page(request, SENTENCES.get(error.status_code, error.detail), error.status_code)
     answer.headers.update(error.headers or {})
     return answer
 

@@ -147,6 +147,7 @@ def test_every_error_page_is_in_the_style_of_the_pages(pages: Site) -> None:
         assert answer.fields["content-type"] == "text/html; charset=utf-8"
         assert '<link rel="stylesheet" href="/style.css">' in answer.text
     assert "there is no such page" in anna.get("/nothing").words
+    assert "for the button of a page" in anna.get("/review/undo").words
 
 
 def test_a_mark_without_a_session_is_said_and_offered_again(pages: Site, sent: str) -> None:
