@@ -53,7 +53,7 @@ def overview_differences(browser: Browser, period: str, count: dict[str, Any]) -
         found += [name] * (shown_at_all and +slots != Counter(count[name]))
     settled = count["unsure_settled"]
     sentence = (
-        f"Of {count['classes']['unsure']:,} unsure messages, {settled['spam']:,} were later marked as spam and"
+        f"Of {count['classes']['unsure']:,} unsure messages, users have since marked {settled['spam']:,} as spam and"
         f" {settled['ham']:,} as not spam; {count['waiting_in_all']:,} need review."
     )
     found += ["unsure"] * (sentence not in page)
