@@ -273,6 +273,17 @@ def test_many_writers_lose_nothing_and_a_follower_sees_each_entry_once_in_order(
         assert Filter(store, VOICE).verify() == []
 
 
+def test_a_table_that_somebody_else_has_locked_is_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_connection, "BUSY_SECONDS", 0.05)
+    with (
+        opened(url) as store,
+        psycopg.connect(host=str(server().folder), user="admin", dbname=name_in(url)) as other,
+    ):
+        other.execute("LOCK TABLE words IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StoreBusy, match="another process holds the database; try again"):
+            store.load(["fields"])
+
+
 def test_a_mark_that_the_server_ends_for_another_transaction_is_learnt_all_the_same(url: str) -> None:
     """A program of somebody else locks rows of ours, and then waits for us, who wait for those rows."""
     with (

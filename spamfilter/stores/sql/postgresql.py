@@ -28,7 +28,7 @@ KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_coun
 """By these a migration notices that its server is gone, after a minute."""
 LOCK = 0x7370616D
 """The number of the writers' lock, an advisory lock of this database."""
-READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL lock_timeout = {}"
 WRITE = (
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = {};"
     " SELECT pg_advisory_xact_lock({})"
@@ -126,7 +126,7 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
         driver: Any = connection.connection.driver_connection
         driver.patience = math.inf if migrating else ANSWER_SECONDS
         limits = [round(1000 * seconds) for seconds in (busy_seconds, 0 if migrating else STATEMENT_SECONDS)]
-        connection.exec_driver_sql(WRITE.format(*limits, LOCK) if options.get("writing") else READ)
+        connection.exec_driver_sql((WRITE if options.get("writing") else READ).format(*limits, LOCK))
         _compare(place, list(connection.exec_driver_sql(PLACE).one()))
 
     def _compare(known: list[object], found: list[object]) -> None:
