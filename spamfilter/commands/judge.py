@@ -49,7 +49,7 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, everything: 
     Example: spamfilter judge --explain message.eml
     """
     problems: list[str] = []
-    with gc_paused(), opened_filter(file, whole=len(names) > FEW) as (filter, settings):
+    with gc_paused(), opened_filter(file, whole=len(names) > FEW, existing=True) as (filter, settings):
         policy = settings.policy()
         rules = len(settings.rules()) + filter.store.rules_version()[1]
         for number, subject in enumerate(subjects(filter, names or ("-",), problems)):

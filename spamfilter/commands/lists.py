@@ -90,7 +90,7 @@ def unlist(file: Path | None, id: int, as_json: bool) -> None:
     Example: spamfilter unlist 12
     """
     now = datetime.now(UTC)
-    with opened_store(settings_of(file)) as store:
+    with opened_store(settings_of(file), existing=True) as store:
         rule = store.remove_rule(id, user(), now)
     if rule is None:
         raise InputError(f"{id}: no rule has this number; `spamfilter lists` shows them")

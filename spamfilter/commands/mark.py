@@ -5,6 +5,7 @@ A mail program runs them at every click, so heavy modules are imported only wher
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from spamfilter.commands.command import (
     as_json_option,
@@ -136,17 +138,18 @@ def mark_ham(file: Path | None, names: tuple[str, ...], as_json: bool, by: str |
 
 @click.command()
 @_options
-@click.option("--since", help="With --by alone: only marks since then; a span (24h, 7d, 4w) or a date (2026-01-31).")
+@click.option("--since", help="With --by alone: only marks since then; a span (24h, 7d), a date, or a time.")
 @click.option("--yes", is_flag=True, help="With --by alone: undo the marks, and do not only show them.")
 def forget(
     file: Path | None, names: tuple[str, ...], as_json: bool, by: str | None, source: str, since: str | None, yes: bool
 ) -> None:
     """Undo what was learnt from messages, exactly.
 
-    With --by NAME and no message: all marks of NAME that still count. They are shown first, and undone with --yes. You
-    must own the database. It works in batches: if it is stopped, run the same command again. What `train` or a rule had
-    learnt before NAME changed it is learnt again; messages that other users had marked otherwise are then not learnt at
-    all. What others have taught since stays as it was measured; `spamfilter retrain` measures it again, without NAME.
+    With --by NAME and no message: all marks of NAME that still count, with --source those of it alone. They are shown
+    first, and undone with --yes. You must own the database. It works in batches: if it is stopped, run the same command
+    again. What `train` or a rule had learnt before NAME changed it is learnt again; messages that other users had
+    marked otherwise are then not learnt at all. What others have taught since stays as it was measured; `spamfilter
+    retrain` measures it again, without NAME.
 
     import-N, as `spamfilter import` names it, is the whole of an import; you must own the database.
 
@@ -155,10 +158,11 @@ def forget(
              spamfilter forget import-17
              spamfilter forget --by mallory --since 7d
     """
-    if any(name.startswith("import-") for name in names):
+    if any(re.fullmatch(r"import-\d+", name) for name in names):
         _forget_imports(file, names, as_json, by)
     elif by is not None and not names:
-        _forget_all(file, by, since, yes, as_json)
+        named = click.get_current_context().get_parameter_source("source") == ParameterSource.COMMANDLINE
+        _forget_all(file, by, since, source if named else None, yes, as_json)
     elif since is not None or yes:
         raise click.UsageError("--since and --yes go with --by NAME and no message: what NAME has taught")
     else:
@@ -179,8 +183,8 @@ def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: st
                 sentence(f"{id}: forgotten, with what was learnt from {learnt}")
 
 
-def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_json: bool) -> None:
-    """Show, and with `yes` undo, all marks of an author."""
+def _forget_all(file: Path | None, by: str, since: str | None, source: str | None, yes: bool, as_json: bool) -> None:
+    """Show, and with `yes` undo, all marks of an author. source: only those of it."""
     from spamfilter.bayes.labels import IMPORT
     from spamfilter.commands.command import moment, opened_store, settings_of
     from spamfilter.errors import StoreError
@@ -192,7 +196,7 @@ def _forget_all(file: Path | None, by: str, since: str | None, yes: bool, as_jso
     settings = settings_of(file)
     done: set[int] = set()
     with opened_store(settings, existing=True) as store:
-        taught = taught_by(store, by, begin)
+        taught = [each for each in taught_by(store, by, begin) if source in (None, each.entry.source)]
         if not as_json:
             click.echo(_taught_text(by, taught))
         if yes and taught:

@@ -56,7 +56,7 @@ def list_(file: Path | None, as_json: bool, history: bool) -> None:
     from spamfilter.relay.quarantine import event_text
     from spamfilter.reports import rendering
 
-    with _opened(file, reads=True) as (kept, store):
+    with _opened(file) as (kept, store):
         if history:
             for event in store.all_quarantine_events() if store else ():
                 if as_json:
@@ -88,7 +88,7 @@ def show(file: Path | None, name: str) -> None:
     """
     from spamfilter.relay.quarantine import event_text
 
-    with _opened(file, reads=True) as (kept, _):
+    with _opened(file) as (kept, _):
         id = _id(name)
         mail = kept.read(kept.find(id)).replace(b"\r\n", b"\n")
         for event in kept.events([id]).get(id, []):
@@ -173,7 +173,7 @@ def expire(file: Path | None) -> None:
     settings = settings_of(file)
     days = settings.verdict.quarantine_days
     clock = datetime.now(UTC)
-    with opened_store(settings) as store:
+    with opened_store(settings, existing=True) as store:
         now = expiry.known_time(store, clock)
         if warning := expiry.leap(clock, now):
             warn(f"the clock is {'; '.join(warning)}")
@@ -183,18 +183,15 @@ def expire(file: Path | None) -> None:
 
 
 @contextmanager
-def _opened(file: Path | None, reads: bool = False) -> "Iterator[tuple[Quarantine, Store | None]]":
-    """The quarantine and its history. If the database cannot be opened, mail can be read and released all the same.
-
-    reads: there is no history to be written, so no database is made.
-    """
+def _opened(file: Path | None) -> "Iterator[tuple[Quarantine, Store | None]]":
+    """The quarantine and its history. Without a database mail can be read and released all the same."""
     from spamfilter.relay.quarantine import Quarantine
     from spamfilter.stores import open_store
 
     settings = settings_of(file)
     store = None
     try:
-        if not reads or has_store(settings):
+        if has_store(settings):
             store = open_store(settings.store_url())
     except StoreError as error:
         warn(f"the history of the quarantine cannot be read or written: {error}")
@@ -231,7 +228,7 @@ def _learn(file: Path | None, id: str, released: "Released") -> None:
 
     author = marks.Author(user(), "release", master=True)
     try:
-        with opened_filter(file, whole=False) as (filter, settings):
+        with opened_filter(file, whole=False, existing=True) as (filter, settings):
             subject = mark_lookup.by_mail(filter, id, released.mail)
             change = marks.mark(filter, subject, "ham", author, settings.feedback.marks_a_day)
     except SpamfilterError as error:
@@ -299,8 +296,9 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
     sender = address_of("[digest] mail_from", from_ or f"spamfilter@{settings.hostname()}")
     now = datetime.now(UTC)
     failed: list[SpamfilterError] = []
-    with opened_store(settings) as store:
-        last = store.get_setting(LAST)
+    with opened_store(settings, existing=True) as store:
+        noted = f"{LAST} {settings.hostname()}"  # a quarantine is of one host, the database may be of several
+        last = store.get_setting(noted)
         before = datetime.fromisoformat(last) if isinstance(last, str) else None
         if due and not is_due(settings.digest.hours, before, now.astimezone()):
             return
@@ -318,7 +316,7 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
                 continue
             store.note_quarantine(one.events(now))
             click.echo(f"{harmless(one.address)}: {len(one.mails)} kept mails announced")
-        if not dry_run:
-            store.put_setting(LAST, now.isoformat())
+        if not dry_run and not any(isinstance(error, TryAgain) for error in failed):
+            store.put_setting(noted, now.isoformat())
     if failed:
         raise SystemExit(max(error.exit_code for error in failed))

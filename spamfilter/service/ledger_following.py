@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.settings import Settings
-from spamfilter.errors import CountError, SpamfilterError
+from spamfilter.errors import CountError, SpamfilterError, StoreError
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.metrics import SOURCES, Metrics
 from spamfilter.stores import Entry
@@ -110,7 +110,13 @@ class Following:
         if not await asyncio.to_thread(filter.fits):
             learn = self._reread()  # the counts were rebuilt after a change of [learn]
             voices = learn.chosen()
-        filter.adopt(await asyncio.to_thread(filter.loaded, voices), voices)
+        loaded = await asyncio.to_thread(filter.loaded, voices)
+        if not loaded.last and any(filter.learnt.values()):
+            raise StoreError(
+                f"{filter.store.where}: is another database, which has learnt nothing; put the former one back, or"
+                " restart the relay to begin anew"
+            )
+        filter.adopt(loaded, voices)
         self.learn = learn
         self._generation = generation
 

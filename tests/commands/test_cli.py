@@ -106,6 +106,7 @@ def test_what_only_reads_makes_no_database(shell: Shell, command: list[str]) -> 
 
 
 def test_where_nothing_was_ever_kept_nothing_expires(shell: Shell) -> None:
+    shell.done("migrate")
     assert shell.done("quarantine", "expire").startswith("0 older than 30 days deleted from ")
 
 
@@ -148,6 +149,7 @@ def test_a_change_is_one_json_object_a_line(shell: Shell, command: str, was: obj
 
 
 def test_a_message_is_judged_and_not_learnt(shell: Shell) -> None:
+    shell.done("migrate")
     path = shell.write("x.eml", mail())
     assert shell.done("judge", path).startswith(f"{path}: unsure, score 0.500 (log-odds +0.00, ")
     shell.done("mark-spam", path)
@@ -182,6 +184,7 @@ def test_many_messages_are_judged_as_one_by_one(shell: Shell, as_folder: bool) -
 
 
 def test_gtube_is_judged_as_the_relay_judges_it(shell: Shell) -> None:
+    shell.done("migrate")
     path = shell.write("x.eml", mail("a test", GTUBE.decode()))
     for words in (("judge",), ("judge", "--explain")):
         said = shell.done(*words, path)
@@ -335,6 +338,7 @@ def why_not(name: str) -> str:
 
 
 def test_what_is_no_mail_is_passed_over_and_named(shell: Shell) -> None:
+    shell.done("migrate")
     good, junk = pile(shell, "good"), pile(shell, "junk")
     for name, content in NO_MAIL.items():
         shell.write(f"good/cur/{name}", content)
@@ -352,11 +356,13 @@ def test_what_is_no_mail_is_passed_over_and_named(shell: Shell) -> None:
 
 
 def test_random_bytes_on_standard_input_are_no_mail(shell: Shell) -> None:
+    shell.done("migrate")
     for command in ("judge", "mark-spam"):
         assert shell.fails(command, stdin=NO_MAIL["random"]).startswith("spamfilter: standard input: begins with no ")
 
 
 def test_of_many_files_that_are_no_mail_some_are_named_and_the_others_counted(shell: Shell) -> None:
+    shell.done("migrate")
     for number in range(60):
         shell.write(f"box/{number}", b"no mail")
     assert shell.run("judge", "box").stderr.splitlines()[-1] == "spamfilter: and 10 more were passed over"
@@ -460,6 +466,7 @@ def test_on_a_terminal_going_back_is_asked(shell: Shell, answer: bytes, after: s
 
 @pytest.mark.parametrize("command", ["mark-spam", "judge"])
 def test_without_a_name_on_a_terminal_nothing_is_waited_for(shell: Shell, command: str) -> None:
+    shell.done("migrate")
     code, said = typed_on_a_terminal(b"", command)
     assert (code, said) == (2, "spamfilter: no mail: name an id, a file or a Maildir, or pipe a mail in\n")
 
@@ -581,6 +588,7 @@ def test_a_sample_that_is_none_is_named(shell: Shell, name: str) -> None:
 def test_what_a_user_got_wrong_is_one_line_that_names_it(
     shell: Shell, words: tuple[str, ...], stdin: bytes, sentence: str
 ) -> None:
+    shell.done("migrate")
     (shell.folder / "empty").mkdir()
     shell.write("bad-index", b"spma x\n")
     shell.write("bad.toml", b"[spam]\nx = 1\n")
@@ -746,6 +754,7 @@ def test_a_file_name_cannot_move_the_cursor(shell: Shell) -> None:
 
 
 def test_an_error_does_the_terminal_no_harm(shell: Shell) -> None:
+    shell.done("migrate")
     assert shell.fails("judge", "a\x1b[2J\u202e\x85b\rc.eml").startswith("spamfilter: a\\x1b[2J\\u202e\\x85b\\rc.eml: ")
     assert "\x1b" not in shell.fails("--config", shell.folder / "\x1b[2J.toml", "judge", stdin=mail())
 

@@ -38,6 +38,7 @@ def test_an_allowed_domain_waits_for_a_server_that_proves_it(shell: Shell) -> No
 
 
 def test_judging_a_file_says_that_rules_are_not_asked(shell: Shell, tmp_path: Path) -> None:
+    shell.done("migrate")
     file = tmp_path / "mail.eml"
     file.write_bytes(b"From: a@example.org\r\nSubject: x\r\n\r\nwords\r\n")
     assert shell.run("judge", str(file)).stderr == ""
@@ -63,6 +64,7 @@ def test_judging_a_file_says_that_rules_are_not_asked(shell: Shell, tmp_path: Pa
     ],
 )
 def test_a_wrong_rule_is_refused(shell: Shell, arguments: list[str], said: str) -> None:
+    shell.done("migrate")
     result = shell.run(*arguments)
     assert result.exit_code == 2
     assert f"spamfilter: {said}" in result.stderr

@@ -60,6 +60,8 @@ def test_an_empty_word_is_refused_and_nothing_done(piles: Shell, words: list[str
     ],
 )
 def test_a_wrong_word_is_a_sentence_that_names_it(piles: Shell, words: str, sentence: str) -> None:
+    if words.startswith("judge"):
+        piles.done("migrate")
     result = piles.run(*words.split())
     assert isinstance(result.exception, SystemExit), result.exception
     assert (result.exit_code, result.stdout) == (2, "")

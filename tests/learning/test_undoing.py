@@ -162,6 +162,20 @@ def test_what_bulk_training_has_reinforced_goes_too(shell: Shell) -> None:
     assert shell.learnt() == ({"ham": 0, "spam": 1}, [])
 
 
+def test_a_source_that_is_named_is_undone_alone(shell: Shell) -> None:
+    teach(shell, "mallory", "spam", "a", source="imap")
+    teach(shell, "mallory", "ham", "b", source="cli")
+    assert "mallory has 1 marks" in shell.done("forget", "--by", "mallory", "--source", "imap", "--yes")
+    assert [*active(shell)] == [("mallory", "ham")]
+
+
+def test_a_file_whose_name_begins_as_an_import_is_a_file(shell: Shell) -> None:
+    shell.write("import-old.eml", mail())
+    shell.done("mark-spam", "import-old.eml")
+    shell.done("forget", "import-old.eml")
+    assert shell.learnt()[0] == {"ham": 0, "spam": 0}
+
+
 def test_each_learning_is_listed_for_scripts(shell: Shell) -> None:
     teach(shell, "mallory", "spam", "known", source="imap", at=NOON)
     teach(shell, "mallory", "ham", "unknown", at=NOON + timedelta(hours=1))

@@ -50,3 +50,29 @@ async def test_after_many_learnings_the_next_look_follows_at_once(monkeypatch: p
     running.cancel()
     assert store.seen == [False, *[True] * 7]  # seven looks have three entries each, or two; the last has none
     assert filter.learnt["ham"] == LEARNT
+
+
+async def followed(following: Following, well: bool) -> None:
+    """The next look has been, and whether it went well."""
+    following.wake()
+    async with asyncio.timeout(10):
+        while following.well != well:
+            await asyncio.sleep(0.001)
+
+
+async def test_an_empty_database_in_the_place_of_the_old_one_is_not_judged_by() -> None:
+    store = MemoryStore()
+    filter = Filter(store, VOICES)
+    filter.learn(reading("a", "pills"), "spam", "cli")
+    following = Following(filter, Learn(), Learn, Metrics())
+    empty = MemoryStore()
+    empty.generation = store.generation + 1
+    Filter(empty, VOICES)
+    filter.store = empty
+    running = asyncio.create_task(following.run())
+    await followed(following, False)
+    assert filter.learnt["spam"] == 1
+    Filter(empty, VOICES, whole=False).learn(reading("b", "lunch"), "ham", "cli")
+    await followed(following, True)
+    running.cancel()
+    assert filter.learnt == {"ham": 1, "spam": 0}
