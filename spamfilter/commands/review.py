@@ -58,7 +58,7 @@ def review(file: Path | None, since: str | None, limit: int, as_json: bool) -> N
         now = datetime.now(UTC)
         begin = now - timedelta(days=settings.feedback.window_days)
         if since is not None:
-            begin = max(begin, moment("--since", since, now))
+            begin = moment("--since", since, now)
         found = Review(filter, settings.verdict.spam)
         queue = found.waiting(begin, now + timedelta(seconds=1))
         if as_json:
