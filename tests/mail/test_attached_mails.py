@@ -46,7 +46,17 @@ def encoded(content: bytes, encoding: str) -> bytes:
 
 
 ONE, TWO = mail(name="one"), mail(name="two", body="--=_b is no boundary\r\n\r\nother text")
+PASSED = multipart(
+    b"\r\nbuy pills\r\n",
+    PLAIN + ONE,
+    boundary=b"=_p",
+    header=b"X-Spamfilter-Id: 01KAH3V5E8M6Q2T0J9Z4R7X1CN\r\n" + WRAPPER,
+)
+"""A spam that says it is a mail of the author to us; the relay has passed it on, as it does with no such mail."""
+RESENT = b"Resent-To: spam@example.org\r\n"
 CASES = {
+    "passed on, attached": (multipart(PLAIN + PASSED), [PASSED]),
+    "passed on, redirected": (RESENT + PASSED, [RESENT + PASSED]),
     "attached": (multipart(b"\r\nsee there\r\n", PLAIN + ONE), [ONE]),
     "several": (multipart(PLAIN + ONE, PLAIN + TWO, PLAIN + ONE), [ONE, TWO, ONE]),
     "nested": (multipart(multipart(PLAIN + ONE, boundary=b"=_b2", header=b""), PLAIN + TWO), [ONE, TWO]),
