@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from spamfilter.relay.envelope_paths import folded
+from spamfilter.relay.envelope_paths import folded, mailbox_of
 from spamfilter.system.escaping import printable
 
 Purpose = Literal["relay", "spam", "ham", "canary"]
@@ -58,8 +58,19 @@ class Transaction:
         not the peer's. The name of a client has blanks and no '@', unlike an address or a login name.
         """
         if self.proven:
-            return printable(folded(self.sender.decode("utf-8", "backslashreplace")), MAX_NAME)
+            return printable(_owner(self.sender.decode("utf-8", "backslashreplace")), MAX_NAME)
         address = self.peer if self.authenticated else self.client
         # A zone may be any text; on the loopback, every local user can choose among millions of addresses.
         client = ipaddress.ip_address(address.partition("%")[0])
         return f"mail from {'localhost' if client.is_loopback else client}"
+
+
+def _owner(sender: str) -> str:
+    """The address of the login that a mail server has let this sender use, however it is written.
+
+    Without quotes, source route and extension (+tag): Postfix looks up the same owner for all of them.
+    """
+    if "@" not in sender:
+        return folded(sender)
+    local, _, domain = mailbox_of(sender).replace("\\", "").removesuffix(".").rpartition("@")
+    return f"{local.partition('+')[0] or local}@{domain}"
