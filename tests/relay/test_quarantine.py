@@ -96,7 +96,9 @@ async def warder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     monkeypatch.delenv("SPAMFILTER_CONFIG", raising=False)
     async with Hop() as hop:
         monkeypatch.setenv("SPAMFILTER_RELAY__NEXT_HOP", f"smtp://127.0.0.1:{hop.port}")
-        yield Warder(tmp_path, hop)
+        warder = Warder(tmp_path, hop)
+        warder.shell.done("migrate")
+        yield warder
 
 
 def unflagged(mail: bytes) -> bytes:
@@ -323,14 +325,17 @@ async def test_a_release_that_is_killed_before_the_reply_leaves_the_mail_and_say
     assert warder.arrived() == [unflagged(kept)] * 2
 
 
-async def test_one_mail_is_not_released_twice_at_a_time(warder: Warder) -> None:
+async def test_one_mail_is_not_released_twice_at_a_time(warder: Warder, tmp_path: Path) -> None:
     id, _ = warder.keep()
+    hasty = planted(
+        tmp_path / "planted", "from spamfilter.relay.quarantine import quarantine\nquarantine.PATIENCE = 0.0"
+    )
 
     async def meanwhile() -> None:
         for words in (("release", id), ("delete", id), ("expire",)):
-            result = await asyncio.to_thread(
-                subprocess.run, [sys.executable, "-m", "spamfilter", "quarantine", *words], capture_output=True
-            )
+            command = [sys.executable, "-m", "spamfilter", "quarantine", *words]
+            environment = {**os.environ, "PYTHONPATH": hasty}
+            result = await asyncio.to_thread(subprocess.run, command, capture_output=True, env=environment)
             assert result.returncode == 75
             assert b"something else is being released or deleted; try again" in result.stderr
 
@@ -574,7 +579,20 @@ async def test_what_is_old_expires(warder: Warder, monkeypatch: pytest.MonkeyPat
     assert len(warder.files()) == 4
 
 
-async def test_a_lock_of_a_dead_process_is_none(warder: Warder) -> None:
+async def test_whoever_releases_waits_for_another_who_does(warder: Warder) -> None:
+    id, _ = warder.keep()
+    folder = os.open(warder.path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    released = asyncio.create_task(warder.release(id))
+    await asyncio.sleep(0.5)
+    assert not released.done()
+    os.close(folder)
+    await released
+    assert len(warder.arrived()) == 1
+
+
+async def test_a_lock_of_a_dead_process_is_none(warder: Warder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine, "PATIENCE", 0.0)
     program = "import fcntl, os, sys, time; fcntl.flock(os.open(sys.argv[1], 0), 2); print(flush=True); time.sleep(600)"
     holder = subprocess.Popen([sys.executable, "-c", program, str(warder.path)], stdout=subprocess.PIPE)
     assert holder.stdout is not None

@@ -9,6 +9,7 @@ again.
 import fcntl
 import itertools
 import os
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -20,13 +21,17 @@ from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops import NextHop
 from spamfilter.relay.next_hops.maildir import Maildir, unwrapped, wrapped
 from spamfilter.relay.quarantine.history import event_text, settled_for
-from spamfilter.relay.quarantine.kept_mail import Quarantined, came, is_ours, is_regular, looked_at, named, written
+from spamfilter.relay.quarantine.kept_mail import Quarantined, came, is_ours, looked_at, named, written
 from spamfilter.relay.quarantine.release import Released, hand_over, keep_for
 from spamfilter.stores import QuarantineEvent, Store
 from spamfilter.system.ids import id_in
 
 TEMPORARY_KEPT = timedelta(hours=36)
 """Age of an abandoned file in tmp, by Maildir's definition."""
+PATIENCE = 10.0
+"""Seconds to wait for others who release, delete or expire: as long as for a locked database."""
+LOOK_EVERY = 0.02
+"""Seconds between two looks whether they have ended."""
 MOST_EXPIRED = 10
 """Mails of a small quarantine that one expiry deletes; of a large one it deletes a tenth. In a month of steady mail an
 hour's share is less than a five-hundredth."""
@@ -84,7 +89,7 @@ class Quarantine:
         return bool(self.these([id]))
 
     def _file_of(self, id: str) -> Quarantined | None:
-        for path in sorted(self._files("new", "cur"), key=lambda path: id not in path.name):
+        for path in itertools.chain(self._files("new", "cur", part=id), self._files("new", "cur")):
             mail = looked_at(path)
             if mail is not None and mail.id == id:
                 return mail
@@ -189,22 +194,24 @@ class Quarantine:
         if self._store is not None:
             self._store.note_quarantine(events)
 
-    def _files(self, *folders: str) -> Iterator[Path]:
+    def _files(self, *folders: str, part: str = "") -> Iterator[Path]:
+        """The files of these folders whose names have this part."""
         for folder in folders:
-            with suppress(FileNotFoundError):
-                for path in (self.path / folder).iterdir():
-                    if not path.name.startswith(".") and is_regular(path):
-                        yield path
+            with suppress(FileNotFoundError), os.scandir(self.path / folder) as found:
+                for each in found:
+                    if part in each.name and not each.name.startswith(".") and each.is_file(follow_symlinks=False):
+                        yield Path(each.path)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Keep other processes from releasing, deleting or expiring meanwhile. New mail can still be added."""
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise StoreBusy(f"{self.path}: something else is being released or deleted; try again") from error
+            give_up = time.monotonic() + PATIENCE
+            while not _is_locked(folder):
+                if time.monotonic() > give_up:
+                    raise StoreBusy(f"{self.path}: something else is being released or deleted; try again")
+                time.sleep(LOOK_EVERY)
             yield
         finally:
             os.close(folder)
@@ -221,3 +228,12 @@ def _unsettled(mail: Quarantined, events: list[QuarantineEvent]) -> Quarantined 
 
 def _gone(mail: Quarantined) -> InputError:
     return InputError(f"{mail.id}: was released, deleted or moved in the meantime")
+
+
+def _is_locked(folder: int) -> bool:
+    """Lock an open folder, unless another process has."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
