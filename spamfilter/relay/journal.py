@@ -61,6 +61,9 @@ class Journal:
         """Write the waiting entries, if the store takes them, and end the thread."""
         self._stopping.set()
         self._thread.join()
+        if lost := len(self._waiting):
+            self.dropped += lost
+            log.error("journal: %d entries are lost, as the relay stops while they cannot be written", lost)
 
     def add(self, entry: JournalEntry) -> None:
         """Add an entry. Returns at once and never raises."""

@@ -178,7 +178,9 @@ def test_an_entry_that_no_store_could_take_holds_up_no_others(caplog: pytest.Log
     assert "2 cannot be written and is dropped" in caplog.text
 
 
-def test_a_journal_that_is_stopped_while_the_store_is_away_ends() -> None:
+def test_a_journal_that_is_stopped_while_the_store_is_away_ends_and_says_what_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     store = Moody()
     store.refusal = StoreError("gone")
     journal = Journal(store)
@@ -186,6 +188,8 @@ def test_a_journal_that_is_stopped_while_the_store_is_away_ends() -> None:
     journal.add(journal_entry())
     journal.stop()
     assert not journal._thread.is_alive()
+    assert journal.dropped == 1
+    assert "journal: 1 entries are lost, as the relay stops" in caplog.text
 
 
 def test_entries_that_wait_are_small(caplog: pytest.LogCaptureFixture) -> None:
