@@ -19,6 +19,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.transaction import Change, Training
 from spamfilter.stores import Entry, Store
+from spamfilter.stores.sender_lists import LINK
 
 DAY = timedelta(days=1)
 MISTAKES = 2
@@ -81,7 +82,7 @@ def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
         return replace(subject, reading=subject.reading.for_everybody())
     if OWN in subject.reading.tokens:
         return subject
-    group = subject.group or filter.group_of([author.name.lower()])
+    group = subject.group or filter.group_of([author.name.removeprefix(LINK).lower()])
     if not group:
         raise Refused(
             f"{subject.name}: belongs to no domain or mailbox with a voice of its own ([learn] groups), so only the"

@@ -155,14 +155,15 @@ def test_the_administrator_replaces_what_a_user_has_taught_the_group(filter: Fil
 
 
 @pytest.mark.parametrize("recipients", [("a@x.example", "b@y.example"), ()], ids=["two-groups", "not-judged-here"])
+@pytest.mark.parametrize("author", [BERT, Author("digest link: bert@y.example", "web")], ids=["address", "link"])
 def test_mail_of_no_group_teaches_the_group_of_its_author_or_nobody(
-    filter: Filter, recipients: tuple[str, ...]
+    filter: Filter, recipients: tuple[str, ...], author: Author
 ) -> None:
     subject = by_id(filter, arrived(filter, NEWS, *recipients)) if recipients else by_mail(filter, "news.eml", NEWS)
     before = says(filter, "x.example"), says(filter, "")
     with pytest.raises(Refused, match=r"only the\s+administrator can mark it"):
         mark(filter, subject, "spam", ANNA, MANY)
-    assert mark(filter, subject, "spam", BERT, MANY).changed
+    assert mark(filter, subject, "spam", author, MANY).changed
     assert (says(filter, "x.example"), says(filter, "")) == before
     assert probability(filter, "y.example") > probability(filter, "")
 
