@@ -10,7 +10,7 @@ import signal
 import smtplib
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -577,6 +577,41 @@ async def test_what_is_old_expires(warder: Warder, monkeypatch: pytest.MonkeyPat
     assert result.stdout == f"4 older than 10 days deleted from {warder.path}\n"
     assert {name.split(".")[-1].split("-")[-1] for name in warder.files()} == {"new9", "tmp1"}
     assert len(warder.files()) == 4
+
+
+@pytest.fixture
+def digests(warder: Warder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Result]]:
+    """Runs `digest --due` on a host; its users are those of example.net, and every hour is one for digests."""
+    monkeypatch.setenv("SPAMFILTER_DIGEST__URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("SPAMFILTER_DIGEST__HOURS", json.dumps([*range(24)]))
+    monkeypatch.setenv("SPAMFILTER_RELAY__DOMAINS", '["example.net"]')
+
+    async def run(host: str = "mx1.test") -> Result:
+        monkeypatch.setenv("SPAMFILTER_RELAY__HOSTNAME", host)
+        return await asyncio.to_thread(warder.shell.run, "digest", "--due")
+
+    return run
+
+
+async def test_a_digest_that_is_put_off_is_tried_at_the_next_run(
+    warder: Warder, digests: Callable[..., Awaitable[Result]]
+) -> None:
+    warder.keep(recipients=(b"b@example.net",))
+    warder.hop.replies["MAIL"] = b"451 later\r\n"
+    assert (await digests()).exit_code == 75
+    warder.hop.replies.clear()
+    assert (await digests()).output == "b@example.net: 1 kept mails announced\n"
+    warder.keep(recipients=(b"b@example.net",))
+    assert (await digests()).output == ""
+
+
+async def test_each_host_of_a_fleet_has_its_own_hour_for_digests(
+    warder: Warder, digests: Callable[..., Awaitable[Result]]
+) -> None:
+    for host in ("mx1.test", "mx2.test"):
+        warder.keep(recipients=(b"b@example.net",))
+        assert "1 kept mails announced" in (await digests(host)).output
+        assert (await digests(host)).output == ""
 
 
 async def test_whoever_releases_waits_for_another_who_does(warder: Warder) -> None:
