@@ -196,7 +196,7 @@ def _opened(file: Path | None) -> "Iterator[tuple[Quarantine, Store | None]]":
     except StoreError as error:
         warn(f"the history of the quarantine cannot be read or written: {error}")
     try:
-        yield Quarantine(settings.quarantine_path(), store), store
+        yield Quarantine(settings.quarantine_path(), store, settings.hostname()), store
     finally:
         if store is not None:
             store.close()

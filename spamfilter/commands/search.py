@@ -13,7 +13,7 @@ from spamfilter.commands.command import as_json_option, moment, opened_store, se
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.relay.quarantine import Quarantine
-from spamfilter.relay.quarantine.history import event_text, state_of
+from spamfilter.relay.quarantine.history import event_text, other_host, state_of
 from spamfilter.reports import rendering
 from spamfilter.stores import WANTED_CLASSES, Entry, JournalEntry, Store, Wanted
 from spamfilter.system.escaping import harmless
@@ -99,7 +99,7 @@ def show(file: Path | None, /, names: tuple[str, ...], as_json: bool) -> None:
             entry = about.entry
             message = message_of(entry.tokens) if entry and settings.web.excerpt else None
             text = message.beginning(settings.web.excerpt) if message else ""
-            kept = entry and entry.action == "quarantine" and _custody(settings, store, entry.id)
+            kept = entry and entry.action == "quarantine" and _custody(settings, store, entry)
             if as_json:
                 found = rendering.journal_json(entry) if entry else None
                 history = [rendering.training_json(one) for one in about.history]
@@ -151,15 +151,16 @@ def _about(store: Store, name: str) -> _About:
     return _About(entry, entry.subject if entry else words, store.histories([digest])[digest])
 
 
-def _custody(settings: Settings, store: Store, id: str) -> str:
+def _custody(settings: Settings, store: Store, entry: JournalEntry) -> str:
     """What became of a mail in quarantine, as a sentence."""
     try:
-        Quarantine(settings.quarantine_path(), store).find(id)
+        Quarantine(settings.quarantine_path(), store).find(entry.id)
         kept = True
     except SpamfilterError:
         kept = False
-    events = store.quarantine_events([id]).get(id, [])
-    return "; ".join([state_of(kept, events), *map(event_text, events)])
+    events = store.quarantine_events([entry.id]).get(entry.id, [])
+    elsewhere = other_host(entry, settings.hostname())
+    return "; ".join([state_of(kept, events, elsewhere), *map(event_text, events)])
 
 
 def _end(text: str) -> datetime:

@@ -22,7 +22,7 @@ from spamfilter.learning.mark_lookup import by_id
 from spamfilter.learning.provenance import provenance
 from spamfilter.mail.message import parse
 from spamfilter.relay.quarantine import Quarantined
-from spamfilter.relay.quarantine.history import state_of
+from spamfilter.relay.quarantine.history import other_host, state_of
 from spamfilter.stores import Entry, JournalEntry, QuarantineEvent, Store, Wanted, WantedClass
 from spamfilter.system.ids import ID_LENGTH, is_id
 from spamfilter.system.moments import hour_in_utc, moment_of
@@ -216,7 +216,8 @@ def custody_of(site: Site, entry: JournalEntry) -> Custody | None:
         return None
     events = site.store.quarantine_events([entry.id]).get(entry.id, [])
     kept = kept_of(site, entry)
-    return Custody(kept, state_of(kept is not None, events), events)
+    elsewhere = other_host(entry, site.settings.hostname())
+    return Custody(kept, state_of(kept is not None, events, elsewhere), events)
 
 
 def beginning_of(site: Site, entry: JournalEntry, kept: Quarantined | None) -> str:

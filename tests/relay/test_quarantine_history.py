@@ -1,5 +1,6 @@
 """What became of a mail: remembered when its file is gone, and right across crashes."""
 
+import asyncio
 import json
 import time
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from spamfilter.errors import InputError, StoreError
 from spamfilter.relay.next_hops import Maildir
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.stores import QuarantineEvent, Store
+from spamfilter.system.ids import new_id
 from tests.project.test_docs import documented
 from tests.relay.test_quarantine import TWO, Warder, unflagged, warder
 from tests.support.made import journal_entry
@@ -185,3 +187,14 @@ def test_the_latest_mails_come_first(warder: Warder, monkeypatch: pytest.MonkeyP
         quarantine.delete(quarantine.find(ids[3]), "anna")
         assert [mail.id for mail in quarantine.latest(2, "c@example.net")] == [ids[5], ids[1]]
         assert quarantine.latest(2, "d@example.net") == []
+
+
+async def test_a_mail_that_another_host_has_kept_is_not_gone(warder: Warder, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = new_id()
+    with warder.shell.store() as store:
+        store.write_journal([journal_entry(id=id, action="quarantine", host="mx2.test")])
+    monkeypatch.setenv("SPAMFILTER_RELAY__HOSTNAME", "mx1.test")
+    assert "mx2.test has kept it: release it there" in await warder.release(id, code=2)
+    assert "on mx2.test" in await asyncio.to_thread(warder.shell.done, "show", id)
+    monkeypatch.setenv("SPAMFILTER_RELAY__HOSTNAME", "mx2.test")
+    assert "it was released or deleted, or has expired" in await warder.release(id, code=2)

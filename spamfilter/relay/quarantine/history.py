@@ -7,7 +7,7 @@ decides: while the file is there, the mail is kept.
 
 from collections.abc import Iterable, Sequence
 
-from spamfilter.stores import QuarantineEvent
+from spamfilter.stores import JournalEntry, QuarantineEvent
 from spamfilter.system.escaping import harmless
 from spamfilter.system.moments import moment_text
 
@@ -22,12 +22,18 @@ def announced_to(events: Iterable[QuarantineEvent]) -> set[str]:
     return {name for event in events if event.outcome == "announced" for name in event.recipients}
 
 
-def state_of(kept: bool, events: Sequence[QuarantineEvent]) -> str:
-    """kept, delivered, deleted or expired; gone: the file was removed, and nobody has noted why."""
+def other_host(entry: JournalEntry, host: str) -> str:
+    """The name of the host that has kept a mail, if that is another one; a quarantine is of one host."""
+    return entry.host if host and entry.host != host else ""
+
+
+def state_of(kept: bool, events: Sequence[QuarantineEvent], elsewhere: str = "") -> str:
+    """kept, delivered, deleted or expired; gone: the file was removed, and nobody has noted why. elsewhere: the other
+    host that has kept it."""
     if kept:
         return "kept"
     final = [event.outcome for event in events if event.outcome != "announced"]
-    return final[-1] if final else "gone"
+    return final[-1] if final else f"on {elsewhere}" if elsewhere else "gone"
 
 
 def event_text(event: QuarantineEvent) -> str:

@@ -20,7 +20,7 @@ from spamfilter.errors import InputError, NextHopError, StoreBusy, TryAgain
 from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops import NextHop
 from spamfilter.relay.next_hops.maildir import Maildir, unwrapped, wrapped
-from spamfilter.relay.quarantine.history import event_text, settled_for
+from spamfilter.relay.quarantine.history import event_text, other_host, settled_for
 from spamfilter.relay.quarantine.kept_mail import Quarantined, came, is_ours, looked_at, named, written
 from spamfilter.relay.quarantine.release import Released, hand_over, keep_for
 from spamfilter.stores import QuarantineEvent, Store
@@ -40,12 +40,13 @@ hour's share is less than a five-hundredth."""
 class Quarantine:
     """The mails in a Maildir. Raises OSError if its files may not be read or changed.
 
-    store: remembers what becomes of the mails; None: nothing does.
+    store: remembers what becomes of the mails; None: nothing does. host: this one's name, where several share a store.
     """
 
-    def __init__(self, path: Path, store: Store | None = None) -> None:
+    def __init__(self, path: Path, store: Store | None = None, host: str = "") -> None:
         self.path = path
         self._store = store
+        self._host = host
 
     def mails(self) -> list[Quarantined]:
         """All mails that a recipient does not have yet, the oldest first."""
@@ -76,6 +77,9 @@ class Quarantine:
         if kept is None:
             final = [event for event in events if event.outcome != "announced"]
             became = event_text(final[-1]) if final else "it was released or deleted, or has expired"
+            entry = self._store.find_journal(id) if self._store is not None and not final else None
+            if entry and (elsewhere := other_host(entry, self._host)):
+                became = f"{elsewhere} has kept it: release it there"
             raise InputError(f"{id}: not in the quarantine {self.path}; {became}")
         return kept
 

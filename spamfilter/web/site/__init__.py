@@ -57,7 +57,7 @@ class Site:
 
     def quarantine(self) -> Quarantine:
         """The mails that are kept, and what became of others."""
-        return Quarantine(self.settings.quarantine_path(), self.store)
+        return Quarantine(self.settings.quarantine_path(), self.store, self.settings.hostname())
 
     def voices(self) -> Voices:
         """The voices of the counts. After a retraining [learn] is read again, as the relay does."""
