@@ -1,5 +1,6 @@
 """The commands `migrate`, `retrain`, `backup`, `check-config` and `sample-config`."""
 
+import os
 import re
 import sys
 from contextlib import closing
@@ -168,8 +169,16 @@ def check_config(file: Path | None, systemd: bool) -> None:
 
     Example: spamfilter --config /etc/spamfilter/spamfilter.toml check-config
     """
+    from spamfilter.stores.sql.connection import file_of
+    from spamfilter.web.accounts import read_accounts
+
     settings = config.load(file)
     dangers = settings.relay.dangers()
+    accounts, database = Path(settings.web.accounts), file_of(settings.store_url())
+    if settings.web.listen and (not accounts.exists() or os.access(accounts, os.R_OK)):
+        read_accounts(accounts)
+    if settings.store.url and database is not None and not database.parent.is_dir():
+        warn(f"store.url = {settings.store.url!r}: {database.parent} is no folder; create it before the start")
     for warning in settings.warnings():
         (complain if warning in dangers else warn)(warning)
     if systemd:

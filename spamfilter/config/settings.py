@@ -235,7 +235,7 @@ def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ..
     for item in error.errors(include_url=False):
         keys = _keys(item["loc"])
         where = next((origins[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in origins), file)
-        key = printable(".".join(keys))
+        key = _shown(item["loc"], keys)
         name = f"{where}: {key}"
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "list_type":
@@ -258,6 +258,14 @@ def _keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
     if keys and (keys[-1] == "constrained-float" or keys[-1].startswith("literal[")):
         keys.pop()
     return tuple(keys)
+
+
+def _shown(path: tuple[int | str, ...], keys: tuple[str, ...]) -> str:
+    """The keys for people: of several tables [[recipients]] with the number of the one that is wrong."""
+    match path:
+        case ("recipients", int(number), *_):
+            keys = (f"recipients[{number + 1}]", *keys[1:])
+    return printable(".".join(keys))
 
 
 def _check_files(settings: Settings, file: str) -> None:

@@ -790,3 +790,13 @@ async def test_doctor_shows_what_a_stranger_greets_with_and_does_the_terminal_no
     assert "greets with 220 mail.test ESMTP spamfilter \\x1b[2J" in greeted
     for text in (shown, greeted):
         assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_check_config_looks_at_what_the_programs_need(shell: Shell) -> None:
+    accounts, file = shell.folder / "accounts", shell.folder / "x.toml"
+    file.write_text(f'[web]\nlisten = "127.0.0.1:8725"\naccounts = "{accounts}"\n')
+    assert f"web.accounts = {str(accounts)!r}: No such file" in shell.fails("--config", file, "check-config")
+    accounts.write_text("ann:admin:-\n")
+    assert "line 1: 'ann' has the role 'admin'" in shell.fails("--config", file, "check-config")
+    file.write_text('[store]\nurl = "sqlite:////nonexistent/x.db"\n')
+    assert "/nonexistent is no folder; create it" in shell.run("--config", file, "check-config").stderr
