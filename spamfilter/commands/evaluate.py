@@ -1,11 +1,12 @@
 """The command `evaluate`: measures filters on labelled mail."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from spamfilter.commands.command import as_json_option, opened_store, settings_of, tell_problems
 from spamfilter.errors import InputError
@@ -41,6 +42,28 @@ def _option(name: str, kind: Any, default: str | float, help: str, **more: Any) 
 
 def _percent(context: click.Context, parameter: click.Parameter, value: float) -> float:
     return value / 100
+
+
+_GOES_WITH = {
+    "feedback": ("protocol", ("prequential",)),
+    "delay": ("feedback", ("delayed",)),
+    "share": ("feedback", ("partial",)),
+    "train_first": ("feedback", ("small-user",)),
+    "a_day": ("feedback", ("small-user",)),
+    "day": ("feedback", ("small-user",)),
+    "split": ("protocol", ("trained-once", "learning-curve")),
+    "folds": ("protocol", ("cross-validation",)),
+}
+"""Option -> the option that it goes with, and the values of that."""
+
+
+def _check_options(given: Mapping[str, Any]) -> None:
+    """Raises UsageError for an option that would change nothing; figures would be taken for those of another trial."""
+    source = click.get_current_context().get_parameter_source
+    for name, (other, values) in _GOES_WITH.items():
+        if source(name) == ParameterSource.COMMANDLINE and given[other] not in values:
+            wanted = " or ".join(f"--{other} {value}" for value in values)
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with {wanted}")
 
 
 @click.command()
@@ -102,6 +125,7 @@ def evaluate(
     """
     if live == bool(index or spam or ham):
         raise click.UsageError("name some mail: an INDEX, or --spam PATH and --ham PATH, or else --live")
+    _check_options({"protocol": protocol, **varied})
     names = tuple(dict.fromkeys(names or (CONFIGURED,)))
     if scores and (len(names) > 1 or protocol == "learning-curve"):
         raise click.UsageError("--scores holds one run: one --likelihood, and no learning-curve")

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -170,13 +170,15 @@ def check_config(file: Path | None, systemd: bool) -> None:
     Example: spamfilter --config /etc/spamfilter/spamfilter.toml check-config
     """
     from spamfilter.stores.sql.connection import file_of
-    from spamfilter.web.accounts import read_accounts
 
     settings = config.load(file)
     dangers = settings.relay.dangers()
     accounts, database = Path(settings.web.accounts), file_of(settings.store_url())
     if settings.web.listen and (not accounts.exists() or os.access(accounts, os.R_OK)):
-        read_accounts(accounts)
+        with suppress(ImportError):  # the extra [web] is not installed, so the page does not run here
+            from spamfilter.web.accounts import read_accounts
+
+            read_accounts(accounts)
     if settings.store.url and database is not None and not database.parent.is_dir():
         warn(f"store.url = {settings.store.url!r}: {database.parent} is no folder; create it before the start")
     for warning in settings.warnings():

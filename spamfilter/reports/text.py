@@ -11,7 +11,6 @@ from spamfilter.reports.drift import Drift
 from spamfilter.reports.outages import Downtime
 from spamfilter.reports.report import MatteringWord, Report
 from spamfilter.reports.report_figures import Delay, Figures, Rate
-from spamfilter.system.ids import ID_LENGTH
 from spamfilter.system.moments import moment_text, offset_text, span_text
 from spamfilter.system.terminal import cell
 from spamfilter.system.terminal import width as columns_of
@@ -230,8 +229,8 @@ def _latest(report: Report, width: int) -> Iterator[str]:
         sources = [item.source + (f" by {cell(item.by, 20)}" if item.by else "") for item in report.latest]
         for item, source in zip(report.latest, sources, strict=True):
             head = f"  {moment_text(item.at)}  {item.label:<6}  {source:<{max(map(len, sources))}}"
-            if len(head) + 2 + len(item.id) <= width:  # part of an id is of no use
-                head += f"  {item.id:<{ID_LENGTH}}"
+            if item.id and len(head) + 2 + len(item.id) <= width:  # part of an id is of no use
+                head += f"  {item.id}"
             yield head + (f"  {cell(item.subject, room)}" if (room := width - columns_of(head) - 2) > 0 else "")
     if report.waiting:
         yield ""

@@ -151,7 +151,8 @@ def test_a_learning_curve_is_an_object_for_each_contender_and_size(shell: Shell)
 @pytest.mark.parametrize("name", ["configured", *LIKELIHOODS, "one_rule"])
 def test_every_contender_goes_through_every_protocol(shell: Shell, protocol: str, name: str) -> None:
     path = index(shell, "hshshshshshs")
-    words = ("--json", "--protocol", protocol, "--folds", "3", "--resamples", "5", "--likelihood", name)
+    folds = ("--folds", "3") if protocol == "cross-validation" else ()
+    words = ("--json", "--protocol", protocol, *folds, "--resamples", "5", "--likelihood", name)
     for line in objects(evaluated(shell, path, *words)):
         assert (line["likelihood"], line["protocol"]) == (name, protocol)
         assert all(isinstance(line[rate], float) for rate in RATES)
@@ -443,3 +444,16 @@ def test_a_voice_that_the_ledger_has_no_tokens_of_is_named(shell: Shell) -> None
 def test_the_choices_on_the_command_line_are_the_protocols_there_are() -> None:
     (option,) = (parameter for parameter in evaluate.params if parameter.name == "protocol")
     assert list(option.to_info_dict()["type"]["choices"]) == list(PROTOCOLS)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--train-first 20", "--train-first goes with --feedback small-user"),
+        ("--protocol cross-validation --feedback partial", "--feedback goes with --protocol prequential"),
+        ("--split alternate", "--split goes with --protocol trained-once or --protocol learning-curve"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(shell: Shell, words: str, said: str) -> None:
+    result = shell.run("evaluate", "--live", *words.split())
+    assert (result.exit_code, said in result.stderr) == (2, True)
