@@ -43,7 +43,8 @@ class Filter:
         self._voices = with_imported(voices, store.get_setting(IMPORTED_VOICES))
         self._whole = whole
         self._state: State | None = None
-        if (kept := store.get_setting(RULES)) is None:
+        kept = store.get_setting(RULES)
+        if kept is None or (not usable(kept, voices) and not store.state({}).last):  # nothing was ever learnt by them
             store.put_setting(RULES, kept := rules(voices))
         self._generation = store.generation
         self._check(voices, kept)

@@ -118,6 +118,7 @@ def test_words_that_are_not_written_as_they_look_are_shown_as_written(folder: Pa
 
 
 def test_what_nothing_is_known_of_is_explained_too(folder: Path) -> None:
+    run("migrate")
     assert run("judge", "--explain", stdin=mail()).splitlines()[1:5] == [
         "  knows 0 % of its words: up to 1.5 of the log-odds are in doubt, so it is unsure",
         "  what would change the verdict",

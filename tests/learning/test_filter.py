@@ -257,9 +257,17 @@ def test_counts_forgotten_in_memory_are_loaded_anew() -> None:
 )
 def test_counts_made_by_other_rules_are_refused(other: Voices) -> None:
     with stored("memory") as again:
-        Filter(again(), VOICE)
+        Filter(again(), VOICE).learn(MESSAGES[0], "spam", "cli")
         with pytest.raises(StoreError, match=r"was learnt with .*change \[learn\] back"):
             Filter(again(), other)
+
+
+def test_rules_by_which_nothing_was_learnt_bind_nobody() -> None:
+    with stored("memory") as again:
+        Filter(again(), VOICE)
+        Filter(again(), TWO).learn(MESSAGES[0], "spam", "cli")
+        with pytest.raises(StoreError, match="was learnt with"):
+            Filter(again(), VOICE)
 
 
 def test_other_parameters_are_the_same_rules() -> None:

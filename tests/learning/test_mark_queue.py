@@ -143,6 +143,7 @@ async def test_a_mail_of_other_voices_is_not_learnt(office: Office) -> None:
     office.filter.store.write_journal([journal_entry(id=id, tokens={"grams": {b"hello": 1}})])
     with pytest.raises(InputError, match=f"{id}: judged under another configuration .*; give its file instead"):
         await office.queue.mark_id(id, "spam", ANN)
+    await office.queue.mark_mail(mail(), "x", "spam", ANN)
     office.filter.adopt(office.filter.loaded(), (*VOICE, Voice("grams", VOICE[0].likelihood)))
     with pytest.raises(StoreError, match="the database was learnt with"):
         await office.queue.mark_id(id, "spam", ANN)
