@@ -148,10 +148,10 @@ class Filter:
                     self._check(self.voices, self.store.get_setting(RULES))
                     self._voices = with_imported(self.voices, self.store.get_setting(IMPORTED_VOICES))
                     self._state, self._generation = None, self.store.generation
-                reloaded = self._state is None
                 whole = self._all() if self._whole else None
-                taken = self._catch_up(whole, learning.entries_after) if whole else 0
-                yield Training(learning, self.voices, whole, taken, reloaded)
+                if whole is not None:
+                    self._catch_up(whole, learning.entries_after)
+                yield Training(learning, self.voices, whole)
         except BaseException:
             self._state = None  # what was applied in memory has not been written
             raise

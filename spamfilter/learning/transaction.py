@@ -65,14 +65,10 @@ class Change:
 
 
 class Training:
-    """A transaction of learning, opened by `Filter.training`.
+    """A transaction of learning, opened by `Filter.training`."""
 
-    taken: how many learnings of others were taken in at its beginning. reloaded: whether all counts were read anew.
-    """
-
-    def __init__(self, learning: Learning, voices: Voices, whole: State | None, taken: int, reloaded: bool) -> None:
+    def __init__(self, learning: Learning, voices: Voices, whole: State | None) -> None:
         """whole: the state with all counts, where they are held in memory; else they are read for each message."""
-        self.taken, self.reloaded = taken, reloaded
         self._learning = learning
         self._voices = voices
         self._whole = whole

@@ -5,7 +5,6 @@ Only files of the relay count: regular files that begin with its envelope.
 
 import os
 import re
-import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -94,13 +93,6 @@ def named(recipient: bytes) -> str:
         return recipient.decode()
     except UnicodeDecodeError:  # no path that can be decoded ends like this
         return recipient.replace(b"\\", rb"\\").decode("utf-8", "backslashreplace") + " (not UTF-8)"
-
-
-def is_regular(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except FileNotFoundError:
-        return False
 
 
 def is_ours(path: Path) -> bool:

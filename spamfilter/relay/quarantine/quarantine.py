@@ -212,7 +212,7 @@ class Quarantine:
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             give_up = time.monotonic() + PATIENCE
-            while not _is_locked(folder):
+            while not _lock(folder):
                 if time.monotonic() > give_up:
                     raise StoreBusy(f"{self.path}: something else is being released or deleted; try again")
                 time.sleep(LOOK_EVERY)
@@ -234,8 +234,8 @@ def _gone(mail: Quarantined) -> InputError:
     return InputError(f"{mail.id}: was released, deleted or moved in the meantime")
 
 
-def _is_locked(folder: int) -> bool:
-    """Lock an open folder, unless another process has."""
+def _lock(folder: int) -> bool:
+    """Lock an open folder; False if another process has."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
