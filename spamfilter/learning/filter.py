@@ -44,8 +44,12 @@ class Filter:
         self._whole = whole
         self._state: State | None = None
         kept = store.get_setting(RULES)
-        if kept is None or (not usable(kept, voices) and not store.state({}).last):  # nothing was ever learnt by them
+        if kept is None:
             store.put_setting(RULES, kept := rules(voices))
+        elif not usable(kept, voices) and not store.state({}).last:  # nothing was ever learnt by them
+            with store.learning() as learning:
+                learning.put_setting(RULES, kept := rules(voices))
+                learning.load_anew()  # so that a running relay reads its configuration again
         self._generation = store.generation
         self._check(voices, kept)
 
