@@ -212,7 +212,7 @@ def moves(mails: Sequence[tuple[Label, bytes]], number: int) -> tuple[list[str],
 
 
 def _id(mailboxes: "Mailboxes", uid: str) -> str:
-    from spamfilter.learning.mark_lookup import header_id
+    from spamfilter.mail.tagging import header_id
 
     return header_id(mailboxes.fetch(uid))
 

@@ -19,7 +19,7 @@ from spamfilter.learning.transaction import Reading
 from spamfilter.mail.header import Field
 from spamfilter.mail.letters import as_written
 from spamfilter.mail.message import Message, parse
-from spamfilter.mail.tagging import header_end
+from spamfilter.mail.tagging import header_id
 from spamfilter.stores import JournalEntry, Store
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import is_id
@@ -195,16 +195,3 @@ def _agree(one: AbstractSet[bytes], other: AbstractSet[bytes]) -> bool:
 def _holds(judged: AbstractSet[bytes], at_hand: AbstractSet[bytes]) -> bool:
     """Whether a mail at hand has most words of a text that was judged, and perhaps others."""
     return len(judged & at_hand) >= SAME * len(judged)
-
-
-def header_id(mail: bytes) -> str:
-    """The value of X-Spamfilter-Id in a mail's header, '' without a valid one."""
-    head = mail[: header_end(mail)] if b"\r\n" in mail[:1000] else mail.partition(b"\n\n")[0]
-    if b"x-spamfilter-id" not in head.lower():
-        return ""
-    for line in head.splitlines():
-        name, _, value = line.partition(b":")
-        if name.strip().lower() == b"x-spamfilter-id":
-            words = value.decode("ascii", "replace").split()
-            return words[0].upper() if words and is_id(words[0]) else ""
-    return ""

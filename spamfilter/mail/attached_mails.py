@@ -12,7 +12,7 @@ from email.message import Message as Entity
 from spamfilter.errors import InputError
 from spamfilter.mail.header import Field
 from spamfilter.mail.message import parse
-from spamfilter.mail.tagging import header_end
+from spamfilter.mail.tagging import header_id
 from spamfilter.mail.text import decode_base64
 
 MAX_MAILS = 100
@@ -32,7 +32,6 @@ _BLANK_LINE = re.compile(rb"\n\r?\n")
 _FIELD = re.compile(rb"^(content-type|content-transfer-encoding)[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _FIELD_END = re.compile(rb"\n(?![ \t])|\Z")
 _BOUNDARY_END = re.compile(rb"(--)?[ \t]*(?:\r?\n|\Z)")
-_PASSED = re.compile(rb"^x-spamfilter-id[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _A_HEADER = re.compile(rb"(?:>?From [^\n]*\n)?[!-9;-~]+[ \t]*:")
 # The lookbehind lets a match begin only where a run of such characters begins, so that the time is linear.
 _ADDRESS = re.compile(r"(?<![^\s<>,;:\"()@])[^\s<>,;:\"()@]+@[A-Za-z0-9_.-]+")
@@ -47,7 +46,7 @@ def mails_of(mail: bytes, author: str, addresses: Collection[str]) -> list[bytes
     """
     fields = parse(mail).fields
     resent = any(name in (b"resent-from", b"resent-to", b"resent-message-id") for name, _ in fields)
-    if not _has_passed(mail) and _is_feedback(fields, author, addresses):
+    if _is_feedback(mail, author, addresses):
         resent = False
     elif not addresses_in(fields, b"resent-to", b"resent-cc").isdisjoint(addresses):
         return [mail]  # redirected to us: what is attached belongs to it
@@ -70,22 +69,22 @@ def addresses_in(fields: Collection[Field], *names: bytes) -> set[str]:
     return {address for value in values for address in _ADDRESS.findall(value)}
 
 
-def _is_feedback(fields: Collection[Field], author: str, addresses: Collection[str]) -> bool:
-    """Whether this is a mail of the author to a feedback address."""
+def _is_feedback(mail: bytes, author: str, addresses: Collection[str]) -> bool:
+    """Whether this is a mail of the author to a feedback address.
+
+    A mail that the relay has passed on, with an id, is none: it passes on no feedback, and anybody may have written it.
+    """
+    if header_id(mail):
+        return False
+    fields = parse(mail).fields
     return author in addresses_in(fields, b"from") and not addresses_in(fields, b"to", b"cc").isdisjoint(addresses)
-
-
-def _has_passed(mail: bytes) -> bool:
-    """Whether the relay has passed this mail on, as it does with no feedback: anybody may have written its From."""
-    head = mail[: header_end(mail)] if b"\r\n" in mail[:1000] else mail.partition(b"\n\n")[0]
-    return _PASSED.search(head) is not None
 
 
 def _expanded(mail: bytes, author: str, addresses: Collection[str], depth: int) -> Iterator[bytes]:
     """The mails attached to a mail; a feedback mail is replaced by the mails attached to it, if there are any."""
     for one in _Walk(mail).attached():
         inner: Iterator[bytes] = iter(())
-        if not _has_passed(one) and _is_feedback(parse(one).fields, author, addresses):
+        if _is_feedback(one, author, addresses):
             if not depth:
                 raise InputError(
                     f"more than {MAX_FEEDBACK_DEPTH} of your mails to us are within each other; attach the mail itself"

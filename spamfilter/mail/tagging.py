@@ -1,4 +1,4 @@
-"""Adds our header fields to the bytes of a mail.
+"""Adds our header fields to the bytes of a mail, and finds the id among them.
 
 Guarantee: all other bytes stay as they are, so that DKIM signatures stay valid; only the subject gets a prefix where
 one is set. Fields with our names that came with the mail are removed first: a sender cannot forge a verdict.
@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from email.header import Header
 from itertools import takewhile
+
+from spamfilter.system.ids import is_id
 
 # Also with characters between name and colon that some mail programs tolerate. No two neighbouring parts can match the
 # same byte, so that the time is linear whatever a header holds. The *+ does not backtrack, which would take fifty times
@@ -105,3 +107,16 @@ def _prefixed(head: bytes, prefix: bytes) -> bytes:
 def _encoded(prefix: str) -> bytes:
     """The prefix as ASCII, as an encoded word of RFC 2047 if it has other characters."""
     return Header(prefix, None if prefix.isascii() else "utf-8", maxlinelen=998).encode().encode("ascii")
+
+
+def header_id(mail: bytes) -> str:
+    """The value of X-Spamfilter-Id in a mail's header, '' without a valid one."""
+    head = mail[: header_end(mail)] if b"\r\n" in mail[:1000] else mail.partition(b"\n\n")[0]
+    if b"x-spamfilter-id" not in head.lower():
+        return ""
+    for line in head.splitlines():
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"x-spamfilter-id":
+            words = value.decode("ascii", "replace").split()
+            return words[0].upper() if words and is_id(words[0]) else ""
+    return ""

@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 from spamfilter.bayes.counts import Label
 from spamfilter.errors import InputError, Refused
-from spamfilter.learning.mark_lookup import WRITTEN_WITHIN, by_mail, header_id
+from spamfilter.learning.mark_lookup import WRITTEN_WITHIN, by_mail
 from spamfilter.learning.marks import Author
 from spamfilter.mail.attached_mails import addresses_in, is_mail, mails_of
 from spamfilter.mail.message import parse
+from spamfilter.mail.tagging import header_id
 from spamfilter.relay.envelope import Transaction
 from spamfilter.relay.feedback_answers import MarkResult, send
 from spamfilter.relay.next_hops import Reply

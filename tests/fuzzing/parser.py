@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spamfilter.errors import InputError
-from spamfilter.learning.mark_lookup import header_id
 from spamfilter.mail.attached_mails import mails_of
 from spamfilter.mail.header import MAX_HEAD, MAX_VALUE
 from spamfilter.mail.message import MAX_TEXT, SCANNED, parse
-from spamfilter.mail.tagging import mark
+from spamfilter.mail.tagging import header_id, mark
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import is_id
 from tests.fuzzing.target import Run

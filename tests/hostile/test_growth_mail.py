@@ -19,12 +19,11 @@ from starlette.requests import Request
 import spamfilter
 from spamfilter.bayes.tokens import words
 from spamfilter.errors import InputError
-from spamfilter.learning.mark_lookup import header_id
 from spamfilter.mail import message, text
 from spamfilter.mail.attached_mails import mails_of
 from spamfilter.mail.charsets import to_utf8
 from spamfilter.mail.line_ends import has_bare_newlines, normalised
-from spamfilter.mail.tagging import mark
+from spamfilter.mail.tagging import header_id, mark
 from spamfilter.relay.sender_lists.decision import Origin
 from spamfilter.relay.sender_lists.raw_header import RawHeader
 from spamfilter.system.escaping import printable

@@ -194,6 +194,7 @@ def test_a_destroyed_database_leaves_the_relay_judging_from_memory(tmp_path: Pat
 def test_a_restored_backup_takes_the_place_of_the_database_under_a_running_relay(tmp_path: Path) -> None:
     with relay(tmp_path / "relay") as server:
         send(server.port, SPAM.format(1))
+        assert server.command("mark-ham", input="Subject: lunch\n\nlunch at noon\n").returncode == 0
         copy = tmp_path / "copy.db"
         assert server.command("backup", str(copy)).returncode == 0
         assert server.command("mark-spam", id_of(delivered(server)[0])).returncode == 0
@@ -202,7 +203,7 @@ def test_a_restored_backup_takes_the_place_of_the_database_under_a_running_relay
             path.unlink()
         copy.rename(server.state / "spamfilter.db")
         wait_until(lambda: "was replaced or rebuilt; loading all counts anew" in server.log(), "the restored database")
-        wait_until(lambda: scored_anew(server) == 0.5, "the counts of the restored database")
+        wait_until(lambda: scored_anew(server) < 0.6, "the counts of the restored database")
         # And the new one is followed and written, too.
         assert server.command("mark-spam", id_of(delivered(server)[-1])).returncode == 0
         wait_until(lambda: scored_anew(server) > 0.6, "the mark in the restored database")

@@ -25,8 +25,8 @@ import pytest
 from spamfilter.bayes.labels import BULK
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.mark_lookup import header_id
 from spamfilter.learning.transaction import Reading
+from spamfilter.mail.tagging import header_id
 from spamfilter.service.control_socket.client import SocketClient
 from spamfilter.stores import open_store
 from tests.integration.dovecot import SYSTEM, Dovecot, Mailboxes, connect, dovecot

@@ -12,11 +12,12 @@ from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError
 from spamfilter.learning import mark_lookup
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.mark_lookup import Subject, by_id, by_mail, header_id
+from spamfilter.learning.mark_lookup import Subject, by_id, by_mail
 from spamfilter.learning.marks import Author, mark
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail import tagging
 from spamfilter.mail.message import parse
+from spamfilter.mail.tagging import header_id
 from spamfilter.stores import JournalEntry
 from spamfilter.system.ids import new_id
 from tests.support.alterations import ALTERATIONS

@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from spamfilter.learning.mark_lookup import header_id
 from spamfilter.mail.message import parse
-from spamfilter.mail.tagging import MBOX_LINE, header_end
+from spamfilter.mail.tagging import MBOX_LINE, header_end, header_id
 from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops.maildir import envelope_end, unwrapped
 from spamfilter.system.escaping import harmless
