@@ -32,14 +32,19 @@ def markup(message: Message) -> int | None:
 
 
 def subject_size(message: Message) -> int | None:
-    subject = message.field(b"subject")
+    subject = _field(message, b"subject")
     return len(subject) if subject else None
 
 
 def hour(message: Message) -> int | None:
     """Minutes since midnight where the sender is."""
-    clock = _CLOCK.search(message.field(b"date"))
+    clock = _CLOCK.search(_field(message, b"date"))
     return 60 * int(clock[1]) + int(clock[2]) if clock else None
+
+
+def _field(message: Message, name: bytes) -> str:
+    """The first value of a field with its letters as they look: a message that was packed has no others."""
+    return next((value for key, value in message.fields if key == name), b"").decode("utf-8", "replace")
 
 
 ATTRIBUTES: dict[str, Callable[[Message], int | None]] = {
