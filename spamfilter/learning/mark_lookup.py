@@ -159,7 +159,8 @@ def _candidates(store: Store, mail: MailAtHand) -> Iterator[JournalEntry]:
 def _same(entry: JournalEntry, mail: MailAtHand) -> bool:
     """Whether an entry is of this mail, apart from what mailing lists and mail systems change.
 
-    A Message-ID is no secret: who has no more of a mail cannot mark it. Its id has only who got the mail.
+    A Message-ID is public, so it is not enough: most words of the mail must be there, too. The id is known only to
+    those who got the mail.
     """
     name, subject, tokens = mail.message.field(b"message-id"), mail.message.field(b"subject"), mail.reading.tokens
     named, identified = entry.message_id == name != "", entry.id == mail.id
