@@ -37,7 +37,7 @@ def trusted(folder: Path) -> ssl.SSLContext:
 @pytest.fixture(scope="module")
 def tls_relay(one_hop: Hop, folder: Path, trusted: ssl.SSLContext) -> Iterator[Daemon]:
     settings = {"next_hop_tls": "starttls", "next_hop_ca": str(folder / "certificate.pem")}
-    limits = {"connect_seconds": 0.5}
+    limits = {"connect_seconds": 2.0}
     with daemon(folder / "relay", one_hop, relay=settings, limits=limits) as server:
         yield server
 
