@@ -22,7 +22,7 @@ from spamfilter.bayes.counts import Label
 from spamfilter.bayes.voices import VoiceTokens, view
 from spamfilter.evaluation.error_rates import measure
 from spamfilter.evaluation.protocols import Example, Run, Trial, prequential
-from spamfilter.learning.labelled_mail import find_indexed
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 

@@ -25,7 +25,7 @@ from spamfilter.evaluation.contenders import Contender
 from spamfilter.evaluation.plots import draw
 from spamfilter.evaluation.protocols import Trial
 from spamfilter.evaluation.runs import entrants, evaluate
-from spamfilter.learning.labelled_mail import find_indexed
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 
 
 @dataclass(frozen=True)

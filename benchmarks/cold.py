@@ -32,7 +32,7 @@ from spamfilter.evaluation.error_rates import calibration_error
 from spamfilter.evaluation.plots import Series, draw_reliability
 from spamfilter.evaluation.protocols import Example, Run, Trial, first_of_each, prequential
 from spamfilter.evaluation.runs import CONFIGURED, entrants, outcome
-from spamfilter.learning.labelled_mail import find_indexed, mixed
+from spamfilter.learning.bulk.labelled_mail import find_indexed, mixed
 
 NEXT = 1000
 """Messages that are judged after the first of each class."""

@@ -31,7 +31,7 @@ from spamfilter.bayes.voices import view
 from spamfilter.config.settings import Settings
 from spamfilter.evaluation.contenders import Contender
 from spamfilter.evaluation.runs import CONFIGURED, entrants
-from spamfilter.learning.labelled_mail import find_indexed
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 

@@ -29,7 +29,7 @@ from corpora import unpacked
 from results import write_result
 
 from spamfilter.bayes.counts import Label
-from spamfilter.learning.labelled_mail import find_indexed
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.service.control_socket.client import SocketClient

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from spamfilter.bayes.counts import LABELS
 from spamfilter.bayes.token_codec import Packed, pack
 from spamfilter.config.likelihood_settings import Learn
-from spamfilter.learning.bulk_training import Outcome, train
+from spamfilter.learning.bulk.training import Outcome, train
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.stores import JournalEntry, open_store, schema

@@ -25,8 +25,8 @@ from results import write_result
 
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.settings import Settings
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.line_ends import has_bare_newlines, normalised
 from spamfilter.mail.message import parse
 from spamfilter.mail.tagging import mark

@@ -48,8 +48,8 @@ from spamfilter.bayes.tokens import Tokens
 from spamfilter.bayes.verdict import EVIDENCE_SHOWN, Policy
 from spamfilter.bayes.voices import everybodys, view
 from spamfilter.config.settings import Settings
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.message import parse
 from spamfilter.relay.judging import Judge
 from spamfilter.system import compression

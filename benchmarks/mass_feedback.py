@@ -30,8 +30,8 @@ from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
 from spamfilter.evaluation.error_rates import measure
 from spamfilter.learning import marks
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author
 from spamfilter.mail.message import parse

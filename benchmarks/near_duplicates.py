@@ -24,7 +24,7 @@ from results import write_result
 
 from spamfilter.bayes.counts import OTHER, Label
 from spamfilter.evaluation.protocols import Example, first_of_each
-from spamfilter.learning.labelled_mail import find_indexed, mixed
+from spamfilter.learning.bulk.labelled_mail import find_indexed, mixed
 
 ALIKE = 0.6
 """Of the words of either mail, the share that both have."""

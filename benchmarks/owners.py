@@ -30,7 +30,7 @@ from spamfilter.bayes.verdict import Class, Policy
 from spamfilter.bayes.voices import Voices, VoiceTokens, view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.evaluation.error_rates import measure
-from spamfilter.learning.labelled_mail import find_indexed
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.mail.message import Message, parse
 
 STREAMS: Mapping[str, tuple[str, str, int | None, int]] = {

@@ -45,7 +45,7 @@ from spamfilter.bayes.voices import Voice, view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.evaluation.error_rates import measure
 from spamfilter.evaluation.runs import CONFIGURED, entrants
-from spamfilter.learning.labelled_mail import find_indexed
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.mail import message
 from spamfilter.mail.message import parse
 

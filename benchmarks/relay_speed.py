@@ -31,8 +31,8 @@ from results import write_result
 
 from spamfilter.bayes.counts import Label
 from spamfilter.config.settings import Settings
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store

@@ -22,9 +22,9 @@ from spamfilter.bayes.counts import Label
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import Voice
 from spamfilter.evaluation.error_rates import Metrics, measure
-from spamfilter.learning import bulk_training
+from spamfilter.learning.bulk import training as bulk_training
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 

@@ -31,7 +31,7 @@ from corpora import unpacked
 from mail_chains import CLASSES, CONNECTIONS, Chain, Turn, alone, sink, turn, with_relay, with_rspamd
 from results import write_result
 
-from spamfilter.learning.labelled_mail import find_indexed
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from tests.integration.servers import workshop
 
 LEARNT = 2_000

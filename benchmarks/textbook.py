@@ -37,7 +37,7 @@ from spamfilter.evaluation.contenders import ONE_RULE, Learner
 from spamfilter.evaluation.plots import draw
 from spamfilter.evaluation.protocols import Example, Trial
 from spamfilter.evaluation.runs import CONFIGURED, Outcome, entrants, evaluate
-from spamfilter.learning.labelled_mail import interleaved
+from spamfilter.learning.bulk.labelled_mail import interleaved
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 

@@ -36,8 +36,8 @@ from corpora import unpacked
 from results import write_result
 
 from spamfilter.config.settings import Settings
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
 

@@ -23,7 +23,7 @@ from spamfilter.evaluation.runs import (
     write_scores,
 )
 from spamfilter.evaluation.runs import evaluate as run
-from spamfilter.learning import labelled_mail
+from spamfilter.learning.bulk import labelled_mail
 from spamfilter.reports import rendering
 from spamfilter.system.screen import note, sentence, table_width
 

@@ -117,8 +117,8 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
 
     Example: spamfilter retrain --mail ~/Maildir
     """
+    from spamfilter.learning.bulk.rounds import ROUNDS
     from spamfilter.learning.retraining import retrain as run
-    from spamfilter.learning.training_rounds import ROUNDS
 
     settings = settings_of(file)
     voices = settings.voices()

@@ -16,7 +16,7 @@ import click
 from spamfilter.bayes import compiled
 from spamfilter.commands.command import as_json_option, opened_filter, opened_store, settings_of, tell_problems, user
 from spamfilter.errors import InputError
-from spamfilter.learning import labelled_mail
+from spamfilter.learning.bulk import labelled_mail
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import harmless
 from spamfilter.system.file_access import make_file
@@ -59,10 +59,10 @@ def train(
 
     Example: spamfilter train --spam ~/Maildir/.Junk --ham ~/Maildir/.Archive
     """
-    from spamfilter.learning.bulk_training import STEPS, Outcome
-    from spamfilter.learning.bulk_training import train as run
-    from spamfilter.learning.reading_ahead import processes_here
-    from spamfilter.learning.training_rounds import ROUNDS
+    from spamfilter.learning.bulk.reading_ahead import processes_here
+    from spamfilter.learning.bulk.rounds import ROUNDS
+    from spamfilter.learning.bulk.training import STEPS, Outcome
+    from spamfilter.learning.bulk.training import train as run
 
     if not (spam or ham or index):
         raise click.UsageError("name some mail: --spam PATH and --ham PATH, or --index FILE")

@@ -14,7 +14,7 @@ from spamfilter.bayes.counts import LABELS, OTHER, Label
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import Voices, VoiceTokens
-from spamfilter.learning.training_rounds import Message, later_rounds, no_amounts, note
+from spamfilter.learning.bulk.rounds import Message, later_rounds, no_amounts, note
 
 ONE_RULE = "one_rule"
 

@@ -15,7 +15,7 @@ from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import Class, Policy
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.evaluation.contenders import Contender, Examples
-from spamfilter.learning.labelled_mail import mixed
+from spamfilter.learning.bulk.labelled_mail import mixed
 from spamfilter.system.batches import batches
 
 Feedback = Literal["full", "delayed", "partial", "errors-and-unsure", "small-user"]

@@ -2,5 +2,6 @@
 
 Each learning is part of one transaction of the store, and can be undone exactly. A person's mark takes precedence over
 rules and bulk training.
-Imports: errors, system, mail, bayes, stores and config. Start with filter, which judges and learns; then marks.
+Imports: errors, system, mail, bayes, stores and config. Start with filter, which judges and learns; then marks;
+bulk/ is what `train` does.
 """

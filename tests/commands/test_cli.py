@@ -17,7 +17,7 @@ from spamfilter import __version__, commands
 from spamfilter.bayes.voices import everybodys
 from spamfilter.commands.judge import FEW
 from spamfilter.config.settings import Settings
-from spamfilter.learning import bulk_training
+from spamfilter.learning.bulk import training as bulk_training
 from spamfilter.mail import mailboxes
 from spamfilter.mail.message import GTUBE, parse
 from spamfilter.stores.schema import HEAD

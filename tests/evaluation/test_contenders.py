@@ -17,10 +17,10 @@ from spamfilter.bayes.model import State
 from spamfilter.bayes.voices import Voice, Voices, VoiceTokens, view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.evaluation.contenders import ONE_RULE, Contender, Examples, Learner, OneRule
-from spamfilter.learning.bulk_training import Outcome, train
+from spamfilter.learning.bulk.labelled_mail import interleaved, mixed
+from spamfilter.learning.bulk.rounds import ROUNDS, Message, later_rounds, no_amounts, note
+from spamfilter.learning.bulk.training import Outcome, train
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.labelled_mail import interleaved, mixed
-from spamfilter.learning.training_rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse

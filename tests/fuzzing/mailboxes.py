@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spamfilter.errors import InputError, NotMail
-from spamfilter.learning.labelled_mail import find_indexed, interleaved
+from spamfilter.learning.bulk.labelled_mail import find_indexed, interleaved
 from spamfilter.mail.mailboxes import find
 from tests.fuzzing.target import Run
 

@@ -27,8 +27,8 @@ from spamfilter.bayes.voices import everybodys, view
 from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
 from spamfilter.learning import marks as feedback
+from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.labelled_mail import find_indexed
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author
 from spamfilter.learning.retraining import retrain

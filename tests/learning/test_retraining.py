@@ -19,11 +19,11 @@ from spamfilter.bayes.voices import Voice, Voices, VoiceTokens, view
 from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.evaluation.contenders import Learner
 from spamfilter.learning import retraining
-from spamfilter.learning.bulk_training import Outcome, train
+from spamfilter.learning.bulk.labelled_mail import interleaved
+from spamfilter.learning.bulk.rounds import ROUNDS
+from spamfilter.learning.bulk.training import Outcome, train
 from spamfilter.learning.filter import RULES, Filter, rules
-from spamfilter.learning.labelled_mail import interleaved
 from spamfilter.learning.retraining import Rebuilt, retrain
-from spamfilter.learning.training_rounds import ROUNDS
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse

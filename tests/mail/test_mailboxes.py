@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spamfilter.errors import InputError, NotMail
-from spamfilter.learning.labelled_mail import find_indexed, interleaved
+from spamfilter.learning.bulk.labelled_mail import find_indexed, interleaved
 from spamfilter.mail.mailboxes import Mail, checked, find
 from spamfilter.mail.message import parse
 from spamfilter.mail.special_folders import kind_of

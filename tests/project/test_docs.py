@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spamfilter import commands
-from spamfilter.learning.bulk_training import Outcome
+from spamfilter.learning.bulk.training import Outcome
 from spamfilter.reports.drift import Drift
 from spamfilter.reports.rendering import report_json
 from spamfilter.reports.report import (

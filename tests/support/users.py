@@ -29,7 +29,7 @@ _WHOLE = (
     _LIGHT
     + """
 import spamfilter.commands.judge, spamfilter.commands.train
-import spamfilter.config.settings, spamfilter.learning.bulk_training, spamfilter.learning.filter
+import spamfilter.config.settings, spamfilter.learning.bulk.training, spamfilter.learning.filter
 import spamfilter.reports.rendering, spamfilter.stores.migration, spamfilter.stores.sql
 """
 )

@@ -1,4 +1,4 @@
-"""Bulk training: many labelled mails are learnt in transactions, then in further rounds (see `rounds`).
+"""Bulk training: many labelled mails are learnt in transactions, then in further rounds (see rounds).
 
 The mails are evenly mixed first, whatever order they were named in. Later rounds work on a copy of the counts; what
 they decide is remembered in the store, then written, so that each learning is replaced at most once.
@@ -20,11 +20,11 @@ from spamfilter.bayes.labels import BULK, Label
 from spamfilter.bayes.token_arrays import by_hash
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError
+from spamfilter.learning.bulk.labelled_mail import mixed
+from spamfilter.learning.bulk.reading_ahead import read_ahead, told_apart
+from spamfilter.learning.bulk.rounds import ROUNDS as ROUNDS
+from spamfilter.learning.bulk.rounds import Amounts, Message, later_rounds, no_amounts, note
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.labelled_mail import mixed
-from spamfilter.learning.reading_ahead import read_ahead, told_apart
-from spamfilter.learning.training_rounds import ROUNDS as ROUNDS
-from spamfilter.learning.training_rounds import Amounts, Message, later_rounds, no_amounts, note
 from spamfilter.learning.transaction import Reading, Training
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse

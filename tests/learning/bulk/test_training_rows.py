@@ -12,11 +12,12 @@ from spamfilter.bayes import tokens as features
 from spamfilter.bayes.counts import OTHER, Label
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError
-from spamfilter.learning import bulk_training, reading_ahead
-from spamfilter.learning.bulk_training import Outcome, train
+from spamfilter.learning.bulk import reading_ahead
+from spamfilter.learning.bulk import training as bulk_training
+from spamfilter.learning.bulk.labelled_mail import interleaved
+from spamfilter.learning.bulk.rounds import ROUNDS
+from spamfilter.learning.bulk.training import Outcome, train
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.labelled_mail import interleaved
-from spamfilter.learning.training_rounds import ROUNDS
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store

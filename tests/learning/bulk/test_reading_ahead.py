@@ -15,8 +15,8 @@ from spamfilter.bayes.token_codec import pack
 from spamfilter.bayes.voices import view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError
-from spamfilter.learning import reading_ahead
-from spamfilter.learning.reading_ahead import CHUNK, read_ahead
+from spamfilter.learning.bulk import reading_ahead
+from spamfilter.learning.bulk.reading_ahead import CHUNK, read_ahead
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
@@ -144,8 +144,8 @@ def test_processes_are_buried_where_those_that_end_are_ignored() -> None:
 
 PARENT = """
 import time
-from tests.learning.test_reading import children, mails, read
-from spamfilter.learning.reading_ahead import read_ahead
+from tests.learning.bulk.test_reading_ahead import children, mails, read
+from spamfilter.learning.bulk.reading_ahead import read_ahead
 found = read_ahead(read, mails(2000), 2)
 next(found)
 print(*children(), flush=True)

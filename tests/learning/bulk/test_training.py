@@ -13,13 +13,13 @@ from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError, StoreBusy
-from spamfilter.learning import bulk_training
-from spamfilter.learning.bulk_training import STEPS, Outcome, train
+from spamfilter.learning.bulk import training as bulk_training
+from spamfilter.learning.bulk.labelled_mail import interleaved
+from spamfilter.learning.bulk.reading_ahead import processes_here
+from spamfilter.learning.bulk.rounds import ROUNDS
+from spamfilter.learning.bulk.training import STEPS, Outcome, train
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.labelled_mail import interleaved
-from spamfilter.learning.reading_ahead import processes_here
 from spamfilter.learning.retraining import retrain
-from spamfilter.learning.training_rounds import ROUNDS
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Store
