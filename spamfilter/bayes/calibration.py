@@ -3,6 +3,12 @@
 P(spam) = sigmoid(slope * S + offset). Each learnt message moves slope and offset by one AdaGrad step on the log-loss
 (John C. Platt 1999; Duchi, Hazan, Singer 2011). The probability has no influence on what a message adds to the counts.
 
+Some labels are wrong, and a wrong label contradicts the surest verdicts as often as all others: so the share of wrong
+labels is told by the squared log-odds that labels contradict, and the log-loss is corrected for it without bias
+(Natarajan, Dhillon, Ravikumar, Tewari 2013). With 5 % wrong labels the expected calibration error on 20,000 messages of
+TREC 2007 is .012, and 97 % of the spam has P >= .9; without the correction .061 and 82 % (benchmarks/accuracy.py). With
+right labels nothing changes.
+
 With it is kept which share of a message's words was known, on average, before the message was learnt: see `doubt`.
 
 Invariant: the state is the sum of its steps in whole numbers, so taking a step back restores it exactly.
@@ -26,9 +32,18 @@ BEFORE, OFTEN_KNOWN = 10, 0.75
 """The usual share is as if so many messages had been learnt before the first, with this share of their words known: few
 words are known of the first ones, and what is new should be in doubt all the same."""
 
+AGREED = 200 * 10.0**2
+"""The share of wrong labels is as if before the first message right labels of 200 with log-odds of 10 had been seen."""
+OWN_ERRORS = 0.005
+"""The share that a filter contradicts by its own errors where all labels are right: .0001 to .0025 with the default and
+its voices alone, in each of the streams of benchmarks/accuracy.py."""
+MOST_WRONG = 0.25
+"""The greatest share of wrong labels that is believed: at a half, labels would say nothing."""
+
 Step = tuple[int, ...]
-"""What a message adds to each field of the calibration; that of an earlier version ends before `messages`."""
-NO_STEP: Step = (0, 0, 0, 0, 0, 0)
+"""What a message adds to each field of the calibration; that of an earlier version ends before `messages` or `squares`.
+"""
+NO_STEP: Step = (0, 0, 0, 0)
 """The step of a message that has no influence on the calibration."""
 ERROR_ENERGY = 3
 """The place of `offset_energy` in a step: the square of how far the probability was from the label."""
@@ -40,6 +55,8 @@ class Calibration:
     """slope, offset and their sums of squared gradients, each in units of 2^-40.
 
     messages, known: how many were learnt, and the sum of the shares of their words that were known, in the same unit.
+    squares, contradicted: the sums of squared log-odds, and of those squared gradients of the slope that plain log-loss
+    has, which is hardly anything but the squares that labels contradict.
     """
 
     slope: int = UNIT
@@ -48,11 +65,18 @@ class Calibration:
     offset_energy: int = round(ENERGY * UNIT)
     messages: int = BEFORE
     known: int = round(BEFORE * OFTEN_KNOWN * UNIT)
+    squares: int = round(AGREED * UNIT)
+    contradicted: int = 0
 
     @property
     def usual(self) -> float:
         """The share of words that was known of a usual message before it was learnt."""
         return self.known / UNIT / self.messages
+
+    @property
+    def wrong(self) -> float:
+        """The share of labels that are wrong, as far as can be told."""
+        return min(max(0.0, self.contradicted / self.squares - OWN_ERRORS), MOST_WRONG)
 
     @property
     def factor(self) -> float:
@@ -75,11 +99,13 @@ class Calibration:
 
     def step(self, log_odds: float, label: Label, known: float) -> Step:
         """The step that learning a message with these log-odds makes. known: share of its words that have counts."""
-        error = self.posterior(log_odds) - (label == "spam")
+        spam, posterior = float(label == "spam"), self.posterior(log_odds)
+        error = posterior - spam
+        corrected = posterior - (spam - self.wrong) / (1 - 2 * self.wrong)
         slope_energy = round((error * log_odds) ** 2 * UNIT)
         offset_energy = round(error**2 * UNIT)
-        slope = -RATE * error * log_odds / math.sqrt((self.slope_energy + slope_energy) / UNIT)
-        offset = -RATE * error / math.sqrt((self.offset_energy + offset_energy) / UNIT)
+        slope = -RATE * corrected * log_odds / math.sqrt((self.slope_energy + slope_energy) / UNIT)
+        offset = -RATE * corrected / math.sqrt((self.offset_energy + offset_energy) / UNIT)
         floor = round(MIN_SLOPE * UNIT) - self.slope
         return (
             max(round(slope * UNIT), floor),
@@ -88,6 +114,8 @@ class Calibration:
             offset_energy,
             1,
             round(known * UNIT),
+            round(log_odds**2 * UNIT),
+            slope_energy,
         )
 
     def plus(self, step: Step, sign: int = 1) -> "Calibration":

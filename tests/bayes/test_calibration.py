@@ -81,18 +81,26 @@ def test_the_start_is_the_plain_sigmoid() -> None:
         assert Calibration().posterior(log_odds) == pytest.approx(1 / (1 + math.exp(-log_odds)))
 
 
-def test_the_first_steps_are_those_of_adagrad_on_the_log_loss() -> None:
+def test_the_first_steps_are_those_of_adagrad_on_the_corrected_log_loss() -> None:
     a, b, energy_a, energy_b = 1.0, 0.0, 0.1, 0.1
+    squares, contradicted, corrections = 20_000.0, 0.0, []
     learnt: list[tuple[float, Label, float]] = [
-        (2.0, "ham", 0.1), (-1.0, "spam", 0.2), (3.0, "spam", 0.3), (0.5, "ham", 0.4)
+        (2.0, "ham", 0.1), (-1.0, "spam", 0.2), (30.0, "ham", 0.3), (3.0, "spam", 0.3), (-0.5, "spam", 0.4)
     ]  # fmt: skip
     for log_odds, label, _ in learnt:
         error = 1 / (1 + math.exp(-(a * log_odds + b))) - (label == "spam")
         energy_a += (error * log_odds) ** 2
         energy_b += error**2
-        a -= 0.05 * error * log_odds / math.sqrt(energy_a)
-        b -= 0.05 * error / math.sqrt(energy_b)
+        wrong = max(0.0, contradicted / squares - 0.005)
+        corrected = ((1 - wrong) * error - wrong * (error + (1 if label == "spam" else -1))) / (1 - 2 * wrong)
+        a -= 0.05 * corrected * log_odds / math.sqrt(energy_a)
+        b -= 0.05 * corrected / math.sqrt(energy_b)
+        corrections.append(wrong)
+        squares += log_odds**2
+        contradicted += (error * log_odds) ** 2
     state, _ = after(learnt)
+    assert corrections[:3] == [0, 0, 0]
+    assert min(corrections[3:]) > 0.03
     assert (state.slope / UNIT, state.offset / UNIT) == pytest.approx((a, b), abs=1e-9)
     assert (state.slope_energy / UNIT, state.offset_energy / UNIT) == pytest.approx((energy_a, energy_b), abs=1e-9)
 
@@ -110,6 +118,24 @@ def test_what_is_usually_known_is_the_mean_of_what_was_learnt_and_of_what_stands
     assert Calibration().usual == OFTEN_KNOWN
     assert state.usual == pytest.approx((BEFORE * OFTEN_KNOWN + sum(shares)) / (BEFORE + len(shares)))
     assert state.plus(steps[1], -1).usual == pytest.approx((BEFORE * OFTEN_KNOWN + 1.25) / (BEFORE + 3))
+
+
+def test_wrong_labels_are_counted_and_do_not_blunt_the_probability() -> None:
+    """A twentieth of the labels contradicts what is told apart well, whatever the log-odds."""
+    chance = random.Random(1)
+    odds: list[tuple[float, Label, float]] = []
+    for _ in range(6000):
+        log_odds = chance.gauss(0, 10)
+        spam = chance.random() < 1 / (1 + math.exp(-log_odds))
+        odds.append((log_odds, "spam" if spam != (chance.random() < 0.05) else "ham", 1.0))
+    state, _ = after(odds)
+    assert state.wrong == pytest.approx(0.05, abs=0.012)
+    assert state.slope / UNIT == pytest.approx(1, abs=0.25)
+
+
+def test_no_more_than_a_quarter_of_the_labels_is_held_for_wrong() -> None:
+    state, _ = after([(9.0, "ham", 1.0), (-9.0, "spam", 1.0)] * 500)
+    assert state.wrong == 0.25
 
 
 def test_a_step_of_an_earlier_version_leaves_what_is_usual_as_it_is() -> None:

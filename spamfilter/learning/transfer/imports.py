@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from spamfilter.bayes.calibration import Step
+from spamfilter.bayes.calibration import NO_STEP, Step
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.imported.voices import IMPORTED
 from spamfilter.bayes.labels import IMPORT
@@ -21,7 +21,6 @@ from spamfilter.stores import Entry, Store
 
 ID = "import-"
 """What the id of an import begins with; the number of its ledger entry follows."""
-NO_STEP: Step = (0, 0, 0, 0, 0, 0)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spamfilter import __version__
-from spamfilter.bayes.calibration import Calibration, Step
+from spamfilter.bayes.calibration import NO_STEP, Calibration, Step
 from spamfilter.bayes.counts import LABELS, MAX_COUNT, Label, SpelledTable
 from spamfilter.bayes.imported.voices import IMPORTED
 from spamfilter.bayes.labels import EntryLabel
@@ -26,7 +26,7 @@ from spamfilter.bayes.voices import Voices, VoiceTokens
 from spamfilter.errors import CountError, InputError
 from spamfilter.learning.filter import Filter, ledger, rules
 from spamfilter.learning.transfer.dumps import DumpError
-from spamfilter.learning.transfer.imports import NO_STEP, Import, announce
+from spamfilter.learning.transfer.imports import Import, announce
 from spamfilter.stores import Entry
 
 FORMAT = 1
@@ -238,8 +238,6 @@ def _word(text: str) -> Token:
 
 
 def _step(calibration: list[int]) -> Step:
-    """What leads from nothing learnt to this state of the calibration."""
-    begin = astuple(Calibration())
-    if len(calibration) != len(begin):
-        raise ValueError("calibration")
-    return tuple(int(to) - of for to, of in zip(calibration, begin, strict=True))
+    """What leads from nothing learnt to this state of the calibration, which may be of an earlier version."""
+    end = Calibration(*map(int, calibration))  # raises TypeError for more numbers than it has
+    return tuple(to - of for to, of in zip(astuple(end), astuple(Calibration()), strict=True))

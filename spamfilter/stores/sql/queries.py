@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from spamfilter.bayes.calibration import Calibration, Step
+from spamfilter.bayes.calibration import NO_STEP, Calibration, Step
 from spamfilter.bayes.counts import LABELS, Counts, HashedTable, Label, Tallies
 from spamfilter.bayes.model import State
 from spamfilter.bayes.token_codec import pack
@@ -63,8 +63,6 @@ CURRENT = func.coalesce(
     select(cast(cast(settings.c.value, Text), INTEGER)).where(settings.c.name == EDITION).scalar_subquery(), 0
 )
 """The edition of the counts that judges."""
-NOTHING = (0, 0, 0, 0)
-"""The step of the calibration of an entry that does not count."""
 
 
 def execute_many(
@@ -126,7 +124,7 @@ def entries(*more: ColumnElement[Any]) -> Select[Any]:
 
 
 def entry_of(row: Any, tokens: VoiceTokens) -> Entry:
-    added, step = row.added or {}, tuple(row.calibrated or NOTHING)
+    added, step = row.added or {}, tuple(row.calibrated or NO_STEP)
     return Entry(row.at, row.digest, row.label, added, step, tokens, row.source, row.by, row.undoes, row.id)
 
 
