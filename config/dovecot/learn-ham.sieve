@@ -1,14 +1,14 @@
-# A mail left Junk by IMAP: it is ham, unless it was thrown away.
+# A mail left Junk by IMAP: it is ham, unless it was thrown away. The program below knows the usual names of folders of
+# deleted mail, junk, sent mail and drafts, in many languages, and learns nothing for them.
 require ["copy", "environment", "imap4flags", "special-use", "variables", "vnd.dovecot.imapsieve", "vnd.dovecot.pipe"];
 
 if environment :matches "imap.mailbox" "*" { set "to" "${1}"; }
-if environment :is "vnd.dovecot.mailbox-from" "${to}" { stop; }
+if environment :matches "vnd.dovecot.mailbox-from" "*" { set "from" "${1}"; }
+if string :matches "${to}" ["${from}", "${from}/*", "${from}.*"] { stop; }
 
-# The trash is what is called so, or what Dovecot's configuration gives that use to, by whatever name.
-if anyof (string :is "${to}" ["Trash", "Deleted Items", "Deleted Messages"], specialuse_exists "${to}" "\\Trash") {
-    stop;
-}
+# By whatever name, what Dovecot's configuration gives that use to.
+if anyof (specialuse_exists "${to}" "\\Trash", specialuse_exists "${to}" "\\Junk") { stop; }
 if hasflag ["\\Deleted", "\\Draft"] { stop; }
 
 if environment :matches "imap.user" "*" { set "user" "${1}"; }
-pipe :copy "spamfilter-mark" ["ham", "${user}"];
+pipe :copy "spamfilter-mark" ["ham", "${user}", "${to}"];

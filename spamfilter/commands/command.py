@@ -7,7 +7,7 @@ import getpass
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -84,10 +84,16 @@ def _standard_input() -> bytes:
     return mailboxes.checked("standard input", mail)
 
 
-def named_mails(names: Iterable[str], problems: list[str]) -> Iterator[tuple[str, bytes | None]]:
-    """Each message: the name and the bytes of a mail, or an id and None. Raises InputError at a wrong name.
+NamedMail = tuple[str, bytes | None]
+"""The name and the bytes of a mail, or an id and None."""
 
-    problems: takes a sentence for each file that is no mail and is passed over.
+
+def named_mails(
+    names: Iterable[str], problems: list[str], left_out: Callable[[Path], bool] = lambda _: False
+) -> Iterator[NamedMail]:
+    """Each message of these names. Raises InputError at a wrong one.
+
+    problems: takes a sentence for each file that is no mail and is passed over. left_out: as in `mailboxes.find`.
     """
     from spamfilter.mail import mailboxes
     from spamfilter.system.ids import id_in
@@ -96,7 +102,7 @@ def named_mails(names: Iterable[str], problems: list[str]) -> Iterator[tuple[str
         if name == "-" or os.path.lexists(name):
             piped = mailboxes.Mail("standard input", _standard_input)
             try:
-                mails = [piped] if name == "-" else mailboxes.find(Path(name))
+                mails = [piped] if name == "-" else mailboxes.find(Path(name), left_out)
             except NotMail as error:  # an empty file
                 problems.append(str(error))
                 continue
@@ -115,16 +121,13 @@ def named_mails(names: Iterable[str], problems: list[str]) -> Iterator[tuple[str
             raise InputError(f"{name}: not a file, a folder or an id (26 letters and digits)")
 
 
-def subjects(filter: "Filter", names: Iterable[str], problems: list[str]) -> "Iterator[Subject]":
-    """The messages of these names, in order. At a wrong name it raises InputError, after the messages before it.
-
-    problems: as in `named_mails`.
-    """
+def subjects(filter: "Filter", mails: Iterable[NamedMail]) -> "Iterator[Subject]":
+    """These messages, in order. Where `mails` raises InputError, it does so after the messages before."""
     from spamfilter.learning.mark_lookup import by_id, by_mails, mail_at_hand
 
     waiting: list[MailAtHand] = []
     try:
-        for name, mail in named_mails(names, problems):
+        for name, mail in mails:
             if mail is not None:
                 waiting.append(mail_at_hand(filter, name, mail))
             if mail is None or len(waiting) == TOGETHER:
@@ -160,14 +163,14 @@ def settings_of(file: Path | None) -> "Settings":
     return settings
 
 
-def tell_problems(problems: Sequence[str], leave: bool = True) -> None:
-    """Name what was passed over on standard error; with `leave`, exit with 2 if there is anything."""
+def tell_problems(problems: Sequence[str], leave: bool = True, code: int = InputError.exit_code) -> None:
+    """Name what was passed over on standard error; with `leave`, exit with this code if there is anything."""
     for problem in problems[:PROBLEMS_NAMED]:
         complain(problem)
     if len(problems) > PROBLEMS_NAMED:
         complain(f"and {len(problems) - PROBLEMS_NAMED} more were passed over")
     if problems and leave:
-        sys.exit(InputError.exit_code)
+        sys.exit(code)
 
 
 def has_store(settings: "Settings") -> bool:

@@ -5,7 +5,14 @@ from pathlib import Path
 import click
 
 from spamfilter.bayes.verdict import TEST_EVIDENCE, TEST_SCORE
-from spamfilter.commands.command import as_json_option, names_argument, opened_filter, subjects, tell_problems
+from spamfilter.commands.command import (
+    as_json_option,
+    named_mails,
+    names_argument,
+    opened_filter,
+    subjects,
+    tell_problems,
+)
 from spamfilter.learning.explanation import judgement_json, judgement_text, origins_text, word_json, word_text
 from spamfilter.learning.provenance import provenance
 from spamfilter.learning.transaction import Reading
@@ -52,7 +59,7 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, everything: 
     with gc_paused(), opened_filter(file, whole=len(names) > FEW, existing=True) as (filter, settings):
         policy = settings.policy()
         rules = len(settings.rules()) + filter.store.rules_version()[1]
-        for number, subject in enumerate(subjects(filter, names or ("-",), problems)):
+        for number, subject in enumerate(subjects(filter, named_mails(names or ("-",), problems))):
             if number == FEW:  # a folder has more mails than there are names
                 filter.hold_all()
             reading = subject.reading

@@ -6,10 +6,12 @@ A mail program runs them at every click, so heavy modules are imported only wher
 import json
 import os
 import re
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,8 @@ from spamfilter.commands.command import (
     tell_problems,
     user,
 )
-from spamfilter.errors import TryAgain
+from spamfilter.errors import Refused, TryAgain
+from spamfilter.mail.special_folders import kind_of
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless
 from spamfilter.system.moments import moment_text
@@ -34,6 +37,7 @@ from spamfilter.system.screen import coloured, sentence
 
 if TYPE_CHECKING:
     from spamfilter.bayes.counts import Label
+    from spamfilter.commands.command import NamedMail
     from spamfilter.learning.undoing import Taught
 
 _by = click.option(
@@ -45,21 +49,29 @@ _source = click.option("--source", type=click.Choice(["cli", "imap"]), default="
 def _mark(
     label: "Label | None", file: Path | None, names: tuple[str, ...], as_json: bool, by: str | None, source: str
 ) -> None:
-    """Mark messages with a label, or with None forget them, and print what has changed."""
+    """Mark messages with a label, or with None forget them, and print what has changed.
+
+    A mark that is refused keeps no other one from being made.
+    """
     problems: list[str] = []
+    refused: list[str] = []
+    mails = named_mails(names or ("-",), problems, _left_out(label, names))
     try:
         client = SocketClient(configured_socket(file))
     except NoRelay as error:
         if source == "imap":
             # A mail server runs this as its own user; a database that this user can open is not the relay's.
             raise TryAgain(f"no relay on the feedback socket, nothing was learnt: {error}") from None
-        answers = _of_database(label, file, names or ("-",), by, source, problems)
+        answers = _of_database(label, file, mails, by, source)
     else:
         # A mail server's mark is for the relay on its socket, and nobody would see it refused.
         database = configured_database(file) if source == "cli" else ""
         request = {"label": label, "source": source, "by": by, "database": database}
-        answers = _of_relay(client, request, names or ("-",), problems)
+        answers = _of_relay(client, request, mails)
     for answer in answers:
+        if isinstance(answer, Refused):
+            refused.append(str(answer))
+            continue
         text = answer.pop("text")
         if as_json:
             click.echo(json.dumps(answer))
@@ -69,7 +81,17 @@ def _mark(
                 sentence(
                     f"{answer['id']}: is in quarantine; `spamfilter quarantine release {answer['id']}` delivers it"
                 )
-    tell_problems(problems)
+    tell_problems(problems, leave=not refused)
+    tell_problems(refused, code=Refused.exit_code)
+
+
+def _left_out(label: "Label | None", names: Sequence[str]) -> Callable[[Path], bool]:
+    """What to pass over below a folder: as ham, those of junk, deleted and sent mail, and drafts, as `train` does."""
+    if label != "ham" or not any(map(os.path.isdir, names)):
+        return lambda _: False
+    from spamfilter.learning.bulk.labelled_mail import not_ham
+
+    return not_ham(partial(sentence, err=True))
 
 
 def _is_kept(file: Path | None, id: str) -> bool:
@@ -82,29 +104,36 @@ def _is_kept(file: Path | None, id: str) -> bool:
 
 
 def _of_relay(
-    client: SocketClient, request: Mapping[str, object], names: tuple[str, ...], problems: list[str]
-) -> Iterator[dict[str, Any]]:
-    """The answers of a running relay to a request to mark, one for each message."""
+    client: SocketClient, request: Mapping[str, object], mails: "Iterable[NamedMail]"
+) -> Iterator[dict[str, Any] | Refused]:
+    """The answers of a running relay to a request to mark, or its refusal, one for each message."""
     with closing(client):
-        for name, mail in named_mails(names, problems):
-            yield client.ask({**request, "command": "mark", "id" if mail is None else "name": name}, mail)
+        for name, mail in mails:
+            try:
+                yield client.ask({**request, "command": "mark", "id" if mail is None else "name": name}, mail)
+            except Refused as error:
+                yield error
 
 
 def _of_database(
-    label: "Label | None", file: Path | None, names: tuple[str, ...], by: str | None, source: str, problems: list[str]
-) -> Iterator[dict[str, Any]]:
+    label: "Label | None", file: Path | None, mails: "Iterable[NamedMail]", by: str | None, source: str
+) -> Iterator[dict[str, Any] | Refused]:
     """The same without a relay. A user who can open the database owns it, and may change the marks of others."""
     from spamfilter.learning import marks
     from spamfilter.reports import rendering
 
     author = marks.Author(user() if by is None else by, source, master=by is None)
     with opened_filter(file, whole=False) as (filter, settings):
-        for number, subject in enumerate(subjects(filter, names, problems)):
-            change = marks.mark(filter, subject, label, author, settings.feedback.marks_a_day)
+        for number, subject in enumerate(subjects(filter, mails)):
             if not number:
                 where = harmless(f"no relay at {settings.socket_path()}; the marks go into {filter.store.where}")
                 sentence(where, err=True)
-            yield rendering.change_json(subject, label, change)
+            try:
+                change = marks.mark(filter, subject, label, author, settings.feedback.marks_a_day)
+            except Refused as error:
+                yield error
+            else:
+                yield rendering.change_json(subject, label, change)
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:
@@ -119,7 +148,8 @@ def mark_spam(file: Path | None, names: tuple[str, ...], as_json: bool, by: str 
     """Mark messages as spam, and learn them.
 
     Names are ids from X-Spamfilter-Id, files, folders or Maildirs; - is standard input. A repeat changes
-    nothing. If a message was learnt as ham, that is taken back exactly first.
+    nothing. If a message was learnt as ham, that is taken back exactly first. A mark that is refused keeps no
+    other one from being made; the command then exits with 1.
 
     Example: spamfilter mark-spam 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
@@ -128,12 +158,21 @@ def mark_spam(file: Path | None, names: tuple[str, ...], as_json: bool, by: str 
 
 @click.command("mark-ham")
 @_options
-def mark_ham(file: Path | None, names: tuple[str, ...], as_json: bool, by: str | None, source: str) -> None:
+@click.option("--into", default="", help="The folder that a mail server has moved it into; into the trash is no mark.")
+def mark_ham(file: Path | None, names: tuple[str, ...], as_json: bool, by: str | None, source: str, into: str) -> None:
     """Mark messages as ham (not spam), and learn them; the opposite of mark-spam.
+
+    Below a folder, those of junk, deleted mail, sent mail and drafts are left out, as `train` does; name them to
+    mark them, too.
 
     Example: spamfilter mark-ham < message.eml
     """
-    _mark("ham", file, names, as_json, by, source)
+    if kind := kind_of(into):
+        if not names:
+            sys.stdin.buffer.read()  # or who pipes the mail in complains
+        sentence(f"{harmless(into)}: holds {kind}, so a mail that is moved there is no mark")
+    else:
+        _mark("ham", file, names, as_json, by, source)
 
 
 @click.command()

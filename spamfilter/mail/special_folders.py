@@ -71,10 +71,10 @@ def special_uses(configuration: str) -> dict[str, str]:
 def kind_of(name: str, uses: Mapping[str, str] = {}) -> str | None:
     """What a folder or mbox file of this name holds, a key of SPECIAL; None for an ordinary one. uses: special uses.
 
-    >>> kind_of(".INBOX.Junk"), kind_of(".Junk.2024"), kind_of("Gel&APY-scht"), kind_of("Archive")
+    >>> kind_of(".INBOX.Junk"), kind_of(".Junk.2024"), kind_of("Gel&APY-scht/2024"), kind_of("Archive")
     ('spam or junk', 'spam or junk', 'deleted mail', None)
     """
-    parts = _plain(_decoded(name)).removesuffix(".mbox").split(".")
+    parts = _plain(_decoded(name)).removesuffix(".mbox").replace("/", ".").split(".")
     return next((kind for part in parts if (kind := uses.get(part) or _KINDS.get(part))), None)
 
 

@@ -332,6 +332,9 @@ def test_what_says_nothing_of_a_mail_teaches_nothing(house: House) -> None:
         mailboxes.copy(mailboxes.number(subject), "Junk")
         mailboxes.copy(mailboxes.number(subject), "Trash")
         mailboxes.copy(mailboxes.number(subject), "Binned")  # a trash by its use
+        for folder in ("Junk.2026", "Deleted Items", "Trash.2026", "Gel&APY-schte Elemente", "Archive.Spam", "Sent"):
+            mailboxes.create(folder)
+            mailboxes.copy(mailboxes.number(subject), folder)
         mailboxes.flag(mailboxes.number(subject), "\\Seen", "NonJunk", "$NotJunk")
         mailboxes.append("Junk", mail("a draft", NEWS), "(\\Draft)")
         mailboxes.append("Junk", mail("on its way out", NEWS), "(\\Deleted)")

@@ -53,7 +53,7 @@ def find_piles(spam: Sequence[Path], ham: Sequence[Path], say: Callable[[str], N
                 raise InputError(f"{path}: is named {again}; name each file and folder once")
             labels[identity] = label
 
-    uses = cache(_special_uses)
+    special = not_ham(say)
 
     def left_out(path: Path, label: Label) -> bool:
         own = labels.get(_identity(path))
@@ -61,16 +61,26 @@ def find_piles(spam: Sequence[Path], ham: Sequence[Path], say: Callable[[str], N
             if own != label:
                 say(f"{path}: left out of the {label}, as it is named as {own}")
             return True
-        kind = kind_of(path.name, uses()) if label == "ham" else None
-        if kind:
-            says = "its name" if kind_of(path.name) else "Dovecot's configuration"
-            say(f"{path}: left out of the ham, as {says} says {kind}; to read it as ham, too, name it with --ham")
-        return kind is not None
+        return label == "ham" and special(path)
 
     def pile(label: Label) -> list[Mail]:
         return [mail for path in named[label] for mail in find(path, partial(left_out, label=label))]
 
     return interleaved(pile("spam"), pile("ham"))
+
+
+def not_ham(say: Callable[[str], None]) -> Callable[[Path], bool]:
+    """Whether a folder holds junk, deleted mail, sent mail or drafts; `say` takes a sentence for each that does."""
+    uses = cache(_special_uses)
+
+    def special(path: Path) -> bool:
+        if (kind := kind_of(path.name, uses())) is None:
+            return False
+        says = "its name" if kind_of(path.name) else "Dovecot's configuration"
+        say(f"{path}: left out of the ham, as {says} says {kind}; to read it as ham, too, name it as such")
+        return True
+
+    return special
 
 
 def _special_uses() -> dict[str, str]:
