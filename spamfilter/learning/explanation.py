@@ -108,14 +108,17 @@ def _mainly(evidence: Sequence[Evidence], width: int) -> Iterator[str]:
 
 
 def _sum(score: Score, evidence: Sequence[Evidence]) -> Iterator[str]:
-    """How the voices add up to the log-odds, and the log-odds to the score."""
+    """How the words of the voices, by their weights, add up to the log-odds, and these to the score."""
     shares: dict[str, float] = dict.fromkeys(score.voices, 0.0)
     for item in evidence:
         shares[item.voice] += item.weight
-    parts = [f"{shares[name] / said.heard:+.2f} x {name}" for name, said in score.voices.items() if shares[name]]
-    if len(parts) > 1:
+    if len(shares) > 1 and any(shares.values()):
+        parts = ", ".join(f"{name} {share:+.2f}" for name, share in shares.items())
         rest = score.log_odds - sum(shares.values())
-        yield f"  {' '.join(parts)} {rest:+.2f} = {score.log_odds:+.2f}; calibrated, {score.posterior:.3f}"
+        yield (
+            f"  by weight: {parts}, besides words {rest:+.2f} = {score.log_odds:+.2f}; calibrated,"
+            f" {score.posterior:.3f}"
+        )
 
 
 def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everything: bool) -> Iterator[str]:

@@ -20,7 +20,7 @@ from spamfilter.mail.header import Field
 from spamfilter.mail.letters import as_written
 from spamfilter.mail.message import Message, parse
 from spamfilter.mail.tagging import header_id
-from spamfilter.stores import JournalEntry, Store
+from spamfilter.stores import UNJUDGED, JournalEntry, Store
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import is_id
 
@@ -79,6 +79,8 @@ def by_id(filter: Filter, id: str, wait: bool = True) -> Subject:
     if tokens is None:
         active = store.active(entry.digest)
         tokens = active.tokens if active else None
+    if tokens is None and entry.class_ == UNJUDGED:
+        raise InputError(f"{id}: its text never came, so nothing can be learnt from it")
     if tokens is None:
         raise InputError(
             f"{id}: too old to mark by id ([feedback] window_days, window_megabytes); give its file instead"

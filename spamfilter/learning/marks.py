@@ -116,13 +116,24 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
         if author.limited and label is None and active is not None and not own:
             _check_left(filter.store, author, marks_a_day)
             training.confirm(subject.reading, active, author.source, author.name)  # so that it counts
-        if label is not None and not author.master and OWN in subject.reading.tokens:
-            _check_room(training, subject)
-        elif label == "spam" and not author.master:
-            _check_surprise(filter.store, training, subject, author)
+        if label is not None and not agrees and not author.master:
+            if OWN in subject.reading.tokens:
+                _check_room(training, subject)
+            elif label == "spam":
+                _check_surprise(filter.store, training, subject, author)
         if label is None:
-            return training.forget(subject.reading, author.source, author.name)
+            return _forgotten(training, subject, active, author)
         return training.learn(subject.reading, label, author.source, author.name)
+
+
+def _forgotten(training: Training, subject: Subject, active: Entry | None, author: Author) -> Change:
+    """Take a mark back; what `train` or a rule had taught of the message before it is learnt again."""
+    replaced = training.replaced_by(active) if active is not None and active.source not in NOBODYS else None
+    change = training.forget(subject.reading, author.source, author.name)
+    if replaced is None or replaced.source not in NOBODYS:
+        return change
+    training.restore(replaced)
+    return replace(change, again=replaced.message_label, after=training.score(subject.reading))
 
 
 def _may_change(active: Entry, author: Author, name: str) -> None:

@@ -56,12 +56,16 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The effect of a mark. was: the label before, None if the message was not learnt; changed: anything written."""
+    """The effect of a mark. was: the label before, None if the message was not learnt; changed: anything written.
+
+    again: of a mark that was forgotten, the label as which the message is learnt again, by what was learnt before it.
+    """
 
     changed: bool
     was: Label | None
     before: Score
     after: Score
+    again: Label | None = None
 
 
 class Training:
@@ -114,7 +118,8 @@ class Training:
         if active is not None:
             if active.label == label:
                 return Change(False, active.label, before, before)
-            self._undo(state, active, source, by)
+            at = at or datetime.now(UTC)  # of both: `forget` finds by it what a mark has replaced
+            self._undo(state, active, source, by, at)
             unlearnt = self._score(reading, state)
         self._add(state, unlearnt, reading, label, source, by, at)
         return Change(True, active.message_label if active else None, before, self._score(reading, state))
@@ -144,9 +149,9 @@ class Training:
 
     def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
         """Learn the same anew, as this author's: the counts stay as they are."""
-        state = self._state(Reading(reading.digest, active.tokens))
-        self._undo(state, active, source, by)
-        self._write(state, replace(active, at=datetime.now(UTC), source=source, by=by, id=0))
+        state, now = self._state(Reading(reading.digest, active.tokens)), datetime.now(UTC)
+        self._undo(state, active, source, by, now)
+        self._write(state, replace(active, at=now, source=source, by=by, id=0))
         score = model.score(self._voices, active.tokens, state)
         return Change(True, active.message_label, score, score)
 
@@ -174,6 +179,13 @@ class Training:
         """Undo an import; all counts must be held in memory."""
         assert self._whole is not None
         self._undo(self._whole, entry, source, by)
+
+    def replaced_by(self, active: Entry) -> Entry | None:
+        """The learning that this one has taken the place of, in one transaction; None where nothing was learnt."""
+        before = [entry for entry in self.history(active.digest) if entry.id < active.id]
+        if not before or not before[-1].undoes or before[-1].at != active.at:
+            return None
+        return next((entry for entry in before if entry.id == before[-1].undoes), None)
 
     def restore(self, entry: Entry) -> None:
         """Learn again what was taken back, with the amounts of then; nothing of the message may be learnt now."""
@@ -211,6 +223,10 @@ class Training:
         """Write a setting with what is learnt, or not at all."""
         self._learning.put_setting(name, value)
 
+    def score(self, reading: Reading) -> Score:
+        """What the filter says of a message now."""
+        return self._score(reading, self._state(reading))
+
     def _score(self, reading: Reading, state: State) -> Score:
         return model.score(self._voices, reading.tokens, state)
 
@@ -224,8 +240,8 @@ class Training:
                 wanted[name] = wanted.get(name, set()) | some
         return model.prepared(voices, self._learning.state(wanted))
 
-    def _undo(self, state: State, active: Entry, source: str, by: str) -> None:
-        undoing = replace(active, at=datetime.now(UTC), source=source, by=by, undoes=active.id, id=0)
+    def _undo(self, state: State, active: Entry, source: str, by: str, at: datetime | None = None) -> None:
+        undoing = replace(active, at=at or datetime.now(UTC), source=source, by=by, undoes=active.id, id=0)
         self._write(state, undoing, active.id)
 
     def _write(self, state: State, entry: Entry, like: int | None = None) -> Entry:

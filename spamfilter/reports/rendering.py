@@ -37,8 +37,10 @@ def change_text(name: str, label: Label | None, change: Change) -> str:
     name = harmless(name)
     scores = f"score {change.before.posterior:.3f} -> {change.after.posterior:.3f}"
     if label is None:
-        said = f"forgotten as {change.was}; {scores}" if change.changed else "not learnt; nothing changed"
-        return f"{name}: {said}"
+        if not change.changed:
+            return f"{name}: not learnt; nothing changed"
+        again = f", and learnt again as {change.again}, as before the mark" if change.again else ""
+        return f"{name}: forgotten as {change.was}{again}; {scores}"
     if not change.changed:
         return f"{name}: already learnt as {label}; nothing changed"
     if change.was == label:

@@ -54,7 +54,10 @@ def test_the_text_tells_where_a_verdict_comes_from(folder: Path) -> None:
     lines = [first, *lines]
     assert lines[0].startswith(f"{path}: spam, score 0.99")
     number = r"[+-]\d\.\d\d"
-    assert re.fullmatch(rf"  {number} x fields .*{number} x body {number} = \+\d+\.\d\d; calibrated, 0.99.*", adds)
+    voices = ", ".join(f"{voice} {number}" for voice in ("fields", "phrases", "body"))
+    assert re.fullmatch(rf"  by weight: {voices}, besides words {number} = \+\d+\.\d\d; calibrated, 0.99.*", adds)
+    *parts, total = (float(found) for found in re.findall(r"[+-]\d+\.\d\d", adds))
+    assert total == pytest.approx(sum(parts), abs=0.021)
     assert lines[1].split() == ["token", "voice", "ham", "spam", "log-odds", "learnt", "from"]
     assert all(line.endswith("  #6 #4 #2") for line in lines[2:10])
     assert lines[27].endswith("more words had less influence")

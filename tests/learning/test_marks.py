@@ -113,6 +113,38 @@ def test_a_persons_mark_of_what_nobody_marked_is_theirs_and_changes_no_count(fil
     assert filter.verify() == []
 
 
+@pytest.mark.parametrize("source", [BULK, AUTOMATIC])
+@pytest.mark.parametrize("label", LABELS)
+def test_a_mark_that_is_forgotten_leaves_what_nobody_marked_as_it_was(
+    filter: Filter, source: str, label: Label
+) -> None:
+    filter.learn(reading("two"), "ham", BULK)
+    filter.learn(ONE.reading, "spam", source, "somebody")
+    before = filter.store.load(["fields"])
+    assert marked(filter, label, ANN)
+    change = mark(filter, ONE, None, ANN, 200)
+    after = filter.store.load(["fields"])
+    assert (change.was, change.again) == (label, "spam")
+    assert change.after == filter.score(ONE.reading)
+    assert (after.counts, after.learnt, after.calibration) == (before.counts, before.learnt, before.calibration)
+    again = active(filter)
+    assert again is not None
+    assert (again.label, again.source, again.by) == ("spam", source, "somebody")
+    assert marked(filter, None, ANN)  # what nobody marked, anybody may take back
+    assert active(filter) is None
+    assert marked(filter, "ham", ANN)
+    assert mark(filter, ONE, None, ANN, 200).again is None
+    assert active(filter) is None
+
+
+def test_the_same_mark_again_is_never_refused(filter: Filter, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_check_surprise", "_check_left", "_check_room"):
+        monkeypatch.setattr(f"spamfilter.learning.marks.{name}", None)
+    filter.learn(ONE.reading, "spam", "imap", "ann")
+    assert not marked(filter, "spam", ANN)
+    assert not marked(filter, "spam", BOB)
+
+
 MARKS = st.lists(
     st.tuples(st.sampled_from(AUTHORS), st.sampled_from((*LABELS, None)), st.sampled_from(SUBJECTS)), max_size=30
 )
@@ -144,17 +176,19 @@ def test_whatever_is_marked_the_rules_hold_and_the_counts_are_the_sum_of_the_led
         except Refused:
             changed = None
         after = active(filter, subject)
+        by_person = before is not None and before.source not in NOBODYS
+        again = wanted is None and by_person and after is not None and after.source in NOBODYS
         if not changed:
             assert (after, len(entries(filter))) == (before, number)
         else:
-            assert (after and after.label) == wanted
+            assert again or (after and after.label) == wanted
             assert before is None or before.source in NOBODYS or before.by == author.name or author.master
             assert author.source != AUTOMATIC or before is None
             teaches = wanted is not None and (before is None or before.label != wanted)
             assert mine < share or not teaches or not author.limited
         if author.master or (mine < limit and (before is None or before.source in NOBODYS)):
             assert changed is not None
-            assert (after and after.label) == wanted or (author.source == AUTOMATIC and before is not None)
+            assert again or (after and after.label) == wanted or (author.source == AUTOMATIC and before is not None)
     assert filter.verify() == []
     fresh = Filter(filter.store, VOICE)
     for subject in SUBJECTS:
