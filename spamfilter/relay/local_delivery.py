@@ -34,6 +34,9 @@ def purpose_of(relay: Relay, path: str) -> Purpose:
     return "canary" if address in relay.canaries else "relay"
 
 
+OTHER_KIND = Reply.of("452 4.5.3 Recipients of another kind; send to this one separately")
+
+
 def refusal(transaction: Transaction, purpose: Purpose) -> Reply | None:
     """The reply to a recipient that this transaction may not have; None if it may."""
     # The address of a probe is a secret that only administrators get, so it needs no other protection.
@@ -44,7 +47,7 @@ def refusal(transaction: Transaction, purpose: Purpose) -> Reply | None:
         if b"@" not in transaction.sender or len(transaction.sender) > MAX_SENDER:
             return Reply.of("550 5.7.1 Feedback needs a sender, an address with its domain")
     if transaction.recipients and transaction.purpose != purpose:
-        return Reply.of("452 4.5.3 Recipients of another kind; send to this one separately")
+        return OTHER_KIND
     return None
 
 

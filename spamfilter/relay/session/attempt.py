@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from spamfilter.relay.envelope_paths import encoded
+from spamfilter.relay.local_delivery import OTHER_KIND
 from spamfilter.relay.next_hops import Reply
 from spamfilter.relay.relay import Relay
 from spamfilter.stores import JournalEntry
@@ -14,6 +15,9 @@ LISTED = 20
 """Recipients that an entry names: some kilobytes."""
 HUGE = 2**62
 """Declared bytes that the database can still hold."""
+ONE_BY_ONE = Reply.of("452 4.5.3 One recipient at a time; send to this one separately")
+SEPARATELY = (ONE_BY_ONE, OTHER_KIND)
+"""Replies to a recipient to whom the client sends the mail again at once, by itself: nothing is deferred."""
 OUT_OF_ORDER = (501, 503)
 """Codes of a command that was wrong here, and says nothing of the mail."""
 
@@ -40,6 +44,8 @@ class Attempt:
         if recipient is None:
             if not reply.positive and reply.code not in OUT_OF_ORDER and self.reply is None:
                 self.reply, self.at_mail = reply, not self.named
+            return
+        if reply in SEPARATELY:
             return
         if len(self.named) < LISTED:
             self.named.append(recipient)

@@ -50,12 +50,10 @@ def answered(
         except NextHopError as error:
             log.warning("%s: %s", self.peer, printable(str(error), 300))
             self._relay.failed(error)
-            self.drop()
-            return UNREACHABLE
+            return self.drop()
         except Crowded:
             self._relay.limit_log.noted("connect_seconds", f"{self.peer} hears {CROWDED.text}")
-            self.drop()
-            return CROWDED
+            return self.drop(CROWDED)
         except (EOFError, ConnectionError, asyncio.CancelledError):
             self.drop()
             raise
@@ -105,7 +103,7 @@ class Greeting:
         self._place = Reservation(relay.conversations)
         self._forwarded: dict[str, str] = {}
         self._greeted = ""
-        self._broken = False
+        self._failed: Reply | None = None
         self._networks: Sequence[Network] | None = None
         self._is_trusted = False
 
@@ -128,8 +126,7 @@ class Greeting:
         """Log the exception that is being handled, a fault of ours, and return the reply for the client."""
         log.exception("%s: a command failed", self.peer)
         self._relay.metrics.count("faults", "session")
-        self.drop()
-        return TEMPORARY
+        return self.drop(TEMPORARY)
 
     def close(self) -> None:
         """End the session; a delivery that is running goes on."""
@@ -220,16 +217,17 @@ class Greeting:
         if attempt is not None:
             attempt.record(self._relay, in_part=in_part)
 
-    def drop(self) -> None:
-        """Give up the conversation with a next hop that has failed.
+    def drop(self, reply: Reply = UNREACHABLE) -> Reply:
+        """Give up the conversation with a next hop that has failed, and return the reply for the client.
 
-        Commands that the client has pipelined behind the failed one must hear 451. A 503 would be permanent, and the
+        Commands that the client has pipelined behind the failed one hear it, too. A 503 would be permanent, and the
         client would drop the mail.
         """
-        self._broken = True
+        self._failed = reply
         self.transaction = None
         self._forwarded.clear()
         self._let_go()
+        return reply
 
     async def _open(self) -> Conversation:
         """Begin a conversation with the next hop. A stranger may have to wait for one, as for a busy next hop."""
@@ -259,7 +257,7 @@ class Greeting:
 
     def _end_transaction(self) -> None:
         self.transaction = None
-        self._broken = False
+        self._failed = None
         self._forwarded.clear()
 
 

@@ -30,8 +30,8 @@ from spamfilter.relay.local_delivery import end_here, purpose_of, refusal
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.next_hops.keep_alive import kept_alive
 from spamfilter.relay.session import xforward
-from spamfilter.relay.session.attempt import Attempt
-from spamfilter.relay.session.greeting import UNREACHABLE, Greeting, answered
+from spamfilter.relay.session.attempt import ONE_BY_ONE, Attempt
+from spamfilter.relay.session.greeting import Greeting, answered
 from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)
@@ -40,8 +40,6 @@ LEAST = 65_536
 """Bytes of memory that must be free before a mail of unknown size is accepted: most mails are smaller."""
 
 LEAVING = Reply.of("421 4.3.2 Shutting down; try again later")
-
-ONE_BY_ONE = Reply.of("452 4.5.3 One recipient at a time; send to this one separately")
 
 HasRoom = Callable[[int], bool]
 """Whether a mail may hold this many bytes in all; called again as the mail grows, and with 0 when it is dropped."""
@@ -81,9 +79,9 @@ class Session(Greeting):
         trusted = self.trusted if client == self.peer else self._relay.trusts(client)
         origin = 0 if trusted else hash_of(client)
         if not self._relay.memory.fits(size, origin):
-            self._broken = True  # the commands pipelined behind it must hear 451, too
-            return self.over("memory_megabytes")
-        self._broken = False
+            self._failed = self.over("memory_megabytes")
+            return self._failed
+        self._failed = None
         began = asyncio.get_running_loop().time()
         conversation = await self._open()
         told = self._told(conversation)
@@ -96,8 +94,8 @@ class Session(Greeting):
             if not reply.positive:
                 log.warning("%s: the next hop answers XFORWARD with %s", self.peer, printable(reply.text))
         reply = await conversation.command(line)
-        self._broken = 400 <= reply.code < 500  # after a 4xx, the commands pipelined behind it must hear 451
         if not reply.positive:
+            self._failed = reply
             self._give_back()
         else:
             own = self._submission or (trusted and xforward.is_told(self._forwarded))
@@ -112,7 +110,7 @@ class Session(Greeting):
     async def rcpt(self, argument: str, coming: Iterable[bytes] = ()) -> Reply:
         """coming: as for `mail`."""
         if self.transaction is None:
-            return UNREACHABLE if self._broken else Reply.of("503 5.5.1 Need MAIL before RCPT")
+            return self._failed or Reply.of("503 5.5.1 Need MAIL before RCPT")
         path = path_of(argument, "TO")
         if path is None:
             return Reply.of(f"501 5.5.4 Syntax: RCPT TO:<address of at most {MAX_PATH} bytes> [parameters]")
@@ -121,7 +119,7 @@ class Session(Greeting):
             return Reply.of("554 5.7.1 Relay access denied")
         room = self._most - len(self.transaction.recipients)
         if room <= 0:
-            return ONE_BY_ONE if self._most == 1 else self.over("recipients")
+            return ONE_BY_ONE if self._one_by_one else self.over("recipients")
         reply = refusal(self.transaction, purpose)
         if reply is None and purpose == "relay":
             assert self._conversation is not None
@@ -147,7 +145,7 @@ class Session(Greeting):
         client has hung up. It is not called if DATA is rejected.
         """
         if self.transaction is None:
-            return UNREACHABLE if self._broken else Reply.of("503 5.5.1 Need MAIL and RCPT before DATA")
+            return self._failed or Reply.of("503 5.5.1 Need MAIL and RCPT before DATA")
         if not self.transaction.recipients:
             if self.transaction.refused and max(self.transaction.refused) < 500:
                 return Reply.of("451 4.5.1 No recipients accepted yet")
@@ -193,12 +191,16 @@ class Session(Greeting):
             return await asyncio.shield(self._relay.started(work))
 
     @property
-    def _most(self) -> int:
-        """The recipients of a mail: one if the next hop replies for each, but the client hears only one reply.
+    def _one_by_one(self) -> bool:
+        """Whether a mail may have one recipient: the next hop replies for each, but the client hears only one reply.
 
         With different replies for two recipients, one would lose the mail, or the other would get it twice.
         """
-        return 1 if self._relay.next_hop.replies_for_each and not self._each else self._relay.limits.recipients
+        return self._relay.next_hop.replies_for_each and not self._each
+
+    @property
+    def _most(self) -> int:
+        return 1 if self._one_by_one else self._relay.limits.recipients
 
     def _told(self, conversation: Conversation) -> list[bytes]:
         """XFORWARD commands that tell the next hop about the client, if it announces XFORWARD."""

@@ -100,7 +100,7 @@ def test_a_declared_size_that_cannot_fit_is_refused_at_mail(relay: Daemon, scrap
             late.ask("EHLO client.test")
             late.say(b"MAIL FROM:<a@example.org> SIZE=%d\r\nRCPT TO:<b@example.test>\r\nDATA\r\n" % len(BODY))
             assert late.reply().raw == b"452 4.3.1 No room for this message now; try again later\r\n"
-            assert [late.reply().code, late.reply().code] == [451, 451]  # for now, and no 503
+            assert [late.reply().code, late.reply().code] == [452, 452]  # for now, and no 503
             assert begin(late) == 354  # a small one has room
             late.say(b"Subject: small\r\n\r\nx\r\n")
             assert end(late) == 250

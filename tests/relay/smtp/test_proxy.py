@@ -321,7 +321,7 @@ async def test_a_next_hop_that_refuses_rset_leaves_no_open_envelope(tmp_path: Pa
 @pytest.mark.parametrize(
     ("replies", "expected"),
     [
-        ({"MAIL": b"450 4.1.8 no such domain yet\r\n"}, [b"450", b"451", b"451"]),
+        ({"MAIL": b"450 4.1.8 no such domain yet\r\n"}, [b"450", b"450", b"450"]),
         ({"RCPT": b"450 4.2.1 greylisted\r\n"}, [b"250", b"450", b"451"]),
         ({"RCPT": b"550 5.1.1 no\r\n"}, [b"250", b"550", b"554"]),
         ({"MAIL": b"354 odd\r\n"}, [b"451", b"451", b"451"]),
