@@ -31,6 +31,7 @@ MAX_VALUE = 2000
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _FIELD = re.compile(rb"^(content-type|content-transfer-encoding)[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _FIELD_END = re.compile(rb"\n(?![ \t])|\Z")
+_NAMED_MAIL = re.compile(r"(?i)\.eml(?:\"|\?=|;|\Z)")
 _BOUNDARY_END = re.compile(rb"(--)?[ \t]*(?:\r?\n|\Z)")
 _A_HEADER = re.compile(rb"(?:>?From [^\n]*\n)?[!-9;-~]+[ \t]*:")
 # The lookbehind lets a match begin only where a run of such characters begins, so that the time is linear.
@@ -149,7 +150,10 @@ class _Walk:
 
 
 def _content(head: bytes, default: str) -> tuple[str, str, bytes]:
-    """Media type and transfer encoding in lower case, and the boundary."""
+    """Media type and transfer encoding in lower case, and the boundary.
+
+    A file of a mail, as some programs attach one that was saved, is taken as the mail that it is.
+    """
     entity = Entity()
     entity.set_default_type(default)
     for match in _FIELD.finditer(head):
@@ -162,7 +166,10 @@ def _content(head: bytes, default: str) -> tuple[str, str, bytes]:
         boundary = entity.get_boundary() or ""
     except ValueError:  # an unknown charset in the notation of RFC 2231
         boundary = ""
-    return entity.get_content_type(), encoding, boundary.encode("latin-1", "replace")
+    kind = entity.get_content_type()
+    if kind == "application/octet-stream" and _NAMED_MAIL.search(str(entity.get("content-type"))):
+        kind = "message/rfc822"
+    return kind, encoding, boundary.encode("latin-1", "replace")
 
 
 def _decoded(body: bytes, encoding: str) -> bytes:

@@ -216,7 +216,7 @@ def build(
         size=size,
         vocabulary={voice: counts.vocabulary for voice, counts in state.counts.items()},
         learnt=learnt,
-        learnings=sum(training.number for training in trainings),
+        learnings=sum(training.number for training in trainings if training.label != IMPORT),
         trainings=trainings,
         latest=latest(store, since, until, LATEST),
         moved=_moved(store, since, until),

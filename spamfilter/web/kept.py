@@ -39,6 +39,7 @@ MOST_RULES = 200
 
 Do = Literal["teach", "deliver", "delete"]
 """What to do with a mail: deliver it and mark it as not spam, only deliver it, or delete it."""
+GONE = "This mail is not kept for you: it was delivered or deleted."
 DONE = {"teach": "delivered", "deliver": "delivered", "delete": "deleted"}
 
 
@@ -67,7 +68,9 @@ def act(visit: Visit) -> Response:
             said.append(say("Mails delivered: {number}", number=number))
     if results[False]:
         said.append(say("Still kept, because it did not work now: {number}. Try again later.", number=results[False]))
-    return _list(visit, address, said or [say("Tick the mails first.")])
+    if not said:
+        said.append(say(GONE if ids else "Tick the mails first."))
+    return _list(visit, address, said)
 
 
 def mail(visit: Visit) -> Response:
@@ -236,7 +239,7 @@ def _opened(visit: Visit, found: Quarantined, trouble: str = "", status: int = 2
 
 
 def _gone(visit: Visit) -> Response:
-    return _trouble(visit, "This mail is not kept for you: it was delivered or deleted.", 404)
+    return _trouble(visit, GONE, 404)
 
 
 def _wrong(visit: Visit) -> Response:

@@ -58,6 +58,14 @@ CASES = {
     "passed on, attached": (multipart(PLAIN + PASSED), [PASSED]),
     "passed on, redirected": (RESENT + PASSED, [RESENT + PASSED]),
     "attached": (multipart(b"\r\nsee there\r\n", PLAIN + ONE), [ONE]),
+    "a file of a mail": (
+        multipart(
+            b"Content-Type: application/octet-stream;\r\n name=\"Buy it.EML\"\r\nContent-Transfer-Encoding: base64\r\n"
+            b"\r\n" + base64.encodebytes(ONE),
+            b"Content-Type: application/octet-stream; name=notes.eml.txt\r\n\r\n" + TWO,
+        ),
+        [ONE],
+    ),
     "several": (multipart(PLAIN + ONE, PLAIN + TWO, PLAIN + ONE), [ONE, TWO, ONE]),
     "nested": (multipart(multipart(PLAIN + ONE, boundary=b"=_b2", header=b""), PLAIN + TWO), [ONE, TWO]),
     "base64": (multipart(encoded(ONE, "base64")), [ONE]),
