@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from spamfilter.mail.domain_names import in_ascii
 from spamfilter.system.paths import LONGEST_SOCKET
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -18,6 +19,7 @@ _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,59}")
 _TAKEN = frozenset(("authorization", "content-length", "content-type", "cookie", "host", "origin", "transfer-encoding"))
 """Fields of HTTP that browsers send themselves."""
 _URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,260}/?")
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 
 
@@ -78,7 +80,9 @@ def socket_path(text: str) -> str:
 
 
 def network(text: str) -> str:
-    ipaddress.ip_network(text)
+    found = ipaddress.ip_network(text)
+    if found.version == 6 and found.subnet_of(_MAPPED):
+        raise ValueError("IPv4 within IPv6; write it as IPv4, as in 192.0.2.0/24")
     return text
 
 
@@ -112,15 +116,20 @@ def host_name(text: str) -> str:
 
 
 def domain(text: str) -> str:
-    if not _HOST.fullmatch(text):
+    """The name in lower case and in ASCII, without a dot at its end."""
+    name = in_ascii(text.removesuffix("."))
+    if not _HOST.fullmatch(name):
         raise ValueError("not a domain name; without @ or blanks, as in example.org")
-    return text
+    return name.lower()
 
 
 def mailbox(text: str) -> str:
-    if not is_mailbox(text):
+    """The address in lower case, its domain in ASCII."""
+    local, at, host = text.rpartition("@")
+    name = f"{local}{at}{in_ascii(host)}"
+    if not is_mailbox(name):
         raise ValueError("not an address, as in spam@example.org")
-    return text.lower()
+    return name.lower()
 
 
 def is_mailbox(text: str) -> bool:

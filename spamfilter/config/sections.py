@@ -89,10 +89,6 @@ class Relay(Section):
         """All addresses at which mail is received."""
         return [*self.listen, *self.submission, *self.lmtp, *self.milter]
 
-    def own_domains(self) -> frozenset[str]:
-        """`domains` in lower case."""
-        return frozenset(domain.lower() for domain in self.domains)
-
     def dangers(self) -> list[str]:
         """A sentence for each value that lets mail loop, loses all mail from outside, or relays for everybody."""
         found = []

@@ -36,8 +36,7 @@ def sender(text: str) -> str:
         return addresses.mailbox(text) if text.rpartition("@")[0] else _domain(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is not an address (user@example.org), domain (example.org) or network (192.0.2.0/24);"
-            " write international names in ASCII (xn--...)"
+            f"{text!r} is not an address (user@example.org), domain (example.org) or network (192.0.2.0/24)"
         ) from None
 
 
@@ -55,7 +54,7 @@ def some_recipients(text: str) -> str:
 
 
 def _domain(text: str) -> str:
-    return addresses.domain(text.removeprefix("@")).lower().removesuffix(".")
+    return addresses.domain(text.removeprefix("@"))
 
 
 def rule(kind: Kind, text: str) -> Rule:

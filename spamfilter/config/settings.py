@@ -280,7 +280,7 @@ def _check_files(settings: Settings, file: str) -> None:
     if relay.next_hop_ca:
         try:
             tls.client_context(relay.next_hop_ca)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise ConfigError(f"{file}: relay.next_hop_ca = {relay.next_hop_ca!r}: {error}") from error
     if relay.tls_certificate:
         try:

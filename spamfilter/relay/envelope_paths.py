@@ -4,6 +4,8 @@ import re
 import string
 from collections.abc import Iterator
 
+from spamfilter.mail.domain_names import in_ascii
+
 # Angle brackets may be missing, because many next hops tolerate that.
 _PATH = re.compile(r'(FROM|TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))( .*)?', re.IGNORECASE)
 _SIZE = re.compile(r" SIZE=([0-9]{1,20})(?: |$)", re.IGNORECASE)
@@ -48,7 +50,7 @@ def path_of(argument: str, keyword: str) -> str | None:
 
 
 def mailbox_of(path: str) -> str:
-    """The address of a path in lower case, without source route, quotes and escapes.
+    """The address of a path as `folded`, without source route, quotes and escapes.
 
     >>> mailbox_of('@relay.example:"S\\\\pam"@Example.org')
     'spam@example.org'
@@ -61,13 +63,23 @@ def mailbox_of(path: str) -> str:
     return folded(f"{local}@{domain}")
 
 
-def folded(address: str) -> str:
-    """An address with ASCII letters in lower case. Other letters stay: U+212A is not a k.
+def lowered(text: str) -> str:
+    """A text with ASCII letters in lower case. Other letters stay: U+212A is not a k.
 
-    >>> folded("K\u212a@Example.org") == "k\u212a@example.org"
+    >>> lowered("K\u212a@Example.org") == "k\u212a@example.org"
     True
     """
-    return address.translate(_TO_LOWER)
+    return text.translate(_TO_LOWER)
+
+
+def folded(address: str) -> str:
+    """An address, or a domain, as all comparisons have it: ASCII letters in lower case, the domain in ASCII.
+
+    >>> folded("Anna@M\u00fcller.Example")
+    'anna@xn--mller-kva.example'
+    """
+    local, at, domain = lowered(address).rpartition("@")
+    return f"{local}{at}{in_ascii(domain)}"
 
 
 def above(address: str) -> Iterator[str]:
@@ -114,5 +126,5 @@ def is_plain(recipient: str, domains: frozenset[str]) -> bool:
     """
     local, at, domain = recipient.rpartition("@")
     if not at:
-        return folded(domain) == "postmaster"  # RFC 5321 section 4.5.1
+        return lowered(domain) == "postmaster"  # RFC 5321 section 4.5.1
     return local != "" and folded(domain) in domains and not _ROUTING.search(local)

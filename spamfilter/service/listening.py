@@ -5,6 +5,7 @@ descriptors logs that once in a while, and goes on.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import resource
@@ -72,9 +73,8 @@ def bound(key: str, address: str) -> list[socket.socket]:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return [_socket(family, where) for family, _, _, _, where in found]
     except OSError as error:
-        raise ConfigError(
-            f"{key} = {address!r}: cannot listen there: {error.strerror}; is another spamfilter running?"
-        ) from error
+        hint = "; is another spamfilter running?" if error.errno == errno.EADDRINUSE else ""
+        raise ConfigError(f"{key} = {address!r}: cannot listen there: {error.strerror}{hint}") from error
 
 
 def _local(key: str, path: Path) -> socket.socket:

@@ -44,7 +44,7 @@ def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
     raise_descriptor_limit(settings.limits)
     relay.judge.policy, relay.judge.policies = settings.policy(), settings.policies()
     relay.trusted = settings.relay.networks()
-    relay.domains = settings.relay.own_domains()
+    relay.domains = frozenset(settings.relay.domains)
     relay.memory.bound(settings.limits.memory_bytes, settings.limits.message_size)
     relay.limits = within_descriptors(settings.limits)
     relay.feedback = socket.settings = settings.feedback

@@ -82,7 +82,7 @@ class Worker:
             quarantine=Maildir(settings.quarantine_path()),
             limits=within_descriptors(limits),
             trusted=settings.relay.networks(),
-            domains=settings.relay.own_domains(),
+            domains=frozenset(settings.relay.domains),
             hostname=settings.hostname(),
             mark_queue=self._mark_queue,
             feedback=settings.feedback,

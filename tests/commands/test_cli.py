@@ -78,6 +78,41 @@ def test_the_messages_of_a_maildir_are_marked_one_by_one(shell: Shell) -> None:
     assert shell.learnt() == ({"ham": 3, "spam": 0}, [])
 
 
+def test_as_ham_a_maildir_is_marked_without_its_junk_and_its_trash(shell: Shell) -> None:
+    for number, place in enumerate(
+        ("new/1", ".Friends/cur/2:2,", ".Junk/cur/3:2,", ".Junk.2024/cur/4:2,", ".Trash/new/5")
+    ):
+        shell.write(f"box/{place}", mail(name=f"m{number}"))
+        (shell.folder / "box" / place).parent.with_name("new").mkdir(exist_ok=True)
+        (shell.folder / "box" / place).parent.with_name("cur").mkdir(exist_ok=True)
+    result = shell.run("mark-ham", shell.folder / "box")
+    assert (result.exit_code, result.stdout.count(": learnt as ham; ")) == (0, 2)
+    assert result.stderr.count(": left out of the ham, as its name says ") == 3
+    assert shell.done("mark-spam", shell.folder / "box" / ".Junk").count(": learnt as spam; ") == 1
+    assert shell.learnt() == ({"ham": 2, "spam": 1}, [])
+
+
+def test_a_mark_that_is_refused_keeps_no_other_from_being_made(shell: Shell) -> None:
+    files = [shell.write(f"box/{number}.eml", mail(name=str(number))) for number in range(3)]
+    shell.done("mark-ham", "--by", "bob", files[1])
+    result = shell.run("mark-spam", "--by", "ann", shell.folder / "box", shell.write("empty.eml", b""))
+    assert (result.exit_code, result.stdout.count(": learnt as spam; ")) == (1, 2)
+    assert result.stderr.splitlines()[1:] == [
+        f"spamfilter: {shell.folder / 'empty.eml'}: no mail in it",
+        f"spamfilter: {files[1]}: learnt as ham by bob; only they or the administrator can change that",
+    ]
+    assert shell.learnt() == ({"ham": 1, "spam": 2}, [])
+
+
+@pytest.mark.parametrize("folder", ["Trash", "INBOX/Deleted Items", "Papierkorb/2026", "INBOX.Junk.2026", "Sent"])
+def test_a_mail_that_was_moved_into_the_trash_is_not_marked(shell: Shell, folder: str) -> None:
+    said = shell.done("mark-ham", "--into", folder, stdin=mail())
+    assert said.startswith(f"{folder}: holds ")
+    assert said.endswith(", so a mail that is moved there is no mark\n")
+    assert shell.learnt()[0] == {"ham": 0, "spam": 0}
+    assert "learnt as ham" in shell.done("mark-ham", "--into", "Archive/2026", stdin=mail())
+
+
 @pytest.mark.parametrize("words", [(), ("-",)], ids=["no-argument", "dash"])
 def test_a_message_is_marked_from_standard_input(shell: Shell, words: tuple[str, ...]) -> None:
     assert shell.done("mark-spam", *words, stdin=mail()).startswith("standard input: learnt as spam; ")

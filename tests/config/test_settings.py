@@ -191,6 +191,13 @@ def test_an_odd_but_good_value_is_taken(tmp_path: Path, text: str, key: str, val
             "RELAY__LISTEN", '["127.0.0.1:1", "[::1]:2"]', "relay.listen", ["127.0.0.1:1", "[::1]:2"], id="list"
         ),
         pytest.param("RELAY__DOMAINS", "[]", "relay.domains", [], id="empty-list"),
+        pytest.param(
+            "RELAY__DOMAINS",
+            '["Example.ORG.", "b\u00fccher.example"]',
+            "relay.domains",
+            ["example.org", "xn--bcher-kva.example"],
+            id="domains-in-one-form",
+        ),
         pytest.param("VERDICT__SPAM", "0.95", "verdict.spam", 0.95, id="number"),
         pytest.param("VERDICT__REJECT", "0", "verdict.reject", 0.0, id="whole-number"),
         pytest.param("VERDICT__EVIDENCE_HEADER", "true", "verdict.evidence_header", True, id="boolean"),

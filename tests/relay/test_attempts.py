@@ -65,6 +65,23 @@ async def test_of_a_mail_for_several_only_the_refused_recipients_are_an_entry_be
         assert [running.relay.metrics.value("final_replies", code) for code in ("2xx", "5xx")] == [1, 0]
 
 
+class OneByOne(Hop):
+    replies_for_each = True
+
+
+async def test_a_recipient_that_gets_the_mail_by_itself_at_once_is_no_entry(tmp_path: Path) -> None:
+    async with session(tmp_path, OneByOne()) as (one, running):
+        await begin(one)
+        assert (await one.rcpt("TO:<c@example.test>")).raw.startswith(b"452 4.5.3 One recipient at a time")
+        assert (await one.data(receiving())).code == 250
+        one.close()
+        assert kept(running) == []
+    async with session(tmp_path / "one", Hop(), limits=Limits(recipients=1)) as (one, running):
+        await begin(one)
+        assert (await one.rcpt("TO:<c@example.test>")).raw.startswith(b"452 4.5.3 Too many recipients")
+        assert running.relay.metrics.value("limits_hit", "recipients") == 1
+
+
 async def test_a_mail_that_is_too_large_is_an_entry_whenever_that_is_seen(tmp_path: Path) -> None:
     async def receive(has_room: object) -> bytes:
         raise TooLarge

@@ -289,7 +289,8 @@ def test_many_are_delivered_or_deleted_at_once(pages: Site, chromium: Browser) -
     assert f"deleted for {B} by digest link: {B}, " in seen
     before = outcomes(pages)
     empty = browser.get(other).stamp
-    browser.post(link, {"stamp": empty, "do": "delete", f"mail-{foreign}": "on", "mail-x": "on"})
+    said = browser.post(link, {"stamp": empty, "do": "delete", f"mail-{foreign}": "on", "mail-x": "on"}).words
+    assert "Diese Mail wird f\N{LATIN SMALL LETTER U WITH DIAERESIS}r Sie nicht zur" in said
     assert outcomes(pages) == before
     assert browser.submit(f"{other}/{foreign}", f"{other}/{foreign}", do="delete").status == 303
     assert "Gelöscht: Casino foreign" in browser.get(f"{other}?done={foreign}").words

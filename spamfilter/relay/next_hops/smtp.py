@@ -54,7 +54,8 @@ class SmtpNextHop(NextHop):
 
     @property
     def where(self) -> str:
-        return f"{self.scheme}://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
 
     async def keywords(self) -> Mapping[str, str]:
         return await self._keywords.known()

@@ -7,7 +7,8 @@ is malformed or said twice proves nothing.
 from collections.abc import Collection, Iterator
 from itertools import islice
 
-from spamfilter.relay.envelope_paths import folded
+from spamfilter.mail.domain_names import in_ascii
+from spamfilter.relay.envelope_paths import lowered
 from spamfilter.relay.sender_lists.raw_header import RawHeader
 
 LONGEST = 8_192
@@ -57,7 +58,7 @@ def proved_envelope(found: Collection[Statement], domain: str) -> str:
 
 
 def _domain(value: str) -> str:
-    return value.rpartition("@")[2].removesuffix(".")
+    return in_ascii(value.rpartition("@")[2].removesuffix("."))
 
 
 def _read(value: str) -> tuple[str, list[Statement]] | None:
@@ -93,7 +94,7 @@ def _parts(value: str) -> list[list[str]] | None:
     parts: list[list[str]] = [[]]
     word: list[str] = []
     depth, quoted, escaped = 0, False, False
-    for letter in folded(value) + " ":
+    for letter in lowered(value) + " ":
         if escaped:
             escaped = False
             if not depth:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -124,7 +125,10 @@ class Greeting:
 
     def fault(self) -> Reply:
         """Log the exception that is being handled, a fault of ours, and return the reply for the client."""
-        log.exception("%s: a command failed", self.peer)
+        if isinstance(sys.exc_info()[1], MemoryError):
+            log.error("%s: a command failed: the system has no more memory", self.peer)
+        else:
+            log.exception("%s: a command failed", self.peer)
         self._relay.metrics.count("faults", "session")
         return self.drop(TEMPORARY)
 

@@ -9,6 +9,7 @@ import pytest
 
 from spamfilter.bayes.verdict import Action, Class, Policy, Verdict
 from spamfilter.config.sender_rules import rule
+from spamfilter.relay.envelope_paths import folded
 from spamfilter.relay.sender_lists.decision import Lists, Origin, decided
 from spamfilter.stores import Rule
 from tests.support.made import NOON
@@ -57,6 +58,16 @@ def met(lists: Lists, recipients: Sequence[str] = (ME,), mail: bytes = MAIL, cli
 def test_the_most_specific_rule_holds(rules: list[str], expected: str) -> None:
     assert met(listed(*rules)) == [expected]
     assert met(listed(*rules[::-1])) == [expected]
+
+
+@pytest.mark.parametrize("written", ["M\N{LATIN SMALL LETTER U WITH DIAERESIS}ller", "xn--mller-kva"])
+@pytest.mark.parametrize("asked", ["-m\N{LATIN SMALL LETTER U WITH DIAERESIS}ller.example", "-xn--mller-kva.example"])
+def test_a_domain_beyond_ascii_is_the_same_in_either_form(written: str, asked: str) -> None:
+    mail = f"From: a@{written}.example\r\n\r\nhello\r\n".encode()
+    assert met(listed(asked), mail=mail) == ["block xn--mller-kva.example"]
+    assert met(listed(f"-192.0.2.7 for {asked[1:]}"), [folded(f"me@{written}.example")]) == [
+        "block 192.0.2.7/32 xn--mller-kva.example"
+    ]
 
 
 @pytest.mark.parametrize(

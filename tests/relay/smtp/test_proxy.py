@@ -465,10 +465,13 @@ async def test_xforward_is_neither_offered_to_nor_taken_from_strangers(tmp_path:
         ("@elsewhere.test:victim@example.test", b"554"),
         ("Postmaster", b"250"),
         ("bob+tag@example.test", b"250"),
+        ("bob@b\u00fccher.test", b"250"),
+        ("bob@xn--BCHER-kva.test", b"250"),
+        ("bob@bucher.test", b"554"),
     ],
 )
 async def test_strangers_may_only_send_to_our_domains(tmp_path: Path, recipient: str, code: bytes) -> None:
-    domains = frozenset({"example.test"})
+    domains = frozenset({"example.test", "xn--bcher-kva.test"})
     async with (
         Hop() as hop,
         relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", trusted=NOBODY, domains=domains) as running,
