@@ -7,7 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from spamfilter.bayes.calibration import NO_STEP
 from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.labels import IMPORT
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
 from spamfilter.evaluation.error_rates import measure
 from spamfilter.learning.filter import Filter
@@ -17,7 +19,7 @@ from spamfilter.reports.rendering import report_json, to_json
 from spamfilter.reports.report import LATEST, WORDS, Report, build
 from spamfilter.reports.report_figures import figures_of
 from spamfilter.reports.text import BARS, report_text
-from spamfilter.stores import Store
+from spamfilter.stores import Entry, Store
 from tests.support.made import NOON, VOICE, journal_entry
 from tests.support.memory_store import MemoryStore
 
@@ -46,6 +48,16 @@ def test_an_empty_period_is_a_report_of_nothing() -> None:
         assert (rate.errors, rate.messages, rate.low, rate.high) == (0, 0, 0.0, 1.0)
     assert "nothing yet" in report_text(empty)
     assert to_json(report_json(empty))
+
+
+def test_an_import_is_no_message_that_was_learnt() -> None:
+    store = MemoryStore()
+    mark(store, 1, "spam", days=1)
+    at = NOON - timedelta(days=1)
+    with Filter(store, VOICE).training() as training:
+        training.write(Entry(at, digest(2), IMPORT, {"ham": 3, "spam": 2}, NO_STEP, {}, "cli", "ann"))
+    found = report(store)
+    assert (found.learnings, found.learnt) == (1, {"ham": 3, "spam": 3})
 
 
 def test_errors_are_what_users_corrected_counted_by_hand() -> None:
