@@ -39,7 +39,6 @@ MOST_RULES = 200
 
 Do = Literal["teach", "deliver", "delete"]
 """What to do with a mail: deliver it and mark it as not spam, only deliver it, or delete it."""
-GONE = "This mail is not kept for you: it was delivered or deleted."
 DONE = {"teach": "delivered", "deliver": "delivered", "delete": "deleted"}
 
 
@@ -69,7 +68,7 @@ def act(visit: Visit) -> Response:
     if results[False]:
         said.append(say("Still kept, because it did not work now: {number}. Try again later.", number=results[False]))
     if not said:
-        said.append(say(GONE if ids else "Tick the mails first."))
+        said.append(say("This mail is not kept for you: it was delivered or deleted.") if ids else say("Tick the mails first."))
     return _list(visit, address, said)
 
 
@@ -239,7 +238,7 @@ def _opened(visit: Visit, found: Quarantined, trouble: str = "", status: int = 2
 
 
 def _gone(visit: Visit) -> Response:
-    return _trouble(visit, GONE, 404)
+    return _trouble(visit, "This mail is not kept for you: it was delivered or deleted.", 404)
 
 
 def _wrong(visit: Visit) -> Response:
