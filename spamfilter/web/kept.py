@@ -67,9 +67,9 @@ def act(visit: Visit) -> Response:
             said.append(say("Mails delivered: {number}", number=number))
     if results[False]:
         said.append(say("Still kept, because it did not work now: {number}. Try again later.", number=results[False]))
-    if not said:
-        said.append(say("This mail is not kept for you: it was delivered or deleted.") if ids else say("Tick the mails first."))
-    return _list(visit, address, said)
+    if not said and ids:
+        said.append(say("This mail is not kept for you: it was delivered or deleted."))
+    return _list(visit, address, said or [say("Tick the mails first.")])
 
 
 def mail(visit: Visit) -> Response:
