@@ -54,8 +54,7 @@ class SmtpNextHop(NextHop):
 
     @property
     def where(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        return f"{self.scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     async def keywords(self) -> Mapping[str, str]:
         return await self._keywords.known()
