@@ -55,6 +55,7 @@ def change_json(subject: Subject, label: Label | None, change: Change) -> dict[s
         **name_json(subject),
         "changed": change.changed,
         "was": change.was,
+        "again": change.again,
         "before": change.before.posterior,
         "after": change.after.posterior,
         "text": change_text(subject.name, label, change),

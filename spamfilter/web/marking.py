@@ -62,8 +62,11 @@ def notice(entry: JournalEntry, label: Label | None, done: Mapping[str, Any]) ->
     name = f'"{entry.subject[:SUBJECT] or "(no subject)"}"'
     was, learnt = class_name(done["was"] or ""), f"learnt as {class_name(label or '')}"
     score = f"score {done['before']:.3f} -> {done['after']:.3f}"
+    if label is None and not done["changed"]:
+        return f"{name}: was not learnt"
     if label is None:
-        return f"{name}: forgotten, was learnt as {was}; {score}" if done["changed"] else f"{name}: was not learnt"
+        again = f", is again learnt as {class_name(done['again'])}" if done["again"] else ""
+        return f"{name}: forgotten, was learnt as {was}{again}; {score}"
     if not done["changed"]:
         return f"{name}: already {learnt}; nothing changed"
     if done["was"] == label:

@@ -154,7 +154,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/api/messages/{id}", "look", "A message, what it would be judged now and why, and its marks.",
               message, ("message", "label", "judged", "mute", "history")),
     Operation("POST", "/api/messages/{id}/mark", "label", "Learn it as spam or ham, or with null forget it.",
-              mark, ("id", "changed", "was", "before", "after", "text"), Marking),
+              mark, ("id", "changed", "was", "again", "before", "after", "text"), Marking),
     Operation("POST", "/api/messages/{id}/skip", "label", "Put it behind all others in the review queue, or back.",
               skip, ("id",), Skipping),
     Operation("POST", "/api/messages/{id}/release", "administer", "Deliver it from quarantine, and learn it as ham.",
