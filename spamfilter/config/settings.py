@@ -277,6 +277,9 @@ def _check_files(settings: Settings, file: str) -> None:
             f"{file}: verdict.quarantine = {settings.verdict.quarantine!r} and relay.next_hop = {relay.next_hop!r}"
             " are one Maildir: delivered mail would expire; name two folders"
         )
+    if f"unix:{settings.socket_path()}" in relay.places():
+        shared = settings.feedback.socket
+        raise ConfigError(f"{file}: feedback.socket = {shared!r} is an address of [relay], too; each needs its own")
     if relay.next_hop_ca:
         try:
             tls.client_context(relay.next_hop_ca)
