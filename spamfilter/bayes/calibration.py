@@ -15,8 +15,8 @@ Invariant: the state is the sum of its steps in whole numbers, so taking a step 
 """
 
 import math
-from dataclasses import astuple, dataclass
 from itertools import zip_longest
+from typing import NamedTuple
 
 from spamfilter.bayes.counts import Label
 
@@ -50,8 +50,7 @@ ERROR_ENERGY = 3
 SURPRISING = round(0.1**2 * UNIT)
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(NamedTuple):
     """slope, offset and their sums of squared gradients, each in units of 2^-40.
 
     messages, known: how many were learnt, and the sum of the shares of their words that were known, in the same unit.
@@ -120,7 +119,7 @@ class Calibration:
 
     def plus(self, step: Step, sign: int = 1) -> "Calibration":
         """The state after a step, or with sign -1 after the step was taken back."""
-        return Calibration(*[kept + sign * more for kept, more in zip_longest(astuple(self), step, fillvalue=0)])
+        return Calibration(*[kept + sign * more for kept, more in zip_longest(self, step, fillvalue=0)])
 
 
 def is_surprise(step: Step) -> bool:

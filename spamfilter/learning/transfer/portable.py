@@ -9,7 +9,7 @@ learnt before. A file is imported whole or not at all.
 
 import json
 from collections.abc import Iterator
-from dataclasses import astuple, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
@@ -69,7 +69,7 @@ def _counts(filter: Filter, first: dict[str, object]) -> Iterator[dict[str, obje
     state = filter.rebuilt(filter.store.state({}).last, SpelledTable)
     first["learnt"] = state.learnt
     first["messages"] = {name: counts.messages for name, counts in state.counts.items()}
-    first["calibration"] = list(astuple(state.calibration))
+    first["calibration"] = list(state.calibration)
     yield first
     for name, counts in state.counts.items():
         ham, spam = counts.words["ham"], counts.words["spam"]
@@ -240,4 +240,4 @@ def _word(text: str) -> Token:
 def _step(calibration: list[int]) -> Step:
     """What leads from nothing learnt to this state of the calibration, which may be of an earlier version."""
     end = Calibration(*map(int, calibration))  # raises TypeError for more numbers than it has
-    return tuple(to - of for to, of in zip(astuple(end), astuple(Calibration()), strict=True))
+    return tuple(to - of for to, of in zip(end, Calibration(), strict=True))

@@ -1,7 +1,7 @@
 """A transaction of learning in SQL."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import astuple, replace
+from dataclasses import replace
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -131,7 +131,7 @@ class SqlLearning(Learning):
         self._write_entries()
         write_rest(self._connection, edition, state, rest)
         self._edition = edition
-        self.put_setting("calibration", list(astuple(state.calibration)))
+        self.put_setting("calibration", list(state.calibration))
         self.load_anew()
 
     def load_anew(self) -> None:
@@ -165,7 +165,7 @@ class SqlLearning(Learning):
             self.put_setting("learnt", {label: learnt[label] + self._learnt[label] for label in LABELS})
             self._learnt = dict.fromkeys(LABELS, 0)
         if self._calibration is not None:
-            self.put_setting("calibration", list(astuple(self._calibration)))
+            self.put_setting("calibration", list(self._calibration))
         self._clear()
 
     def _clear(self) -> None:
