@@ -163,14 +163,14 @@ def settings_of(file: Path | None) -> "Settings":
     return settings
 
 
-def tell_problems(problems: Sequence[str], leave: bool = True, code: int = InputError.exit_code) -> None:
-    """Name what was passed over on standard error; with `leave`, exit with this code if there is anything."""
+def tell_problems(problems: Sequence[str], leave: bool = True) -> None:
+    """Name what was passed over on standard error; with `leave`, exit with 2 if there is anything."""
     for problem in problems[:PROBLEMS_NAMED]:
         complain(problem)
     if len(problems) > PROBLEMS_NAMED:
         complain(f"and {len(problems) - PROBLEMS_NAMED} more were passed over")
     if problems and leave:
-        sys.exit(code)
+        sys.exit(InputError.exit_code)
 
 
 def has_store(settings: "Settings") -> bool:

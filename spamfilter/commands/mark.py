@@ -33,7 +33,7 @@ from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless
 from spamfilter.system.moments import moment_text
 from spamfilter.system.paths import configured_database, configured_quarantine, configured_socket
-from spamfilter.system.screen import coloured, sentence
+from spamfilter.system.screen import coloured, complain, sentence
 
 if TYPE_CHECKING:
     from spamfilter.bayes.counts import Label
@@ -54,7 +54,7 @@ def _mark(
     A mark that is refused keeps no other one from being made.
     """
     problems: list[str] = []
-    refused: list[str] = []
+    refused = False
     mails = named_mails(names or ("-",), problems, _left_out(label, names))
     try:
         client = SocketClient(configured_socket(file))
@@ -70,7 +70,8 @@ def _mark(
         answers = _of_relay(client, request, mails)
     for answer in answers:
         if isinstance(answer, Refused):
-            refused.append(str(answer))
+            complain(str(answer))
+            refused = True
             continue
         text = answer.pop("text")
         if as_json:
@@ -81,8 +82,9 @@ def _mark(
                 sentence(
                     f"{answer['id']}: is in quarantine; `spamfilter quarantine release {answer['id']}` delivers it"
                 )
-    tell_problems(problems, leave=not refused)
-    tell_problems(refused, code=Refused.exit_code)
+    tell_problems(problems)
+    if refused:
+        sys.exit(Refused.exit_code)
 
 
 def _left_out(label: "Label | None", names: Sequence[str]) -> Callable[[Path], bool]:
@@ -149,7 +151,7 @@ def mark_spam(file: Path | None, names: tuple[str, ...], as_json: bool, by: str 
 
     Names are ids from X-Spamfilter-Id, files, folders or Maildirs; - is standard input. A repeat changes
     nothing. If a message was learnt as ham, that is taken back exactly first. A mark that is refused keeps no
-    other one from being made; the command then exits with 1.
+    other one from being made; the command then exits with 1 or more.
 
     Example: spamfilter mark-spam 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
@@ -170,7 +172,8 @@ def mark_ham(file: Path | None, names: tuple[str, ...], as_json: bool, by: str |
     if kind := kind_of(into):
         if not names:
             sys.stdin.buffer.read()  # or who pipes the mail in complains
-        sentence(f"{harmless(into)}: holds {kind}, so a mail that is moved there is no mark")
+        if not as_json:
+            sentence(f"{harmless(into)}: holds {kind}, so a mail that is moved there is no mark")
     else:
         _mark("ham", file, names, as_json, by, source)
 
@@ -224,11 +227,10 @@ def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: st
 
 def _forget_all(file: Path | None, by: str, since: str | None, source: str | None, yes: bool, as_json: bool) -> None:
     """Show, and with `yes` undo, all marks of an author. source: only those of it."""
-    from spamfilter.bayes.labels import IMPORT
     from spamfilter.commands.command import moment, opened_store, settings_of
     from spamfilter.errors import StoreError
     from spamfilter.learning.filter import Filter
-    from spamfilter.learning.undoing import MANY, taught_by, undo
+    from spamfilter.learning.undoing import needs_all, taught_by, undo
     from spamfilter.reports import rendering
 
     begin = None if since is None else moment("--since", since, datetime.now(UTC))
@@ -240,8 +242,8 @@ def _forget_all(file: Path | None, by: str, since: str | None, source: str | Non
             click.echo(_taught_text(by, taught))
         if yes and taught:
             try:
-                whole = len(taught) >= MANY or any(each.entry.label == IMPORT for each in taught)
-                undo(Filter(store, settings.voices(), whole=whole), taught, "cli", user(), done.update)
+                filter = Filter(store, settings.voices(), whole=needs_all(taught))
+                undo(filter, taught, "cli", user(), done.update)
             except StoreError as error:
                 so_far = f"{error}; {len(done)} of {len(taught)} are forgotten; run the same command again for the rest"
                 raise type(error)(so_far) from error

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from spamfilter.mail.domain_names import in_ascii
+from spamfilter.mail.folded_addresses import in_ascii
 from spamfilter.system.paths import LONGEST_SOCKET
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

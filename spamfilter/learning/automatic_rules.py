@@ -22,6 +22,7 @@ from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import DAY, Author
 from spamfilter.learning.transaction import Reading
+from spamfilter.mail.folded_addresses import folded
 from spamfilter.mail.message import Message
 from spamfilter.stores import Store
 
@@ -82,8 +83,8 @@ def _answered(seen: Seen, store: Store) -> Iterable[Subject]:
     # A sender who gives a mail the Message-ID of another must gain nothing by an answer to the other one.
     if len({entry.digest for entry in entries}) != 1 or any(entry.class_ == "spam" for entry in entries):
         return
-    entry, answerer = entries[0], seen.sender.lower()
-    if answerer not in (recipient.lower() for one in entries for recipient in one.recipients):
+    entry, answerer = entries[0], folded(seen.sender)
+    if answerer not in (folded(recipient) for one in entries for recipient in one.recipients):
         return
     if entry.tokens is None or entry.digest == seen.reading.digest or store.histories([entry.digest])[entry.digest]:
         return

@@ -20,6 +20,7 @@ from spamfilter.bayes.tokens import TOKENIZER
 from spamfilter.bayes.voices import Evidence, Voices, everybodys, groups_of, view, words
 from spamfilter.errors import StoreError
 from spamfilter.learning.transaction import Change, Reading, Training
+from spamfilter.mail.folded_addresses import folded
 from spamfilter.mail.message import Message
 from spamfilter.stores import Entry, Store
 
@@ -73,8 +74,8 @@ class Filter:
         return Reading(digest_in(message.digest(), group), view(self.voices, message, group))
 
     def group_of(self, addresses: Iterable[str]) -> str:
-        """The group that has a voice of its own and all these addresses, in lower case; '' if there is none."""
-        return group_of(addresses, groups_of(self.voices))
+        """The group that has a voice of its own and all these addresses; '' if there is none."""
+        return group_of(map(folded, addresses), groups_of(self.voices))
 
     def score(self, reading: Reading) -> Score:
         return model.score(self.voices, reading.tokens, self._for(reading))

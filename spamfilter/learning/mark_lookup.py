@@ -139,7 +139,7 @@ def _as_judged(filter: Filter, mail: MailAtHand) -> Subject:
             elif entry.digest == reading.digest:
                 group = ""
             else:
-                group = filter.group_of(recipient.lower() for recipient in entry.recipients)  # that it was judged for
+                group = filter.group_of(entry.recipients)  # that it was judged for
             if entry.digest != reading.digest and filter.store.active(reading.digest) is not None:
                 return replace(mail.subject, id=entry.id, group=group)
             at_hand = reading.for_group(group) if group else reading

@@ -82,7 +82,7 @@ def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
         return replace(subject, reading=subject.reading.for_everybody())
     if OWN in subject.reading.tokens:
         return subject
-    group = subject.group or filter.group_of([author.name.removeprefix(LINK).lower()])
+    group = subject.group or filter.group_of([author.name.removeprefix(LINK)])
     if not group:
         raise Refused(
             f"{subject.name}: belongs to no domain or mailbox with a voice of its own ([learn] groups), so only the"
@@ -128,9 +128,11 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
 
 def _forgotten(training: Training, subject: Subject, active: Entry | None, author: Author) -> Change:
     """Take a mark back; what `train` or a rule had taught of the message before it is learnt again."""
-    replaced = training.replaced_by(active) if active is not None and active.source not in NOBODYS else None
+    by_person = active is not None and active.source not in NOBODYS
+    earlier = training.replaced_by(active) if active is not None and by_person else ()
+    replaced = next((entry for entry in earlier if entry.source in NOBODYS), None)
     change = training.forget(subject.reading, author.source, author.name)
-    if replaced is None or replaced.source not in NOBODYS:
+    if replaced is None:
         return change
     training.restore(replaced)
     return replace(change, again=replaced.message_label, after=training.score(subject.reading))

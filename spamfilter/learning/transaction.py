@@ -5,7 +5,7 @@ first one added.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -180,12 +180,16 @@ class Training:
         assert self._whole is not None
         self._undo(self._whole, entry, source, by)
 
-    def replaced_by(self, active: Entry) -> Entry | None:
-        """The learning that this one has taken the place of, in one transaction; None where nothing was learnt."""
-        before = [entry for entry in self.history(active.digest) if entry.id < active.id]
-        if not before or not before[-1].undoes or before[-1].at != active.at:
-            return None
-        return next((entry for entry in before if entry.id == before[-1].undoes), None)
+    def replaced_by(self, active: Entry) -> Iterator[Entry]:
+        """The learnings that this one has taken the place of, each in one transaction, the latest first."""
+        before = {entry.id: entry for entry in self.history(active.digest) if entry.id < active.id}
+        while before:
+            _, undoing = before.popitem()
+            if not undoing.undoes or undoing.at != active.at or undoing.undoes not in before:
+                return
+            active = before[undoing.undoes]
+            yield active
+            before = {id: entry for id, entry in before.items() if id < active.id}
 
     def restore(self, entry: Entry) -> None:
         """Learn again what was taken back, with the amounts of then; nothing of the message may be learnt now."""

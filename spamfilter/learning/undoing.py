@@ -68,11 +68,20 @@ def _before(history: Sequence[Entry], by: str, since: datetime | None) -> Entry 
     last = others[-1] if others else None
     if last is None or last.undoes or not (last.source in (BULK, AUTOMATIC) or last.by == by):
         return None
+    if last.label == IMPORT and not last.added:  # a rebuilding of the counts leaves nothing of an import to learn again
+        return None
     return last
 
 
+def needs_all(taught: Sequence[Taught]) -> bool:
+    """Whether these are to be undone by a filter that holds all counts."""
+    entries = [entry for each in taught for entry in (each.entry, each.before) if entry is not None]
+    return len(taught) >= MANY or any(entry.label == IMPORT for entry in entries)
+
+
 def undo(filter: Filter, taught: Sequence[Taught], source: str, by: str, undone: Callable[[set[int]], object]) -> None:
-    """Undo these, in the name of `source` and `by`. undone: called with the ledger ids of each batch.
+    """Undo these, in the name of `source` and `by`. filter: see `needs_all`. undone: called with the ledger ids of each
+    batch.
 
     Raises StoreBusy, StoreError; then the batches that `undone` was called for are undone, and nothing else.
     """

@@ -7,9 +7,12 @@ linear in the size of the mail, whatever its parts look like, and only InputErro
 import binascii
 import re
 from collections.abc import Collection, Iterator
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
 from email.message import Message as Entity
 
 from spamfilter.errors import InputError
+from spamfilter.mail.folded_addresses import folded
 from spamfilter.mail.header import Field
 from spamfilter.mail.message import parse
 from spamfilter.mail.tagging import header_id
@@ -29,19 +32,18 @@ MAX_VALUE = 2000
 """Bytes read of a part's header and of a field's value: real ones stay far below."""
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
-_FIELD = re.compile(rb"^(content-type|content-transfer-encoding)[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_FIELD = re.compile(rb"^(content-(?:type|transfer-encoding|disposition))[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _FIELD_END = re.compile(rb"\n(?![ \t])|\Z")
-_NAMED_MAIL = re.compile(r"(?i)\.eml(?:\"|\?=|;|\Z)")
 _BOUNDARY_END = re.compile(rb"(--)?[ \t]*(?:\r?\n|\Z)")
 _A_HEADER = re.compile(rb"(?:>?From [^\n]*\n)?[!-9;-~]+[ \t]*:")
 # The lookbehind lets a match begin only where a run of such characters begins, so that the time is linear.
-_ADDRESS = re.compile(r"(?<![^\s<>,;:\"()@])[^\s<>,;:\"()@]+@[A-Za-z0-9_.-]+")
+_ADDRESS = re.compile(r"(?<![^\s<>,;:\"()@])[^\s<>,;:\"()@]+@[\w.-]+")
 
 
 def mails_of(mail: bytes, author: str, addresses: Collection[str]) -> list[bytes]:
     """The mails attached to this one, or this one if it was resent; [] if neither, as for an inline forward.
 
-    author: the address of the mail's author; addresses: the feedback addresses; both in lower case. A mail of this
+    author: the address of the mail's author; addresses: the feedback addresses; both folded. A mail of this
     author to a feedback address is never taken itself: if one is attached, the mails attached to it are taken instead.
     Raises InputError if there are too many mails, or too many levels of such feedback mails.
     """
@@ -65,9 +67,9 @@ def is_mail(attached: bytes) -> bool:
 
 
 def addresses_in(fields: Collection[Field], *names: bytes) -> set[str]:
-    """The addresses in the values of these fields, in lower case."""
-    values = (value.decode("utf-8", "replace").lower() for name, value in fields if name in names)
-    return {address for value in values for address in _ADDRESS.findall(value)}
+    """The addresses in the values of these fields, folded."""
+    values = (value.decode("utf-8", "replace") for name, value in fields if name in names)
+    return {folded(address) for value in values for address in _ADDRESS.findall(value)}
 
 
 def _is_feedback(mail: bytes, author: str, addresses: Collection[str]) -> bool:
@@ -167,9 +169,17 @@ def _content(head: bytes, default: str) -> tuple[str, str, bytes]:
     except ValueError:  # an unknown charset in the notation of RFC 2231
         boundary = ""
     kind = entity.get_content_type()
-    if kind == "application/octet-stream" and _NAMED_MAIL.search(str(entity.get("content-type"))):
+    if kind == "application/octet-stream" and _file_name(entity).lower().endswith(".eml"):
         kind = "message/rfc822"
     return kind, encoding, boundary.encode("latin-1", "replace")
+
+
+def _file_name(entity: Entity) -> str:
+    """The name of an attached file, also as encoded words, which no standard allows there; '' if it has none."""
+    try:
+        return str(make_header(decode_header(entity.get_filename() or "")))
+    except (HeaderParseError, LookupError, ValueError):
+        return ""
 
 
 def _decoded(body: bytes, encoding: str) -> bytes:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from spamfilter.relay.envelope_paths import folded, mailbox_of
+from spamfilter.mail.folded_addresses import folded
+from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.system.escaping import printable
 
 Purpose = Literal["relay", "spam", "ham", "canary"]

@@ -1,16 +1,14 @@
 """The arguments of MAIL and RCPT: path and SIZE. The relay passes on all other parameters unread."""
 
 import re
-import string
 from collections.abc import Iterator
 
-from spamfilter.mail.domain_names import in_ascii
+from spamfilter.mail.folded_addresses import folded, lowered
 
 # Angle brackets may be missing, because many next hops tolerate that.
 _PATH = re.compile(r'(FROM|TO):[ ]?(?:<((?:"(?:[^"\\]|\\.)*"|[^>"])*)>|([^\s<>]+))( .*)?', re.IGNORECASE)
 _SIZE = re.compile(r" SIZE=([0-9]{1,20})(?: |$)", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\(.)")
-_TO_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ROUTING = re.compile(r'[@%!:,"\\]')
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MAX_LINE = 2000
@@ -61,25 +59,6 @@ def mailbox_of(path: str) -> str:
     if len(local) > 1 and local[0] == local[-1] == '"':
         local = _ESCAPED.sub(r"\1", local[1:-1])
     return folded(f"{local}@{domain}")
-
-
-def lowered(text: str) -> str:
-    """A text with ASCII letters in lower case. Other letters stay: U+212A is not a k.
-
-    >>> lowered("K\u212a@Example.org") == "k\u212a@example.org"
-    True
-    """
-    return text.translate(_TO_LOWER)
-
-
-def folded(address: str) -> str:
-    """An address, or a domain, as all comparisons have it: ASCII letters in lower case, the domain in ASCII.
-
-    >>> folded("Anna@M\u00fcller.Example")
-    'anna@xn--mller-kva.example'
-    """
-    local, at, domain = lowered(address).rpartition("@")
-    return f"{local}{at}{in_ascii(domain)}"
 
 
 def above(address: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from spamfilter.errors import InputError, Refused
 from spamfilter.learning.mark_lookup import WRITTEN_WITHIN, by_mail
 from spamfilter.learning.marks import Author
 from spamfilter.mail.attached_mails import addresses_in, is_mail, mails_of
+from spamfilter.mail.folded_addresses import folded
 from spamfilter.mail.message import parse
 from spamfilter.mail.tagging import header_id
 from spamfilter.relay.envelope import Transaction
@@ -35,15 +36,16 @@ INLINE = Reply.of(
 async def learn(relay: Relay, transaction: Transaction, mail: bytes, gone: Callable[[], bool]) -> Reply:
     """Learn the mails in a feedback mail. Raises StoreError or TimeoutError; what was learnt before stays learnt."""
     label: Label = "ham" if transaction.purpose == "ham" else "spam"
-    sender = transaction.sender.decode("utf-8", "backslashreplace").lower()
+    sender = folded(transaction.sender.decode("utf-8", "backslashreplace"))
     author = Author(transaction.author(), "address")
     async with asyncio.timeout(relay.limits.final_seconds):
         try:
-            mails = await asyncio.to_thread(mails_of, mail, sender, _addresses(relay))
+            if await _is_redirected(relay, transaction, mail, sender):
+                mails = [mail]  # what is attached to it, its sender has chosen
+            else:
+                mails = await asyncio.to_thread(mails_of, mail, sender, _addresses(relay))
         except InputError as error:
             return Reply.of(f"550 5.6.0 {error}")
-        if not mails and await _is_redirected(relay, transaction, mail, sender):
-            mails = [mail]
         if not mails:
             return INLINE
         itself = mails == [mail]
@@ -91,7 +93,7 @@ async def _is_redirected(relay: Relay, transaction: Transaction, mail: bytes, se
     entry = await asyncio.to_thread(filter.store.find_journal, id) if id else None
     if entry is None:
         return False
-    return entry.sender.lower() != sender or not (transaction.authenticated or relay.trusts(entry.client))
+    return folded(entry.sender) != sender or not (transaction.authenticated or relay.trusts(entry.client))
 
 
 def _summary(results: list[MarkResult], label: Label) -> str:

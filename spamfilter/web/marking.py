@@ -13,8 +13,9 @@ from typing import Any
 from spamfilter.bayes.labels import Label
 from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.learning import mark_lookup, marks
+from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Author
-from spamfilter.learning.undoing import Taught, taught_by, undo
+from spamfilter.learning.undoing import Taught, needs_all, taught_by, undo
 from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.relay.quarantine import readable
 from spamfilter.reports import rendering
@@ -122,6 +123,7 @@ def taught(site: Site, by: str, since: datetime) -> Sequence[Taught]:
 
 def forget(site: Site, some: Sequence[Taught], account: Account) -> int:
     """Undo the first AT_ONCE of these learnings; returns how many were undone."""
-    done: set[int] = set()
-    undo(site.filter(), some[:AT_ONCE], SOURCE, account.name, done.update)
+    some, done = some[:AT_ONCE], set[int]()
+    filter = Filter(site.store, site.settings.voices(), whole=True) if needs_all(some) else site.filter()
+    undo(filter, some, SOURCE, account.name, done.update)
     return len(done)

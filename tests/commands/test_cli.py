@@ -92,15 +92,27 @@ def test_as_ham_a_maildir_is_marked_without_its_junk_and_its_trash(shell: Shell)
     assert shell.learnt() == ({"ham": 2, "spam": 1}, [])
 
 
+def test_mails_are_no_folders_whatever_stands_in_their_names(shell: Shell) -> None:
+    shell.write("box/cur/1700000.M1P2.spam.example.org:2,S", mail(name="1"))
+    (shell.folder / "box" / "new").mkdir()
+    shell.write("saved/sent.eml", mail(name="2"))
+    shell.write("saved/Junk.mbox", b"From x\n" + mail(name="3"))
+    result = shell.run("mark-ham", shell.folder / "box", shell.folder / "saved")
+    assert (result.exit_code, result.stdout.count(": learnt as ham; ")) == (0, 2)
+    assert result.stderr.count("left out of the ham") == 1
+
+
 def test_a_mark_that_is_refused_keeps_no_other_from_being_made(shell: Shell) -> None:
     files = [shell.write(f"box/{number}.eml", mail(name=str(number))) for number in range(3)]
     shell.done("mark-ham", "--by", "bob", files[1])
     result = shell.run("mark-spam", "--by", "ann", shell.folder / "box", shell.write("empty.eml", b""))
-    assert (result.exit_code, result.stdout.count(": learnt as spam; ")) == (1, 2)
-    assert result.stderr.splitlines()[1:] == [
-        f"spamfilter: {shell.folder / 'empty.eml'}: no mail in it",
-        f"spamfilter: {files[1]}: learnt as ham by bob; only they or the administrator can change that",
-    ]
+    refusal = f"spamfilter: {files[1]}: learnt as ham by bob; only they or the administrator can change that"
+    assert (result.exit_code, result.stdout.count(": learnt as spam; ")) == (2, 2)
+    assert result.stderr.splitlines()[1:] == [refusal, f"spamfilter: {shell.folder / 'empty.eml'}: no mail in it"]
+    again = shell.run("mark-spam", "--by", "ann", files[1])
+    assert (again.exit_code, again.stderr.splitlines()[-1]) == (1, refusal)
+    wrong = shell.run("mark-spam", "--by", "ann", files[1], "none.eml")
+    assert (wrong.exit_code, wrong.stderr.splitlines()[-2]) == (2, refusal)
     assert shell.learnt() == ({"ham": 1, "spam": 2}, [])
 
 
@@ -179,7 +191,7 @@ def test_what_is_forgotten_leaves_no_words(shell: Shell) -> None:
 def test_a_change_is_one_json_object_a_line(shell: Shell, command: str, was: object, changed: bool) -> None:
     path = shell.write("x.eml", mail())
     change = json.loads(shell.done(command, "--json", path))
-    assert change.keys() == {"file", "changed", "was", "before", "after"}
+    assert change.keys() == {"file", "changed", "was", "again", "before", "after"}
     assert (change["file"], change["was"], change["changed"], change["before"]) == (str(path), was, changed, 0.5)
 
 

@@ -50,7 +50,6 @@ REGEXES: dict[str, list[Worst]] = {
     "bayes.tokens._CJK": [("", "\u4e2d", ""), ("", "\xe4", "")],
     "mail.attached_mails._ADDRESS": [("", "a", ""), ("", "a@", ""), ("", "a@@", ""), ("", "a ", "@")],
     "mail.attached_mails._A_HEADER": [("From ", "x", ""), ("", "a", ""), ("a", " ", "")],
-    "mail.attached_mails._NAMED_MAIL": [("", ".eml", ""), (".", "e", "")],
     "mail.attached_mails._BLANK_LINE": [("", "\n\r", ""), ("", "\r", "")],
     "mail.attached_mails._BOUNDARY_END": [("--", " ", "x"), ("", "\t", "\r")],
     "mail.attached_mails._FIELD": [("Content-Type", " ", ""), ("", "Content-Type \n", "")],

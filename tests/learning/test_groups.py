@@ -200,6 +200,12 @@ def test_a_group_has_a_limit_which_another_group_does_not_feel(filter: Filter) -
         assert marked(filter, arrived(filter, NEWS, "a@x.example"), "spam", ROOT)
 
 
+def test_a_group_beyond_ascii_is_one_in_either_form(store: Store) -> None:
+    filter = Filter(store, Learn(groups="domain").chosen())
+    names = ("anna@b\N{LATIN SMALL LETTER U WITH DIAERESIS}cher.example", "Bert@XN--bcher-kva.example")
+    assert filter.group_of(names) == "xn--bcher-kva.example"
+
+
 def test_without_groups_marks_teach_everybody_and_what_groups_were_taught_is_still_undone(store: Store) -> None:
     grouped, off = Filter(store, VOICES), Filter(store, Learn().chosen())
     before = arrived(grouped, NEWS, "anna@x.example")

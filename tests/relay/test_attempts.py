@@ -65,6 +65,15 @@ async def test_of_a_mail_for_several_only_the_refused_recipients_are_an_entry_be
         assert [running.relay.metrics.value("final_replies", code) for code in ("2xx", "5xx")] == [1, 0]
 
 
+async def test_behind_a_mail_that_we_refuse_all_hears_the_same(tmp_path: Path) -> None:
+    async with session(tmp_path, Hop(MAIL=b"450 4.1.8 later"), limits=Limits(message_size=65_536)) as (one, _):
+        await one.ehlo("client.test")
+        for argument, code in (("FROM:<a@example.org>", 450), ("FROM:<b@example.org> SIZE=70000", 552)):
+            assert (await one.mail(argument)).code == code
+            assert (await one.rcpt("TO:<b@example.test>")).code == code
+            assert (await one.data(receiving())).code == code
+
+
 class OneByOne(Hop):
     replies_for_each = True
 

@@ -74,6 +74,8 @@ def not_ham(say: Callable[[str], None]) -> Callable[[Path], bool]:
     uses = cache(_special_uses)
 
     def special(path: Path) -> bool:
+        if path.parent.name in ("cur", "new") or ("." in path.name.removesuffix(".mbox") and path.is_file()):
+            return False  # a mail, in whose name the host's may stand
         if (kind := kind_of(path.name, uses())) is None:
             return False
         says = "its name" if kind_of(path.name) else "Dovecot's configuration"

@@ -107,7 +107,7 @@ def _bogofilter(file: Path, data: bytes) -> Dump:
         word = match.group(1)
         ham, spam = _both(file, number, match.group(3), match.group(2))
         if word == b".MSG_COUNT":
-            dump.messages = {"ham": ham, "spam": spam}
+            dump.messages = {"ham": dump.messages.get("ham", 0) + ham, "spam": dump.messages.get("spam", 0) + spam}
         elif not word.startswith(b"."):
             dump.add(bogofilter.counted(_utf8(word)), ham, spam)
     if not dump.messages:

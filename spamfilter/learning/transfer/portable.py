@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spamfilter import __version__
-from spamfilter.bayes.calibration import NO_STEP, Calibration, Step
+from spamfilter.bayes.calibration import BEFORE, NO_STEP, Calibration, Step
 from spamfilter.bayes.counts import LABELS, MAX_COUNT, Label, SpelledTable
 from spamfilter.bayes.imported.voices import IMPORTED
 from spamfilter.bayes.labels import EntryLabel
@@ -237,7 +237,13 @@ def _word(text: str) -> Token:
     return word
 
 
+_CALIBRATIONS = (4, 6, 8)
+"""Numbers of a calibration, of the earlier versions and this one."""
+
+
 def _step(calibration: list[int]) -> Step:
     """What leads from nothing learnt to this state of the calibration, which may be of an earlier version."""
     end = Calibration(*map(int, calibration))  # raises TypeError for more numbers than it has
+    if not isinstance(calibration, list) or len(calibration) not in _CALIBRATIONS or end.messages < BEFORE:
+        raise ValueError("calibration")
     return tuple(to - of for to, of in zip(end, Calibration(), strict=True))

@@ -7,8 +7,7 @@ is malformed or said twice proves nothing.
 from collections.abc import Collection, Iterator
 from itertools import islice
 
-from spamfilter.mail.domain_names import in_ascii
-from spamfilter.relay.envelope_paths import lowered
+from spamfilter.mail.folded_addresses import in_ascii, lowered
 from spamfilter.relay.sender_lists.raw_header import RawHeader
 
 LONGEST = 8_192

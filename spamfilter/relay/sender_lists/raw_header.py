@@ -6,7 +6,7 @@ proved: two From fields, a second address, or a form that mail programs may read
 
 from collections.abc import Iterator
 
-from spamfilter.relay.envelope_paths import folded
+from spamfilter.mail.folded_addresses import folded
 
 HEADER_READ = 65_536
 """Bytes of a header that are read: real ones have a tenth of it. A sender in a longer one cannot be proved."""

@@ -30,7 +30,7 @@ from spamfilter.relay.local_delivery import end_here, purpose_of, refusal
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.next_hops.keep_alive import kept_alive
 from spamfilter.relay.session import xforward
-from spamfilter.relay.session.attempt import ONE_BY_ONE, Attempt
+from spamfilter.relay.session.attempt import ONE_BY_ONE, OUT_OF_ORDER, Attempt
 from spamfilter.relay.session.greeting import Greeting, answered
 from spamfilter.system.escaping import printable
 
@@ -59,6 +59,12 @@ class Session(Greeting):
     @answered
     async def mail(self, argument: str, coming: Iterable[bytes] = ()) -> Reply:
         """coming: the command lines that the client has pipelined behind this one."""
+        reply = await self._begun(argument, coming)
+        if self.transaction is None:
+            self._failed = None if reply.own and reply.code in OUT_OF_ORDER else reply
+        return reply
+
+    async def _begun(self, argument: str, coming: Iterable[bytes]) -> Reply:
         client = xforward.client(self._forwarded, self.peer)
         if self.transaction is None:
             self.settle()
@@ -79,9 +85,7 @@ class Session(Greeting):
         trusted = self.trusted if client == self.peer else self._relay.trusts(client)
         origin = 0 if trusted else hash_of(client)
         if not self._relay.memory.fits(size, origin):
-            self._failed = self.over("memory_megabytes")
-            return self._failed
-        self._failed = None
+            return self.over("memory_megabytes")
         began = asyncio.get_running_loop().time()
         conversation = await self._open()
         told = self._told(conversation)
@@ -95,7 +99,6 @@ class Session(Greeting):
                 log.warning("%s: the next hop answers XFORWARD with %s", self.peer, printable(reply.text))
         reply = await conversation.command(line)
         if not reply.positive:
-            self._failed = reply
             self._give_back()
         else:
             own = self._submission or (trusted and xforward.is_told(self._forwarded))

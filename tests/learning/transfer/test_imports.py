@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.transfer.dumps import read_dump
 from spamfilter.mail.message import parse
 from tests.learning import test_undoing
 from tests.support import other_filters
@@ -116,6 +118,28 @@ def test_forgetting_all_of_an_author_forgets_their_imports(shell: Shell) -> None
     author = json.loads(shell.done("import", "--list", "--json"))["by"]
     assert "1 forgotten" in shell.done("forget", "--by", author, "--yes")
     assert counts(shell) == before
+
+
+def test_of_an_import_that_was_rebuilt_after_it_was_forgotten_nothing_is_learnt_again(shell: Shell) -> None:
+    shell.done("import", shell.write("dump.csv", spambayes(shell.folder, mails())))
+    author = json.loads(shell.done("import", "--list", "--json"))["by"]
+    imported = counts(shell)
+    since = datetime.now(UTC).isoformat()
+    shell.done("forget", "import-1")
+    undone = shell.done("forget", "--by", author, "--since", since, "--yes")
+    assert "1 forgotten, 1 of them learnt again as before" in undone
+    assert counts(shell) == imported
+    shell.done("forget", "--by", author, "--yes")
+    without, since = counts(shell), datetime.now(UTC).isoformat()
+    shell.run("retrain")
+    assert "has no marks that count" in shell.done("forget", "--by", author, "--since", since, "--yes")
+    assert counts(shell) == without
+
+
+def test_word_lists_of_bogofilter_one_after_the_other_are_summed(shell: Shell) -> None:
+    one, two = b".MSG_COUNT 5 8 20260101\nword 4 1 20260101\n", b".MSG_COUNT 2 2 20260101\nword 2 1 20260101\n"
+    dump = read_dump(shell.write("both.txt", one + two))
+    assert (dump.messages, dump.counts) == ({"ham": 10, "spam": 7}, {"ham": {b"word": 2}, "spam": {b"word": 6}})
 
 
 WRONG = {

@@ -9,7 +9,7 @@ import pytest
 
 from spamfilter.bayes.verdict import Action, Class, Policy, Verdict
 from spamfilter.config.sender_rules import rule
-from spamfilter.relay.envelope_paths import folded
+from spamfilter.mail.folded_addresses import folded
 from spamfilter.relay.sender_lists.decision import Lists, Origin, decided
 from spamfilter.stores import Rule
 from tests.support.made import NOON

@@ -221,6 +221,20 @@ async def test_a_redirected_copy_of_a_judged_mail_is_learnt_itself(tmp_path: Pat
         assert [learning.digest for learning in learnings(running)] == [entry.digest]
 
 
+async def test_what_is_attached_to_a_redirected_spam_is_not_learnt_for_it(tmp_path: Path) -> None:
+    """Its sender has chosen that: somebody's good mail, for instance."""
+    bait = b"Content-Type: application/octet-stream; name=minutes.eml\r\n\r\n"
+    head = b"From: x@example.net\r\nTo: anna@example.org\r\nMessage-ID: <bait@example.net>\r\n"
+    async with both(tmp_path) as (hop, running):
+        client = await running.connect()
+        for number, attached in enumerate((PLAIN, bait)):
+            spam = multipart(b"\r\nbuy pills %d\r\n" % number, attached + TWO, header=head)
+            await client.send(spam)
+            entry = running.entries()[-1]
+            assert await client.send(hop.messages[-1], ANNA, SPAM) == b"250 2.0.0 learnt 1 as spam\r\n"
+            assert learnings(running)[-1].digest == entry.digest
+
+
 async def test_a_redirected_copy_may_come_before_the_journal_is_written(tmp_path: Path) -> None:
     async with both(tmp_path) as (hop, running):
         client = await running.connect()

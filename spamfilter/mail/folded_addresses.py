@@ -1,9 +1,30 @@
-"""Domain names in one form: letters beyond ASCII as the name server knows them (RFC 5890), A-label for U-label."""
+"""Addresses in the one form in which they are compared: ASCII letters in lower case, the domain in ASCII (RFC 5890)."""
 
+import string
 import unicodedata
 
 LONGEST_LABEL = 63
 """Characters of a label: of a longer one, which no name has, the conversion would take its square in time."""
+_TO_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+
+def lowered(text: str) -> str:
+    """A text with ASCII letters in lower case. Other letters stay: U+212A is not a k.
+
+    >>> lowered("K\u212a@Example.org") == "k\u212a@example.org"
+    True
+    """
+    return text.translate(_TO_LOWER)
+
+
+def folded(address: str) -> str:
+    """An address, or a domain, in this form.
+
+    >>> folded("Anna@M\u00fcller.Example")
+    'anna@xn--mller-kva.example'
+    """
+    local, at, domain = lowered(address).rpartition("@")
+    return f"{local}{at}{in_ascii(domain)}"
 
 
 def in_ascii(domain: str) -> str:
