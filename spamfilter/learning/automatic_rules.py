@@ -84,12 +84,13 @@ def _answered(seen: Seen, store: Store) -> Iterable[Subject]:
     if len({entry.digest for entry in entries}) != 1 or any(entry.class_ == "spam" for entry in entries):
         return
     entry, answerer = entries[0], folded(seen.sender)
-    if answerer not in (folded(recipient) for one in entries for recipient in one.recipients):
+    mine = next((to for one in entries for to in one.recipients if folded(to) == answerer), None)
+    if mine is None:
         return
     if entry.tokens is None or entry.digest == seen.reading.digest or store.histories([entry.digest])[entry.digest]:
         return
     domain = entry.sender.rpartition("@")[2].lower()
-    received, sent = store.marks_on_mail("answered", datetime.now(UTC) - DAY, answerer, domain)
+    received, sent = store.marks_on_mail("answered", datetime.now(UTC) - DAY, mine, domain)
     if received >= RECEIVED_A_DAY or sent >= SENT_A_DAY:
         log.info("automatic: %s is answered, but not learnt: enough for a day of this user or domain", entry.id)
         return

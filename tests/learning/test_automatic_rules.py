@@ -108,6 +108,12 @@ async def test_a_mail_that_was_answered_is_ham(sent: bytes) -> None:
         assert (entry.source, entry.by) == ("automatic", "answered")
 
 
+async def test_a_user_beyond_ascii_answers_in_either_form() -> None:
+    written = "anna@b\N{LATIN SMALL LETTER U WITH DIAERESIS}cher.example"
+    async with rules(None, replace(QUESTION, recipients=["anna@xn--bcher-kva.example"])) as running:
+        assert await running.saw(seen(ANSWER, sender=written), ANSWERED) == [(QUESTION.digest, "ham")]
+
+
 async def test_a_mail_judged_unsure_is_ham_when_it_was_answered() -> None:
     async with rules(None, replace(QUESTION, class_="unsure")) as running:
         assert await running.saw(seen(ANSWER), ANSWERED) == [(QUESTION.digest, "ham")]
