@@ -100,7 +100,8 @@ class Calibration(NamedTuple):
         """The step that learning a message with these log-odds makes. known: share of its words that have counts."""
         spam, posterior = float(label == "spam"), self.posterior(log_odds)
         error = posterior - spam
-        corrected = posterior - (spam - self.wrong) / (1 - 2 * self.wrong)
+        wrong = self.wrong
+        corrected = posterior - (spam - wrong) / (1 - 2 * wrong)
         slope_energy = round((error * log_odds) ** 2 * UNIT)
         offset_energy = round(error**2 * UNIT)
         slope = -RATE * corrected * log_odds / math.sqrt((self.slope_energy + slope_energy) / UNIT)

@@ -7,7 +7,7 @@ linear in the size of the mail, whatever its parts look like, and only InputErro
 import binascii
 import re
 from collections.abc import Collection, Iterator
-from email.errors import HeaderParseError
+from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message as Entity
 
@@ -178,7 +178,7 @@ def _file_name(entity: Entity) -> str:
     """The name of an attached file, also as encoded words, which no standard allows there; '' if it has none."""
     try:
         return str(make_header(decode_header(entity.get_filename() or "")))
-    except (HeaderParseError, LookupError, ValueError):
+    except (MessageError, LookupError, ValueError):
         return ""
 
 

@@ -63,6 +63,8 @@ CASES = {
             b"Content-Type: application/octet-stream;\r\n name=\"Buy it.EML\"\r\nContent-Transfer-Encoding: base64\r\n"
             b"\r\n" + base64.encodebytes(ONE),
             b"Content-Type: application/octet-stream; name=notes.eml.txt\r\n\r\n" + TWO,
+            b"Content-Type: application/octet-stream; name=\"=?\xe9?q?a?=.eml\"\r\n\r\n" + TWO,  # no charset
+            b"Content-Type: application/octet-stream; name=\"=?utf-8?b?a?=.eml\"\r\n\r\n" + TWO,  # no base64
             b"Content-Type: application/octet-stream\r\nContent-Disposition: attachment;\r\n"
             b" filename*0=\"look at \"; filename*1=this.eml\r\n\r\n" + TWO,
             b"Content-Type: application/octet-stream; name=\"=?UTF-8?B?YS5lbWw=?=\"\r\n\r\n" + TWO,
