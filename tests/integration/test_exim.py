@@ -6,6 +6,7 @@ import re
 import shutil
 import smtplib
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,6 +202,37 @@ def test_after_the_queue_mail_arrives_marked_and_once(exim: str, folder: Path) -
         assert len(mails[0].values("X-Spamfilter-Id")) == 1
 
 
+def test_after_the_queue_a_line_of_any_length_reaches_the_filter(exim: str, folder: Path) -> None:
+    """Exim takes it from the world, so its own limit on the way to the filter would return it to its sender."""
+    with (
+        sink() as filter,
+        running(configure(exim, folder / "exim", "after-queue", filter=filter.port, back=free_port())) as server,
+    ):
+        send(server.front, "alice@example.test", text="x" * 5_000)
+        (mail,) = filter.wait(1)
+        assert mail.recipients == ["alice@example.test"]
+        assert b"x" * 5_000 in mail.mail
+
+
+def test_before_the_queue_exim_may_end_a_kept_connection(exim: str, folder: Path) -> None:
+    """It says 421 to MAIL then, and leaves the connection open."""
+    back = free_port()
+    server = configure(exim, folder / "exim", "before-queue", back=back, to=(mailbox_port := free_port()))
+    with (server.folder / "exim.conf").open("r+") as file:
+        text = file.read()
+        file.seek(0)
+        file.write(f"smtp_accept_max_per_connection = 2\n{text}")
+    with (
+        sink(port=mailbox_port) as mailbox,
+        running(server),
+        relay(folder / "relay", relay={"next_hop": f"smtp://127.0.0.1:{back}"}) as filter,
+    ):
+        for _ in range(4):
+            send(filter.port, "alice@example.test")
+            time.sleep(1.1)  # longer than a connection is used again without a question
+        assert len(mailbox.wait(4)) == 4
+
+
 def test_before_the_queue_mail_goes_through_and_refusals_come_back(exim: str, folder: Path) -> None:
     back = free_port()
     with (
@@ -223,8 +255,8 @@ def test_the_settings_for_a_relay_that_faces_the_world_are_accepted(folder: Path
     assert settings.relay.domains == ["example.org"]
 
 
-def send(port: int, *recipients: str) -> None:
-    mail = f"From: sender@example.org\r\nTo: {', '.join(recipients)}\r\nSubject: minutes\r\n\r\nGood day.\r\n"
+def send(port: int, *recipients: str, text: str = "Good day.") -> None:
+    mail = f"From: sender@example.org\r\nTo: {', '.join(recipients)}\r\nSubject: minutes\r\n\r\n{text}\r\n"
     with smtplib.SMTP("127.0.0.1", port, "client.test", timeout=60) as client:
         assert client.sendmail("sender@example.org", recipients, mail) == {}
 

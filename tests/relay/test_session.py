@@ -120,6 +120,30 @@ async def test_a_mail_goes_on_as_it_came(tmp_path: Path) -> None:
     assert (hop.released, hop.aborted) == (1, 0)
 
 
+@pytest.mark.parametrize("supported", [True, False])
+async def test_keywords_of_a_next_hop_that_was_never_reached_are_supposed(tmp_path: Path, supported: bool) -> None:
+    """For want of SMTPUTF8 a client would return a mail for good that only has to wait."""
+
+    class Away(Hop):
+        async def keywords(self) -> Mapping[str, str]:
+            raise NextHopError("gone", "unreachable")
+
+        async def open(self) -> Conversation:
+            talk = Talk(self)
+            talk.keywords = {"8BITMIME": "", "DSN": "", **({"SMTPUTF8": ""} if supported else {})}
+            return talk
+
+    hop = Away()
+    async with session(tmp_path, hop) as (one, _):
+        assert b"250-SMTPUTF8\r\n" in (await one.ehlo("client.test")).raw
+        assert (await one.mail("FROM:<j\xf6rg@example.org> SMTPUTF8")).code == (250 if supported else 451)
+        assert (await one.rcpt("TO:<b@example.test>")).code == (250 if supported else 451)
+        assert [line[:4] for line in hop.said] == ([b"MAIL", b"RCPT"] if supported else [])
+        await one.helo("client.test")
+        assert (await one.mail("FROM:<a@example.org>")).code == 250
+        one.close()
+
+
 async def test_a_reply_of_the_next_hop_comes_back_as_it_is(tmp_path: Path) -> None:
     hop = Hop(RCPT=b"550-5.1.1 nobody\r\n550 5.1.1 of that name")
     async with session(tmp_path, hop) as (one, _):

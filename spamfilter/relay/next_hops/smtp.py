@@ -77,6 +77,7 @@ class SmtpNextHop(NextHop):
                 conversation.abort()
                 raise
             if not conversation.closed:
+                conversation.unasked = True  # after RSET Exim may still say 421 to MAIL: too many on one connection
                 return conversation
         return await self.connect()
 
@@ -198,8 +199,7 @@ class SmtpConversation(Conversation):
             return await self._said(line)
         self.unasked = False
         try:
-            reply = await self._said(line)
-            if reply.code != 421:
+            if (reply := await self._said(line)).code != 421:
                 return reply
         except NextHopError as error:
             if error.kind != "closed":

@@ -29,7 +29,9 @@ TEMPORARY = Reply.of("451 4.3.0 Temporary fault; try again later")
 WAIT = 0.1
 """Seconds between two attempts to get a conversation that other processes may give back."""
 
-OWN_KEYWORDS = ("8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
+NEEDED = ("8BITMIME", "SMTPUTF8", "DSN")
+"""For want of one of these a client may return its mail for good."""
+OWN_KEYWORDS = (*NEEDED, "ENHANCEDSTATUSCODES")
 """Announced if the next hop announces them. PIPELINING, SIZE, STARTTLS and XFORWARD have other rules."""
 
 _S = TypeVar("_S", bound="Greeting")
@@ -105,6 +107,7 @@ class Greeting:
         self._forwarded: dict[str, str] = {}
         self._greeted = ""
         self._failed: Reply | None = None
+        self._supposed = False  # EHLO has announced what the next hop may not support
         self._networks: Sequence[Network] | None = None
         self._is_trusted = False
 
@@ -140,20 +143,20 @@ class Greeting:
     @answered
     async def helo(self, name: str) -> Reply:
         await self.rset()
-        self._greeted = name
+        self._greeted, self._supposed = name, False
         return Reply.of(f"250 {self._relay.hostname}")
 
     @answered
     async def ehlo(self, name: str, *, offers_tls: bool = False) -> Reply:
         await self.rset()
-        self._greeted = name
+        self._greeted, self._supposed = name, False
         try:
             theirs = await self._relay.next_hop.keywords()
         except NextHopError as error:
             # EHLO must succeed all the same, or Postfix takes the relay for broken; MAIL hears 451, and counts.
             log.warning("%s: %s", self.peer, printable(str(error), 300))
             self.drop()
-            theirs = {}
+            theirs, self._supposed = dict.fromkeys(NEEDED, ""), True
         ours = announced(theirs, self._relay.limits.message_size, tls=offers_tls, trusted=self.trusted)
         *first, last = [self._relay.hostname, *ours]
         return Reply.of(*(f"250-{line}" for line in first), f"250 {last}")

@@ -31,7 +31,7 @@ from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.next_hops.keep_alive import kept_alive
 from spamfilter.relay.session import xforward
 from spamfilter.relay.session.attempt import ONE_BY_ONE, OUT_OF_ORDER, Attempt
-from spamfilter.relay.session.greeting import Greeting, answered
+from spamfilter.relay.session.greeting import NEEDED, Greeting, answered
 from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,9 @@ class Session(Greeting):
             return self.over("memory_megabytes")
         began = asyncio.get_running_loop().time()
         conversation = await self._open()
+        if self._supposed and not conversation.keywords.keys() >= set(NEEDED):
+            log.warning("%s: the next hop supports less than EHLO announced while it could not be asked", self.peer)
+            return self.drop()
         told = self._told(conversation)
         # We announce SIZE in any case, and Dovecot rejects a parameter that it does not announce.
         line = encoded(f"MAIL {argument if 'SIZE' in conversation.keywords else without_size(argument)}")
