@@ -99,7 +99,7 @@ def named_mails(
     from spamfilter.system.ids import id_in
 
     for name in names:
-        if name == "-" or os.path.lexists(name):
+        if name == "-" or _exists(name):
             piped = mailboxes.Mail("standard input", _standard_input)
             try:
                 mails = [piped] if name == "-" else mailboxes.find(Path(name), left_out)
@@ -119,6 +119,17 @@ def named_mails(
             yield id, None
         else:
             raise InputError(f"{name}: not a file, a folder or an id (26 letters and digits)")
+
+
+def _exists(name: str) -> bool:
+    """Whether there is a file or folder of this name. Raises InputError where one may not look."""
+    try:
+        os.lstat(name)
+    except PermissionError as error:
+        raise InputError(f"{name}: {error.strerror}") from error
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def subjects(filter: "Filter", mails: Iterable[NamedMail]) -> "Iterator[Subject]":

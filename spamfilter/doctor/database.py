@@ -25,6 +25,9 @@ def database(examined: Examination) -> Iterator[Finding]:
     if path is None:
         yield _server(examined)
         return
+    if not path.parent.is_dir():
+        yield failed(f"{path.parent}: no such folder", f"create it, for {user.name}, or set [store] url")
+        return
     if not path.exists():
         yield failed(f"{path}: no such file", "the relay makes it when it starts; see [store] url")
         return

@@ -219,7 +219,7 @@ def record(
         message_id=message.field(b"message-id") if message else "",
         sender=transaction.sender.decode("utf-8", "replace"),
         recipients=[recipient.decode("utf-8", "replace") for recipient in transaction.recipients],
-        subject=message.field(b"subject") if message else "",
+        subject=message.field(b"subject").strip() if message else "",
         size=len(mail),
         client=transaction.client,
         log_odds=verdict.log_odds,

@@ -15,6 +15,7 @@ LOST = 0.01
 
 def advice(
     figures: Figures,
+    before: Figures,
     learnt: Mapping[str, int],
     waiting: int,
     drifts: Sequence[Drift],
@@ -24,10 +25,15 @@ def advice(
 ) -> list[str]:
     """Advice, a sentence each, the most important first.
 
-    learnt: messages of each class. waiting: messages that need review. days_left: until the disk is full, None if that
-    is far away. off, down: when mail was put off, and when the relay did not run.
+    before: the figures of the period before. learnt: messages of each class. waiting: messages that need review.
+    days_left: until the disk is full, None if that is far away. off, down: when mail was put off, and when the relay
+    did not run.
     """
     found = []
+    if before.messages and not figures.messages:
+        found.append(
+            f"no mail came, and {before.messages:,} in the period before: does the mail server still hand it over?"
+        )
     if not min(learnt.values()):
         found.append("mark some ham and some spam: the filter cannot judge when it knows one class only")
     if days_left is not None and days_left < SOON:

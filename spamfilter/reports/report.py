@@ -220,7 +220,7 @@ def build(
         trainings=trainings,
         latest=latest(store, since, until, LATEST),
         moved=_moved(store, since, until),
-        advice=advice(figures, learnt, waiting_in_all, drifts, size.days_left, off, down),
+        advice=advice(figures, figures_of(previous), learnt, waiting_in_all, drifts, size.days_left, off, down),
     )
 
 

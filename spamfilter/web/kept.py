@@ -6,10 +6,12 @@ lists name it. The text of a mail is shown as text, without links.
 """
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -43,9 +45,16 @@ DONE = {"teach": "delivered", "deliver": "delivered", "delete": "deleted"}
 
 
 def listed(visit: Visit) -> Response:
-    """All mail that is kept for the address of the link, and the rules on senders that hold for it alone."""
+    """All mail that is kept for the address of the link, the rules on senders that hold for it alone, what was done."""
     address = _address(visit)
-    return _wrong(visit) if address is None else _list(visit, address, _done(visit, address))
+    if address is None:
+        return _wrong(visit)
+    mails = visit.site.quarantine().latest(SHOWN + 1, address)
+    rules = [(rule, _is_own(rule, address)) for rule in visit.site.store.rules() if rule.whom == address]
+    return _shown(
+        visit, "kept", address=address, mails=mails[:SHOWN], more=len(mails) > SHOWN, said=_said(visit, address),
+        rules=rules[::-1], now=datetime.now(UTC), all="all" in visit.query,
+    )  # fmt: skip
 
 
 def act(visit: Visit) -> Response:
@@ -54,22 +63,51 @@ def act(visit: Visit) -> Response:
     if address is None:
         return _wrong(visit)
     if "undo" in visit.form:
-        return _list(visit, address, _undone(visit, address, visit.form["undo"]))
-    do, say = _do(visit), _translator(visit)
-    ids = marking.ticked(visit.form)
+        return _back(visit, undone=_undone(visit, address, visit.form["undo"]))
+    ids, do = marking.ticked(visit.form), _do(visit)
     results = Counter(_carried_out(visit, address, found, do) for found in _kept_for(visit, address, ids))
+    if not results:
+        return _back(visit, ticked=len(ids))
+    return _back(visit, **{DONE[do]: results[True], "failed": results[False]})
+
+
+def _back(visit: Visit, **told: object) -> Response:
+    """To the list, which says what was done, so that reload and Back repeat nothing. told: as `_said` reads it."""
+    return redirected(f"/kept/{visit.parts['link']}?{urlencode(told)}")
+
+
+def _said(visit: Visit, address: str) -> list[str]:
+    """What was just done, in sentences that have no words of the address line."""
+    say, store = _translator(visit), visit.site.store
+    asked = {name: int(text) for name, text in visit.query.items() if re.fullmatch("[0-9]{1,9}", text)}
     said = []
-    if results[True]:
-        number = results[True]
-        if do == "delete":
-            said.append(say("Mails deleted: {number}", number=number))
-        else:
-            said.append(say("Mails delivered: {number}", number=number))
-    if results[False]:
-        said.append(say("Still kept, because it did not work now: {number}. Try again later.", number=results[False]))
-    if not said and ids:
-        said.append(say("This mail is not kept for you: it was delivered or deleted."))
-    return _list(visit, address, said or [say("Tick the mails first.")])
+    if number := asked.get("delivered"):
+        said.append(say("Mails delivered: {number}", number=number))
+    if number := asked.get("deleted"):
+        said.append(say("Mails deleted: {number}", number=number))
+    if number := asked.get("failed"):
+        said.append(say("Still kept, because it did not work now: {number}. Try again later.", number=number))
+    if "ticked" in asked:
+        gone = say("This mail is not kept for you: it was delivered or deleted.")
+        said.append(gone if asked["ticked"] else say("Tick the mails first."))
+    for rule in store.rules():
+        if rule.id == asked.get("rule") and _is_own(rule, address):
+            said.append(_rule_said(say, rule))
+    if "undone" in asked:
+        former = {one.rule.id: one.rule for one in store.former_rules() if _is_own(one.rule, address)}
+        undone = former.get(asked["undone"])
+        none = say("There is no such rule.")
+        said.append(say("The rule on {sender} is undone.", sender=undone.what) if undone else none)
+    return said + _done(visit, address)
+
+
+def _rule_said(say: Callable[..., str], rule: Rule) -> str:
+    if rule.kind == "block":
+        return say("Mail from {sender} to you is always treated as spam from now on.", sender=rule.what)
+    return say(
+        "Mail from {sender} always comes to you from now on, if your mail server can prove its sender.",
+        sender=rule.what,
+    )
 
 
 def mail(visit: Visit) -> Response:
@@ -93,7 +131,7 @@ def act_on_mail(visit: Visit) -> Response:
         if visit.form.get("rule") == kind:
             return _listing(visit, address, found, kind)
     if _carried_out(visit, address, found, _do(visit)):
-        return redirected(f"/kept/{visit.parts['link']}?done={found.id}")
+        return _back(visit, done=found.id)
     return _opened(visit, found, "It could not be delivered now and is still kept. Try again later.", 503)
 
 
@@ -134,15 +172,7 @@ def _listing(visit: Visit, address: str, found: Quarantined, kind: Kind) -> Resp
         log.warning("%s: no rule by %s: %s", found.id, printable(by), printable(str(error), 300))
         return _opened(visit, found, "No rule can be made on this sender.", 400)
     log.info("rule %d: %s %s for %s", rule.id, kind, printable(rule.what), printable(rule.whom))
-    say, sender = _translator(visit), rule.what
-    if kind == "block":
-        said = say("Mail from {sender} to you is always treated as spam from now on.", sender=sender)
-    else:
-        said = say(
-            "Mail from {sender} always comes to you from now on, if your mail server can prove its sender.",
-            sender=sender,
-        )
-    return _list(visit, address, [said])
+    return _back(visit, rule=rule.id)
 
 
 def _is_blocked(visit: Visit, address: str, found: Quarantined, rules: Sequence[Rule]) -> bool:
@@ -154,15 +184,15 @@ def _is_blocked(visit: Visit, address: str, found: Quarantined, rules: Sequence[
     return use is not None and use.rule.kind == "block"
 
 
-def _undone(visit: Visit, address: str, id: str) -> list[str]:
-    """Undo a rule that a link of this address has made."""
-    store, by, say = visit.site.store, user_of(address), _translator(visit)
+def _undone(visit: Visit, address: str, id: str) -> int:
+    """Undo a rule that a link of this address has made; its number, or 0 if there is none."""
+    store, by = visit.site.store, user_of(address)
     own = {str(rule.id): rule for rule in store.rules() if _is_own(rule, address)}
     rule = store.remove_rule(own[id].id, by, datetime.now(UTC)) if id in own else None
     if rule is None:
-        return [say("There is no such rule.")]
+        return 0
     log.info("rule %d: undone by %s", rule.id, printable(by))
-    return [say("The rule on {sender} is undone.", sender=rule.what)]
+    return rule.id
 
 
 def _is_own(rule: Rule, address: str) -> bool:
@@ -216,15 +246,6 @@ def _done(visit: Visit, address: str) -> list[str]:
     if became == "delivered":
         return [say("It was delivered: {subject}", subject=subject)]
     return [say("It was deleted: {subject}", subject=subject)]
-
-
-def _list(visit: Visit, address: str, said: list[str]) -> Response:
-    mails = visit.site.quarantine().latest(SHOWN + 1, address)
-    rules = [(rule, _is_own(rule, address)) for rule in visit.site.store.rules() if rule.whom == address]
-    return _shown(
-        visit, "kept", address=address, mails=mails[:SHOWN], more=len(mails) > SHOWN, said=said, rules=rules[::-1],
-        now=datetime.now(UTC), all="all" in visit.query,
-    )  # fmt: skip
 
 
 def _opened(visit: Visit, found: Quarantined, trouble: str = "", status: int = 200) -> Response:

@@ -77,6 +77,10 @@ def test_looking_makes_nothing(tmp_path: Path) -> None:
     assert failed["database"] == f"{tmp_path}/spamfilter.db: no such file"
     assert {"schema", "integrity", "canary", "smtp"} <= diagnosis.not_tried.keys()
     assert list(tmp_path.iterdir()) == []
+    diagnosis = examine(Examination(settings(tmp_path / "none"), None))
+    (database,) = (line for line in diagnosis.lines if line.check == "database")
+    assert database.found == f"{tmp_path}/none: no such folder"
+    assert database.advice.startswith("create it, for ")
 
 
 def test_a_check_that_breaks_is_a_failed_line_and_hides_no_other(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """Mail on disk: what is found, in which order, and that nothing is changed."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from spamfilter.commands.command import named_mails
 from spamfilter.errors import InputError, NotMail
-from spamfilter.learning.bulk.labelled_mail import find_indexed, interleaved
+from spamfilter.learning.bulk.labelled_mail import find_indexed, find_piles, interleaved
 from spamfilter.mail.mailboxes import Mail, checked, find
 from spamfilter.mail.message import parse
 from spamfilter.mail.special_folders import kind_of
+from tests.integration.servers import workshop
 
 LINE = b"From ann@example.org Sun Mar  1 12:00:00 2026\n"
 
@@ -175,6 +178,25 @@ def test_where_there_is_no_mail_the_error_names_the_place(tmp_path: Path, name: 
     write(tmp_path / "maildir" / "tmp" / "1", one(1))
     with pytest.raises(InputError, match=sentence):
         find(tmp_path / name)
+
+
+def test_a_place_that_nobody_may_look_into_is_not_called_missing() -> None:
+    with workshop() as folder:
+        (mail := write(folder / "home" / "Maildir" / "mail.eml", one(1))).parent.chmod(0o700)
+        as_root = os.geteuid() == 0
+        if as_root:
+            os.seteuid(65534)  # nobody
+        else:
+            mail.parent.chmod(0)
+        try:
+            with pytest.raises(InputError, match=r"mail\.eml: Permission denied"):
+                find_piles([mail], [], print)
+            with pytest.raises(InputError, match=r"mail\.eml: Permission denied"):
+                list(named_mails([str(mail)], []))
+        finally:
+            if as_root:
+                os.seteuid(0)
+            mail.parent.chmod(0o700)
 
 
 def test_an_index_names_labels_and_paths_relative_to_itself(tmp_path: Path) -> None:

@@ -273,6 +273,16 @@ def test_one_class_alone_brings_advice() -> None:
     assert "Advice" not in report_text(report(store))
 
 
+def test_a_week_without_mail_after_one_with_mail_brings_advice() -> None:
+    store = MemoryStore()
+    mark(store, 1, "spam")
+    mark(store, 2, "ham")
+    store.write_journal([journal_entry(at=NOON - timedelta(days=8))])
+    assert "no mail came, and 1 in the period before" in " ".join(report_text(report(store)).split())
+    store.write_journal([journal_entry(id="02", at=NOON - timedelta(days=1))])
+    assert "no mail came" not in report_text(report(store))
+
+
 def test_unsure_mail_that_nobody_has_marked_waits_with_its_id_the_latest_first() -> None:
     store = MemoryStore()
     store.write_journal([

@@ -93,6 +93,12 @@ class Browser:
         """A form of a page, with its stamp."""
         return self.post(path, {"stamp": self.get(page).stamp, **form})
 
+    def submitted(self, page: str, path: str, **form: str) -> Answer:
+        """The page that a form leads to."""
+        answer = self.submit(page, path, **form)
+        assert answer.status == 303, answer.words
+        return self.get(answer.fields["location"])
+
     def sign_in(self, name: str, password: str = PASSWORD, next: str = "/") -> Answer:
         return self.submit("/login", "/login", name=name, password=password, next=next)
 

@@ -43,12 +43,10 @@ def find_piles(spam: Sequence[Path], ham: Sequence[Path], say: Callable[[str], N
     Raises InputError for a name that is given twice, and for one without mail.
     """
     named: dict[Label, Sequence[Path]] = {"ham": ham, "spam": spam}
-    labels: dict[tuple[int, int] | None, Label] = {}
+    labels: dict[tuple[int, int], Label] = {}
     for label, paths in named.items():
         for path in paths:
-            if (identity := _identity(path)) is None:
-                raise InputError(f"{path}: no such file or folder")
-            if identity in labels:
+            if (identity := _identity(path)) in labels:
                 again = "twice" if labels[identity] == label else "as ham and as spam"
                 raise InputError(f"{path}: is named {again}; name each file and folder once")
             labels[identity] = label
@@ -56,7 +54,9 @@ def find_piles(spam: Sequence[Path], ham: Sequence[Path], say: Callable[[str], N
     special = not_ham(say)
 
     def left_out(path: Path, label: Label) -> bool:
-        own = labels.get(_identity(path))
+        own = None
+        with suppress(InputError):  # a link that leads nowhere
+            own = labels.get(_identity(path))
         if own is not None:
             if own != label:
                 say(f"{path}: left out of the {label}, as it is named as {own}")
@@ -96,12 +96,14 @@ def _special_uses() -> dict[str, str]:
     return {}
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from all others, whatever links lead to it; None if it is missing."""
+def _identity(path: Path) -> tuple[int, int]:
+    """What tells a file from all others, whatever links lead to it. Raises InputError."""
     try:
         found = path.stat()
-    except OSError:
-        return None
+    except PermissionError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    except OSError as error:
+        raise InputError(f"{path}: no such file or folder") from error
     return found.st_dev, found.st_ino
 
 

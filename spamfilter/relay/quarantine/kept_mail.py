@@ -72,7 +72,7 @@ def looked_at(path: Path) -> Quarantined | None:
         at=came(path),
         sender=sender.decode("utf-8", "replace"),
         recipients=[named(name) for name in recipients],
-        subject=parse(head + b"\r\n").field(b"subject"),
+        subject=parse(head + b"\r\n").field(b"subject").strip(),
         score=float(score.group(1)) if score else None,
         size=size,
     )
