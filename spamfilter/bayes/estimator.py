@@ -88,9 +88,8 @@ class Classifier(ABC):
 
         Raises ValueError for what is no matrix of the numbers that are learnt, or has other columns than before.
         """
-        rows, labels = self._matrix(X), self._labels(y)
-        if len(labels) != len(rows):
-            raise ValueError(f"y has {len(labels)} labels, and X has {len(rows)} rows")
+        rows = self._matrix(X)
+        labels = self._labels(y, len(rows))
         for label in classes:
             self.admit(label)
         self._learn(rows, labels)
@@ -99,23 +98,26 @@ class Classifier(ABC):
     def predict_joint_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """joint_log_likelihood of each row, shape (examples, classes)."""
         joint = [[*self.joint_log_likelihood(by_column(row)).values()] for row in self._matrix(X)]
-        return np.array(joint, np.float64).reshape(-1, len(self.classes))
+        return np.array(joint, np.float64).reshape(len(joint), len(self.classes))
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """ln P(class | row), shape (examples, classes)."""
-        return log_normalised(self.predict_joint_log_proba(X))
+        joint = self.predict_joint_log_proba(X)
+        return log_normalised(joint) if self.classes else joint
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """P(class | row), shape (examples, classes)."""
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The likeliest class of each row."""
-        return np.asarray(self.classes_[self.predict_joint_log_proba(X).argmax(axis=1)])
+        """The likeliest class of each row; None before anything is learnt."""
+        joint = self.predict_joint_log_proba(X)
+        return np.asarray(self.classes_[joint.argmax(axis=1)]) if self.classes else np.full(len(joint), None)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """The share of rows of which the class is predicted."""
-        return float((self.predict(X) == np.asarray(y)).mean())
+        found = self.predict(X)
+        return float((found == self._labels(y, len(found))).mean())
 
     @abstractmethod
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -170,8 +172,8 @@ class Classifier(ABC):
             raise ValueError(f"X has {found.shape[1]} features, but {expected}")
         return found
 
-    def _labels(self, y: ArrayLike) -> NDArray[Any]:
-        """A label for each row."""
+    def _labels(self, y: ArrayLike, rows: int | None = None) -> NDArray[Any]:
+        """A label for each row. rows: how many there are, where that is known."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         found = np.asarray(y)
@@ -179,6 +181,8 @@ class Classifier(ABC):
             raise ValueError(f"y has the shape {found.shape}; wanted is one label for each row")
         if found.dtype.kind == "f" and not (np.isfinite(found).all() and (found == np.floor(found)).all()):
             raise ValueError("Unknown label type: fractions, NaN and infinity are no classes")
+        if rows not in (None, len(found)):
+            raise ValueError(f"y has {len(found)} labels, and X has {rows} rows")
         return found
 
 
@@ -243,6 +247,7 @@ class NaiveBayes(Classifier):
         return {"likelihood": self.likelihood}
 
     def admit(self, label: Hashable) -> int:
+        hash(label)  # raises TypeError: later it would have to be a key of dictionaries
         if label not in self.classes:
             self.counts.admit(_key(len(self.classes)))
             self.classes.append(label)

@@ -241,3 +241,31 @@ def test_every_public_name_is_there() -> None:
         assert getattr(spamfilter.bayes, name).__name__ == name
     with pytest.raises(AttributeError):
         _ = spamfilter.bayes.nothing
+
+
+@pytest.mark.parametrize("make", [NaiveBayes, GaussianNaiveBayes])
+def test_what_cannot_be_a_class_leaves_the_model_as_it_was(make: type[Classifier]) -> None:
+    model = make()
+    with pytest.raises(TypeError, match="unhashable"):
+        model.learn_one({"a": 1}, ["x"])  # type: ignore[arg-type]
+    model.learn_one({"a": 1}, "x")
+    assert model.predict_proba_one({"a": 1}) == {"x": 1.0}
+
+
+@pytest.mark.parametrize("make", [NaiveBayes, GaussianNaiveBayes])
+def test_before_anything_is_learnt_a_matrix_has_no_class(make: type[Classifier]) -> None:
+    assert make().predict([[1, 2], [3, 4]]).tolist() == [None, None]
+    assert make().predict_proba([[1, 2], [3, 4]]).shape == (2, 0)
+
+
+def test_a_score_of_other_rows_is_an_error() -> None:
+    with pytest.raises(ValueError, match="y has 3 labels, and X has 1 rows"):
+        NaiveBayes().fit([[1, 0]], ["a"]).score([[1, 0]], ["a", "b", "c"])
+
+
+def test_a_number_that_is_none_is_not_judged() -> None:
+    model = GaussianNaiveBayes()
+    for value in (1, 2, 5):
+        model.learn_one({"a": value}, value > 2)
+    with pytest.raises(ValueError, match="a is nan, which is no number to judge by"):
+        model.predict_one({"a": math.nan})

@@ -69,6 +69,8 @@ class GaussianNaiveBayes(Classifier):
     def log_likelihood(self, x: Features) -> dict[Hashable, float]:
         logarithms = dict.fromkeys(self.classes, 0.0)
         for feature, value in x.items():
+            if not math.isfinite(value):
+                raise ValueError(f"{feature} is {value}, which is no number to judge by; leave out what is missing")
             moments = {label: self.moments(feature, label) for label in self.classes}
             for label, found in moments.items():
                 if found is not None and None not in moments.values():
@@ -103,6 +105,7 @@ class GaussianNaiveBayes(Classifier):
         return value * self._scale if isinstance(value, int) else round(value * self._scale)
 
     def admit(self, label: Hashable) -> int:
+        hash(label)  # raises TypeError: later it would have to be a key of dictionaries
         if label not in self.classes:
             self.classes.append(label)
             self._learnt.append(0)
