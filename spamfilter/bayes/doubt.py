@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from spamfilter.bayes.likelihoods.likelihood import exact_sum
-from spamfilter.bayes.voices import VoiceScore
+from spamfilter.bayes.voices import TEXT, VoiceScore
 
 UNKNOWN = 2.0
 """The log-odds in doubt if all words were usually known, and none of a message is."""
@@ -20,8 +20,8 @@ DIVIDED, AGREED = 300.0, 0.45
 tagged of their spam falls by .6 % or less (benchmarks/cold.py, benchmarks/accuracy.py)."""
 TOWARDS_SPAM = 0.5
 """How much of the doubt counts against ham: spam that passes costs less than ham that is lost."""
-TEXT, SPEAKING = "body", 50
-"""The voice that hears what people read, and how many words must speak in it to count half of the agreement."""
+SPEAKING = 50
+"""How many words must speak in the text that people read to count half of the agreement."""
 
 
 def doubt(known: float, usual: float, agreement: float) -> float:

@@ -14,7 +14,7 @@ from spamfilter.bayes.doubt import agreement, doubt
 from spamfilter.bayes.groups import OWN
 from spamfilter.bayes.token_arrays import Spellings
 from spamfilter.bayes.tokens import HEADER_PHRASE, Token
-from spamfilter.bayes.voices import VoiceScore, combined, known, weight_of_imports
+from spamfilter.bayes.voices import VoiceScore, heard_of, known, together, weight_of_imports
 
 PIECES = 3
 LEAST = 60
@@ -61,14 +61,14 @@ class Passage:
 def most_telling(scores: Sequence[VoiceScore], usual: float) -> Passage:
     """The whole message, or the passage that is surer to be spam. usual: share of words that are known of a usual
     message."""
-    whole = best = Passage.of(scores, combined(scores), known(scores), usual)
+    whole = best = Passage.of(scores, together(heard_of(scores)), known(scores), usual)
     cut = whole.least < SURE and whole.log_odds > -SURE
     parts = [part for each in scores if (part := _Parts.of(each))] if cut else []
     if not parts or len(parts) < len(scores):
         return whole
     shared = [part for part in parts if part.score.voice.name != OWN]
     for name, pieces in _PASSAGES.items():
-        log_odds = sum([part.score.voice.weight * part.log_odds(*pieces) for part in parts]) - MARGIN
+        log_odds = together([(part.score.voice, part.log_odds(*pieces)) for part in parts]) - MARGIN
         if log_odds <= max(0.0, best.least):
             continue
         share = sum(part.known(*pieces) for part in shared) / sum(part.tokens(*pieces) for part in shared)

@@ -9,7 +9,7 @@ from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.passages import LEAST, MARGIN, most_telling
 from spamfilter.bayes.token_arrays import by_hash
-from spamfilter.bayes.voices import Voice, Voices, combined, view, voice_scores
+from spamfilter.bayes.voices import Voice, Voices, heard_of, together, view, voice_scores
 from spamfilter.config.settings import Settings
 from spamfilter.mail.message import parse
 from tests.support.without_helpers import without_helpers
@@ -73,7 +73,7 @@ def test_where_nothing_is_hidden_the_whole_is_judged(parts: Sequence[str]) -> No
     found, made = score(parts), state()
     said = voice_scores(DEFAULT, view(DEFAULT, parse(mail(*parts))), made.counts)
     assert found.passage == ""
-    assert found.log_odds == combined(said)
+    assert found.log_odds == together(heard_of(said))
 
 
 @pytest.mark.parametrize("helpers", [True, False])
@@ -102,7 +102,7 @@ def test_a_likelihood_of_the_textbook_is_never_cut(name: str) -> None:
     made = state(voices)
     said = voice_scores(voices, view(voices, parse(mail(HAM, SPAM))), made.counts)
     assert most_telling(said, 0.0).name == ""
-    assert most_telling(said, 0.0).log_odds == combined(said)
+    assert most_telling(said, 0.0).log_odds == together(heard_of(said))
 
 
 def test_tokens_without_spellings_are_heard_whole() -> None:

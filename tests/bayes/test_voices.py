@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes.counts import LABELS, OTHER, Counts, Label
+from spamfilter.bayes.groups import OWN
 from spamfilter.bayes.likelihoods.eddc import Eddc
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.likelihoods.likelihood import MessageCounts
@@ -20,17 +21,22 @@ from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.token_codec import Packed, pack, unpack, unpack_with
 from spamfilter.bayes.tokens import FEATURES, tokenize
 from spamfilter.bayes.voices import (
+    BELIEVED,
     VOICES,
     Evidence,
     Voice,
-    combined,
+    heard_of,
+    loudest,
+    together,
     view,
     voice_scores,
+    weights,
     words,
 )
 from spamfilter.mail.message import parse
 from tests.support.made import mail, some
 from tests.support.probabilities import judged, word_shares
+from tests.support.without_helpers import without_helpers
 
 TWO = (Voice("one", Soft(), 1.0), Voice("two", Multinomial(), 0.25))
 TOKENS = st.dictionaries(st.sampled_from([b"a", b"b", b"c"]), st.integers(1, 3))
@@ -56,14 +62,14 @@ def test_log_odds_are_the_weighted_sum_of_the_voices(
     opinions, _, _ = judged(TWO, {"one": first, "two": second}, counts)
     one, two = Soft().log_odds(first, counts["one"]), Multinomial().log_odds(second, counts["two"])
     assert opinions == {"one": (one, one), "two": (two, two)}
-    assert combined(voice_scores(TWO, {"one": first, "two": second}, counts)) == pytest.approx(
+    assert together(heard_of(voice_scores(TWO, {"one": first, "two": second}, counts))) == pytest.approx(
         one + 0.25 * two, abs=1e-12
     )
 
 
 @pytest.mark.parametrize("class_", LABELS)
 @pytest.mark.parametrize(
-    ("limits", "heard_of"),
+    ("limits", "most"),
     [
         pytest.param({"limit": 0.25}, {b"^": 0.25}, id="header"),
         pytest.param({"text_limit": 0.125}, {b"": 0.125}, id="text"),
@@ -72,7 +78,7 @@ def test_log_odds_are_the_weighted_sum_of_the_voices(
     ],
 )
 def test_the_filter_hears_less_of_header_and_text_than_the_voice_learns_from(
-    class_: Label, limits: dict[str, float], heard_of: dict[bytes, float]
+    class_: Label, limits: dict[str, float], most: dict[bytes, float]
 ) -> None:
     eddc, counts = Eddc(**limits), Counts()
     counts.add(class_, {b"^cheap": 3, b"^pills": 2, b"now": 3, b"or": 2}, messages=4)
@@ -84,13 +90,13 @@ def test_the_filter_hears_less_of_header_and_text_than_the_voice_learns_from(
     shares, expected = {item.token.encode(): item.weight for item in found}, 0.0
     for prefix, pair in ((b"^", (b"^cheap", b"^pills")), (b"", (b"now", b"or"))):
         said = sum(alone[word] for word in pair)
-        part = math.copysign(heard_of[prefix], said) if prefix in heard_of else said
+        part = math.copysign(most[prefix], said) if prefix in most else said
         assert abs(part) <= abs(said)
         assert sum(shares[word] for word in pair) == pytest.approx(0.5 * part)
         assert shares[pair[0]] / shares[pair[1]] == pytest.approx(alone[pair[0]] / alone[pair[1]])
         expected += part
     assert opinions["phrases"].heard == pytest.approx(expected)
-    assert (opinions["phrases"].heard == opinions["phrases"].own) == (not heard_of)
+    assert (opinions["phrases"].heard == opinions["phrases"].own) == (not most)
 
 
 @some(80)
@@ -103,7 +109,7 @@ def test_evidence_adds_up_to_the_score_but_for_the_priors(
     opinions, known, found = judged(TWO, tokens, counts, None)
     said = voice_scores(TWO, tokens, counts)
     priors = 0.25 * Multinomial().constants(MessageCounts.of(second, counts["two"]), counts["two"])
-    assert combined(said) == pytest.approx(math.fsum(item.weight for item in found) + priors, abs=1e-9)
+    assert together(heard_of(said)) == pytest.approx(math.fsum(item.weight for item in found) + priors, abs=1e-9)
     assert [abs(item.weight) for item in found] == sorted((abs(item.weight) for item in found), reverse=True)
     assert judged(TWO, tokens, counts, 2) == (opinions, known, found[:2])
     assert judged(TWO, tokens, counts, 0) == (opinions, known, [])
@@ -114,7 +120,7 @@ def test_a_voice_without_tokens_for_a_message_is_silent() -> None:
     opinions, _, found = judged(TWO, {"one": {b"a": 1}}, counts, None)
     assert opinions["one"].own == Soft().log_odds({b"a": 1}, counts["one"])
     assert (set(opinions), {item.voice for item in found}) == ({"one"}, {"one"})
-    assert (judged(TWO, {}, counts), combined([])) == (({}, 0.0, []), 0)
+    assert (judged(TWO, {}, counts), together(heard_of([]))) == (({}, 0.0, []), 0)
 
 
 def test_evidence_tells_counts_in_messages_and_is_text() -> None:
@@ -206,3 +212,32 @@ def test_only_what_holds_a_token_is_unpacked(packed: Callable[[dict[str, dict[by
     for word in (b"one", b'"quoted"', b"three"):
         assert unpack_with(packed(tokens), [b"none", word]) == tokens
     assert unpack_with(packed(tokens), [b"none", b"nor this"]) is None
+
+
+def test_what_is_said_for_ham_counts_less_where_the_text_is_spam() -> None:
+    fields, body = Voice("fields", Soft(), 0.5), Voice("body", Soft(), 0.25)
+    own, imported = Voice(OWN, Soft(), 1.0), Voice("bogofilter", Soft(), 1.0, imported=True)
+    for text, believed in ((-10.0, 1.0), (BELIEVED, 0.5), (BELIEVED + math.log(3), 0.25), (10_000.0, 0.0)):
+        said = [(fields, -8.0), (body, text), (own, -1.0), (imported, -1.0)]
+        assert weights(said) == pytest.approx([0.5 * believed, 0.25, 1.0, 1.0], abs=1e-5)
+        assert together(said) == pytest.approx(-4 * believed + text / 4 - 2, abs=1e-4)
+        assert weights([(fields, 8.0), (body, text)]) == [0.5, 0.25]  # what is said for spam counts in any case
+    assert weights([(fields, -8.0), (own, -1.0)]) == [0.5, 1.0]  # without the voice of the text
+
+
+@pytest.mark.parametrize("helpers", [True, False])
+def test_evidence_shows_how_much_is_believed(helpers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not helpers:
+        without_helpers(monkeypatch)
+    voices = (Voice("fields", Soft()), Voice("body", Soft()))
+    counts = {"fields": Counts(), "body": Counts()}
+    for name, word, label in (("fields", b"to:list", "ham"), ("body", b"pills", "spam")):
+        for each in LABELS:
+            counts[name].add(each, {word if each == label else b"other": 50 * Soft.unit}, messages=50)
+    said = voice_scores(voices, {"fields": {b"to:list": 1}, "body": {b"pills": 1}}, counts)
+    (_, header), (_, text) = heard_of(said)
+    assert header < 0 < BELIEVED < text
+    found = {item.token: item.weight for item in loudest(said, 10)}
+    assert found["pills"] == pytest.approx(text)
+    assert found["to:list"] == pytest.approx(header / (1 + math.exp(text - BELIEVED)))
+    assert together(heard_of(said)) == pytest.approx(sum(found.values()))
