@@ -170,7 +170,7 @@ def test_the_other_label_takes_the_first_back(shell: Shell) -> None:
     path = shell.write("x.eml", mail())
     shell.done("mark-spam", path)
     said = shell.done("mark-ham", path)
-    assert said.startswith(f"{path}: learnt as ham (was spam, which is taken back); score 0.901 -> 0.0")
+    assert said.startswith(f"{path}: learnt as ham (was spam, which is taken back); score 0.901 -> 0.1")
     assert shell.learnt() == ({"ham": 1, "spam": 0}, [])
     assert {row[4] for row in shell.rows("words")} == {0}
 
