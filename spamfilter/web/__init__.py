@@ -246,7 +246,7 @@ def _allowed(page: Page, request: Request, visit: Visit) -> Response:
     if page.role is not None and not visit.user.may(page.role):
         return _refused(visit, f"this needs the role {page.role!r}; your role is {visit.user.role!r}")
     if post and not visit.site.sessions.is_stamp(visit.token, visit.form.get("stamp", "")):
-        if visit.path == "/login" and visit.account is not None:  # who has signed in meanwhile, in another tab
+        if visit.path == "/login" and visit.account is not None:  # signed in already, in another tab
             return redirected(visit.form.get("next", "/"))
         return _refused(visit, "session expired: go back, load the page again, and repeat")
     answer = page.post if post else page.get
