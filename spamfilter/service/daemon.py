@@ -17,6 +17,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.errors import ConfigError
 from spamfilter.learning.filter import RULES, Filter, rules, rules_text
 from spamfilter.relay.limits.shared_counters import Shared
+from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.service import expiry
 from spamfilter.service.listening import Sockets, bound, inherited, raise_descriptor_limit
 from spamfilter.service.shared_counts import SharedCounts
@@ -28,6 +29,7 @@ from spamfilter.stores import Store, open_store
 from spamfilter.system import logs
 from spamfilter.system.event_loop import loop_factory
 from spamfilter.system.process import return_large_blocks
+from spamfilter.system.tls import server_context
 
 log = logging.getLogger("spamfilter")
 
@@ -57,6 +59,10 @@ def serve(settings: Settings, file: Path | None) -> None:
         filter = Filter(store, _voices(settings, store))
         expiry.begin(store)
         places = Sockets(sockets, submission, lmtp, milter, metrics)
+        # What files are named for is read before the fork, too: a process that replaces another reads none of them.
+        certificate, key = settings.relay.tls_certificate, settings.relay.tls_key
+        tls = server_context(certificate, key) if certificate else None
+        next_hop = next_hop_of(settings)
         process: Process | None = Process(Shared())
         make_loop = loop_factory()  # before the fork, so that all processes share the library in memory
         if (workers := settings.workers()) > 1:
@@ -69,14 +75,14 @@ def serve(settings: Settings, file: Path | None) -> None:
         gc.freeze()
         if workers > 1:
             ready = partial(announce, settings, places, filter)
-            supervisor = Supervisor(settings, file, workers, ready, places.close)
+            supervisor = Supervisor(settings, file, tls, workers, ready, places.close)
             process = supervisor.run()
             settings = supervisor.settings
             if process is not None and process.keeps:
                 filter = writing
         if process is not None:
             with asyncio.Runner(loop_factory=make_loop) as runner:
-                runner.run(Worker(settings, file, filter, process).run(places))
+                runner.run(Worker(settings, file, filter, next_hop, tls, process).run(places))
 
 
 def _shared(filter: Filter) -> SharedCounts:

@@ -5,6 +5,7 @@ nothing.
 """
 
 import logging
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,8 +53,13 @@ def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
     relay.normalise = settings.normalises()
     socket.limits = settings.limits
     logging.getLogger().setLevel(settings.log.level.upper())
-    if relay.tls is not None:  # the settings may be the same: a renewed certificate has the same file names
+    renew_certificate(relay.tls, settings)
+
+
+def renew_certificate(context: ssl.SSLContext | None, settings: Settings) -> None:
+    """Read the files of TLS again, if there is any; their names may be the same. A wrong one is a line of log."""
+    if context is not None:
         try:
-            tls.renew(relay.tls, settings.relay.tls_certificate, settings.relay.tls_key)
+            tls.renew(context, settings.relay.tls_certificate, settings.relay.tls_key)
         except (OSError, ValueError) as error:
             log.error("the certificate is not renewed: %s", error)  # noqa: TRY400 - the sentence says it

@@ -14,6 +14,7 @@ when the supervisor tells them or exits for any reason. The keeper stops after t
 import logging
 import os
 import signal
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,7 +24,7 @@ from pathlib import Path
 from spamfilter.config.settings import Settings
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
-from spamfilter.service.reload import reread
+from spamfilter.service.reload import renew_certificate, reread
 from spamfilter.system.process import notify
 
 log = logging.getLogger("spamfilter")
@@ -87,18 +88,24 @@ class Process:
 
 
 class Supervisor:
-    """Starts and watches the processes. ready: called once all are ready; stopping: before they are told to stop."""
+    """Starts and watches the processes.
+
+    tls: of clients, for all of them; a process that replaces another does not depend on what the files hold by then.
+    ready: called once all are ready; stopping: before they are told to stop.
+    """
 
     def __init__(
         self,
         settings: Settings,
         file: Path | None,
+        tls: ssl.SSLContext | None,
         workers: int,
         ready: Callable[[], None],
         stopping: Callable[[], None],
     ) -> None:
         self.settings = settings
         self._file = file
+        self._tls = tls
         self._ready = ready
         self._stopping = stopping
         self._shared = Shared(workers + 1)
@@ -233,6 +240,7 @@ class Supervisor:
         with reread(self._file) as new:
             if new is not None:
                 self.settings, _ = self.settings.reloaded(new)
+                renew_certificate(self._tls, self.settings)
                 logging.getLogger().setLevel(self.settings.log.level.upper())
                 self._tell({pid: number for pid, number in self._running.items() if number != KEEPER})
                 self._tell({pid: number for pid, number in self._running.items() if number == KEEPER})

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,7 +31,7 @@ from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.limit_log import PERIOD, LimitLog
 from spamfilter.relay.metrics import Metrics, Snapshot, merged
-from spamfilter.relay.next_hops import Maildir, next_hop_of
+from spamfilter.relay.next_hops import Maildir, NextHop
 from spamfilter.relay.relay import Relay
 from spamfilter.reports.outages import NOTE_EVERY
 from spamfilter.service.background import Background
@@ -45,7 +46,6 @@ from spamfilter.service.reload import apply, reread
 from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import BEAT_EVERY, Process
 from spamfilter.service.uptime import Uptime
-from spamfilter.system import tls
 from spamfilter.system.process import notify, proportional_bytes, resident_bytes
 
 if TYPE_CHECKING:
@@ -63,7 +63,15 @@ WEIGH_EVERY = 60
 class Worker:
     """The parts of a process, and how they are connected."""
 
-    def __init__(self, settings: Settings, file: Path | None, filter: Filter, process: Process) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        file: Path | None,
+        filter: Filter,
+        next_hop: NextHop,
+        tls: ssl.SSLContext | None,
+        process: Process,
+    ) -> None:
         limits, store = settings.limits, filter.store
         self._settings = settings
         self._file = file
@@ -74,11 +82,10 @@ class Worker:
         self._journal = Journal(store, process.share_of(limits.journal_backlog), self._limit_log)
         self._following = Following(filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics)
         self._mark_queue = MarkQueue(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
-        certificate, key = settings.relay.tls_certificate, settings.relay.tls_key
         self._relay = Relay(
             judge=Judge(self._filter, settings.policy(), settings.policies()),
             journal=self._journal,
-            next_hop=next_hop_of(settings),
+            next_hop=next_hop,
             quarantine=Maildir(settings.quarantine_path()),
             limits=within_descriptors(limits),
             trusted=settings.relay.networks(),
@@ -89,7 +96,7 @@ class Worker:
             automatic=Automatic(self._mark_queue, store, self._limit_log.noted),
             shared=shared,
             limit_log=self._limit_log,
-            tls=tls.server_context(certificate, key) if certificate else None,
+            tls=tls,
             normalise=settings.normalises(),
             proxy_protocol=settings.relay.proxy_protocol,
         )

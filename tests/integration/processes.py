@@ -21,9 +21,9 @@ WORKERS = 2
 
 
 @contextlib.contextmanager
-def running(folder: Path, hop: Hop) -> Iterator[Daemon]:
+def running(folder: Path, hop: Hop, **settings: object) -> Iterator[Daemon]:
     """A relay of two workers. However a test has ended it, all its processes are gone at the end."""
-    relay = Daemon(folder, f"smtp://127.0.0.1:{hop.port}", relay={"workers": WORKERS})
+    relay = Daemon(folder, f"smtp://127.0.0.1:{hop.port}", relay={"workers": WORKERS, **settings})
     relay.start()
     try:
         yield relay

@@ -25,10 +25,12 @@ from tests.integration.processes import (
     keeper,
     kill_one,
     relay,
+    running,
     workers,
 )
 from tests.integration.servers import wait_until
 from tests.load.process import family
+from tests.support.certificates import client_context, write_certificate
 
 __all__ = ["hop", "relay"]
 
@@ -110,6 +112,28 @@ def test_a_keeper_that_is_killed_is_replaced_and_the_journal_is_whole(relay: Dae
             wait_until(answers, "the next keeper")
     assert relay.ask({"command": "status"})["pid"] == relay.process.pid
     finish(account, crowd, relay)
+
+
+def test_who_replaces_another_has_the_certificate_of_the_others_whatever_the_files_hold(
+    tmp_path: Path, hop: Hop
+) -> None:
+    """A renewal that was interrupted, with the new certificate beside the old key, must not take the relay away."""
+    certificate, key = write_certificate(tmp_path)
+    (folder := tmp_path / "new").mkdir()
+    renewed, _ = write_certificate(folder)
+    tls = {"tls_certificate": str(certificate), "tls_key": str(key)}
+    with running(tmp_path, hop, **tls) as relay:
+        trust = client_context(tmp_path)
+        certificate.write_bytes(renewed.read_bytes())
+        kill_one(relay)
+        os.kill(killed := keeper(relay), signal.SIGKILL)
+        wait_until(lambda: keeper(relay) != killed, "the next keeper")
+        with at_each_worker(relay) as clients:
+            for client in clients:
+                client.ask("EHLO c.test")
+                assert client.ask("STARTTLS").code == 220
+                trust.wrap_socket(client.socket, server_hostname="127.0.0.1").close()
+        assert "exited with" not in relay.log()
 
 
 def test_a_keeper_that_is_killed_at_the_end_is_replaced_for_the_last_words(relay: Daemon, hop: Hop) -> None:
