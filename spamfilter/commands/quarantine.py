@@ -283,7 +283,7 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
 
     from spamfilter.relay.next_hops import next_hop_of
     from spamfilter.reports.digest_links import own_key
-    from spamfilter.reports.digests import LAST, digest_mail, is_due, new_digests
+    from spamfilter.reports.digests import LAST, UNSENT, digest_mail, is_due, new_digests
     from spamfilter.reports.mail import address_of, send
 
     settings = settings_of(file)
@@ -295,28 +295,35 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
     from_ = settings.digest.mail_from or settings.report.mail_from
     sender = address_of("[digest] mail_from", from_ or f"spamfilter@{settings.hostname()}")
     now = datetime.now(UTC)
-    failed: list[SpamfilterError] = []
+    failed: dict[str, SpamfilterError] = {}
     with opened_store(settings, existing=True) as store:
-        noted = f"{LAST} {settings.hostname()}"  # a quarantine is of one host, the database may be of several
-        last = store.get_setting(noted)
-        before = datetime.fromisoformat(last) if isinstance(last, str) else None
-        if due and not is_due(settings.digest.hours, before, now.astimezone()):
+        # A quarantine is of one host, the database may be of several.
+        noted, unsent = f"{LAST} {settings.hostname()}", f"{UNSENT} {settings.hostname()}"
+        last, put_off = store.get_setting(noted), store.get_setting(unsent)
+        before = datetime.fromisoformat(last).astimezone() if isinstance(last, str) else None
+        everybody = not due or is_due(settings.digest.hours, before, now.astimezone())
+        again = put_off if isinstance(put_off, list) else []
+        if not everybody and not again:
             return
         key = own_key()
         for one in new_digests(settings, store):
+            if not everybody and one.address not in again:
+                continue
             mail = digest_mail(one, settings, sender, key, now)
             if dry_run:
                 click.echo(mail)
                 continue
             try:
-                asyncio.run(send(next_hop_of(settings), mail, sender, [one.address], "the digest"))
+                asyncio.run(send(next_hop_of(settings), mail, sender, one.address, "the digest"))
             except SpamfilterError as error:
                 complain(f"{one.address}: {error}")
-                failed.append(error)
+                failed[one.address] = error
                 continue
             store.note_quarantine(one.events(now))
             click.echo(f"{harmless(one.address)}: {len(one.mails)} kept mails announced")
-        if not dry_run and not any(isinstance(error, TryAgain) for error in failed):
+        if not dry_run:
+            store.put_setting(unsent, [address for address, error in failed.items() if isinstance(error, TryAgain)])
+        if not dry_run and everybody:
             store.put_setting(noted, now.isoformat())
     if failed:
-        raise SystemExit(max(error.exit_code for error in failed))
+        raise SystemExit(max(error.exit_code for error in failed.values()))

@@ -9,10 +9,10 @@ import click
 
 from spamfilter.bayes.verdict import CLASSES
 from spamfilter.commands.command import moment, opened_store, settings_of
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.reports import rendering
 from spamfilter.system.moments import hour_zone
-from spamfilter.system.screen import coloured
+from spamfilter.system.screen import coloured, complain
 from spamfilter.system.terminal import WIDTH, columns
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ def stats(
             raise InputError(f"--host {host!r}: no relay of this name has used {store.where}; known: {known}")
     if recipients:
         _send(settings, report, recipients, now)
-        click.echo(f"sent to {', '.join(recipients)}")
     elif as_json or form == "json":
         click.echo(rendering.to_json(rendering.report_json(report)))
     elif form == "html":
@@ -106,6 +105,7 @@ def _coloured(line: str) -> str:
 
 
 def _send(settings: "Settings", report: "Report", recipients: list[str], now: datetime) -> None:
+    """Mail the report to each of them, whatever becomes of the others; only if nobody has it, it may be tried again."""
     import asyncio
 
     from spamfilter.relay.next_hops import next_hop_of
@@ -113,4 +113,16 @@ def _send(settings: "Settings", report: "Report", recipients: list[str], now: da
 
     host = settings.hostname()
     sender = address_of("[report] mail_from", settings.report.mail_from or f"spamfilter@{host}")
-    asyncio.run(send(next_hop_of(settings), report_mail(report, sender, recipients, host, now), sender, recipients))
+    mail = report_mail(report, sender, recipients, host, now)
+    sent, failed = [], []
+    for recipient in recipients:
+        try:
+            asyncio.run(send(next_hop_of(settings), mail, sender, recipient))
+            sent.append(recipient)
+        except SpamfilterError as error:
+            complain(f"{recipient}: {error}")
+            failed.append(error.exit_code)
+    if sent:
+        click.echo(f"sent to {', '.join(sent)}")
+    if failed:
+        raise SystemExit(1 if sent else max(failed))

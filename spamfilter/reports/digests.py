@@ -25,6 +25,8 @@ from spamfilter.system.moments import day_text, moment_text
 
 LAST = "last_digest"
 """The name of the database's setting with the time of the last digests."""
+UNSENT = "unsent_digests"
+"""The name of the setting with the addresses whose digest the next hop did not take for now."""
 WORDS = 5
 """Words that a reader takes in at a glance."""
 SUBJECT = 120
@@ -55,14 +57,16 @@ class Digest:
 
 
 def is_due(hours: Sequence[int], last: datetime | None, now: datetime) -> bool:
-    """Whether an hour of the day has come since the last digests. now: in local time; late is better than never.
+    """Whether an hour of the day has come since the last digests; late is better than never.
 
-    Of a last time that is still to come, when the clock was ahead, nothing is known.
+    Both times are local, each with the offset of its own day. Of a last time that is still to come, when the clock was
+    ahead, nothing is known.
     """
-    days = (now, now - timedelta(days=1))
+    clock = now.replace(tzinfo=None)
+    days = (clock, clock - timedelta(days=1))
     moments = [day.replace(hour=hour, minute=0, second=0, microsecond=0) for day in days for hour in hours]
-    past = [moment for moment in moments if moment <= now]
-    return bool(past) and (last is None or last > now or last < max(past))
+    past = [moment for moment in moments if moment <= clock]
+    return bool(past) and (last is None or last > now or last.replace(tzinfo=None) < max(past))
 
 
 def new_digests(settings: Settings, store: Store) -> list[Digest]:

@@ -49,17 +49,12 @@ def own_mail(sender: str, to: str, subject: str, now: datetime, text: str, page:
     return mail.as_bytes()
 
 
-async def send(
-    next_hop: NextHop, mail: bytes, sender: str, recipients: Sequence[str], what: str = "the report"
-) -> None:
-    """Send a mail of ours, named `what` in errors.
-
-    Raises TryAgain or Refused, with the reply, if the next hop rejects any recipient or the mail.
-    """
+async def send(next_hop: NextHop, mail: bytes, sender: str, recipient: str, what: str = "the report") -> None:
+    """Send a mail of ours, named `what` in errors. Raises TryAgain or Refused, with the reply that rejects it."""
     try:
         conversation = await next_hop.open()
         try:
-            reply = await offer(conversation, sender.encode(), [name.encode() for name in recipients], mail)
+            reply = await offer(conversation, sender.encode(), [recipient.encode()], mail)
         finally:
             conversation.abort()
     except NextHopError as error:

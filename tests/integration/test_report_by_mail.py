@@ -16,15 +16,16 @@ ADMIN, OTHER = "admin@example.org", "postmaster@example.org"
 
 
 def sent(relay: Daemon, hop: Hop, *arguments: str) -> EmailMessage:
-    """Send a report; the one mail that has come of it."""
+    """Send a report; the mail that each of its recipients has."""
     before = len(hop.kept)
     done = relay.command("stats", *arguments)
     assert (done.returncode, done.stderr) == (0, "")
-    (mail,) = hop.kept[before:]
+    mail, *others = hop.kept[before:]
     found = email.message_from_bytes(mail.mail, policy=email.policy.default)
     assert isinstance(found, EmailMessage)
     assert mail.sender == "spamfilter@relay.test"
-    assert ", ".join(mail.recipients) == found["To"]
+    assert {other.mail for other in others} <= {mail.mail}
+    assert ", ".join(each for mail in hop.kept[before:] for each in mail.recipients) == found["To"]
     return found
 
 
@@ -65,6 +66,18 @@ def test_a_report_that_is_not_taken_says_so_and_may_be_tried_again(tmp_path: Pat
         done = relay.command("stats", "--mail-to", ADMIN, "--json")
         assert (done.returncode, "leave --format and --json out" in done.stderr) == (2, True)
         assert hop.kept == []
+
+
+def test_one_recipient_whom_the_next_hop_rejects_takes_it_from_nobody_else(tmp_path: Path) -> None:
+    with next_hop() as hop, daemon(tmp_path, hop) as relay:
+        for code in (550, 451):
+            hop.faults = {f"RCPT TO:<{ADMIN}>": Say(f"{code} not this one\r\n".encode())}
+            done = relay.command("stats", "--mail-to", ADMIN, "--mail-to", OTHER)
+            assert (done.returncode, done.stdout) == (1, f"sent to {OTHER}\n")
+            assert f"{ADMIN}: the report was not sent: " in done.stderr
+            assert f"says {code} not this one" in done.stderr
+            assert [mail.recipients for mail in hop.kept] == [(OTHER,)]
+            hop.kept.clear()
 
 
 def test_without_anybody_to_mail_to_it_is_printed(tmp_path: Path) -> None:

@@ -579,6 +579,9 @@ async def test_what_is_old_expires(warder: Warder, monkeypatch: pytest.MonkeyPat
     assert len(warder.files()) == 4
 
 
+TWO_USERS = (b"b@example.net", b"c@example.net")
+
+
 @pytest.fixture
 def digests(warder: Warder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Result]]:
     """Runs `digest --due` on a host; its users are those of example.net, and every hour is one for digests."""
@@ -602,6 +605,22 @@ async def test_a_digest_that_is_put_off_is_tried_at_the_next_run(
     warder.hop.replies.clear()
     assert (await digests()).output == "b@example.net: 1 kept mails announced\n"
     warder.keep(recipients=(b"b@example.net",))
+    assert (await digests()).output == ""
+
+
+async def test_one_user_whose_digest_is_put_off_gives_nobody_else_another_one(
+    warder: Warder, digests: Callable[..., Awaitable[Result]]
+) -> None:
+    warder.keep(recipients=TWO_USERS)
+    warder.hop.replies["RCPT TO:<b@example.net>"] = b"452 4.2.2 mailbox full\r\n"
+    first = await digests()
+    assert (first.exit_code, first.stdout) == (75, "c@example.net: 1 kept mails announced\n")
+    warder.keep(recipients=TWO_USERS)
+    again = await digests()
+    assert (again.exit_code, again.stdout) == (75, "")
+    assert "b@example.net: the digest was not sent" in again.stderr
+    warder.hop.replies.clear()
+    assert (await digests()).output == "b@example.net: 2 kept mails announced\n"
     assert (await digests()).output == ""
 
 

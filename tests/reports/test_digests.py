@@ -4,6 +4,7 @@ import re
 import string
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -37,6 +38,15 @@ NOW = datetime(2026, 11, 23, 16, 30, tzinfo=UTC)
 )  # fmt: skip
 def test_digests_are_due_at_their_hours_and_caught_up(hours: list[int], last: datetime | None, due: bool) -> None:
     assert is_due(hours, last, NOW) is due
+
+
+@pytest.mark.parametrize(("hour", "due"), [(23, False), (2, False), (7, True)])
+def test_the_night_that_summer_time_ends_has_no_digest_of_its_own(hour: int, due: bool) -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    last = datetime(2026, 10, 24, 16, 0, 5, tzinfo=zone).astimezone(UTC)
+    day = 24 if hour == 23 else 25
+    now = datetime(2026, 10, day, hour, fold=1, tzinfo=zone).astimezone(UTC)
+    assert is_due([7, 16], last.astimezone(zone), now.astimezone(zone)) is due
 
 
 @pytest.fixture
