@@ -78,7 +78,7 @@ def read_dump(file: Path) -> Dump:
 
 
 def _number(file: Path, number: int, text: bytes, what: str) -> int:
-    if not text.isdigit() or int(text) > MAX_COUNT:
+    if not text.isdigit() or len(text) > len(str(MAX_COUNT)) or int(text) > MAX_COUNT:
         shown = text[:40].decode("utf-8", "replace")
         raise DumpError(file, number, f"{what} is {shown!r}, not a number of messages")
     return int(text)

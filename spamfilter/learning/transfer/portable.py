@@ -8,9 +8,9 @@ learnt before. A file is imported whole or not at all.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from spamfilter import __version__
 from spamfilter.bayes.calibration import BEFORE, NO_STEP, Calibration, Step
 from spamfilter.bayes.counts import LABELS, MAX_COUNT, Label, SpelledTable
 from spamfilter.bayes.imported.voices import IMPORTED
-from spamfilter.bayes.labels import EntryLabel
+from spamfilter.bayes.labels import IMPORT, EntryLabel
 from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import TOKENIZER, Token
 from spamfilter.bayes.voices import Voices, VoiceTokens
@@ -33,7 +33,9 @@ FORMAT = 1
 """The version of the format: the first line has it as `spamfilter_export`, and an import knows its own only."""
 BEGIN = b'{"spamfilter_export"'
 LEDGER, COUNTS = "ledger", "counts"
-_LABELS = (*LABELS, "import")
+_LABELS = (*LABELS, IMPORT)
+MOST = 2**100
+"""More than any sum of a calibration, and still a float."""
 
 
 def export(filter: Filter, counts_only: bool) -> Iterator[str]:
@@ -89,7 +91,7 @@ class Export:
         if self.first.get("spamfilter_export") != FORMAT or self.first.get("kind") not in (LEDGER, COUNTS):
             raise DumpError(file, 1, f"expected an export of format {FORMAT}; import it with the version that wrote it")
         names = self.first.get("imported", [])
-        if not isinstance(names, list) or not all(name in IMPORTED for name in names):
+        if not isinstance(names, list) or not all(isinstance(name, str) and name in IMPORTED for name in names):
             raise DumpError(file, 1, f"imported voices {names!r} are not known here; known: {', '.join(IMPORTED)}")
         self.imported = frozenset(names)
         self.is_ledger: bool = self.first["kind"] == LEDGER
@@ -188,6 +190,8 @@ def take_in_ledger(filter: Filter, export: Export) -> int:
         for number, entry in export.entries():
             if entry.undoes is not None and entry.undoes not in ids:
                 raise DumpError(export.file, number, f"undoes entry {entry.undoes}, which is not in the file")
+            if entry.id in ids:
+                raise DumpError(export.file, number, f"has the id {entry.id} of an earlier entry")
             undoes = None if entry.undoes is None else ids[entry.undoes]
             try:
                 ids[entry.id] = training.write(replace(entry, undoes=undoes))
@@ -199,18 +203,37 @@ def take_in_ledger(filter: Filter, export: Export) -> int:
 def _entry_of(row: dict[str, Any]) -> Entry:
     at, digest = datetime.fromisoformat(row["at"]), bytes.fromhex(row["digest"])
     label: EntryLabel = row["label"]
-    undoes = row["undoes"]
     if at.tzinfo is None or len(digest) != 16 or label not in _LABELS:
         raise ValueError("at, digest or label")
-    if not isinstance(row["id"], int) or not (undoes is None or isinstance(undoes, int)):
-        raise ValueError("id or undoes")
-    added = {str(voice): _amount(amount) for voice, amount in row["added"].items()}
+    id, undoes = _amount(row["id"]), None if row["undoes"] is None else _amount(row["undoes"])
+    added = {_text(voice): _amount(amount) for voice, amount in row["added"].items()}
     tokens: VoiceTokens = {
-        str(voice): {_word(token): _occurrences(n) for token, n in some.items()}
+        _text(voice): {_word(token): _occurrences(n) for token, n in some.items()}
         for voice, some in row["tokens"].items()
     }
-    step = tuple(int(value) for value in row["calibrated"])
-    return Entry(at, digest, label, added, step, tokens, str(row["source"]), str(row["by"]), undoes, row["id"])
+    if label == IMPORT and not (
+        set(LABELS) <= added.keys() and added.keys() - LABELS == tokens.keys() == _parts(tokens)
+    ):
+        raise ValueError("added or tokens of an import")
+    step, source, by = tuple(map(_sum, row["calibrated"])), _text(row["source"]), _text(row["by"])
+    return Entry(at.astimezone(UTC), digest, label, added, step, tokens, source, by, undoes, id)
+
+
+def _parts(names: Iterable[str]) -> set[str]:
+    """Those that `part_of` may have given."""
+    return {name for name in names if len(words := name.split()) == 3 and words[0] in LABELS}
+
+
+def _text(text: str) -> str:
+    text.encode()  # raises UnicodeEncodeError, a ValueError, for half of a character
+    return text
+
+
+def _sum(value: object) -> int:
+    """A number of a calibration."""
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MOST:
+        raise ValueError(f"{value!r:.40} is no sum")
+    return value
 
 
 def _numbers(row: dict[str, Any]) -> dict[Label, int]:
@@ -219,7 +242,7 @@ def _numbers(row: dict[str, Any]) -> dict[Label, int]:
 
 def _amount(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
-        raise ValueError(f"{value!r} is no count")
+        raise ValueError(f"{value!r:.40} is no count")
     return value
 
 
@@ -231,7 +254,7 @@ def _occurrences(value: Any) -> Any:
 
 
 def _word(text: str) -> Token:
-    word = text.encode()  # raises UnicodeEncodeError, a ValueError, for half of a character
+    word = _text(text).encode()
     if not word or any(byte < 0x20 or byte == 0x7F for byte in word):
         raise ValueError(f"word {text!r}")
     return word
@@ -243,7 +266,7 @@ _CALIBRATIONS = (4, 6, 8)
 
 def _step(calibration: list[int]) -> Step:
     """What leads from nothing learnt to this state of the calibration, which may be of an earlier version."""
-    end = Calibration(*map(int, calibration))  # raises TypeError for more numbers than it has
+    end = Calibration(*map(_sum, calibration))  # raises TypeError for more numbers than it has
     if not isinstance(calibration, list) or len(calibration) not in _CALIBRATIONS or end.messages < BEFORE:
         raise ValueError("calibration")
     return tuple(to - of for to, of in zip(end, Calibration(), strict=True))

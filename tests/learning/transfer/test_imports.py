@@ -149,6 +149,7 @@ WRONG = {
     "bogofilter without totals": (b"word 1 2 20260101\n", "has no line .MSG_COUNT"),
     "one class alone": (b".MSG_COUNT 0 5 20260101\nword 0 1 20260101\n", "has learnt no spam"),
     "a count too large": (b".MSG_COUNT 1 1\nword %d 1\n" % 2**70, ":2: the spam count is"),
+    "a count of five thousand digits": (b".MSG_COUNT 1 1\nword 1 %s\n" % (b"1" * 5000), ":2: the ham count is"),
     "a line of SpamAssassin": (b"v\t3\tdb_version\nv\t1\tnum_spam\nt\t1\tx\n", ":3: expected a line of `sa-learn"),
     "SpamAssassin cut off": (b"v\t3\tdb_version\nv\t1\tnum_spam\n", "has no num_spam and num_nonspam"),
     "a line of SpamBayes": (b"1,1\nword,1\n", ":2: expected 'word,ham,spam'"),

@@ -105,7 +105,26 @@ def test_a_wrong_export_is_named_by_line_and_nothing_is_learnt(
     rules = first.replace(b'"soft"', b'"multinomial"')
     newer = first.replace(b'"spamfilter_export":1', b'"spamfilter_export":2')
     entry = json.loads(second)
+
+    def with_first(entry: dict[str, object]) -> list[bytes]:
+        return [first, json.dumps(entry).encode(), *written["ledger"][2:]]
+
+    no_entry = ":2: is no entry of a ledger"
     wrong = {
+        f"{no_entry} (ValueError('added or": with_first({**entry, "label": "import"}),
+        f"{no_entry} (ValueError('1000": with_first({**entry, "calibrated": [10**400]}),
+        f"{no_entry} (ValueError('True": with_first({**entry, "id": True}),
+        f"{no_entry} (OverflowError": with_first({**entry, "at": "0001-01-01T00:00:00+23:59"}),
+        f"{no_entry} (UnicodeEncodeError": with_first({**entry, "by": "\ud800x"}),
+        ":3: has the id 1": [first, second, second, *written["ledger"][2:]],
+        ":1: imported voices [['a']]": [
+            json.dumps({**json.loads(first), "imported": [["a"]]}).encode(),
+            *written["ledger"][1:],
+        ],
+        ":1: lacks the totals": [
+            json.dumps({**json.loads(written["counts"][0]), "calibration": [10**400, *[0] * 7]}).encode(),
+            *written["counts"][1:],
+        ],
         "is not the last line": written["ledger"][:-1],
         "lines are missing": [*written["counts"][:2], *written["counts"][3:]],
         ":2: is no JSON": [first, b"{", *written["ledger"][2:]],
