@@ -1,7 +1,8 @@
 """The systemd drop-in for a configuration: the folders that it writes, the hosts that it talks to, open files.
 
+It is for the relay, and for the units of report, digests and web page, which allow less on their own.
 Guarantee: it never forbids what the configuration needs. If the addresses are not known, as for a host given by name,
-the network stays open, and a comment says why.
+the network is open, and a comment says why.
 """
 
 import ipaddress
@@ -18,7 +19,7 @@ HOMES = (Path("/home"), Path("/root"), Path("/run/user"))
 
 
 def drop_in(settings: Settings) -> str:
-    """For `systemctl edit spamfilter`."""
+    """For spamfilter.service.d and spamfilter-.service.d: docs/install.md."""
     lines = ["[Service]", f"LimitNOFILE={descriptors(settings.limits)}"]
     folders = _folders(settings)
     lines += [f"ReadWritePaths={_escaped(folder)}" for folder in folders]
@@ -27,7 +28,7 @@ def drop_in(settings: Settings) -> str:
     try:
         lines += ["IPAddressDeny=any", f"IPAddressAllow={' '.join(_addresses(settings))}"]
     except ValueError as error:
-        lines.append(f"# The network stays open: {error}")
+        lines += [f"# The network is open: {error}", "IPAddressAllow=any"]
     return "\n".join(lines)
 
 
