@@ -11,6 +11,7 @@ from spamfilter.learning.filter import RULES, Filter, rules, rules_text
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.file_access import ANYBODY, User, may, owner
+from spamfilter.system.paths import SYSTEM_STATE
 
 SUFFIXES = ("", "-wal", "-shm")
 """Suffixes of the files of an SQLite database."""
@@ -26,7 +27,8 @@ def database(examined: Examination) -> Iterator[Finding]:
         yield _server(examined)
         return
     if not path.parent.is_dir():
-        yield failed(f"{path.parent}: no such folder", f"create it, for {user.name}, or set [store] url")
+        made = "start the service, which makes it" if path.parent == SYSTEM_STATE else f"create it, for {user.name}"
+        yield failed(f"{path.parent}: no such folder", f"{made}, or set [store] url")
         return
     if not path.exists():
         yield failed(f"{path}: no such file", "the relay makes it when it starts; see [store] url")
@@ -50,8 +52,10 @@ def database(examined: Examination) -> Iterator[Finding]:
 
 def _server(examined: Examination) -> Finding:
     store = examined.database
-    if isinstance(store, SpamfilterError):
+    if isinstance(store, StoreBusy):
         return failed(str(store), "start the server, or correct [store] url")
+    if isinstance(store, SpamfilterError):
+        return failed(str(store), "docs/postgresql.md says what it needs")
     return ok(f"{store.where}, {store.size() / 1e6:.1f} MB")
 
 

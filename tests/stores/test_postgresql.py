@@ -36,7 +36,7 @@ from tests.stores.test_migrations import REVISIONS, SCRIPTS
 from tests.support.certificates import write_certificate
 from tests.support.made import NOON, VOICE, journal_entry, reading
 from tests.support.postgresql import KIND, TEMPLATE, Server, name_in, server
-from tests.support.real import require
+from tests.support.real import require, require_root
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'spamfilter'"
 
@@ -476,6 +476,26 @@ def test_the_url_of_the_page_demands_tls_and_the_servers_name(tmp_path: Path) ->
         passfile.chmod(0o644)
         with pytest.raises(StoreError, match="no password supplied"):
             open_store(url)
+
+
+def test_by_the_socket_root_is_let_in_as_the_page_says() -> None:
+    """And is told what to do before."""
+    require_root("the server's lines are about root")
+    block = PAGE[PAGE.index("4. By its socket") :]
+    access, people = (textwrap.dedent(lines) for lines in re.findall(r"\n\n((?:     +\S.*\n)+)", block)[:2])
+    with own_server() as own:
+        usual = "local all admin trust\nlocal all all peer\n"
+        (own.data / "pg_hba.conf").write_text(usual, encoding="utf-8")
+        own.execute("SELECT pg_reload_conf()")
+        with pytest.raises(StoreError, match=r"Peer authentication failed .*; run this as that user, or") as raised:
+            open_store(own.url(TEMPLATE))
+        assert raised.value.exit_code == 2
+        access = access.replace("   spamfilter   spamfilter   ", f"   {TEMPLATE}   spamfilter   ")
+        (own.data / "pg_hba.conf").write_text(access + usual, encoding="utf-8")
+        (own.data / "pg_ident.conf").write_text(people, encoding="utf-8")
+        own.execute("SELECT pg_reload_conf()")
+        with opened(own.url(TEMPLATE)) as store:
+            store.put_setting("name", "of root")
 
 
 def test_it_works_behind_pgbouncer_in_transaction_mode(url: str) -> None:

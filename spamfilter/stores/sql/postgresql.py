@@ -51,7 +51,7 @@ CANCELLED = "57014"
 AWAY = ("08", "57P", "53300")
 """The connection is lost, the server is shutting down or starting, or has too many connections."""
 DAMAGED = ("XX001", "XX002")
-WRONG = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
+WRONG = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """What a failed connection says if trying again does not help."""
 
 logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of each batch that fails, which we say once
@@ -158,6 +158,9 @@ def meant(where: str, error: psycopg.Error) -> StoreError:
         return StoreError(f"{where}: the server is read-only, a standby for instance; name the primary in [store] url")
     if isinstance(error, psycopg.OperationalError) and (not code or code.startswith(AWAY)):
         if found := next((line for line in lines if any(wrong in line for wrong in WRONG)), ""):
-            return StoreError(f"{where}: {found.partition('FATAL: ')[2].strip() or found}; see [store] url")
+            said = found.partition("FATAL: ")[2].strip() or found
+            if said.startswith("Peer"):
+                return StoreError(f"{where}: {said}; run this as that user, or let root in, as docs/postgresql.md does")
+            return StoreError(f"{where}: {said}; see [store] url")
         return StoreBusy(f"{where}: cannot be reached: {reason}; try again")
     return StoreError(f"{where}: {reason}")
