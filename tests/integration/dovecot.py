@@ -234,7 +234,7 @@ def connect(server: Dovecot, relay: Relay, feedback: Path) -> str:
     tools = server.folder / "tools"
     _script(tools / "spamfilter", f'{ours} "$@" | sed {expressions}')
     _script(tools / "systemctl", f'[ "$*" = "reload spamfilter" ] && kill -HUP {relay.process.pid}')
-    for tool in ("sievec", "doveconf", "doveadm"):
+    for tool in ("doveconf", "doveadm"):
         _script(tools / tool, f'{require(tool, PACKAGES)} -c {server.config} "$@"')
     exchanged = subprocess.run(
         ["sed", *shlex.split(expressions)], input="".join(commands), capture_output=True, text=True, check=True
