@@ -11,9 +11,8 @@ from spamfilter.bayes.token_codec import message_of, subject_words
 from spamfilter.bayes.verdict import ACTIONS
 from spamfilter.commands.command import as_json_option, moment, opened_store, settings_of
 from spamfilter.config.settings import Settings
-from spamfilter.errors import InputError, SpamfilterError
-from spamfilter.relay.quarantine import Quarantine
-from spamfilter.relay.quarantine.history import event_text, other_host, state_of
+from spamfilter.errors import InputError
+from spamfilter.relay.quarantine import Quarantine, event_text
 from spamfilter.reports import rendering
 from spamfilter.stores import WANTED_CLASSES, Entry, JournalEntry, Store, Wanted
 from spamfilter.system.escaping import harmless
@@ -99,11 +98,11 @@ def show(file: Path | None, /, names: tuple[str, ...], as_json: bool) -> None:
             entry = about.entry
             message = message_of(entry.tokens) if entry and settings.web.excerpt else None
             text = message.beginning(settings.web.excerpt) if message else ""
-            kept = entry and entry.action == "quarantine" and _custody(settings, store, entry)
+            kept = _custody(settings, store, entry) if entry else ""
             if as_json:
                 found = rendering.journal_json(entry) if entry else None
                 history = [rendering.training_json(one) for one in about.history]
-                known = {"message": found, "subject": about.subject, "quarantine": kept or "", "text": text}
+                known = {"message": found, "subject": about.subject, "quarantine": kept, "text": text}
                 click.echo(rendering.to_json(known | {"history": history}))
                 continue
             rows(_lines(entry) if entry else ("no longer in the journal", f"  {harmless(about.subject)}"))
@@ -152,15 +151,9 @@ def _about(store: Store, name: str) -> _About:
 
 
 def _custody(settings: Settings, store: Store, entry: JournalEntry) -> str:
-    """What became of a mail in quarantine, as a sentence."""
-    try:
-        Quarantine(settings.quarantine_path(), store).find(entry.id)
-        kept = True
-    except SpamfilterError:
-        kept = False
-    events = store.quarantine_events([entry.id]).get(entry.id, [])
-    elsewhere = other_host(entry, settings.hostname())
-    return "; ".join([state_of(kept, events, elsewhere), *map(event_text, events)])
+    """What became of a mail in quarantine, as a sentence; '' if it was never there."""
+    custody = Quarantine(settings.quarantine_path(), store, settings.hostname()).custody(entry)
+    return "; ".join([custody.state, *map(event_text, custody.events)]) if custody else ""
 
 
 def _end(text: str) -> datetime:

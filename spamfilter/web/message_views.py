@@ -3,7 +3,7 @@
 Guarantee: nothing is written; input of a visitor is only ever used as a value.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,8 +22,7 @@ from spamfilter.learning.mark_lookup import by_id
 from spamfilter.learning.provenance import provenance
 from spamfilter.mail.message import parse
 from spamfilter.relay.quarantine import Quarantined
-from spamfilter.relay.quarantine.history import other_host, state_of
-from spamfilter.stores import Entry, JournalEntry, QuarantineEvent, Store, Wanted, WantedClass
+from spamfilter.stores import Entry, JournalEntry, Store, Wanted, WantedClass
 from spamfilter.system.ids import ID_LENGTH, is_id
 from spamfilter.system.moments import hour_in_utc, moment_of
 from spamfilter.web.site import Site
@@ -201,23 +200,10 @@ def looked_at(site: Site, id: str) -> Looked:
     return Looked(entry, judged, mute, label, history[::-1])
 
 
-@dataclass(frozen=True, slots=True)
-class Custody:
-    """The quarantine's part of a message. kept: None if it is not there any more. state: see `state_of`."""
-
-    kept: Quarantined | None
-    state: str
-    events: Sequence[QuarantineEvent]
-
-
-def custody_of(site: Site, entry: JournalEntry) -> Custody | None:
-    """What became of a mail in quarantine; None if it was never there."""
-    if entry.action != "quarantine":
-        return None
-    events = site.store.quarantine_events([entry.id]).get(entry.id, [])
-    kept = kept_of(site, entry)
-    elsewhere = other_host(entry, site.settings.hostname())
-    return Custody(kept, state_of(kept is not None, events, elsewhere), events)
+def is_kept(site: Site, entry: JournalEntry) -> bool:
+    """Whether a mail is in quarantine now."""
+    custody = site.quarantine().custody(entry)
+    return custody is not None and custody.kept is not None
 
 
 def beginning_of(site: Site, entry: JournalEntry, kept: Quarantined | None) -> str:
@@ -232,20 +218,10 @@ def beginning_of(site: Site, entry: JournalEntry, kept: Quarantined | None) -> s
     return message.beginning(excerpt) if message else ""
 
 
-def kept_of(site: Site, entry: JournalEntry) -> Quarantined | None:
-    """The mail in quarantine; None if it is not there."""
-    if entry.action != "quarantine":
-        return None
-    try:
-        return site.quarantine().find(entry.id)
-    except (SpamfilterError, OSError):
-        return None
-
-
 def quarantined(site: Site, id: str) -> JournalEntry:
     """The journal entry of a mail in quarantine. Raises Unknown if it is not there."""
     entry = entry_of(site, id)
-    if kept_of(site, entry) is None:
+    if not is_kept(site, entry):
         raise Unknown(f"{entry.id}: not in the quarantine: released, deleted, expired, or never there")
     return entry
 

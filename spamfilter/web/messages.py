@@ -52,7 +52,7 @@ def message(visit: Visit) -> Response:
     """One message and why it was judged so."""
     site = visit.site
     looked = message_views.looked_at(site, visit.parts["id"])
-    custody = message_views.custody_of(site, looked.entry)
+    custody = site.quarantine().custody(looked.entry)
     text = message_views.beginning_of(site, looked.entry, custody.kept if custody else None)
     return shown(
         visit, "message", looked=looked, entry=looked.entry, judged=looked.judged, custody=custody,
@@ -67,7 +67,7 @@ def mark(visit: Visit) -> Response:
     label = label_of(visit.form.get("label", ""))
     done = marking.mark(site, entry.id, label, marking.author_of(visit.user))
     visit.tell(marking.notice(entry, label, done))
-    if label == "ham" and message_views.kept_of(site, entry):
+    if label == "ham" and message_views.is_kept(site, entry):
         visit.tell('The mail is still in quarantine: "Deliver" sends it to its recipients.')
     return redirected(f"/messages/{entry.id}")
 

@@ -27,7 +27,7 @@ def other_host(entry: JournalEntry, host: str) -> str:
     return entry.host if host and entry.host != host else ""
 
 
-def state_of(kept: bool, events: Sequence[QuarantineEvent], elsewhere: str = "") -> str:
+def state_of(kept: bool, events: Sequence[QuarantineEvent], elsewhere: str) -> str:
     """kept, delivered, deleted or expired; gone: the file was removed, and nobody has noted why. elsewhere: the other
     host that has kept it."""
     if kept:

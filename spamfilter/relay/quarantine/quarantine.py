@@ -15,15 +15,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from spamfilter.errors import InputError, NextHopError, StoreBusy, TryAgain
 from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops import NextHop
 from spamfilter.relay.next_hops.maildir import Maildir, unwrapped, wrapped
-from spamfilter.relay.quarantine.history import event_text, other_host, settled_for
+from spamfilter.relay.quarantine.history import event_text, other_host, settled_for, state_of
 from spamfilter.relay.quarantine.kept_mail import Quarantined, came, is_ours, looked_at, named, written
 from spamfilter.relay.quarantine.release import Released, hand_over, keep_for
-from spamfilter.stores import QuarantineEvent, Store
+from spamfilter.stores import JournalEntry, QuarantineEvent, Store
 from spamfilter.system.ids import id_in
 
 TEMPORARY_KEPT = timedelta(hours=36)
@@ -35,6 +36,14 @@ LOOK_EVERY = 0.02
 MOST_EXPIRED = 10
 """Mails of a small quarantine that one expiry deletes; of a large one it deletes a tenth. In a month of steady mail an
 hour's share is less than a five-hundredth."""
+
+
+class Custody(NamedTuple):
+    """What became of a mail that was kept. kept: None if it is not there any more. state: see `state_of`."""
+
+    kept: Quarantined | None
+    state: str
+    events: Sequence[QuarantineEvent]
 
 
 class Quarantine:
@@ -82,6 +91,17 @@ class Quarantine:
                 became = f"{elsewhere} has kept it: release it there"
             raise InputError(f"{id}: not in the quarantine {self.path}; {became}")
         return kept
+
+    def custody(self, entry: JournalEntry) -> Custody | None:
+        """What became of a mail of the journal; None if it was never here."""
+        if entry.action != "quarantine":
+            return None
+        try:
+            kept = self.find(entry.id)
+        except (InputError, OSError):
+            kept = None
+        events = self.events([entry.id]).get(entry.id, [])
+        return Custody(kept, state_of(kept is not None, events, other_host(entry, self._host)), events)
 
     def these(self, ids: Collection[str]) -> list[Quarantined]:
         """The kept mails of these ids, by the names of their files; opens no other mail."""
