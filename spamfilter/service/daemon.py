@@ -59,7 +59,7 @@ def serve(settings: Settings, file: Path | None) -> None:
         filter = Filter(store, _voices(settings, store))
         expiry.begin(store)
         places = Sockets(sockets, submission, lmtp, milter, metrics)
-        # What files are named for is read before the fork, too: a process that replaces another reads none of them.
+        # The files of TLS are read before the fork: who replaces another process does not need what they hold then.
         certificate, key = settings.relay.tls_certificate, settings.relay.tls_key
         tls = server_context(certificate, key) if certificate else None
         next_hop = next_hop_of(settings)
