@@ -39,7 +39,8 @@ async def hand_over(
 ) -> Reply:
     """Judge a message and do what the verdict says; returns the reply for the client, with `each` for one of LMTP.
 
-    gone: whether the client has hung up; if so, nothing is delivered. Raises nothing but cancellation.
+    gone: whether the client has hung up; if so, nothing is delivered. Of several verdicts, none is carried out later
+    than `limits.final_seconds` after the end of the mail: its recipients are deferred. Raises nothing but cancellation.
     """
     began = time.perf_counter()
     id = new_id()
@@ -52,11 +53,25 @@ async def hand_over(
     if len(parts) == 1:
         return await _carried_out(relay, conversation, transaction, mail, parts[0][0], id, gone, began, decided)
     replies: dict[int, Reply] = {}
+    end = began + relay.limits.final_seconds
+
+    def given_up() -> bool:
+        """A client that waits no longer for the replies to all would send the mail again to all."""
+        return gone() or time.perf_counter() > end
+
     for judgement, numbers in parts:
         # Each verdict is a mail of its own: another header, another entry in the journal, another id.
         part = transaction.part(numbers)
         reply = await _carried_out(
-            relay, _Again(conversation, part), part, mail, judgement, new_id() if replies else id, gone, began, decided
+            relay,
+            _Again(conversation, part),
+            part,
+            mail,
+            judgement,
+            new_id() if replies else id,
+            given_up,
+            began,
+            decided,
         )
         replies.update(zip(numbers, reply.for_each(len(numbers)), strict=True))
     return Reply.together([replies[number] for number in sorted(replies)])
@@ -174,7 +189,7 @@ async def _act(
         parts = mark(mail, fields, prefix)
     if gone():
         # The client will send it again, so to deliver it now would duplicate it.
-        raise NextHopError("the client hung up before the hand-over", kind="")
+        raise NextHopError("the client hung up, or waits for too long, before the hand-over", kind="")
     if verdict.action == "quarantine":
         try:
             await asyncio.to_thread(relay.quarantine.write, parts, transaction.sender, transaction.recipients, id)

@@ -62,6 +62,23 @@ async def test_three_recipients_with_three_policies(tmp_path: Path, next_hop: st
         assert [reply[:3] for reply in await replies(client, MAIL, *NAMES[:2])] == [b"250", b"250"]
 
 
+async def test_verdicts_for_which_the_client_would_wait_too_long_are_deferred(tmp_path: Path) -> None:
+    """Else it would give up, and send the mail again to those who have it."""
+    names = [f"user{at}@example.test" for at in range(5)]
+    policies = {name: policy(name, "tag") for name in names}
+    limits = Limits(final_seconds=1, connect_seconds=1, command_seconds=1)
+    async with (
+        Hop() as hop,
+        relaying(tmp_path, f"lmtp://127.0.0.1:{hop.port}", door="lmtp", policies=policies, limits=limits) as running,
+    ):
+        hop.delays["DOT"] = 0.7
+        client = await running.connect()
+        heard = [reply[:3] for reply in await replies(client, GTUBE, *names)]
+        assert heard == [b"250"] * (taken := len(hop.messages)) + [b"451"] * (5 - taken)
+        assert taken in (1, 2)
+        assert [entry.reply[:3] for entry in running.entries()] == [code.decode() for code in heard]
+
+
 async def test_each_recipient_has_the_prefix_of_its_own_policy(tmp_path: Path) -> None:
     prefixes = dict(zip(NAMES, ("[ONE]", "", "[THREE]"), strict=True))
     policies = {name: replace(policy(name, "tag"), subject_prefix=prefix) for name, prefix in prefixes.items()}
