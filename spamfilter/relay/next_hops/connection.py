@@ -37,7 +37,7 @@ read_buffer = _ReadBuffer()
 class Connection(asyncio.BufferedProtocol):
     """A connection for one reader and one writer at a time. buffer: received bytes; ended: the peer sends no more.
 
-    When the deadline passes, a waiting `more` or `drain` raises TooLate.
+    Once the deadline has passed, `more` and `drain` raise TooLate, also those that wait by then, until another is set.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,8 @@ class Connection(asyncio.BufferedProtocol):
         self._more: asyncio.Future[bool] | None = None
         self._room: asyncio.Future[None] | None = None
         self._clogged = False
-        self._deadline = Deadline(lambda: self._fail(TooLate()))
+        self._late = False
+        self._deadline = Deadline(self._passed)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -112,6 +113,8 @@ class Connection(asyncio.BufferedProtocol):
             raise self._error
         if self.ended:
             raise EOFError
+        if self._late:
+            raise TooLate
         if self._held and self.transport is not None and not self.transport.is_closing():
             self._held = False
             self.transport.resume_reading()
@@ -133,6 +136,8 @@ class Connection(asyncio.BufferedProtocol):
             await asyncio.sleep(0)  # the event loop reports the error in its next turn
         if self.lost:
             raise self._error or ConnectionResetError("the connection is lost")
+        if self._late:
+            raise TooLate
         if self._clogged:
             self._room = self.loop.create_future()
             try:
@@ -160,7 +165,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def set_deadline(self, at: float) -> None:
         """Set the deadline, by the event loop's clock; math.inf: none."""
+        self._late = False
         self._deadline.set(at)
+
+    def _passed(self) -> None:
+        self._late = True  # it may pass while nobody waits
+        self._fail(TooLate())
 
     def _fail(self, error: Exception | None) -> None:
         """Wake the waiting reader and writer with an error; None: the end of input."""

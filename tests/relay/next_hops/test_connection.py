@@ -1,6 +1,7 @@
 """The memory of a connection is bounded, whatever the peer sends, in both event loops."""
 
 import asyncio
+import math
 import socket
 import threading
 import time
@@ -9,9 +10,26 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from spamfilter.relay.next_hops.connection import UNREAD, Connection
+from spamfilter.relay.next_hops.connection import UNREAD, Connection, TooLate
 
 SENT = 64 * UNREAD
+
+
+async def test_a_deadline_that_passes_while_nobody_waits_is_not_forgotten() -> None:
+    """As while this process stands still: the next wait would have no end."""
+    loop = asyncio.get_running_loop()
+    async with await loop.create_server(asyncio.Protocol, "127.0.0.1", 0) as server:
+        _, connection = await loop.create_connection(Connection, *server.sockets[0].getsockname()[:2])
+        connection.set_deadline(loop.time())
+        await asyncio.sleep(0.01)
+        async with asyncio.timeout(10):
+            with pytest.raises(TooLate):
+                await connection.more()
+            with pytest.raises(TooLate):
+                await connection.drain()
+            connection.set_deadline(math.inf)
+            await connection.drain()
+        connection.abort()
 
 
 class Slow(Connection):
