@@ -1,14 +1,16 @@
 """The lists of senders of a running relay: those of the configuration, and those that commands add and remove.
 
 Guarantee: a change counts within a second while the database can be read; while it cannot, the lists stay as they are.
+Those of the configuration hold from the start.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from spamfilter.config.settings import Settings
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.sender_lists.decision import Lists
-from spamfilter.stores import Store
+from spamfilter.stores import Rule, Store
 
 FOLLOW_LISTS_EVERY = 0.4
 """Seconds between two looks at the database, of one process for all; the others look at its number when they publish
@@ -27,6 +29,7 @@ class ListFollowing:
         self._store = store
         self._watched: object = None
         self._known: object = None
+        relay.lists = _lists(configured, [])
 
     async def watch(self) -> None:
         """Tell all processes if there are other rules than at the last look. Raises StoreError."""
@@ -44,4 +47,8 @@ class ListFollowing:
             self._known = known
 
     def _read(self, configured: Settings) -> Lists:
-        return Lists([*configured.rules(), *self._store.rules()], configured.lists.results_from)
+        return _lists(configured, self._store.rules())
+
+
+def _lists(configured: Settings, others: Sequence[Rule]) -> Lists:
+    return Lists([*configured.rules(), *others], configured.lists.results_from)

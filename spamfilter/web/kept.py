@@ -179,7 +179,7 @@ def _is_blocked(visit: Visit, address: str, found: Quarantined, rules: Sequence[
     """Whether a rule of the administrator blocks the sender of a mail, so that no rule of a user allows it."""
     entry = visit.site.store.find_journal(found.id)
     origin = Origin(visit.site.quarantine().read(found), found.sender, entry.client if entry else "")
-    of_administrators = (rule for rule in [*visit.site.settings.lists.rules(), *rules] if not rule.of_user)
+    of_administrators = (rule for rule in [*visit.site.settings.rules(), *rules] if not rule.of_user)
     (use,) = Lists(of_administrators).uses(origin, [address], datetime.now(UTC))
     return use is not None and use.rule.kind == "block"
 

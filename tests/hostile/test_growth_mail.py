@@ -54,6 +54,8 @@ REGEXES: dict[str, list[Worst]] = {
     "mail.attached_mails._BOUNDARY_END": [("--", " ", "x"), ("", "\t", "\r")],
     "mail.attached_mails._FIELD": [("Content-Type", " ", ""), ("", "Content-Type \n", "")],
     "mail.attached_mails._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
+    "relay.sender_lists.raw_header._COMMENT": [("", "(", ""), ("", "(a", ""), ("(", "a", "")],
+    "relay.sender_lists.raw_header._BETWEEN": [("", "a", ""), ("", ",", "")],
     "mail.letters._NOT_SHOWN": [("", "\u200b", ""), ("", "a", "")],
     "mail.letters._LOOK_ALIKE": [("", "a", ""), ("", "\u0430", "")],
     "mail.letters._MIXED": [("", "a", ""), ("", "\u0430", ""), ("", "a\u0430", "")],

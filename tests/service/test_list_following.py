@@ -14,6 +14,21 @@ from tests.relay.sender_lists.test_relay import HAM, listing, status
 from tests.support.memory_store import MemoryStore
 
 
+async def test_those_of_the_configuration_hold_where_the_database_was_never_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise StoreError("gone")
+
+    async with listing(tmp_path) as (hop, running):
+        monkeypatch.setattr(MemoryStore, "rules", gone)
+        following = ListFollowing(running.relay, running.store, Settings(lists=Lists(block=["example.org"])))
+        with pytest.raises(StoreError):
+            await following.look()
+        await (await running.connect()).send(HAM)
+        assert status(hop).endswith(" blocked=example.org rule=config")
+
+
 async def test_rules_come_and_go_while_the_relay_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with listing(tmp_path) as (hop, running):
         following = ListFollowing(running.relay, running.store, Settings())

@@ -4,6 +4,7 @@ Guarantee: time linear in the bytes that are read, at most HEADER_READ. What is 
 proved: two From fields, a second address, or a form that mail programs may read differently.
 """
 
+import re
 from collections.abc import Iterator
 
 from spamfilter.mail.folded_addresses import folded
@@ -15,6 +16,8 @@ MOST_FIELDS = 50
 LONGEST_ADDRESS = 320
 """Characters of an address: 64 and 255 of RFC 5321 section 4.5.3.1, and the @."""
 
+_COMMENT = re.compile(r"\([^()]*\)")
+_BETWEEN = re.compile("[,;:]")
 _SPECIAL = frozenset('<>@,;:"\\')
 
 
@@ -49,14 +52,20 @@ class RawHeader:
 def addresses(value: str) -> list[str]:
     """All addresses of a From field, in lower case, generously read: those in angle brackets, else all.
 
+    It is read with comments and without, as programs differ in where one begins.
+
     >>> addresses('"Boss" <Boss@Example.org>, b@example.net'), addresses("a@x (A), b@x")
     (['boss@example.org'], ['a@x', 'b@x'])
+    >>> addresses("list: b @ example.net (x <a@x>);")
+    ['a@x', 'b@example.net']
     """
-    if "<" in value:
-        found = [part.partition(">")[0] for part in value.split("<")[1:]]
-    else:
-        found = [part.partition("(")[0] for part in value.split(",")]
-    return [address for text in found if (address := spelled(text))]
+    found: dict[str, None] = {}
+    for text in (value, _COMMENT.sub(" ", value)):
+        parts = [part.partition(">")[0] for part in text.split("<")[1:]] or _BETWEEN.split(text)
+        for part in parts:
+            words = "@".join(map(str.strip, part.split("@"))).split()
+            found |= dict.fromkeys(address for word in words if (address := spelled(word.partition("(")[0])))
+    return [*found]
 
 
 def spelled(text: str) -> str:

@@ -84,6 +84,19 @@ def test_the_proof_of_one_address_is_none_of_another_in_the_name(sender: str) ->
     assert met(listed("-bank.example"), mail=mail) == ["block bank.example"]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "b@bank.example", "Bob <b@bank.example>", "(hello) b@bank.example", "b @ bank.example", "<b@ bank.example>",
+        "b@bank.example (x <a@x.example>)", "list: b@bank.example;", "<b@bank.example(c)>",
+        '"Bob (x" <b@bank.example>, y)', "((a) b) b@bank.example", "Bob Smith b@bank.example",
+    ],
+)  # fmt: skip
+def test_a_blocked_sender_is_found_however_from_is_written(value: str) -> None:
+    mail = f"From: {value}\r\nSubject: x\r\n\r\nx\r\n".encode()
+    assert met(listed("-bank.example"), mail=mail) == ["block bank.example"]
+
+
 def test_what_is_allowed_but_not_proved_is_passed_over() -> None:
     forged = MAIL.replace(b"=pass", b"=fail")
     assert met(listed("+a.good.example"), mail=forged) == ["allow a.good.example ?"]
