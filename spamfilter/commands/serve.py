@@ -1,5 +1,6 @@
 """The command `serve`: run the relay."""
 
+import signal
 from pathlib import Path
 
 import click
@@ -18,6 +19,7 @@ def serve(file: Path | None) -> None:
 
     Example: spamfilter serve
     """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # until the relay can obey; it would end a start
     from spamfilter.service.daemon import serve as run
 
     run(settings_of(file), config_file(file))

@@ -45,7 +45,7 @@ HUNG_SECONDS = 60.0
 """Longer than anything that a healthy process waits for: a locked database, 10 s for each of a few batches. The same as
 WatchdogSec= in systemd/spamfilter.service."""
 TOLD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
-"""The signals that the supervisor waits for."""
+"""The signals that the supervisor waits for, and a worker handles once it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Process:
     """The role of a process of the relay. By default one process has all roles.
 
     carries: is a worker. keeps: is the keeper. main: the pid that systemd knows. end: a descriptor, readable when the
-    process shall stop. signals: the signal mask to set. again: it replaces a process, which may have been killed while
+    process shall stop. again: it replaces a process, which may have been killed while
     it wrote counts. wake: an eventfd, written when a worker has learnt, so that the keeper reads the ledger.
     """
 
@@ -62,7 +62,6 @@ class Process:
     keeps: bool = True
     main: int = 0
     end: int | None = None
-    signals: frozenset[int] = frozenset()
     again: bool = False
     wake: int = -1
 
@@ -124,10 +123,10 @@ class Supervisor:
 
         Raises SystemExit if a process could not start; that process has logged why.
         """
-        before = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, TOLD))
+        signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
         while self._running or not self._ends:
             for number in [number for number, wait in self._waits().items() if wait <= 0]:
-                if (child := self._forked(number, before)) is not None:
+                if (child := self._forked(number)) is not None:
                     return child
             if not self._is_ready and not self._ends and all(self._shared.state):
                 self._is_ready = True
@@ -166,7 +165,7 @@ class Supervisor:
                 os.kill(pid, signal.SIGKILL)
                 beats[number] = now
 
-    def _forked(self, number: int, signals: frozenset[int]) -> Process | None:
+    def _forked(self, number: int) -> Process | None:
         """Start a process. Returns its role in the child, None in the supervisor."""
         again = self._started[number] > 0
         self._shared.clear(number)
@@ -190,7 +189,6 @@ class Supervisor:
             keeps=keeps,
             main=main,
             end=self._work if keeps else self._life,
-            signals=signals,
             again=again,
             wake=self._wake,
         )

@@ -44,7 +44,7 @@ from spamfilter.service.list_following import FOLLOW_LISTS_EVERY, ListFollowing
 from spamfilter.service.listening import AcceptFaults, Sockets, name_of, within_descriptors
 from spamfilter.service.reload import apply, reread
 from spamfilter.service.startup_messages import announce
-from spamfilter.service.supervisor import BEAT_EVERY, Process
+from spamfilter.service.supervisor import BEAT_EVERY, TOLD, Process
 from spamfilter.service.uptime import Uptime
 from spamfilter.system.process import notify, proportional_bytes, resident_bytes
 
@@ -248,7 +248,7 @@ class Worker:
             loop.add_reader(process.end, stop.set)
             if process.keeps:
                 loop.add_reader(process.wake, self._woken, process.wake)
-            signal.pthread_sigmask(signal.SIG_SETMASK, process.signals)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
 
     def _reload(self) -> None:
         """Read the configuration again; the log names changed keys that need a restart."""

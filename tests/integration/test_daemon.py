@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from spamfilter.config.settings import load
+from tests.faults.daemon import Daemon
+from tests.faults.hop import next_hop
 from tests.integration.servers import Relay, relay, sink, wait_until
 
 SPAM = "From: shop@example.org\r\nSubject: cheap pills\r\n\r\nbuy cheap pills now, limited offer {}\r\n"
@@ -92,6 +94,20 @@ def test_sighup_changes_thresholds_without_dropping_a_connection(tmp_path: Path)
         wait_until(lambda: "unknown key verdict.spma" in server.log(), "the complaint")
         client.sendmail("a@x.example", ["b@y.example"], SPAM.format(3).encode())
         assert b"X-Spam-Flag: YES" in delivered(server)[2]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sighup_amid_a_start_is_obeyed_after_it(tmp_path: Path, workers: int) -> None:
+    """And does not end it: systemd would take that for a clean end."""
+    with next_hop() as hop:
+        server = Daemon(tmp_path, f"smtp://127.0.0.1:{hop.port}", relay={"workers": workers})
+        server.launch()
+        status = Path(f"/proc/{server.process.pid}/status")
+        blocked = re.compile(r"^SigBlk:\t[0-9a-f]*[13579bdf]$", re.MULTILINE)  # SIGHUP is the lowest bit
+        wait_until(lambda: blocked.search(status.read_text()) is not None, "the start")
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "ready: send mail to" in server.log() and " reloaded" in server.log(), "the relay")
+        server.stop()
 
 
 def test_sighup_takes_over_lists_and_names_what_waits_for_a_restart(tmp_path: Path) -> None:

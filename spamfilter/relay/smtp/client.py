@@ -78,6 +78,7 @@ class Client(Server):
             self._relay.metrics.count("sessions")
             self._handshaking = self._relay.proxy_protocol and self.relaying.trusted and not local
             if self._handshaking:
+                self._waits = "tls_seconds"
                 self.await_proxy(PROXY_SECONDS)
             elif await self._talks_early():
                 return

@@ -165,13 +165,16 @@ async def test_a_broken_header_ends_the_connection_without_a_greeting(tmp_path: 
         assert hop.received == []
 
 
-async def test_a_header_that_does_not_come_ends_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_header_that_does_not_come_ends_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("spamfilter.relay.smtp.client.PROXY_SECONDS", 0.1)
     async with behind_a_proxy(tmp_path) as (running, _):
         client = await running.connect(greet=False)
         with suppress(ConnectionResetError):
             assert await client.reply() == b""
         assert running.relay.metrics.value("sessions") == 1
+    assert "limit tls_seconds: 127.0.0.1 has not ended its handshake" in caplog.text
 
 
 async def test_without_the_setting_a_header_is_an_unknown_command(tmp_path: Path) -> None:
