@@ -213,6 +213,7 @@ def forget(
 
 def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: str | None) -> None:
     """Take whole imports back."""
+    from spamfilter.bayes.model import messages
     from spamfilter.learning.transfer.imports import forget
 
     with opened_filter(file, whole=True) as (filter, _):
@@ -221,8 +222,10 @@ def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: st
             if as_json:
                 click.echo(json.dumps({"id": id, "changed": True, "was": entry.label}))
             else:
-                learnt = f"{entry.added['ham']:,} ham and {entry.added['spam']:,} spam"
-                sentence(f"{id}: forgotten, with what was learnt from {learnt}")
+                learnt = messages(entry)
+                sentence(
+                    f"{id}: forgotten, with what was learnt from {learnt['ham']:,} ham and {learnt['spam']:,} spam"
+                )
 
 
 def _forget_all(file: Path | None, by: str, since: str | None, source: str | None, yes: bool, as_json: bool) -> None:
@@ -237,7 +240,7 @@ def _forget_all(file: Path | None, by: str, since: str | None, source: str | Non
     settings = settings_of(file)
     done: set[int] = set()
     with opened_store(settings, existing=True) as store:
-        taught = [each for each in taught_by(store, by, begin) if source in (None, each.entry.source)]
+        taught = taught_by(store, by, begin, source)
         if not as_json:
             click.echo(_taught_text(by, taught))
         if yes and taught:

@@ -43,14 +43,18 @@ class Taught:
     subject: str
 
 
-def taught_by(store: Store, by: str, since: datetime | None) -> list[Taught]:
-    """What an author has taught since a moment and would be undone, the oldest first."""
+def taught_by(store: Store, by: str, since: datetime | None, source: str | None = None) -> list[Taught]:
+    """What an author has taught since a moment, by one source or any, and would be undone, the oldest first."""
+
+    def meant(entry: Entry) -> bool:
+        return entry.by == by and (since is None or entry.at >= since) and source in (None, entry.source)
+
     found = []
     for batch in batches(store.last_words(by, since), ASKED):
         digests = [entry.digest for entry in batch]
         seen, said = store.journal_of(digests), store.histories(digests)
-        for entry in batch:
-            before = _before(said[entry.digest], by, since)
+        for entry in filter(meant, batch):
+            before = _before([other for other in said[entry.digest] if not meant(other)], by)
             if entry.undoes and before is None:
                 continue  # without this author it would not be learnt, either
             mail = seen.get(entry.digest)
@@ -58,13 +62,12 @@ def taught_by(store: Store, by: str, since: datetime | None) -> list[Taught]:
     return found
 
 
-def _before(history: Sequence[Entry], by: str, since: datetime | None) -> Entry | None:
-    """The learning that would count if the author had taught nothing since then.
+def _before(others: Sequence[Entry], by: str) -> Entry | None:
+    """The learning that would count if of a message's entries there were only these: without what is undone.
 
     It is of bulk training, of a rule, or an earlier one of the author. If it is another person's, the administrator has
     replaced it, and that decision stands: None.
     """
-    others = [entry for entry in history if entry.by != by or (since is not None and entry.at < since)]
     last = others[-1] if others else None
     if last is None or last.undoes or not (last.source in (BULK, AUTOMATIC) or last.by == by):
         return None

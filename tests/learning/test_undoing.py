@@ -233,12 +233,22 @@ def test_an_undoing_that_was_stopped_is_gone_on_with(shell: Shell, monkeypatch: 
     assert counts(shell) == before
 
 
+def test_marks_of_one_source_leave_what_the_same_author_has_trained(shell: Shell) -> None:
+    teach(shell, "root", "ham", "a", "b", source="train")
+    before = counts(shell)
+    teach(shell, "root", "spam", "a")
+    said = shell.done("forget", "--by", "root", "--source", "cli", "--yes")
+    assert said.splitlines()[-1] == "1 forgotten, 1 of them learnt again as before"
+    assert counts(shell) == before
+    assert shell.done("forget", "--by", "root", "--source", "cli").startswith("root has no marks that count")
+
+
 def test_what_was_changed_since_it_was_shown_is_left_alone(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     teach(shell, "mallory", "ham", "a", "b")
     look = undoing.taught_by
 
-    def and_then_ann(store: Store, by: str, since: datetime | None) -> list[undoing.Taught]:
-        found = look(store, by, since)
+    def and_then_ann(store: Store, by: str, since: datetime | None, source: str | None = None) -> list[undoing.Taught]:
+        found = look(store, by, since, source)
         teach(shell, "ann", "spam", "a")
         return found
 

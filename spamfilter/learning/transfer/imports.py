@@ -69,12 +69,16 @@ class Taken:
 
 def announce(store: Store, names: frozenset[str]) -> None:
     """Let every process have these imported voices; without counts they say nothing."""
-    kept = store.get_setting(IMPORTED_VOICES)
-    known = kept if isinstance(kept, list) else []
-    if names - set(known):
+    if names - set(_announced(store)):
         with store.learning() as learning:
+            known = _announced(store)  # again, now that nobody else writes
             learning.put_setting(IMPORTED_VOICES, [*known, *sorted(names - set(known))])
             learning.load_anew()
+
+
+def _announced(store: Store) -> list[str]:
+    kept = store.get_setting(IMPORTED_VOICES)
+    return kept if isinstance(kept, list) else []
 
 
 def take_in(filter: Filter, imported: Import, digest: bytes, by: str) -> Taken:

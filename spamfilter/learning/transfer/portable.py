@@ -23,7 +23,7 @@ from spamfilter.bayes.labels import IMPORT, EntryLabel
 from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import TOKENIZER, Token
 from spamfilter.bayes.voices import Voices, VoiceTokens
-from spamfilter.errors import CountError, InputError
+from spamfilter.errors import CountError, InputError, StoreBusy
 from spamfilter.learning.filter import Filter, ledger, rules
 from spamfilter.learning.transfer.dumps import DumpError
 from spamfilter.learning.transfer.imports import Import, announce
@@ -39,15 +39,20 @@ MOST = 2**100
 
 
 def export(filter: Filter, counts_only: bool) -> Iterator[str]:
-    """The lines of an export, without their ends. filter: of the voices that the counts were made by."""
+    """The lines of an export, without their ends. filter: of the voices that the counts were made by.
+
+    Raises StoreBusy before the last line if the counts were rebuilt meanwhile, so that the lines are of both.
+    """
     first: dict[str, object] = {"spamfilter_export": FORMAT, "kind": COUNTS if counts_only else LEDGER}
     first |= {"version": __version__, **rules(filter.voices)}
     first["imported"] = [voice.name for voice in filter.voices if voice.imported]
-    written = 0
+    written, generation = 0, filter.store.generation
     entries = map(_line_of, ledger(filter.store.entries_after))
     for line in _counts(filter, first) if counts_only else chain([first], entries):
         yield json.dumps(line, separators=(",", ":"), ensure_ascii=False)
         written += 1
+    if filter.store.generation != generation:
+        raise StoreBusy(f"{filter.store.where}: the counts were rebuilt meanwhile; export again")
     yield json.dumps({"end": written}, separators=(",", ":"))
 
 
@@ -211,9 +216,9 @@ def _entry_of(row: dict[str, Any]) -> Entry:
         _text(voice): {_word(token): _occurrences(n) for token, n in some.items()}
         for voice, some in row["tokens"].items()
     }
-    if label == IMPORT and not (
-        set(LABELS) <= added.keys() and added.keys() - LABELS == tokens.keys() == _parts(tokens)
-    ):
+    parts = _parts(tokens)
+    # A rebuilding of the counts leaves no amounts of an import that was taken back.
+    if label == IMPORT and not (tokens.keys() == parts and added.keys() in ({*LABELS, *parts}, set())):
         raise ValueError("added or tokens of an import")
     step, source, by = tuple(map(_sum, row["calibrated"])), _text(row["source"]), _text(row["by"])
     return Entry(at.astimezone(UTC), digest, label, added, step, tokens, source, by, undoes, id)

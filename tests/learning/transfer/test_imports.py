@@ -2,18 +2,22 @@
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from spamfilter.config.settings import Settings
-from spamfilter.learning.filter import Filter
+from spamfilter.learning.filter import IMPORTED_VOICES, Filter
 from spamfilter.learning.transfer.dumps import read_dump
+from spamfilter.learning.transfer.imports import announce
 from spamfilter.mail.message import parse
+from spamfilter.stores import Learning
 from tests.learning import test_undoing
 from tests.support import other_filters
 from tests.support.made import mail
+from tests.support.memory_store import MemoryStore
 from tests.support.other_filters import WORDS, Mails, mails
 from tests.support.shell import Shell
 
@@ -158,6 +162,20 @@ WRONG = {
     "a database": (b"SQLite format 3\0", "is a database of SQLite"),
     "rspamd": (b"REDIS0009\xfa\tredis-ver\x056.0.16", "hashes of pairs of words"),
 }
+
+
+def test_of_two_imports_at_once_both_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    learning = store.learning
+
+    def after_another() -> AbstractContextManager[Learning]:
+        monkeypatch.setattr(store, "learning", learning)
+        announce(store, frozenset(("spambayes",)))
+        return learning()
+
+    monkeypatch.setattr(store, "learning", after_another)
+    announce(store, frozenset(("bogofilter",)))
+    assert store.get_setting(IMPORTED_VOICES) == ["spambayes", "bogofilter"]
 
 
 @pytest.mark.parametrize("wrong", WRONG)

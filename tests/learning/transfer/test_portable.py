@@ -8,6 +8,7 @@ import pytest
 
 from spamfilter.bayes.model import Score
 from spamfilter.config.settings import Settings
+from spamfilter.errors import StoreBusy
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transfer import portable
 from spamfilter.mail.message import parse
@@ -63,6 +64,31 @@ def test_a_ledger_goes_into_a_new_database_whole(shell: Shell, old: Shell, monke
         one.done("forget", next(line.split()[0] for line in one.done("import", "--list").splitlines()))
     assert counts(other) == counts(user) != before
     assert "has learnt already" in other.fails("import", file)
+
+
+def test_a_ledger_in_which_an_import_was_taken_back_and_the_counts_rebuilt_goes_whole(
+    shell: Shell, old: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = use(monkeypatch, old)
+    user.done("forget", next(line.split()[0] for line in user.done("import", "--list").splitlines()))
+    assert user.run("retrain").exit_code == 0
+    lines, said = user.done("export", "-"), scores(user)
+    other = use(monkeypatch, Shell(shell.folder / "other"))
+    assert "has all that the export has, " in other.done("import", "-", stdin=lines.encode())
+    assert scores(other) == said
+    assert other.learnt()[1] == []
+
+
+def test_an_export_across_a_rebuilding_has_no_end(old: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = use(monkeypatch, old)
+    with user.store() as store:
+        filter = Filter(store, Settings().voices())
+        assert filter.learnt["ham"]
+        lines = portable.export(filter, False)
+        next(lines)
+        assert user.run("retrain").exit_code == 0
+        with pytest.raises(StoreBusy, match="rebuilt meanwhile; export again"):
+            list(lines)
 
 
 def test_an_export_that_is_interrupted_leaves_nothing(old: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
