@@ -221,6 +221,7 @@ MAILS: dict[str, dict[str, object]] = {
         pytest.param(Wanted(recipient="@example.org>"), "21", id="domain-of-recipient"),
         pytest.param(Wanted(recipient="bob@"), "2", id="second-recipient"),
         pytest.param(Wanted(recipient="grün"), "3", id="recipient-not-ascii"),
+        pytest.param(Wanted(recipient="GRÜN"), "3", id="recipient-not-ascii-in-another-case"),
         pytest.param(Wanted(recipient="u00fc"), "", id="recipient-not-as-json-has-it"),
         pytest.param(Wanted(recipient=", "), "5", id="comma-in-a-recipient"),
         pytest.param(Wanted(recipient="["), "5", id="bracket-in-a-recipient"),

@@ -352,7 +352,8 @@ class MemoryStore(MemorySenderLists, Store):
 
 def _is_wanted(entry: JournalEntry, wanted: Wanted) -> bool:
     def has(text: str, part: str) -> bool:
-        return part.encode().lower() in text.encode().lower()  # of bytes: letters of ASCII alone
+        spellings = part, part.lower(), part.upper(), part.capitalize()
+        return any(one.encode().lower() in text.encode().lower() for one in spellings)  # of bytes: ASCII's case alone
 
     return (
         (wanted.class_ in (None, entry.class_) or (wanted.class_ == "judged" and entry.class_ != UNJUDGED))
