@@ -164,11 +164,11 @@ def build(
 ) -> Report:
     """The report of a period; moments in UTC, `until` not included.
 
-    If the journal has lost entries of the first day, the period begins with that whole day. parts: for reports that are
-    made again and again, see `by_day`. zone: of days and hours, whole hours from UTC. host: of the mail of this host
-    only.
+    If the journal has lost entries of the first or the last day, the period has the whole of it. parts: for reports
+    that are made again and again, see `by_day`. zone: of days and hours, whole hours from UTC. host: of the mail of
+    this host only.
     """
-    since = daily_summaries.begin(store, since, host)
+    since, until = daily_summaries.begin(store, since, host), daily_summaries.end(store, until, host)
     span = until - since
     days = daily_summaries.by_day(store, since, until, parts, host)
     ends = [since, *(daily_summaries.begin(store, since - number * span, host) for number in range(1, WEEKS + 1))]

@@ -107,6 +107,10 @@ def test_a_report_is_the_same_when_the_entries_are_gone_but_for_parts_of_days(st
     part = build(store, ["fields"], first + DAY * 1.5, NOW)
     assert part.since == first + DAY
     assert part.figures.messages == sum(row.at >= part.since for row in rows)
+    part = build(store, ["fields"], first + DAY, first + DAY * 2.5)
+    assert part.until == first + DAY * 3
+    assert part.figures.messages == sum(part.since <= row.at < part.until for row in rows)
+    assert build(store, ["fields"], first + DAY, first + DAY * 2).until == first + DAY * 2
 
 
 def test_entries_that_come_late_are_counted_and_those_of_a_kept_day_kept_anew(store: Store) -> None:
