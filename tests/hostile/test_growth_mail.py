@@ -180,10 +180,13 @@ def grows(run: Callable[[int], Callable[[], object]]) -> float:
         size *= 2
         if size > LONGEST:
             return LINEAR
-    long = short = math.inf
-    for _ in range(TRIES):
-        long, short = min(long, seconds(run(4 * size))), min(short, seconds(run(size)))
-        if long < BOUND / 2 * short:  # what stutters makes no quadratic work look like this
+    for measured in (size, 4 * size):
+        long = short = math.inf
+        for _ in range(TRIES):
+            long, short = min(long, seconds(run(4 * measured))), min(short, seconds(run(measured)))
+            if long < BOUND / 2 * short:  # what stutters makes no quadratic work look like this
+                break
+        if long < BOUND * short:  # what is quadratic is so at the next size, too; a machine that stutters seldom does
             break
     return long / short
 
