@@ -59,7 +59,7 @@ async def send(
 async def _deliver(relay: Relay, recipient: bytes, content: bytes) -> None:
     conversation = await relay.next_hop.open()
     try:
-        reply = await offer(conversation, b"", [recipient], content)
+        reply = await offer(conversation, b"", recipient, content)
     except BaseException:
         conversation.abort()
         raise

@@ -54,7 +54,7 @@ async def send(next_hop: NextHop, mail: bytes, sender: str, recipient: str, what
     try:
         conversation = await next_hop.open()
         try:
-            reply = await offer(conversation, sender.encode(), [recipient.encode()], mail)
+            reply = await offer(conversation, sender.encode(), recipient.encode(), mail)
         finally:
             conversation.abort()
     except NextHopError as error:

@@ -104,10 +104,10 @@ class Conversation(ABC):
         """Close the connection at once, so that a running command has no effect."""
 
 
-async def offer(conversation: Conversation, sender: bytes, recipients: Sequence[bytes], mail: bytes) -> Reply:
-    """Send a mail of ours to all of these recipients; its reply, or the first reply that rejects the envelope."""
-    parameters = b"" if all(path.isascii() for path in (sender, *recipients)) else b" SMTPUTF8"
-    for line in (b"MAIL FROM:<%s>%s" % (sender, parameters), *(b"RCPT TO:<%s>" % path for path in recipients)):
+async def offer(conversation: Conversation, sender: bytes, recipient: bytes, mail: bytes) -> Reply:
+    """Send a mail of ours; its reply, or the one that rejects the envelope."""
+    parameters = b"" if (sender + recipient).isascii() else b" SMTPUTF8"
+    for line in (b"MAIL FROM:<%s>%s" % (sender, parameters), b"RCPT TO:<%s>" % recipient):
         reply = await conversation.command(line)
         if not reply.positive:
             return reply
