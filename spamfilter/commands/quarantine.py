@@ -323,7 +323,7 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
             click.echo(f"{harmless(one.address)}: {len(one.mails)} kept mails announced")
         if not dry_run:
             store.put_setting(unsent, [address for address, error in failed.items() if isinstance(error, TryAgain)])
-        if not dry_run and everybody:
-            store.put_setting(noted, now.isoformat())
+            if everybody:
+                store.put_setting(noted, now.isoformat())
     if failed:
         raise SystemExit(max(error.exit_code for error in failed.values()))

@@ -39,8 +39,8 @@ async def hand_over(
 ) -> Reply:
     """Judge a message and do what the verdict says; returns the reply for the client, with `each` for one of LMTP.
 
-    gone: whether the client has hung up; if so, nothing is delivered. Of several verdicts, none is carried out later
-    than `limits.final_seconds` after the end of the mail: its recipients are deferred. Raises nothing but cancellation.
+    gone: whether the client has hung up; if so, nothing is delivered. Of several verdicts, none is begun later than
+    `limits.final_seconds` after the end of the mail: its recipients are deferred. Raises nothing but cancellation.
     """
     began = time.perf_counter()
     id = new_id()
@@ -55,7 +55,7 @@ async def hand_over(
     replies: dict[int, Reply] = {}
     end = began + relay.limits.final_seconds
 
-    def given_up() -> bool:
+    def late() -> bool:
         """A client that waits no longer for the replies to all would send the mail again to all."""
         return gone() or time.perf_counter() > end
 
@@ -63,15 +63,7 @@ async def hand_over(
         # Each verdict is a mail of its own: another header, another entry in the journal, another id.
         part = transaction.part(numbers)
         reply = await _carried_out(
-            relay,
-            _Again(conversation, part),
-            part,
-            mail,
-            judgement,
-            new_id() if replies else id,
-            given_up,
-            began,
-            decided,
+            relay, _Again(conversation, part), part, mail, judgement, new_id() if replies else id, late, began, decided
         )
         replies.update(zip(numbers, reply.for_each(len(numbers)), strict=True))
     return Reply.together([replies[number] for number in sorted(replies)])

@@ -53,8 +53,8 @@ class Process:
     """The role of a process of the relay. By default one process has all roles.
 
     carries: is a worker. keeps: is the keeper. main: the pid that systemd knows. end: a descriptor, readable when the
-    process shall stop. again: it replaces a process, which may have been killed while
-    it wrote counts. wake: an eventfd, written when a worker has learnt, so that the keeper reads the ledger.
+    process shall stop. again: it replaces a process, which may have been killed while it wrote counts. wake: an
+    eventfd, written when a worker has learnt, so that the keeper reads the ledger.
     """
 
     shared: Shared
