@@ -139,8 +139,8 @@ def configure(
 
 @contextlib.contextmanager
 def running(exim: Exim) -> Iterator[Exim]:
-    """The daemon, which looks into its queue each second."""
-    command = [exim.program, "-C", str(exim.folder / "exim.conf"), "-bdf", "-q1s"]
+    """The daemon, as Debian starts it."""
+    command = [exim.program, "-C", str(exim.folder / "exim.conf"), "-bdf", "-q30m"]
     with (exim.folder / "output").open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
     try:
@@ -200,6 +200,21 @@ def test_after_the_queue_mail_arrives_marked_and_once(exim: str, folder: Path) -
             "No, score=0.500 class=unsure threshold=0.900 learnt=0/0 known=0.00"
         ]
         assert len(mails[0].values("X-Spamfilter-Id")) == 1
+
+
+@pytest.mark.parametrize("layout", ["after-queue", "before-queue"])
+def test_many_mails_on_one_connection_arrive_at_once(exim: str, folder: Path, layout: str) -> None:
+    """From the eleventh on Exim would leave them in its queue until the next queue run."""
+    back, many = free_port(), 15
+    with (
+        sink() as mailbox,
+        relay(folder / "relay", relay={"next_hop": f"smtp://127.0.0.1:{back}", "mode": layout}) as filter,
+        running(configure(exim, folder / "exim", layout, filter=filter.port, back=back, to=mailbox.port)) as server,
+    ):
+        port = filter.port if layout == "before-queue" else server.front
+        for _ in range(many):
+            send(port, "alice@example.test")
+        assert len(mailbox.wait(many)) == many
 
 
 def test_after_the_queue_a_line_of_any_length_reaches_the_filter(exim: str, folder: Path) -> None:
