@@ -49,6 +49,9 @@ async def hand_over(
         parts = for_each(relay, transaction, mail, id)
     else:
         parts = [(judged(relay, transaction, mail, id), ())]
+    if transaction.own and not transaction.sender:
+        # A bounce that an own server hands over is lost if it is rejected, and with it the mail that it is about.
+        parts = [(judgement.tagged(), numbers) for judgement, numbers in parts]
     decided = time.perf_counter()
     if len(parts) == 1:
         return await _carried_out(relay, conversation, transaction, mail, parts[0][0], id, gone, began, decided)

@@ -23,7 +23,8 @@ class Transaction:
     own: whether the client is in a trusted network or the sender is authenticated; authenticated: only the latter.
     peer: the address that the connection comes from, the client's or that of a relay for others. proven: whether the
     peer is the mail server of this host, as the kernel says; only then is the sender more than a claim, because any
-    process may connect to a port. purpose: the same for all recipients. refused: codes of the replies to recipients
+    process may connect to a port. login: the name by which the sender is authenticated, where the mail server tells it;
+    it does not tell whether the sender belongs to that login. purpose: the same for all recipients. refused: codes of the replies to recipients
     that were deferred or rejected. began: time of MAIL by the event loop's clock. size: bytes that the client has
     declared, or 0. origin: number by which memory of the real client is counted, 0 if that is trusted. each: the client
     hears a reply to the mail for each recipient; only then opening and accepted have the commands that the next hop has
@@ -39,6 +40,7 @@ class Transaction:
     began: float = 0.0
     size: int = 0
     origin: int = 0
+    login: bytes = b""
     purpose: Purpose = "relay"
     recipients: list[bytes] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
@@ -52,14 +54,14 @@ class Transaction:
         return replace(self, recipients=recipients, accepted=accepted)
 
     def author(self) -> str:
-        """The author of the marks that this mail makes: the sender if it is proven, or else the client's IP address.
+        """The author of the marks that this mail makes: login or sender if they are proven, or else the client's IP address.
 
         A reverse-path can be forged: with the address of another user one could change that user's marks, with many
         addresses evade `marks_a_day`. On a port for authenticated senders the client's address can be forged, too, but
         not the peer's. The name of a client has blanks and no '@', unlike an address or a login name.
         """
         if self.proven:
-            return printable(_owner(self.sender.decode("utf-8", "backslashreplace")), MAX_NAME)
+            return printable(_owner((self.login or self.sender).decode("utf-8", "backslashreplace")), MAX_NAME)
         address = self.peer if self.authenticated else self.client
         # A zone may be any text; on the loopback, every local user can choose among millions of addresses.
         client = ipaddress.ip_address(address.partition("%")[0])
@@ -67,7 +69,7 @@ class Transaction:
 
 
 def _owner(sender: str) -> str:
-    """The address of the login that a mail server has let this sender use, however it is written.
+    """The login, or the address of the login that a mail server has let this sender use, however it is written.
 
     Without quotes, source route and extension (+tag): Postfix looks up the same owner for all of them.
     """

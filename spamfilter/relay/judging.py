@@ -39,6 +39,10 @@ class Judgement:
         """The same judgement with the action "pass"."""
         return replace(self, verdict=replace(self.verdict, action="pass"))
 
+    def tagged(self) -> "Judgement":
+        """The same judgement with the action "tag" in the place of a rejection."""
+        return replace(self, verdict=replace(self.verdict, action="tag")) if self.verdict.action == "reject" else self
+
 
 class Judge:
     """A filter and its policies, which may be replaced at any time.

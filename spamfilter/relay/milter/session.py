@@ -79,7 +79,7 @@ class Session:
         self._steps: Steps | None = None
         self._answered: set[bytes] = set()
         self._client = packets.UNKNOWN
-        self._authenticated = False
+        self._login = b""
         self._queue_id = b""
         self._began = 0.0
         self._held = ExitStack()
@@ -169,7 +169,7 @@ class Session:
     def _names(self, data: bytes) -> None:
         command, found = packets.macros(data)
         if command == packets.MAIL:
-            self._authenticated = bool(found.get(b"auth_authen"))
+            self._login = found.get(b"auth_authen", b"")
         self._queue_id = found.get(b"i", self._queue_id)
 
     def _connect(self, data: bytes) -> None:
@@ -183,18 +183,19 @@ class Session:
         sender, *parameters = packets.texts(data)
         path = _path(sender)
         # The next mail on this connection may come without.
-        authenticated, self._authenticated = self._authenticated, False
+        login, self._login = self._login, b""
         trusted = self._relay.trusts(self._client)
         self.transaction = Transaction(
             path,
             self._client,
-            trusted or authenticated,
-            authenticated,
-            self._proven and authenticated,
+            trusted or bool(login),
+            bool(login),
+            self._proven and bool(login),
             self._peer,
             asyncio.get_running_loop().time(),
             size_of(f"FROM:<> {decoded(b' '.join(parameters))}"),
             0 if trusted else hash_of(self._client),
+            login,
         )
         self._attempt = Attempt(self._client, decoded(path), self.transaction.size)
         self._refused = None if _is_sound(path) else NO_ADDRESS
@@ -250,7 +251,7 @@ class Session:
 
     def _reuse(self, data: bytes) -> None:
         self._clear()
-        self._authenticated = False
+        self._login = b""
         self._client = packets.UNKNOWN
 
     def _nothing(self, data: bytes) -> None:

@@ -204,3 +204,24 @@ async def test_the_author_of_a_mark_is_the_sender_that_the_mail_server_of_this_h
         assert running.relay.judge.filter.learnt == {"ham": 0, "spam": 1}
         assert (await server.send(forwarded(), "<ann@example.test>", ["<ham@example.test>"], macros=ann)).dropped
         assert running.relay.judge.filter.learnt == {"ham": 1, "spam": 0}
+
+
+async def test_a_bounce_of_an_own_server_is_not_rejected(tmp_path: Path) -> None:
+    """Nobody would hear of it, and the mail that it returns would be gone."""
+    async with milter(tmp_path, policy=always("reject")) as running:
+        own, stranger = await MailServer.connect(running, client=LOCAL_CLIENT), await MailServer.connect(running)
+        assert (await own.send(MAIL, "<>")).reply == ""
+        assert (await own.send(MAIL)).reply.startswith("550 5.7.1")
+        assert (await stranger.send(MAIL, "<>")).reply.startswith("550 5.7.1")
+        assert [entry.action for entry in running.entries()] == ["tag", "reject", "reject"]
+
+
+async def test_a_login_marks_in_its_own_name_whatever_sender_it_says(tmp_path: Path) -> None:
+    """Sendmail compares the sender with no login."""
+    async with milter(tmp_path, feedback=FEEDBACK, proven=True) as running:
+        server = await MailServer.connect(running, client=LOCAL_CLIENT)
+        ann, mallory = {"{auth_authen}": "Ann@example.test"}, {"{auth_authen}": "mallory@example.test"}
+        assert (await server.send(forwarded(), "<ann@example.test>", ["<ham@example.test>"], macros=ann)).dropped
+        outcome = await server.send(forwarded(), "<ann@example.test>", ["<spam@example.test>"], macros=mallory)
+        assert "learnt as ham by ann@example.test" in outcome.reply
+        assert running.relay.judge.filter.learnt == {"ham": 1, "spam": 0}
