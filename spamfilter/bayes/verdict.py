@@ -24,6 +24,8 @@ EVIDENCE_SHOWN = 5
 TEST_SCORE = Score(100.0, 1.0)
 TEST_EVIDENCE = (Evidence("GTUBE", "", 0.0, 0.0, TEST_SCORE.log_odds),)
 """Score and evidence of a test mail (`Message.is_test`): spam for certain, whatever is learnt."""
+PARTLY = " for-all=no"
+"""In `Verdict.listed`: the rule is of some recipients, and others decide what becomes of the mail."""
 LONGEST_LISTED = 400
 """Characters of the rule on a sender in the header: an address has at most 320."""
 
@@ -141,7 +143,7 @@ class Verdict:
             status += f" fault={printable(self.fault)}"
         if self.policy:
             status += f" policy={printable(self.policy, LONGEST_LISTED)}"
-        if self.listed:
+        if self.listed and PARTLY not in self.listed:  # whom a recipient blocks the others need not know
             status += f" {printable(self.listed, LONGEST_LISTED)}"
         fields = [("X-Spam-Flag", "YES")] if flagged else []
         fields.append(("X-Spam-Status", status))

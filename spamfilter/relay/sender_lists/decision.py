@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
-from spamfilter.bayes.verdict import Action, Policy, Verdict
+from spamfilter.bayes.verdict import PARTLY, Action, Policy, Verdict
 from spamfilter.relay.envelope_paths import above
 from spamfilter.relay.sender_lists.authentication_results import proved_domain, proved_envelope, statements
 from spamfilter.relay.sender_lists.raw_header import RawHeader, addresses, only_address, spelled
@@ -171,7 +171,7 @@ def _said(use: Use, *, for_all: bool) -> str:
     rule = use.rule
     said = f"blocked={rule.what}" if rule.kind == "block" else f"allowed={rule.what} proof={use.proof or 'none'}"
     if use.obeyed and not for_all:
-        said += " for-all=no"
+        said += PARTLY
     return f"{said} rule={rule.id or 'config'}"
 
 
