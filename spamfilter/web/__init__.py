@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from threading import Lock
+from typing import Literal
 from urllib.parse import parse_qsl, quote
 
 import uvicorn
@@ -222,7 +223,9 @@ def _answered(page: Page, request: Request, visit: Visit) -> Response:
     if visit.token:
         name = _cookie(visit.origin, "session" if visit.session else "stranger")
         if _sent(request, name) != visit.token:
-            answer.set_cookie(name, visit.token, httponly=True, samesite="strict", secure=visit.origin.https)
+            # The link of a digest is followed from the page of a webmail, and must not make a new stranger of its user.
+            same: Literal["strict", "lax"] = "strict" if visit.session else "lax"
+            answer.set_cookie(name, visit.token, httponly=True, samesite=same, secure=visit.origin.https)
     if not visit.token or (visit.session and visit.token != before):
         for name in ("stranger", *(() if visit.token else ("session",))):
             answer.delete_cookie(_cookie(visit.origin, name), httponly=True, secure=visit.origin.https)

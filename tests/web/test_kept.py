@@ -272,6 +272,24 @@ def test_a_link_replaces_no_rule_of_the_administrator_and_fills_no_database(page
     assert len(rules(pages)) == MOST_RULES
 
 
+def test_two_links_of_a_digest_that_a_webmail_opens_in_two_tabs(pages: Site, chromium: Browser) -> None:
+    ids = [send(pages, name, f"Casino {name}", B) for name in ("left", "right")]
+    link = link_in(digests(pages)[B])
+    page = opened(chromium, pages)
+    links = "".join(f'<a href="http://127.0.0.1:{pages.port}{link}/{id}" target="_blank">{id}</a>' for id in ids)
+    page.route("http://webmail.example/", lambda route: route.fulfill(body=links, content_type="text/html"))
+    page.goto("http://webmail.example/")
+    tabs = []
+    for id in ids:
+        with page.context.expect_page() as tab:
+            page.get_by_role("link", name=id).click()
+        tabs.append(tab.value)
+        expect(tab.value.locator(".mail-text")).to_contain_text("casino")
+    for name, each in zip(("left", "right"), tabs, strict=True):
+        each.get_by_role("button", name="Zustellen und als").click()
+        expect(each.get_by_role("status")).to_contain_text(f"Zugestellt: Casino {name}")
+
+
 def test_many_are_delivered_or_deleted_at_once(pages: Site, chromium: Browser) -> None:
     ids = {name: send(pages, name, f"Casino {name}", B, C) for name in ("one", "two", "three", "four")}
     foreign = send(pages, "foreign", "Casino foreign", C)
