@@ -54,6 +54,10 @@ class Author:
         """Whether the limit of marks a day holds: for people, not for the administrator and not for rules."""
         return not self.master and self.source != AUTOMATIC
 
+    def made(self, active: Entry) -> bool:
+        """Whether a learning is this author's own: what the link of a digest has marked is its address's, too."""
+        return active.by in (self.name, LINK + self.name)
+
 
 TRIES = 5
 """Times that a mark is learnt if the database ends its transaction for another one, which has committed by then."""
@@ -104,7 +108,7 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
         if active is not None and author.source == AUTOMATIC:
             return training.learn(subject.reading, active.message_label, active.source)
         agrees = active is not None and active.label == label
-        own = active is not None and active.by == author.name
+        own = active is not None and author.made(active)
         if agrees and active is not None and active.source in NOBODYS and author.source != CANARY:
             if author.limited and not _has_left(filter.store, author, marks_a_day):  # it stays without an author
                 return training.learn(subject.reading, active.message_label, active.source)
@@ -139,7 +143,7 @@ def _forgotten(training: Training, subject: Subject, active: Entry | None, autho
 
 
 def _may_change(active: Entry, author: Author, name: str) -> None:
-    if not author.master and active.by != author.name and active.source not in NOBODYS:
+    if not (author.master or author.made(active)) and active.source not in NOBODYS:
         raise Refused(
             f"{name}: learnt as {active.label} by {active.by or 'somebody else'}; only they or the administrator can"
             " change that"

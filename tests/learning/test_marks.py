@@ -54,6 +54,16 @@ def test_what_a_person_taught_only_they_or_the_master_change(filter: Filter, lab
     assert marked(filter, label, ROOT)
 
 
+def test_what_the_link_of_a_digest_taught_its_address_changes(filter: Filter) -> None:
+    link, address = Author("digest link: ann@example.org", "web"), Author("ann@example.org", "imap")
+    assert marked(filter, "ham", link)
+    with pytest.raises(Refused, match="learnt as ham by digest link: ann@example.org"):
+        marked(filter, "spam", BOB)
+    assert marked(filter, "spam", address)
+    with pytest.raises(Refused, match="learnt as spam by ann@example.org"):  # whoever has the link is not always Ann
+        marked(filter, "ham", link)
+
+
 @pytest.mark.parametrize("source", NOBODYS)
 @pytest.mark.parametrize("label", ["ham", None])
 def test_what_no_person_taught_anybody_changes(filter: Filter, source: str, label: Label | None) -> None:
