@@ -21,10 +21,10 @@ class Transaction:
     """An envelope: paths as the client sent them, without angle brackets. client: the IP address of the real client.
 
     own: whether the client is in a trusted network or the sender is authenticated; authenticated: only the latter.
+    login: the name by which it is, where the mail server says so; whether the sender is of that login it does not say.
     peer: the address that the connection comes from, the client's or that of a relay for others. proven: whether the
     peer is the mail server of this host, as the kernel says; only then is the sender more than a claim, because any
-    process may connect to a port. login: the name by which the sender is authenticated, where the mail server tells it;
-    it does not tell whether the sender belongs to that login. purpose: the same for all recipients. refused: codes of the replies to recipients
+    process may connect to a port. purpose: the same for all recipients. refused: codes of the replies to recipients
     that were deferred or rejected. began: time of MAIL by the event loop's clock. size: bytes that the client has
     declared, or 0. origin: number by which memory of the real client is counted, 0 if that is trusted. each: the client
     hears a reply to the mail for each recipient; only then opening and accepted have the commands that the next hop has
@@ -54,7 +54,7 @@ class Transaction:
         return replace(self, recipients=recipients, accepted=accepted)
 
     def author(self) -> str:
-        """The author of the marks that this mail makes: login or sender if they are proven, or else the client's IP address.
+        """The author of the marks that this mail makes: login or sender if proven, or else the client's IP address.
 
         A reverse-path can be forged: with the address of another user one could change that user's marks, with many
         addresses evade `marks_a_day`. On a port for authenticated senders the client's address can be forged, too, but

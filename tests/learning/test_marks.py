@@ -57,10 +57,10 @@ def test_what_a_person_taught_only_they_or_the_master_change(filter: Filter, lab
 def test_what_the_link_of_a_digest_taught_its_address_changes(filter: Filter) -> None:
     link, address = Author("digest link: ann@example.org", "web"), Author("ann@example.org", "imap")
     assert marked(filter, "ham", link)
-    with pytest.raises(Refused, match="learnt as ham by digest link: ann@example.org"):
+    with pytest.raises(Refused, match="learnt as ham by digest link: ann@"):
         marked(filter, "spam", BOB)
     assert marked(filter, "spam", address)
-    with pytest.raises(Refused, match="learnt as spam by ann@example.org"):  # whoever has the link is not always Ann
+    with pytest.raises(Refused, match="learnt as spam by ann@"):  # whoever has the link is not always Ann
         marked(filter, "ham", link)
 
 
