@@ -282,7 +282,7 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
     import asyncio
 
     from spamfilter.relay.next_hops import next_hop_of
-    from spamfilter.reports.digest_links import own_key
+    from spamfilter.reports.digest_links import held_key
     from spamfilter.reports.digests import LAST, UNSENT, digest_mail, is_due, new_digests
     from spamfilter.reports.mail import address_of, send
 
@@ -296,7 +296,7 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
     sender = address_of("[digest] mail_from", from_ or f"spamfilter@{settings.hostname()}")
     now = datetime.now(UTC)
     failed: dict[str, SpamfilterError] = {}
-    with opened_store(settings, existing=True) as store:
+    with held_key() as key, opened_store(settings, existing=True) as store:
         # A quarantine is of one host, the database may be of several.
         noted, unsent = f"{LAST} {settings.hostname()}", f"{UNSENT} {settings.hostname()}"
         last, put_off = store.get_setting(noted), store.get_setting(unsent)
@@ -305,7 +305,6 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
         again = put_off if isinstance(put_off, list) else []
         if not everybody and not again:
             return
-        key = own_key()
         for one in new_digests(settings, store):
             if not everybody and one.address not in again:
                 continue

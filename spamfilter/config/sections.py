@@ -284,6 +284,7 @@ class Digest(Section):
     hours: list[Annotated[int, Field(ge=0, le=23)]] = []
     url: Annotated[str, empty_or(addresses.page_url)] = ""
     domains: list[Annotated[str, AfterValidator(addresses.domain)]] = []
+    without: list[Mailbox] = []
     entries: Annotated[int, Field(ge=1, le=1000)] = 50
     link_days: Days = 7.0
     mail_from: Annotated[str, empty_or(addresses.mailbox)] = ""

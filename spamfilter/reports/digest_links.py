@@ -5,12 +5,16 @@ Guarantee: only this host's key makes a link that `address_of_link` accepts; HMA
 
 import base64
 import binascii
+import fcntl
 import hmac
+import os
 import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, TryAgain
 from spamfilter.stores.sender_lists import LINK
 from spamfilter.system.file_access import make_file
 from spamfilter.system.paths import state_directory
@@ -35,16 +39,25 @@ def read_key() -> bytes:
     return key
 
 
-def own_key() -> bytes:
-    """The key of the links; made, with mode 0600, if there is none. Raises InputError."""
-    try:
-        make_file(key_file())
-    except FileExistsError:
-        return read_key()
-    except OSError as error:
-        raise InputError(f"{key_file()}: {error.strerror}") from error
-    key_file().write_bytes(secrets.token_bytes(KEY_BYTES))
-    return read_key()
+@contextmanager
+def held_key() -> Iterator[bytes]:
+    """The key of the links; made, with mode 0600, if there is none. Nobody else holds it meanwhile.
+
+    Raises InputError; TryAgain if another process holds it.
+    """
+    with ExitStack() as held:
+        try:
+            with suppress(FileExistsError):
+                make_file(key_file())
+            file = held.enter_context(key_file().open("r+b", buffering=0))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(file.fileno()).st_size:
+                file.write(secrets.token_bytes(KEY_BYTES))
+        except BlockingIOError:
+            raise TryAgain("another `spamfilter digest` is at work; try again") from None
+        except OSError as error:
+            raise InputError(f"{key_file()}: {error.strerror}") from error
+        yield read_key()
 
 
 def link_of(key: bytes, address: str, expires: datetime) -> str:

@@ -78,7 +78,7 @@ def new_digests(settings: Settings, store: Store) -> list[Digest]:
     if not domains:
         raise ConfigError('digest.domains = []: name the domains whose users get digests, as in ["example.org"]')
     feedback = settings.feedback
-    nobody = {*feedback.traps, *feedback.spam_addresses, *feedback.ham_addresses}
+    nobody = {*feedback.traps, *feedback.spam_addresses, *feedback.ham_addresses, *settings.digest.without}
     kept = Quarantine(settings.quarantine_path(), store)
     mails = kept.mails()
     events = kept.events([mail.id for mail in mails])

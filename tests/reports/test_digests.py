@@ -12,9 +12,10 @@ import spamfilter
 from spamfilter.bayes.verdict import Verdict
 from spamfilter.config.settings import Settings
 from spamfilter.config.translation import LANGUAGES, catalog
-from spamfilter.errors import ConfigError
+from spamfilter.errors import ConfigError, TryAgain
 from spamfilter.mail.tagging import mark
 from spamfilter.relay.next_hops import Maildir
+from spamfilter.reports.digest_links import held_key
 from spamfilter.reports.digests import digest_mail, is_due, new_digests
 from spamfilter.stores import Store
 from spamfilter.system.ids import new_id
@@ -83,6 +84,20 @@ def test_an_address_that_programs_read_differently_gets_no_digest_and_stops_none
     odd = b"=?utf-8?q?=0ax?=@example.net", "x+\u2028y@example.net".encode(), b'"v@other.org> x=;a"@example.net'
     keep(tmp_path, *odd, b"zoe@example.net")
     assert [one.address for one in new_digests(settings(tmp_path), store)] == ["zoe@example.net"]
+
+
+def test_an_address_that_is_left_out_gets_no_digest(tmp_path: Path, store: Store) -> None:
+    keep(tmp_path, b"List@example.net", b"ann@example.net")
+    found = new_digests(settings(tmp_path, without=["list@EXAMPLE.net"]), store)
+    assert [one.address for one in found] == ["ann@example.net"]
+
+
+def test_two_processes_never_send_the_same_digests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    with held_key() as key, pytest.raises(TryAgain, match="another `spamfilter digest` is at work"), held_key():
+        pass
+    with held_key() as again:
+        assert again == key == (tmp_path / "digest.key").read_bytes()
 
 
 def test_without_domains_nobody_is_guessed(tmp_path: Path, store: Store) -> None:
