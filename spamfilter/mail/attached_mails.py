@@ -1,7 +1,8 @@
 """The mails that are attached to a mail to a feedback address.
 
-Guarantee: an attached mail comes out byte for byte as it was attached, its transfer encoding decoded. The time is
-linear in the size of the mail, whatever its parts look like, and only InputError is raised.
+Guarantee: an attached mail comes out byte for byte as it was attached, its transfer encoding decoded, without blank
+lines before its header. The time is linear in the size of the mail, whatever its parts look like, and only InputError
+is raised.
 """
 
 import binascii
@@ -112,7 +113,7 @@ class _Walk:
         head, body = self._header(start, end)
         kind, encoding, boundary = _content(head, default)
         if kind in ("message/rfc822", "message/global"):
-            yield _decoded(self._mail[body:end], encoding)
+            yield _decoded(self._mail[body:end], encoding).lstrip(b"\r\n")
         elif kind.startswith("multipart/") and boundary and depth:
             default = "message/rfc822" if kind == "multipart/digest" else "text/plain"  # RFC 2046 section 5.1.5
             for place in self._parts(body, end, boundary):
@@ -169,7 +170,7 @@ def _content(head: bytes, default: str) -> tuple[str, str, bytes]:
     except ValueError:  # an unknown charset in the notation of RFC 2231
         boundary = ""
     kind = entity.get_content_type()
-    if kind == "application/octet-stream" and _file_name(entity).lower().endswith(".eml"):
+    if not kind.startswith(("message/", "multipart/")) and _file_name(entity).lower().endswith(".eml"):
         kind = "message/rfc822"
     return kind, encoding, boundary.encode("latin-1", "replace")
 

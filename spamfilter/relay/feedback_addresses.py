@@ -29,7 +29,8 @@ MAX_REPLY = 400
 INLINE = Reply.of(
     "550-5.6.0 No mail is attached to this one, so nothing was learnt.",
     "550-5.6.0 Use 'forward as attachment' of your mail program (one or several mails),",
-    "550 5.6.0 or 'redirect' (also called 'bounce' or 'resend'); a quoted mail is not the mail that came.",
+    "550-5.6.0 or 'redirect' (also called 'bounce' or 'resend'); a quoted mail is not the mail that came.",
+    "550 5.6.0 What is within S/MIME, PGP or an .msg file cannot be read here.",
 )
 
 

@@ -71,6 +71,14 @@ CASES = {
         ),
         [ONE, TWO, TWO],
     ),
+    "a file of a mail, of another type": (
+        multipart(
+            b"Content-Type: text/plain; name=a.eml\r\n\r\n" + ONE,
+            b"Content-Type: application/eml\r\nContent-Disposition: attachment; filename=b.eml\r\n\r\n" + TWO,
+        ),
+        [ONE, TWO],
+    ),
+    "blank lines before a header": (multipart(PLAIN + b"\r\n\n\r\n" + ONE), [ONE]),
     "several": (multipart(PLAIN + ONE, PLAIN + TWO, PLAIN + ONE), [ONE, TWO, ONE]),
     "nested": (multipart(multipart(PLAIN + ONE, boundary=b"=_b2", header=b""), PLAIN + TWO), [ONE, TWO]),
     "base64": (multipart(encoded(ONE, "base64")), [ONE]),
@@ -132,7 +140,7 @@ def test_what_pythons_library_attaches_is_found() -> None:
     inner = multipart(b"\r\ntext", PLAIN + TWO, header=b"Subject: =?utf-8?q?gr=C3=BCn?=\r\n").replace(b"\r\n", b"\n")
     outer.attach(MIMEMessage(message_from_bytes(inner)))
     outer.attach(alternative)
-    assert about(outer.as_bytes()) == [inner, b"\n"]
+    assert about(outer.as_bytes()) == [inner, b""]
 
 
 @some(200)
