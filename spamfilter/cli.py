@@ -7,6 +7,7 @@ An error that a user can correct is one line on standard error without control c
 import atexit
 import errno
 import gc
+import io
 import os
 import platform
 import sys
@@ -28,9 +29,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Otherwise Python searches all objects for cycles before the process ends.
 atexit.register(gc.freeze)
 # A stream that was closed before the start is None; it is as if it led to /dev/null.
-for _name in ("stdout", "stderr"):
+for _name, _mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     if getattr(sys, _name) is None:
-        setattr(sys, _name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the end of the process
+        setattr(sys, _name, open(os.devnull, _mode, encoding="utf-8"))  # noqa: SIM115 - to the end of the process
+# What the locale's characters cannot show is shown as an escape.
+if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    sys.stdout.reconfigure(errors="backslashreplace")
 
 
 class _Commands(CommandGroup):

@@ -1,7 +1,6 @@
 """The commands `train`, `import` and `export`: learning in bulk, from mail and from what others have learnt."""
 
 import hashlib
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from spamfilter.errors import InputError
 from spamfilter.learning.bulk import labelled_mail
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import harmless
-from spamfilter.system.file_access import make_file
+from spamfilter.system.file_access import whole_file
 from spamfilter.system.moments import moment_text
 from spamfilter.system.screen import note, sentence
 
@@ -242,21 +241,11 @@ def export(file: Path | None, target: Path, counts_only: bool) -> None:
             raise InputError(f"{filter.store.where}: has learnt nothing; there is nothing to export")
         if str(target) == STANDARD:
             for line in lines(filter, counts_only):
-                click.echo(line)
+                click.echo(line.encode())  # in UTF-8, whatever the locale's characters are
             return
         try:
-            make_file(target)
-            try:
-                with target.open("w", encoding="utf-8") as written:
-                    for line in lines(filter, counts_only):
-                        written.write(line + "\n")
-                    written.flush()
-                    os.fsync(written.fileno())
-            except BaseException:  # an interrupt, too
-                target.unlink(missing_ok=True)
-                raise
-        except FileExistsError:
-            raise InputError(f"{target}: exists already; name a new file") from None
+            with whole_file(target) as partial, partial.open("w", encoding="utf-8") as written:
+                written.writelines(f"{line}\n" for line in lines(filter, counts_only))
         except OSError as error:
             raise InputError(f"{target}: {error.strerror}") from error
     click.echo(f"{target}: {target.stat().st_size:,} bytes")

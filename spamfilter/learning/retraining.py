@@ -65,7 +65,7 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
             store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
         with store.learning() as learning:
             if store.generation != generation:
-                raise StoreBusy(f"{store.where}: its counts were rebuilt meanwhile; try again")
+                raise StoreBusy(f"{store.where}: its counts were rebuilt, or another filter's imported; try again")
             rebuilding.take_in(learning.entries_after, progress)
             learning.rebuild(edition, rebuilding.state, rebuilding.unwritten())
             learning.put_setting(RULES, rules(voices))

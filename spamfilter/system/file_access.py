@@ -4,12 +4,14 @@ Guarantee: the modes of new files and folders do not depend on the umask. What r
 belongs to that user, as whom the relay runs.
 """
 
+import errno
 import os
 import pwd
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,24 @@ def make_folder(path: Path) -> None:
 def make_file(path: Path) -> None:
     """Make an empty file with mode 0600. Raises FileExistsError, also for a link to nowhere, and other OSErrors."""
     _hand_over(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), path.parent)
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """An empty file that becomes the target at the end of the block, when it has reached the disk; or nothing does.
+
+    It is in a private folder: in one like /tmp others could put a link under a name that they foresee. Raises OSError,
+    also if the target exists.
+    """
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, "exists already; name a new file", str(target))
+    with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        partial = Path(folder) / target.name
+        make_file(partial)
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.rename(target)
 
 
 def is_trap(path: Path) -> bool:

@@ -127,3 +127,13 @@ def test_a_command_whose_output_is_closed_does_its_work(piles: Shell) -> None:
     done = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *program], cwd=piles.folder, check=False)
     assert done.returncode == 0
     assert piles.learnt()[0] == {"ham": 0, "spam": 4}
+
+
+@pytest.mark.parametrize("words", ["judge -", "judge", "mark-spam -", "import -", "web-password x"])
+def test_a_command_whose_input_is_closed_says_so(piles: Shell, words: str) -> None:
+    program = [sys.executable, "-m", "spamfilter", *words.split()]
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", *program]
+    done = subprocess.run(command, cwd=piles.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("spamfilter: ") or done.stderr.startswith("Usage: ")
+    assert "Traceback" not in done.stderr

@@ -620,7 +620,7 @@ def test_a_database_that_another_one_replaces_meanwhile_is_not_rebuilt(opened: O
     used(opened())
     store = opened()
     busy = Busy(store, lambda: setattr(store, "generation", store.generation + 1), "when the new counts are written")
-    with pytest.raises(StoreBusy, match="rebuilt meanwhile"):
+    with pytest.raises(StoreBusy, match="its counts were rebuilt, or another"):
         retrain(busy, voice("multinomial"), {}, busy.progress)
     assert Filter(opened(), VOICE).verify() == []
 

@@ -107,9 +107,11 @@ def test_nothing_is_moved_into_a_database_that_has_something(old: str, new: str)
     assert rows(new) == before
 
 
-def test_a_database_is_not_moved_into_itself(old: str) -> None:
-    with pytest.raises(StoreError, match=r"old\.db: is the old database and the new one"):
-        moving.move(old, old, print)
+def test_a_database_is_not_moved_into_itself(old: str, tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(old.removeprefix("sqlite:///"))
+    for same in (old, f"sqlite:///{tmp_path}/link.db"):
+        with pytest.raises(StoreError, match=r"old\.db: is the old database and the new one"):
+            moving.move(old, same, print)
 
 
 def test_an_old_schema_is_migrated_first(old: str, new: str) -> None:

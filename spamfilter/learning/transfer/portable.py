@@ -41,7 +41,8 @@ MOST = 2**100
 def export(filter: Filter, counts_only: bool) -> Iterator[str]:
     """The lines of an export, without their ends. filter: of the voices that the counts were made by.
 
-    Raises StoreBusy before the last line if the counts were rebuilt meanwhile, so that the lines are of both.
+    Raises StoreBusy before the last line if the counts were rebuilt meanwhile, so that the lines are of both, or if the
+    first line lacks a voice that was imported meanwhile.
     """
     first: dict[str, object] = {"spamfilter_export": FORMAT, "kind": COUNTS if counts_only else LEDGER}
     first |= {"version": __version__, **rules(filter.voices)}
@@ -52,7 +53,7 @@ def export(filter: Filter, counts_only: bool) -> Iterator[str]:
         yield json.dumps(line, separators=(",", ":"), ensure_ascii=False)
         written += 1
     if filter.store.generation != generation:
-        raise StoreBusy(f"{filter.store.where}: the counts were rebuilt meanwhile; export again")
+        raise StoreBusy(f"{filter.store.where}: its counts were rebuilt, or another filter's imported; export again")
     yield json.dumps({"end": written}, separators=(",", ":"))
 
 
@@ -157,8 +158,10 @@ class Export:
         try:
             messages = _numbers(self.first["learnt"])
             voices_messages = {name: _numbers(of) for name, of in self.first["messages"].items()}
-            step = NO_STEP if learnt_before else _step(self.first["calibration"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            step = _step(self.first["calibration"])
+            if unknown := voices_messages.keys() - kinds.keys():
+                raise ValueError(f"voice {min(unknown)!r}")  # noqa: TRY301 - handled like what a line lacks
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise DumpError(self.file, 1, f"lacks the totals of an export of counts ({error!r})") from None
         counts: dict[tuple[Label, str], dict[Token, int]] = {}
         for number, row in self.rows():
@@ -176,7 +179,7 @@ class Export:
             for voice, of in voices_messages.items()
             for label in LABELS
         }
-        return Import(messages, {**parts}, step, self.imported)
+        return Import(messages, {**parts}, NO_STEP if learnt_before else step, self.imported)
 
 
 def take_in_ledger(filter: Filter, export: Export) -> int:
@@ -274,4 +277,6 @@ def _step(calibration: list[int]) -> Step:
     end = Calibration(*map(_sum, calibration))  # raises TypeError for more numbers than it has
     if not isinstance(calibration, list) or len(calibration) not in _CALIBRATIONS or end.messages < BEFORE:
         raise ValueError("calibration")
+    for label in LABELS:
+        end.step(0.0, label, 1.0)  # raises ZeroDivisionError for sums that no learning can have
     return tuple(to - of for to, of in zip(end, Calibration(), strict=True))

@@ -4,12 +4,10 @@ Guarantee: a writer holds the write lock from its first read, so that what it re
 wait; a writer waits at most BUSY_SECONDS and then raises StoreBusy.
 """
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, Select, String, Table, insert, inspect
@@ -17,7 +15,7 @@ from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, Selec
 from spamfilter.errors import StoreError
 from spamfilter.stores.schema import HEAD, metadata
 from spamfilter.stores.sql.connection import connect, file_errors, file_of, place_of, store_errors
-from spamfilter.system.file_access import make_file
+from spamfilter.system.file_access import whole_file
 
 _versions = Table(
     "alembic_version",
@@ -126,25 +124,17 @@ class Database:
     def backup(self, target: Path) -> None:
         if self._path is None:
             raise StoreError(f"{self.where}: make backups of PostgreSQL by pg_dump; see docs/postgresql.md")
-        if target.exists():
-            raise StoreError(f"{target}: exists already; name a new file")
-        # Made in a private folder: in one like /tmp others could put a link under a name that they foresee.
         with (
             file_errors(str(target)),
             store_errors(str(target)),
-            TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder,
+            whole_file(target) as partial,
+            self.engine.connect() as connection,
+            closing(sqlite3.connect(partial)) as copy,
         ):
-            partial = Path(folder) / target.name
-            make_file(partial)
-            with self.engine.connect() as connection:
-                source = connection.connection.driver_connection
-                assert isinstance(source, sqlite3.Connection)
-                with closing(sqlite3.connect(partial)) as copy:
-                    source.backup(copy)
-                    copy.execute("PRAGMA journal_mode = DELETE")  # one file, without -wal beside it
-            with partial.open("rb") as file:
-                os.fsync(file.fileno())
-            partial.rename(target)
+            source = connection.connection.driver_connection
+            assert isinstance(source, sqlite3.Connection)
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, without -wal beside it
 
     def size(self) -> int:
         if self._path is None:

@@ -14,6 +14,7 @@ from sqlalchemy.types import TypeEngine
 
 from spamfilter.errors import StoreError
 from spamfilter.stores.schema import HEAD, PackedTokens, metadata
+from spamfilter.stores.sql.connection import file_of
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.dialects import keep_last_id, last_id
 
@@ -29,7 +30,8 @@ def move(source: str, target: str, moved: Callable[[int], None]) -> dict[str, in
     it was, if either cannot be used, or if what the target has is not equal to what was read.
     """
     with closing(Database(source)) as old, closing(Database(target)) as new:
-        if old.where == new.where:
+        file, other = file_of(source), file_of(target)
+        if old.where == new.where or (file and other and file.samefile(other)):
             raise StoreError(f"{old.where}: is the old database and the new one; name another with --to")
         if (revision := old.revision()) != HEAD:
             raise StoreError(

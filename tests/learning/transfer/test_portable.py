@@ -1,6 +1,9 @@
 """Export and import of what a database has learnt: equal counts and scores, or an error that names the line."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,7 +90,7 @@ def test_an_export_across_a_rebuilding_has_no_end(old: Shell, monkeypatch: pytes
         lines = portable.export(filter, False)
         next(lines)
         assert user.run("retrain").exit_code == 0
-        with pytest.raises(StoreBusy, match="rebuilt meanwhile; export again"):
+        with pytest.raises(StoreBusy, match=r"its counts were rebuilt, .*; export again"):
             list(lines)
 
 
@@ -97,9 +100,21 @@ def test_an_export_that_is_interrupted_leaves_nothing(old: Shell, monkeypatch: p
         raise KeyboardInterrupt
 
     user = use(monkeypatch, old)
+    before = set(user.folder.iterdir())
     monkeypatch.setattr(portable, "export", interrupted)
     assert user.run("export", user.folder / "half.jsonl").exit_code != 0
-    assert not (user.folder / "half.jsonl").exists()
+    assert set(user.folder.iterdir()) == before
+
+
+def test_an_export_is_in_utf_8_on_any_terminal(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = use(monkeypatch, shell)
+    user.done("mark-spam", stdin="From: a@example.org\nSubject: Grüße\n\nąęż\n".encode())
+    program = [sys.executable, "-m", "spamfilter", "export", "-"]
+    latin = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(program, cwd=user.folder, env=latin, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "ąęż" in done.stdout.decode()
+    assert done.stdout.decode() == user.done("export", "-")
 
 
 def test_counts_alone_go_anywhere_and_are_one_import(shell: Shell, old: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +164,14 @@ def test_a_wrong_export_is_named_by_line_and_nothing_is_learnt(
         ],
         ":1: lacks the totals": [
             json.dumps({**json.loads(written["counts"][0]), "calibration": [10**400, *[0] * 7]}).encode(),
+            *written["counts"][1:],
+        ],
+        ":1: lacks the totals of an export of counts (ZeroDivisionError": [
+            json.dumps({**json.loads(written["counts"][0]), "calibration": [*[0] * 4, 100, *[0] * 3]}).encode(),
+            *written["counts"][1:],
+        ],
+        ":1: lacks the totals of an export of counts (ValueError(\"voice 'x y'\"))": [
+            written["counts"][0].replace(b'"messages":{', b'"messages":{"x y":{"ham":1,"spam":1},'),
             *written["counts"][1:],
         ],
         "is not the last line": written["ledger"][:-1],
