@@ -11,6 +11,7 @@ from spamfilter.config.sections import Feedback
 from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, warning
 from spamfilter.service.control_socket.client import NoRelay
 from spamfilter.service.expiry import latest_time, leap
+from spamfilter.stores import Entry, Store
 from spamfilter.system.moments import moment_text
 
 SILENT = timedelta(days=14)
@@ -127,16 +128,22 @@ def clock(examined: Examination) -> Iterator[Finding]:
             "set the clock and synchronise it: timedatectl set-ntp true",
         )
         return
-    moments = [entry.at for entry in store.learnings(now - LOOKED_BACK)]
-    leaps = [(one, two) for one, two in pairwise(moments) if two < one - TOLERANCE]
+    pairs = pairwise(store.learnings(now - LOOKED_BACK))
+    leaps = [(one, two) for one, two in pairs if two.at < one.at - TOLERANCE and not _is_restored(store, two)]
     if leaps:
         before, after = leaps[-1]
         yield warning(
-            f"the clock went back by {_days(before - after)} on {moment_text(after)}",
+            f"the clock went back by {_days(before.at - after.at)} on {moment_text(after.at)}",
             "synchronise the clock: timedatectl set-ntp true",
         )
     else:
         yield ok(f"{moment_text(now)}, and no entry is in the future")
+
+
+def _is_restored(store: Store, learning: Entry) -> bool:
+    """Whether it is an earlier one that a forgotten mark had replaced, and has that one's time."""
+    history = store.histories([learning.digest])[learning.digest]
+    return any(entry.at == learning.at and entry.id < learning.id for entry in history if not entry.undoes)
 
 
 def _days(span: timedelta) -> str:

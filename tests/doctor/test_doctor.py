@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.token_codec import Packed
 from spamfilter.config.settings import Settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
@@ -22,6 +23,8 @@ from spamfilter.doctor.learning import SILENT, classes, clock, feedback, followi
 from spamfilter.doctor.process import journal_backlog, limit_hits, memory_use
 from spamfilter.errors import InputError, Refused, StoreBusy
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.mark_lookup import Subject
+from spamfilter.learning.marks import Author, mark
 from spamfilter.relay.canary import MOST_PROBES, Canaries
 from spamfilter.stores import open_store
 from spamfilter.system.file_access import ANYBODY, by_mode, may, user_named, user_of
@@ -163,6 +166,22 @@ def test_time_must_go_on(tmp_path: Path, judged: list[float], learnt: list[float
     (finding,) = look(clock, Examination(ours, None, now=NOW))
     assert finding.status == ("warning" if said else "ok")
     assert (said or "no entry is in the future") in finding.found
+
+
+def test_a_training_that_a_forgotten_mark_had_replaced_is_no_leap(tmp_path: Path) -> None:
+    ours = settings(tmp_path)
+    now, hour = datetime.now(UTC), timedelta(hours=1)
+    with closing(open_store(ours.store_url())) as store:
+        filter = Filter(store, ours.voices())
+        one = Subject("one", "", reading("one", "lunch"))
+        with filter.training() as training:
+            training.learn(one.reading, "spam", BULK, at=now - 3 * hour)
+            training.learn(reading("two", "pills"), "spam", "cli", at=now - 2 * hour)
+        for label in ("ham", None):
+            mark(filter, one, label, Author("ann", "cli"), 200)
+        assert [entry.at for entry in store.learnings()] == [now - 2 * hour, now - 3 * hour]
+    (finding,) = look(clock, Examination(ours, None, now=now))
+    assert (finding.status, finding.found[-25:]) == ("ok", "no entry is in the future")
 
 
 @pytest.mark.parametrize(
