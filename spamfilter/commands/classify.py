@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +21,8 @@ from spamfilter.tables.trials import Outcome, cross_validated, judged, learning_
 
 _PATH = click.Path(path_type=Path)
 ONE_RULE = "one_rule"
+LEAST, MOST = math.log(math.ulp(0.0)), math.log(sys.float_info.max)
+"""Logarithms of numbers that a float can hold."""
 NAMED_PRIORS = ("map", "empirical", "equal")
 
 
@@ -193,6 +196,8 @@ def _pairs(said: tuple[str, ...], option: str) -> dict[str, str]:
         name, equals, value = each.rpartition("=") if option == "--column" else each.partition("=")
         if not (name and equals and value):
             raise InputError(f"{option} {each!r}: wanted is NAME=VALUE")
+        if name in found and option != "--column":  # of patterns the last one holds
+            raise InputError(f"{option} {each!r}: {name!r} is named twice")
         found[name] = value
     return found
 
@@ -222,14 +227,19 @@ def _words(file: Path | None) -> frozenset[str] | None:
 def _outcomes(
     maker: TableClassifier | None, known: Table, itself: bool, folds: int, curve: bool, seed: int
 ) -> Iterator[Outcome]:
+    kinds = (maker or TableClassifier()).chosen(known)  # not anew by a part of the rows
+
     def train(table: Table) -> Callable[[Row], str | None]:
         if maker is None:
-            return one_rule(table).predict
-        maker.train(table)
+            return one_rule(table, kinds).predict
+        maker.train(table, kinds)
         return lambda row: maker.predict(row).class_
 
     if curve:
-        yield from learning_curve(known, train, seed)
+        points = list(learning_curve(known, train, seed))
+        if not points:
+            raise InputError(f"--learning-curve: {len(known.rows)} rows are too few")
+        yield from points
     elif itself:
         yield Outcome(judged(train, known, known))
     else:
@@ -291,9 +301,10 @@ def _predict(maker: TableClassifier, known: Table, new: Table, plot: Path | None
 
 
 def _joint(logarithm: float) -> str:
-    """A number, and its logarithm; of a number that is too small only this."""
-    number = math.exp(logarithm)
-    return f"exp({logarithm:.4f})" if not number and logarithm > -math.inf else f"{number:.4g}, ln {logarithm:.4f}"
+    """A number, and its logarithm; of a number that is too small or too large only this."""
+    if -math.inf < logarithm < LEAST or logarithm > MOST:
+        return f"exp({logarithm:.4f})"
+    return f"{math.exp(logarithm):.4g}, ln {logarithm:.4f}"
 
 
 def _prediction_json(one: Prediction) -> dict[str, Any]:

@@ -43,8 +43,11 @@ class TableClassifier:
     learnt: dict[str, int] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
 
-    def train(self, table: Table) -> None:
-        """Learn a table, and forget what was learnt before. Raises InputError for one that cannot be learnt."""
+    def train(self, table: Table, chosen: Mapping[str, str] | None = None) -> None:
+        """Learn a table, and forget what was learnt before. Raises InputError for one that cannot be learnt.
+
+        chosen: as by `chosen` of more rows than these.
+        """
         self.learnt = {label: table.labels.count(label) for label in sorted(set(table.labels))}
         if len(self.learnt) < 2:
             raise InputError(f"one class, {''.join(self.learnt)!r}: two at least are needed")
@@ -53,9 +56,9 @@ class TableClassifier:
         for pattern in self.kinds:
             if not any(fnmatchcase(column, pattern) for column in table.columns):
                 raise InputError(f"--column {pattern!r}: no such column; there are {', '.join(table.columns)}")
-        kinds = self.chosen(table)
+        kinds = self.chosen(table) if chosen is None else chosen
         to_choose = [column for column, kind in kinds.items() if kind == BEST]
-        self.used = kinds | best_kinds(to_choose, table, self.options)
+        self.used = {**kinds} | best_kinds(to_choose, table, self.options)
         check(self.used, table)
         self.parts = parts(self.used, table, self.options)
         if not self.parts:
@@ -75,7 +78,7 @@ class TableClassifier:
             if found is None:
                 continue
             if isinstance(each.model, NaiveBayes):
-                unknown += [name for name in found if not each.model.knows(name)]
+                unknown += [name for name, times in found.items() if times and not each.model.knows(name)]
             for label, value in each.log_likelihood(found).items():
                 joint[label] += value
         if max(joint.values()) == -math.inf:

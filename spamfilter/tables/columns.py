@@ -28,8 +28,12 @@ OF_TEXT = ("multinomial", "bernoulli", "weighted", "poisson", "binomial", "compl
 """Likelihoods of the words of a text."""
 COUNT, BEST, IGNORE = "count", "best", "ignore"
 """A kind of columns that are counted together; what may be said instead of a kind: see `choosing`, and left out."""
+SMALL = 3
+"""Numbers within 10 to the power of -SMALL are small."""
 FEW_VALUES = 20
 """Up to so many different values a column without numbers is a category, if nothing else is said."""
+MOST, LONGEST = 1e100, 15
+"""The greatest number, whose square and sums are still floats; and the most digits of a count."""
 NO = frozenset(("0", "no", "false", "n", "f"))
 
 
@@ -149,8 +153,11 @@ def _presence(kind: str, columns: tuple[str, ...], table: Table, options: Option
 
 
 def _number(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:
-    """A mean and a variance."""
-    model = GaussianNaiveBayes(unbiased=options.unbiased, prior="equal")
+    """A mean and a variance; of small numbers with more decimals, and with a smaller least variance."""
+    numbers = [_number_of(column, row[column]) for column in columns for row in table.rows if column in row]
+    spread = max(numbers, default=0.0) - min(numbers, default=0.0)
+    more = max(0, math.ceil(-math.log10(spread)) - SMALL) if spread else 0
+    model = GaussianNaiveBayes(6 + more, options.unbiased, 10.0 ** (-9 - 2 * more), prior="equal")
     return Part(columns, model, lambda column, value: {column: _number_of(column, value)})
 
 
@@ -216,9 +223,9 @@ def _vocabulary(texts: Iterable[Features], options: Options) -> frozenset[str] |
         return options.vocabulary
     total: Counter[str] = Counter()
     for text in texts:
-        total.update({word: int(times) for word, times in text.items()})
-    often = [word for word, times in total.most_common(options.most_frequent) if times >= options.least_count]
-    return frozenset(word for word in often if options.vocabulary is None or word in options.vocabulary)
+        chosen = (word for word in text if options.vocabulary is None or word in options.vocabulary)
+        total.update({word: int(text[word]) for word in chosen})
+    return frozenset(word for word, times in total.most_common(options.most_frequent) if times >= options.least_count)
 
 
 @lru_cache(2**16)
@@ -241,12 +248,16 @@ def _number_of(column: str, value: Value) -> float:
     number = _finite(value) if isinstance(value, str) else None
     if number is None:
         raise InputError(f"column {column!r}: {value!r} is no number; choose another kind with --column")
+    if abs(number) > MOST:
+        raise InputError(f"column {column!r}: {value!r} is more than {MOST:g}, the limit")
     return number
 
 
 def _whole(column: str, value: Value) -> int:
     if not str(value).isdecimal():
         raise InputError(f"column {column!r}: {value!r} is no count; choose another kind with --column")
+    if len(str(value)) > LONGEST:
+        raise InputError(f"column {column!r}: {str(value)[:LONGEST]}... is no count that can be kept")
     return int(str(value))
 
 

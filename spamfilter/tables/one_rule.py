@@ -6,6 +6,7 @@ Source: R. Holte, Very simple classification rules perform well on most commonly
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -40,13 +41,16 @@ class OneRule:
         return [f"{self.column}: {name} -> {class_}" for name, class_ in named.items()]
 
 
-def one_rule(table: Table) -> OneRule:
-    """The rule of a table with labels. Texts have none; raises InputError if all columns are texts."""
+def one_rule(table: Table, kinds: Mapping[str, str] | None = None) -> OneRule:
+    """The rule of a table with labels. Texts have none; raises InputError if all columns are texts.
+
+    kinds: column -> kind, where more rows than these have told them.
+    """
     other = Counter(table.labels).most_common(1)[0][0]
     small = SMALL if len(table.rows) >= FEW_ROWS else SMALLER
     found: OneRule | None = None
     for column in table.columns:
-        kind = guessed(table, column)
+        kind = guessed(table, column) if kinds is None else kinds.get(column)
         if kind not in ("category", "number"):
             continue
         edges = _edges(table, column, small) if kind == "number" else None

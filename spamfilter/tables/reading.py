@@ -4,8 +4,10 @@ Guarantee: a file that is not what it was said to be raises InputError with its 
 """
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
@@ -24,6 +26,7 @@ TEXT, TERMS = "text", "terms"
 """The column of a file of lines, and that of counts of terms."""
 _COUNTED = ("document", "term", "count")
 MAX_CELL = 2**24
+_DECIMAL = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,12 @@ def read(file: Path, label: str, format: Format | None = None, header: bool = Tr
 
 def read_classes(files: Mapping[str, Path]) -> Table:
     """Lines of text, of which each file has those of one class."""
-    lines = [(label, text) for label, file in files.items() for text in _decoded(file).splitlines() if text.strip()]
+    lines = [
+        (label, text.rstrip("\n"))
+        for label, file in files.items()
+        for text in StringIO(_decoded(file), newline=None)
+        if text.strip()
+    ]
     return Table((TEXT,), [{TEXT: text} for _, text in lines], [label for label, _ in lines])
 
 
@@ -103,14 +111,20 @@ def _decoded(file: Path) -> str:
 
 
 def _cells(file: Path, format: Format) -> Iterator[tuple[int, list[str]]]:
-    """Line and cells of each row. Spreadsheets of some languages separate those of a CSV file by semicolons."""
+    """Line and cells of each row. Spreadsheets of some languages separate those of a CSV file by semicolons, and write
+    a number with a comma."""
     csv.field_size_limit(MAX_CELL)
-    lines = _decoded(file).splitlines(keepends=True)
-    semicolons = bool(lines) and "," not in lines[0] and ";" in lines[0]
+    text = _decoded(file)
+    first = text.partition("\n")[0]
+    semicolons = format == "csv" and "," not in first and ";" in first
     delimiter = "\t" if format == "tsv" else ";" if semicolons else ","
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
-        yield from ((reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells)
+        for cells in filter(None, reader):
+            cells = [cell.strip() for cell in cells]
+            if semicolons:
+                cells = [cell.replace(",", ".") if _DECIMAL.fullmatch(cell) else cell for cell in cells]
+            yield reader.line_num, cells
     except csv.Error as error:
         raise InputError(f"{file}: line {reader.line_num}: {error}") from error
 

@@ -75,7 +75,12 @@ def judged(train: Trained, known: Table, new: Table) -> Counter[tuple[str, str |
 def cross_validated(table: Table, train: Trained, folds: int, seed: int) -> Outcome:
     """Every row judged once, by a classifier that has learnt the other folds. Folds have equal shares of classes."""
     if folds > len(table.rows):
-        raise InputError(f"--folds {folds}: the table has {len(table.rows)} rows")
+        raise InputError(f"{folds} folds, and the table has {len(table.rows)} rows; say --folds, or --itself")
+    times = Counter(table.labels)
+    if len(times) == 2 and min(times.values()) == 1:
+        raise InputError(
+            f"class {min(times, key=times.__getitem__)!r} has one row, without which there is one class; say --itself"
+        )
     confusion: Counter[tuple[str, str | None]] = Counter()
     places = _by_class(table, seed)
     for fold in range(folds):

@@ -1,6 +1,7 @@
 """The command `classify`: its output for programs, and errors that name what is wrong."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,7 @@ def test_a_learning_curve_is_drawn(tmp_path: Path, plot: str) -> None:
         ),
         pytest.param((*MAILS, "--predict", "/dev/null"), "--predict: no row; if the first line", id="no-row"),
         pytest.param((WEATHER, "--label", "play", "--prior", "yes=x,no=1"), "'x' is no number", id="prior-word"),
-        pytest.param((WEATHER, "--label", "play", "--folds", "15"), "--folds 15: the table has 14 rows", id="folds"),
+        pytest.param((WEATHER, "--label", "play", "--folds", "15"), "15 folds, and the table has 14 rows", id="folds"),
         pytest.param((WEATHER, "--label", "play", "--words", "none.txt"), "none.txt: No such file", id="words"),
         pytest.param(
             (*MAILS, "--likelihood", "one_rule", "--show", "the"), "not one_rule", id="show"
@@ -131,3 +132,96 @@ def test_a_learning_curve_is_drawn(tmp_path: Path, plot: str) -> None:
 )  # fmt: skip
 def test_a_wrong_call_is_named(words: tuple[str, ...], said: str) -> None:
     assert said in run(*words, code=2)
+
+
+def table(folder: Path, name: str, *lines: str) -> str:
+    file = folder / name
+    file.write_bytes("\n".join(lines).encode())
+    return str(file)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-3, 3e-5, 1e-8])
+def test_numbers_of_any_size_have_the_posteriors_of_the_formula(tmp_path: Path, unit: float) -> None:
+    def rows(mean: float, label: str) -> list[str]:
+        return [f"{(mean + 0.1 * at) * unit},{label}" for at in (-1, -0.5, 0, 0.5, 1)]
+
+    known = table(tmp_path, "known.csv", "x,class", *rows(1, "no"), *rows(3, "yes"))
+    new = table(tmp_path, "new.csv", "x", f"{2.001 * unit}", f"{1.5 * unit}")
+    first, second = map(json.loads, run(known, "--predict", new, "--json").splitlines())
+    assert first["posterior"]["yes"] == pytest.approx(1 / (1 + math.exp((0.999**2 - 1.001**2) / (2 * 0.005))))
+    assert (first["class"], second["class"]) == ("yes", "no")
+
+
+def test_what_is_too_large_for_a_float_has_its_logarithm(tmp_path: Path) -> None:
+    columns = ",".join(f"c{at}" for at in range(90))
+    zeros = ",".join("0" * 90)
+    known = table(tmp_path, "known.csv", f"{columns},class", f"{zeros},a", f"{zeros},b")
+    new = table(tmp_path, "new.csv", columns, zeros)
+    assert "0.5000 (joint exp(" in run(known, "--predict", new)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_where_text_files_end_them(tmp_path: Path, end: str) -> None:
+    lines = [f"x\x85\x0c{at} \u2028 \x0b" for at in range(4)]
+    known = tmp_path / "known.csv"
+    known.write_bytes(end.join(["x,class", *(f'"{line}",{"ab"[at % 2]}' for at, line in enumerate(lines))]).encode())
+    assert "of 4 right" in run(str(known), "--itself", "--column", "x=text")
+    classes = []
+    for label in "ab":
+        (tmp_path / label).write_bytes((end.join(lines) + end).encode())
+        classes += ["--class", f"{label}={tmp_path / label}"]
+    assert "of 8 right" in run(*classes, "--itself")
+
+
+@pytest.mark.parametrize("likelihood", ["multinomial", "one_rule"])
+def test_a_kind_is_guessed_by_all_rows_and_not_by_a_fold(tmp_path: Path, likelihood: str) -> None:
+    cells = [*range(10), "x", *range(9)]
+    known = table(tmp_path, "known.csv", "x,class", *(f"{cell},{'ab'[at % 2]}" for at, cell in enumerate(cells)))
+    assert "of 20 right" in run(known, "--likelihood", likelihood)
+
+
+def test_the_probabilities_of_the_complement_are_those_of_the_other_classes() -> None:
+    said = json.loads(run(*MAILS, "--likelihood", "complement", "--show", "money", "--json"))
+    (column,) = said["probabilities"]["money"].values()
+    multinomial = json.loads(run(*MAILS, "--show", "money", "--json"))
+    (other,) = multinomial["probabilities"]["money"].values()
+    assert column == pytest.approx({"bad": other["good"], "good": other["bad"]})
+
+
+def test_the_most_frequent_words_are_those_of_the_named_ones(tmp_path: Path) -> None:
+    known = table(tmp_path, "known.csv", "x,class", "the the the cat,a", "the the the dog,b")
+    (tmp_path / "words").write_text("cat dog")
+    limits = ("--words", str(tmp_path / "words"), "--most-frequent", "2", "--column", "x=text")
+    assert "2 of 2 right" in run(known, "--itself", *limits)
+
+
+def test_a_number_with_a_comma_between_semicolons(tmp_path: Path) -> None:
+    known = table(tmp_path, "known.csv", "x;class", "1,5;a", "2,5;b", "1,25;a", "3,5;b")
+    assert "guessed: number x" in run(known, "--itself")
+
+
+def test_a_presence_that_is_not_there_is_nothing_unknown(tmp_path: Path) -> None:
+    known = table(tmp_path, "known.csv", "x,y,class", "0,1,a", "0,0,b")
+    new = table(tmp_path, "new.csv", "x,y", "0,1")
+    assert "not learnt" not in run(known, "--column", "*=presence", "--predict", new)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "said"),
+    [
+        (["1e200,a", "1,b", "2,a", "3,b"], ["--itself"], "line 2: column 'x': '1e200' is more than 1e+100"),
+        ([f"{'9' * 400},a", "1,b"], ["--itself", "--column", "x=poisson"], "line 2: column 'x': 999999999999999..."),
+        ([*["1,yes"] * 20, "2,no"], [], "class 'no' has one row, without which there is one class; say --itself"),
+        (["1,a", "2,b"], [], "10 folds, and the table has 2 rows"),
+        (["1,a", "2,b"], ["--learning-curve"], "--learning-curve: 2 rows are too few"),
+        (["1,a", "2,b"], ["--prior", "a=.5,a=.5", "--itself"], "--prior 'a=.5': 'a' is named twice"),
+    ],
+)
+def test_a_table_that_cannot_be_learnt_is_named(tmp_path: Path, rows: list[str], words: list[str], said: str) -> None:
+    assert said in run(table(tmp_path, "known.csv", "x,class", *rows), *words, code=2)
+
+
+def test_two_files_of_one_class_are_an_error(tmp_path: Path) -> None:
+    file = table(tmp_path, "a", "word")
+    said = run("--class", f"a={file}", "--class", f"a={file}", "--class", f"b={file}", "--itself", code=2)
+    assert f"--class 'a={file}': 'a' is named twice" in said

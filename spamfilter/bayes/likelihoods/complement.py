@@ -1,7 +1,9 @@
 """The complement model: a message is of the class whose complement makes its words least likely."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
+
+import numpy as np
 
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, NotBelow, OfOccurrences, Prior, log, ratio
@@ -31,6 +33,11 @@ class Complement(OfOccurrences):
     prior: Prior = "equal"
     name: ClassVar[str] = "complement"
     needs_tallies: ClassVar[bool] = True
+
+    def chance(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
+        """P(word | the other classes) of each word of a message, by which it is judged."""
+        each_once = message._replace(times=np.ones_like(message.times))
+        return np.exp(-replace(self, normalise=False).given(label, each_once, counts))
 
     def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         m, elsewhere = self.smoothing, sum(counts.occurrences.values()) - counts.occurrences[label]
