@@ -59,7 +59,7 @@ NetworkText = Annotated[str, AfterValidator(addresses.network)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Days = Annotated[float, Field(gt=0, le=36_500)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 SenderRule = Annotated[str, AfterValidator(sender_rules.checked)]
 Login = Annotated[str, Field(min_length=1), AfterValidator(addresses.one_line)]
 

@@ -98,10 +98,11 @@ class OneRule:
         return min(found)[1] if found else None
 
     def score(self, tokens: VoiceTokens) -> Score:
-        word = self.best()
-        present = word in self._words(tokens)
+        word, words = self.best(), self._words(tokens)
+        present = word in words
         odds = math.log(self._agreeing("spam", word, present) / self._agreeing("ham", word, present))
-        return Score(odds, 1 / (1 + math.exp(-odds)))
+        known = sum(any(has[each] for has in self._present.values()) for each in words) / max(1, len(words))
+        return Score(odds, 1 / (1 + math.exp(-odds)), known=known)
 
     def _words(self, tokens: VoiceTokens) -> set[Token]:
         return set().union(*(some for name, some in tokens.items() if self._voices is None or name in self._voices))

@@ -270,7 +270,9 @@ def test_the_one_rule_sees_what_any_voice_sees() -> None:
     rule = OneRule()
     rule.learn({"fields": {b"a": 1}, "body": {b"b": 1}}, "spam")
     rule.learn({"fields": {b"c": 1}, "body": {}}, "ham")
-    assert rule.score({"fields": {}, "body": {b"a": 1}}).log_odds == pytest.approx(math.log(2))
+    score = rule.score({"fields": {b"new": 1}, "body": {b"a": 1}})
+    assert score.log_odds == pytest.approx(math.log(2))
+    assert score.known == 0.5
 
 
 def test_contenders_have_names_and_know_nothing_at_first() -> None:

@@ -127,7 +127,7 @@ class Disk:
     def unmount(self) -> None:
         """Returns once nobody has it any more, not even another test's process in a mount namespace of its own."""
         subprocess.run([require("umount", "mount"), str(self.folder)], check=True)
-        wait_until(lambda: str(self._image) not in _on_loops(), f"that {self._image} is let go of")
+        wait_until(lambda: str(self._image) not in _on_loops(), f"that {self._image} is let go of", 180)
 
     def breaks(self) -> None:
         """The kernel finds an error on it, and lets nobody write any more."""
