@@ -4,7 +4,10 @@ A density and a probability cannot be compared, but what follows from them can: 
 that the distribution was not learnt from.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -12,10 +15,12 @@ from spamfilter.bayes.estimator import log_normalised
 from spamfilter.bayes.likelihoods.likelihood import log_priors
 from spamfilter.errors import InputError
 from spamfilter.tables.columns import FEW_VALUES, KINDS, Options, check
-from spamfilter.tables.reading import Table, Value
+from spamfilter.tables.reading import Table
 
 CANDIDATES = ("number", "poisson", "binned", "presence", "category")
 """Kinds of one column, in the order in which the first of several that are as good is taken."""
+LEAST = math.log(sys.float_info.min)
+"""ln P of a class that is impossible, for a sum."""
 MOST_ROWS = 1_000
 """Rows that are looked at, half of them learnt: of more, kinds that are nearly as good change places."""
 
@@ -57,15 +62,14 @@ def _told(column: str, kind: str, learnt: Table, judged: Table, options: Options
         part.model.admit(label)
     part.learn(learnt.rows, learnt.labels)
     prior = log_priors(classes, "map")
-    known: dict[Value, Mapping[str, float]] = {}
-    total = 0.0
+    cells: dict[str, Counter[str]] = {}
     for row, label in zip(judged.rows, judged.labels, strict=True):
         if column in row:
-            value = str(row[column])
-            if value not in known:
-                features = part.features(column, value)
-                joint = {name: prior[str(name)] + part_ for name, part_ in part.model.log_likelihood(features).items()}
-                shares = log_normalised([[*joint.values()]])[0].tolist()
-                known[value] = dict(zip(map(str, joint), shares, strict=True))
-            total += max(known[value][label], float(np.log(np.finfo(float).tiny)))
+            cells.setdefault(str(row[column]), Counter())[label] += 1
+    total = 0.0
+    for value, labels in cells.items():
+        likelihood = part.model.log_likelihood(part.features(column, value))
+        joint = {str(name): prior[str(name)] + logarithm for name, logarithm in likelihood.items()}
+        shares = dict(zip(joint, log_normalised([[*joint.values()]])[0].tolist(), strict=True))
+        total += sum(times * max(shares[label], LEAST) for label, times in labels.items())
     return total
