@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from spamfilter.config.sender_rules import new_rule, waits_for_proof
 from spamfilter.config.translation import translator
-from spamfilter.errors import InputError, SpamfilterError
+from spamfilter.errors import InputError, Refused, SpamfilterError
 from spamfilter.learning.marks import Author
 from spamfilter.mail.message import parse
 from spamfilter.relay.envelope_paths import mailbox_of
@@ -41,6 +41,8 @@ MOST_RULES = 200
 
 Do = Literal["teach", "deliver", "delete"]
 """What to do with a mail: deliver it and mark it as not spam, only deliver it, or delete it."""
+Outcome = Literal["done", "untaught", "refused", "failed", "stopped"]
+"""What became of it: done but not learnt, refused by the next hop, failed for now; stopped, as all others would be."""
 DONE = {"teach": "delivered", "deliver": "delivered", "delete": "deleted"}
 
 
@@ -65,10 +67,17 @@ def act(visit: Visit) -> Response:
     if "undo" in visit.form:
         return _back(visit, undone=_undone(visit, address, visit.form["undo"]))
     ids, do = marking.ticked(visit.form), _do(visit)
-    results = Counter(_carried_out(visit, address, found, do) for found in _kept_for(visit, address, ids))
-    if not results:
+    mails = _kept_for(visit, address, ids)
+    if not mails:
         return _back(visit, ticked=len(ids))
-    return _back(visit, **{DONE[do]: results[True], "failed": results[False]})
+    results: Counter[Outcome] = Counter()
+    for found in mails:
+        results[outcome := _carried_out(visit, address, found, do)] += 1
+        if outcome == "stopped":
+            break
+    done, refused = results["done"] + results["untaught"], results["refused"]
+    told = {DONE[do]: done, "untaught": results["untaught"], "refused": refused, "failed": len(mails) - done - refused}
+    return _back(visit, **told)
 
 
 def _back(visit: Visit, **told: object) -> Response:
@@ -85,6 +94,15 @@ def _said(visit: Visit, address: str) -> list[str]:
         said.append(say("Mails delivered: {number}", number=number))
     if number := asked.get("deleted"):
         said.append(say("Mails deleted: {number}", number=number))
+    if number := asked.get("untaught"):
+        said.append(say("Delivered, but not learnt as not spam: {number}.", number=number))
+    if number := asked.get("refused"):
+        said.append(
+            say(
+                "Still kept, because your mail server does not take it: {number}. Ask your administrator.",
+                number=number,
+            )
+        )
     if number := asked.get("failed"):
         said.append(say("Still kept, because it did not work now: {number}. Try again later.", number=number))
     if "ticked" in asked:
@@ -130,8 +148,13 @@ def act_on_mail(visit: Visit) -> Response:
     for kind in ("allow", "block"):
         if visit.form.get("rule") == kind:
             return _listing(visit, address, found, kind)
-    if _carried_out(visit, address, found, _do(visit)):
-        return _back(visit, done=found.id)
+    outcome = _carried_out(visit, address, found, _do(visit))
+    if outcome in ("done", "untaught"):
+        return _back(visit, done=found.id, untaught=int(outcome == "untaught"))
+    if outcome == "refused":
+        return _opened(
+            visit, found, "Your mail server does not take it, and it is still kept. Ask your administrator.", 502
+        )
     return _opened(visit, found, "It could not be delivered now and is still kept. Try again later.", 503)
 
 
@@ -140,20 +163,25 @@ def _do(visit: Visit) -> Do:
     return "delete" if asked == "delete" else "deliver" if asked == "deliver" else "teach"
 
 
-def _carried_out(visit: Visit, address: str, found: Quarantined, do: Do) -> bool:
-    """Do this with a mail, for this address alone; whether it is done."""
+def _carried_out(visit: Visit, address: str, found: Quarantined, do: Do) -> Outcome:
+    """Do this with a mail, for this address alone."""
     author = Author(user_of(address), marking.SOURCE)
     try:
         if do == "delete":
             marking.delete(visit.site, found.id, author, address)
-        else:
-            marking.release(visit.site, found.id, author, address, teach=do == "teach")
+            return "done"
+        delivered = marking.release(visit.site, found.id, author, address, teach=do == "teach")
     except SpamfilterError as error:
         done = bool(_became(visit, address, found.id))
         what, by = DONE[do] if done else f"not {DONE[do]}", printable(author.name)
         log.warning("%s: %s by %s: %s", found.id, what, by, printable(str(error), 300))
-        return done
-    return True
+        if done:
+            return "done"
+        return "stopped" if marking.stops_all(error) else "refused" if isinstance(error, Refused) else "failed"
+    if delivered.untaught:
+        log.warning("%s by %s", printable(delivered.untaught, 300), printable(author.name))
+        return "untaught"
+    return "done"
 
 
 def _listing(visit: Visit, address: str, found: Quarantined, kind: Kind) -> Response:

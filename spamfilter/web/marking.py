@@ -5,19 +5,21 @@ account's name with the source "web".
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import datetime
+from threading import BoundedSemaphore
 from typing import Any
 
 from spamfilter.bayes.labels import Label
-from spamfilter.errors import InputError, SpamfilterError
+from spamfilter.errors import InputError, NextHopError, SpamfilterError, StoreBusy, TryAgain
 from spamfilter.learning import mark_lookup, marks
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Author
 from spamfilter.learning.undoing import Taught, needs_all, taught_by, undo
 from spamfilter.relay.next_hops import next_hop_of
-from spamfilter.relay.quarantine import readable
+from spamfilter.relay.quarantine import Quarantine, readable
 from spamfilter.reports import rendering
 from spamfilter.reports.html import class_name
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
@@ -32,6 +34,9 @@ AT_ONCE = 200
 """Learnings that one click undoes, which takes some seconds; the next click undoes the next ones."""
 TICK = "mail-"
 """The name of a checkbox is this and the id of its mail."""
+AT_A_TIME = 4
+"""Actions on the quarantine at a time: each holds a thread of the page while the next hop thinks."""
+_actions = BoundedSemaphore(AT_A_TIME)
 SUBJECT = 80
 """Characters shown of a subject."""
 
@@ -41,21 +46,23 @@ def author_of(account: Account) -> Author:
     return Author(account.name, SOURCE, master=account.may("administer"))
 
 
-def mark(site: Site, id: str, label: Label | None, author: Author) -> dict[str, Any]:
+def mark(site: Site, id: str, label: Label | None, author: Author, mail: bytes | None = None) -> dict[str, Any]:
     """Learn a message as somebody says, or forget it (None); what has changed, as `mark-spam --json`, with `text`.
 
+    mail: the message itself, where it is at hand, which can be learnt when the journal has no tokens of it any more.
     Raises InputError, Refused, TryAgain, StoreError.
     """
     try:
         client = SocketClient(site.settings.socket_path())
     except NoRelay:
         filter = site.filter()
-        subject = mark_lookup.by_id(filter, id, wait=False)
+        subject = mark_lookup.by_mail(filter, id, mail) if mail else mark_lookup.by_id(filter, id, wait=False)
         change = marks.mark(filter, subject, label, author, site.settings.feedback.marks_a_day)
         return rendering.change_json(subject, label, change)
     with closing(client):
-        request: dict[str, object] = {"command": "mark", "id": id, "label": label, "source": author.source}
-        return client.ask({**request, "by": author.name, "master": author.master})
+        request: dict[str, object] = {"command": "mark", "name" if mail else "id": id, "label": label}
+        by = {"source": author.source, "by": author.name, "master": author.master}
+        return client.ask({**request, **by}, mail)
 
 
 def notice(entry: JournalEntry, label: Label | None, done: Mapping[str, Any]) -> str:
@@ -75,37 +82,61 @@ def notice(entry: JournalEntry, label: Label | None, done: Mapping[str, Any]) ->
     return f"{name}: {learnt}{was and f' instead of {was}'}; {score}"
 
 
-def release(site: Site, id: str, author: Author, only: str = "", teach: bool = True) -> list[str]:
-    """Deliver a mail from quarantine, and learn it as ham; what was done, in sentences.
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What a release has done, in sentences. Those of them that are bad news: stays, for whom the mail stays in
+    quarantine, and untaught, why it was not learnt; '' without."""
+
+    said: Sequence[str]
+    stays: str = ""
+    untaught: str = ""
+
+
+def release(site: Site, id: str, author: Author, only: str = "", teach: bool = True) -> Delivered:
+    """Deliver a mail from quarantine, and learn it as ham.
 
     only: deliver it to this recipient alone; '': to all. teach: False: deliver only. Raises SpamfilterError if it was
     not delivered.
     """
-    kept = site.quarantine()
-    try:
+    with _quarantine(site) as kept:
         released = asyncio.run(kept.release(kept.find(id), next_hop_of(site.settings), author.name, only))
-    except OSError as error:
-        raise InputError(f"{error.filename or kept.path}: {error.strerror}") from error
-    said = [f"{id}: delivered to {', '.join(map(readable, released.delivered))}"]
-    said += [f"{id}: stays in quarantine for {readable(path)}: {reply.text}" for path, reply in released.refused]
+    learnt = untaught = unnoted = ""
     if released.unnoted:
-        said.append(f"{id}: the delivery is not in the history: {released.unnoted}")
-    if not teach:
-        return said
-    try:
-        said.append(notice(entry_of(site, id), "ham", mark(site, id, "ham", author)))
-    except SpamfilterError as error:
-        said.append(f"{id}: delivered, but not learnt: {error}")
-    return said
+        unnoted = f"{id}: the delivery is not in the history: {released.unnoted}"
+    if teach:
+        try:
+            learnt = notice(entry_of(site, id), "ham", mark(site, id, "ham", author, released.mail))
+        except SpamfilterError as error:
+            untaught = f"{id}: delivered, but not learnt: {error}"
+    refused = "; ".join(f"{readable(path)}: {reply.text}" for path, reply in released.refused)
+    stays = f"{id}: stays in quarantine for {refused}" if refused else ""
+    delivered = f"{id}: delivered to {', '.join(map(readable, released.delivered))}"
+    return Delivered([*filter(None, (delivered, stays, unnoted, learnt, untaught))], stays, untaught)
 
 
 def delete(site: Site, id: str, author: Author, only: str = "") -> None:
     """Delete a mail from quarantine. only: for this recipient; for others it stays. Raises SpamfilterError."""
+    with _quarantine(site) as kept:
+        kept.delete(kept.find(id), author.name, only)
+
+
+@contextmanager
+def _quarantine(site: Site) -> Iterator[Quarantine]:
+    """The quarantine, for one of AT_A_TIME actions. Raises TryAgain beyond that, and InputError for an OSError."""
+    if not _actions.acquire(blocking=False):
+        raise TryAgain("other mails are being delivered or deleted; try again")
     kept = site.quarantine()
     try:
-        kept.delete(kept.find(id), author.name, only)
+        yield kept
     except OSError as error:
         raise InputError(f"{error.filename or kept.path}: {error.strerror}") from error
+    finally:
+        _actions.release()
+
+
+def stops_all(error: SpamfilterError) -> bool:
+    """Whether the next mail would wait as long, and in vain, too: the next hop is away, or others are at work."""
+    return isinstance(error.__cause__, NextHopError) or isinstance(error, StoreBusy)
 
 
 def ticked(form: Mapping[str, str]) -> list[str]:

@@ -86,6 +86,6 @@ def release(visit: Visit) -> Response:
     """Deliver a message from quarantine, and mark it as not spam if the button says so."""
     entry = message_views.quarantined(visit.site, visit.parts["id"])
     author, teach = marking.author_of(visit.user), "only" not in visit.form
-    for sentence in marking.release(visit.site, entry.id, author, teach=teach):
+    for sentence in marking.release(visit.site, entry.id, author, teach=teach).said:
         visit.tell(sentence)
     return redirected(f"/messages/{entry.id}")

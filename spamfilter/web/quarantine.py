@@ -20,20 +20,28 @@ def act(visit: Visit) -> Response:
     """Deliver the mails that were ticked and mark them as not spam, deliver them only, or delete them."""
     site, author, do = visit.site, marking.author_of(visit.user), visit.form.get("do")
     ids = marking.ticked(visit.form)
-    failed: list[str] = []
+    done, failed, stay, untaught = 0, list[str](), list[str](), list[str]()
     for id in ids:
         try:
             if do == "delete":
                 marking.delete(site, id, author)
             else:
-                marking.release(site, id, author, teach=do != "deliver")
+                delivered = marking.release(site, id, author, teach=do != "deliver")
+                stay += filter(None, [delivered.stays])
+                untaught += filter(None, [delivered.untaught])
+            done += 1
         except SpamfilterError as error:
             failed.append(str(error))
-    done = len(ids) - len(failed)
+            if marking.stops_all(error):
+                break
     if done:
         visit.tell(f"{done} mail{'s' * (done != 1)} {'deleted' if do == 'delete' else 'delivered'}")
+    for some, what in ((stay, "of these still kept"), (untaught, "of these not learnt")):
+        if some:
+            visit.tell(f"{len(some)} {what}: {some[0]}" + "; ..." * (len(some) > 1))
     if failed:
-        visit.tell(f"{len(failed)} not done: {failed[0]}" + "; ..." * (len(failed) > 1))
+        rest = len(ids) - done
+        visit.tell(f"{rest} not done: {failed[0]}" + "; ..." * (rest > 1))
     if not ids:
         visit.tell("Tick the mails first.")
     return redirected("/quarantine")

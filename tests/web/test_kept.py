@@ -16,11 +16,15 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
 from spamfilter.reports.digest_links import link_of
 from spamfilter.stores import Rule, open_store
 from spamfilter.web.kept import MOST_RULES
 from tests.faults.client import Client
+from tests.faults.fault import Say
 from tests.integration.servers import wait_until, workshop
+from tests.support.made import reading
 from tests.support.real import require
 from tests.web.pages import Site, mail_of, site
 from tests.web.test_chromium import ARGUMENTS, SHOTS, WIDTHS, listened, opened
@@ -270,6 +274,52 @@ def test_a_link_replaces_no_rule_of_the_administrator_and_fills_no_database(page
     answer = browser.submit(f"{link}/{id}", f"{link}/{id}", rule="block")
     assert (answer.status, "Es gibt zu viele Regeln" in answer.words) == (403, True)
     assert len(rules(pages)) == MOST_RULES
+
+
+def test_a_mail_too_old_to_mark_by_id_is_learnt_as_it_is_delivered(pages: Site) -> None:
+    ids = {name: send(pages, name, f"Casino {name}", B) for name in ("by link", "by page")}
+    link = link_in(digests(pages)[B])
+    with closing(sqlite3.connect(pages.relay.database)) as database, database:
+        database.execute("UPDATE journal SET tokens = NULL")
+    browser, anna = pages.browser(), pages.browser("anna")
+    path = f"{link}/{ids['by link']}"
+    assert "nicht als" not in browser.submitted(path, path, do="teach").words
+    anna.submit("/quarantine", "/quarantine/act", **{f"mail-{ids['by page']}": "on"})
+    with closing(sqlite3.connect(pages.relay.database)) as database:
+        query = "SELECT ledger.label FROM ledger JOIN journal USING (digest) WHERE journal.id = ?"
+        assert [database.execute(query, [id]).fetchone() for id in ids.values()] == [("ham",)] * 2
+
+
+def test_what_was_not_done_is_said_with_its_reason(pages: Site) -> None:
+    ids = [send(pages, name, f"Casino {name}", B, C) for name in ("one", "two", "three")]
+    link = link_in(digests(pages)[B])
+    browser, anna = pages.browser(), pages.browser("anna")
+    ticked = {f"mail-{id}": "on" for id in ids}
+    pages.hop.faults[f"RCPT TO:<{B}>"] = Say(b"550 5.1.1 no such user\r\n")
+    path = f"{link}/{ids[0]}"
+    answer = browser.submit(path, path, do="deliver")
+    assert (answer.status, "Ihr Mailserver nimmt die Mail nicht an" in answer.words) == (502, True)
+    assert "nicht annimmt: 3. Fragen Sie" in browser.submitted(link, link, do="deliver", **ticked).words
+    said = anna.submitted("/quarantine", "/quarantine/act", do="deliver", **ticked).words
+    assert "3 mails delivered" in said
+    assert f"3 of these still kept: {ids[0]}: stays in quarantine for {B}: 550 5.1.1 no such user" in said
+    pages.hop.faults.clear()
+    pages.hop.down()
+    before = time.monotonic()
+    assert "weil es jetzt nicht ging: 3." in browser.submitted(link, link, do="deliver", **ticked).words
+    said = anna.submitted("/quarantine", "/quarantine/act", do="deliver", **ticked).words
+    assert "3 not done: " in said
+    assert time.monotonic() - before < 60
+    pages.hop.up()
+    with (
+        closing(open_store(f"sqlite:///{pages.relay.database}")) as store,
+        Filter(store, Settings().voices()).training() as training,
+    ):
+        for number in range(200):  # all that the link may mark today
+            training.learn(reading(f"other {number}", "lunch"), "ham", "web", f"digest link: {B}")
+    said = browser.submitted(link, link, do="teach", **ticked).words
+    assert "Zugestellte Mails: 3" in said
+    assert "nicht als „kein Spam“ gelernt: 3." in said
 
 
 def test_two_links_of_a_digest_that_a_webmail_opens_in_two_tabs(pages: Site, chromium: Browser) -> None:

@@ -113,7 +113,7 @@ def skip(call: Call) -> Result:
 
 def release(call: Call) -> Result:
     entry = message_views.quarantined(call.site, call.parts["id"])
-    return {"id": entry.id, "said": marking.release(call.site, entry.id, marking.author_of(call.account))}
+    return {"id": entry.id, "said": marking.release(call.site, entry.id, marking.author_of(call.account)).said}
 
 
 def review(call: Call) -> Result:
