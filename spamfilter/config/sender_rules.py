@@ -21,10 +21,10 @@ _RULE = re.compile(r"(\S+)(?: +for +(\S+))?(?: +until +(\S+))?", re.ASCII)
 def sender(text: str) -> str:
     """An address, a domain or a network, in its one spelling.
 
-    >>> sender("Boss@Example.org"), sender("@example.org"), sender("192.0.2.1")
-    ('boss@example.org', 'example.org', '192.0.2.1/32')
+    >>> sender("Boss@Example.org"), sender("@example.org"), sender("192.0.2.1"), sender("Ann/Sales@example.org")
+    ('boss@example.org', 'example.org', '192.0.2.1/32', 'ann/sales@example.org')
     """
-    if ":" in text or "/" in text or re.fullmatch(r"[0-9.]+", text):
+    if "@" not in text and (":" in text or "/" in text or re.fullmatch(r"[0-9.]+", text)):
         try:
             network = ipaddress.ip_network(text)
         except ValueError as error:

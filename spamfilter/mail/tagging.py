@@ -41,7 +41,7 @@ def mark(mail: bytes, fields: Iterable[tuple[str, str]], subject_prefix: str = "
     head = _without_ours(head)
     ours = "".join(f"{name}: {value}\r\n" for name, value in fields).encode("ascii")
     if subject_prefix:
-        head = _prefixed(head, _encoded(subject_prefix.strip()))
+        head = _prefixed(head, subject_prefix.strip())
     return first + ours + head, memoryview(mail)[end:]
 
 
@@ -96,17 +96,23 @@ def _pieces(head: bytes) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _prefixed(head: bytes, prefix: bytes) -> bytes:
+def _prefixed(head: bytes, prefix: str) -> bytes:
+    plain, wide = _encoded(prefix), _encoded(f"{prefix} ")
     for start, end in _pieces(head):
         if match := _SUBJECT.search(head[start:end]):
             at = start + match.end()
-            return head if head.startswith(prefix, at) else head[:at] + prefix + b" " + head[at:]
-    return b"Subject: " + prefix + b"\r\n" + head
+            if head.startswith((plain, wide), at):
+                return head
+            return head[:at] + (wide if head.startswith(b"=?", at) else plain) + b" " + head[at:]
+    return b"Subject: " + plain + b"\r\n" + head
 
 
 def _encoded(prefix: str) -> bytes:
-    """The prefix as ASCII, as an encoded word of RFC 2047 if it has other characters."""
-    return Header(prefix, None if prefix.isascii() else "utf-8", maxlinelen=998).encode().encode("ascii")
+    """The prefix as ASCII: as an encoded word of RFC 2047 if it has other characters, and then with a blank at its end,
+    since those between encoded words are not shown."""
+    if prefix.isascii():
+        return prefix.rstrip().encode("ascii")
+    return Header(prefix, "utf-8", maxlinelen=998).encode().encode("ascii")
 
 
 def header_id(mail: bytes) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from spamfilter.config.sender_rules import new_rule, waits_for_proof
+from spamfilter.config import sender_rules
 from spamfilter.config.translation import translator
 from spamfilter.errors import InputError, Refused, SpamfilterError
 from spamfilter.learning.marks import Author
@@ -195,7 +195,7 @@ def _listing(visit: Visit, address: str, found: Quarantined, kind: Kind) -> Resp
     if sum(rule.by == by for rule in rules) >= MOST_RULES:
         return _opened(visit, found, "There are too many rules. Undo some first.", 403)
     try:
-        rule = store.add_rule(new_rule(kind, sender, address, None, by, now), now)
+        rule = store.add_rule(sender_rules.new_rule(kind, sender, address, None, by, now), now)
     except (InputError, ValueError) as error:
         log.warning("%s: no rule by %s: %s", found.id, printable(by), printable(str(error), 300))
         return _opened(visit, found, "No rule can be made on this sender.", 400)
@@ -247,10 +247,14 @@ def _mail(visit: Visit, address: str) -> Quarantined | None:
 
 
 def _sender(visit: Visit, found: Quarantined) -> str:
-    """The sender that a rule is made on: the one that the user sees, if there is one only; else the envelope's."""
+    """The sender that a rule is made on: the one that the user sees, if there is one only; else the envelope's; '' if
+    there can be no rule."""
     origin = Origin(visit.site.quarantine().read(found), found.sender, "")
     senders = {way: address for address, way in origin.senders}
-    return senders.get("header") or senders.get("envelope") or ""
+    try:
+        return sender_rules.sender(senders.get("header") or senders.get("envelope") or "")
+    except ValueError:
+        return ""
 
 
 def _became(visit: Visit, address: str, id: str) -> str:
@@ -280,7 +284,7 @@ def _opened(visit: Visit, found: Quarantined, trouble: str = "", status: int = 2
     text = parse(visit.site.quarantine().read(found)).beginning(KEPT_TEXT)
     sender = _sender(visit, found)
     allowed = Rule("allow", sender)
-    can_allow = sender and not waits_for_proof(allowed, visit.site.settings.lists.results_from)
+    can_allow = sender and not sender_rules.waits_for_proof(allowed, visit.site.settings.lists.results_from)
     return _shown(
         visit, "kept_mail", status, mail=found, text=text, trouble=trouble, sender=sender, can_allow=can_allow
     )

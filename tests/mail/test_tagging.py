@@ -119,8 +119,12 @@ def test_the_body_is_not_copied() -> None:
             "[SPAM]", b"A: 1\r\n Subject: x", b"Subject: [SPAM]\r\nA: 1\r\n Subject: x", id="in-a-folded-line"
         ),
         pytest.param("[MÜLL]", b"Subject: hello", b"Subject: =?utf-8?b?W03DnExMXQ==?= hello", id="not-ascii"),
+        pytest.param(
+            "[MÜLL]", b"Subject: =?utf-8?q?gr=C3=BCn?=",
+            b"Subject: =?utf-8?b?W03DnExMXSA=?= =?utf-8?q?gr=C3=BCn?=", id="not-ascii-encoded-word",
+        ),
     ],
-)
+)  # fmt: skip
 def test_the_subject_gets_its_prefix(prefix: str, subject: bytes, result: bytes) -> None:
     mail = subject + b"\r\nTo: b@x\r\n\r\nSubject: body\r\n"
     assert marked(mail, prefix) == OURS_BYTES + result + b"\r\nTo: b@x\r\n\r\nSubject: body\r\n"
@@ -155,6 +159,9 @@ def test_a_prefix_is_put_in_once_and_keeps_the_lines(mail: bytes, prefix: str) -
     assert head.count(b"\n") == head.count(b"\r\n")
     parsed = email.message_from_bytes(once, policy=email.policy.default)
     assert str(parsed["Subject"]).strip().startswith(prefix.strip())
+    encoded = marked(b"Subject: =?utf-8?q?gr=C3=BCn?=" + b"\r\n\r\n", prefix)
+    assert marked(encoded, prefix) == encoded
+    assert str(email.message_from_bytes(encoded, policy=email.policy.default)["Subject"]) == f"{prefix.strip()} grün"
     assert parsed.get_content().rstrip() == "body"
 
 
