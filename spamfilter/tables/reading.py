@@ -4,7 +4,6 @@ Guarantee: a file that is not what it was said to be raises InputError with its 
 """
 
 import csv
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -26,7 +25,6 @@ TEXT, TERMS = "text", "terms"
 """The column of a file of lines, and that of counts of terms."""
 _COUNTED = ("document", "term", "count")
 MAX_CELL = 2**24
-_DECIMAL = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,10 @@ def _cells(file: Path, format: Format) -> Iterator[tuple[int, list[str]]]:
         for cells in filter(None, reader):
             cells = [cell.strip() for cell in cells]
             if semicolons:
-                cells = [cell.replace(",", ".") if _DECIMAL.fullmatch(cell) else cell for cell in cells]
+                cells = [
+                    cell.replace(",", ".") if cell.lstrip("+-").replace(",", "", 1).isdecimal() else cell
+                    for cell in cells
+                ]
             yield reader.line_num, cells
     except csv.Error as error:
         raise InputError(f"{file}: line {reader.line_num}: {error}") from error

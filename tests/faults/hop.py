@@ -89,13 +89,16 @@ class Hop:
         self.received = 0
         self.port = 0
         self._listener: socket.socket | None = None
+        self._reserved: socket.socket | None = None
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
 
     def up(self) -> None:
         """Listen, on the same port as before."""
-        self._listener = socket.create_server(("127.0.0.1", self.port), backlog=512)
+        self._listener = self._reserved or self._bound()
+        self._reserved = None
+        self._listener.listen(512)
         self.port = self._listener.getsockname()[1]
         thread = threading.Thread(target=self._accept, args=(self._listener,), daemon=True)
         thread.start()
@@ -108,7 +111,22 @@ class Hop:
                 self._listener.shutdown(socket.SHUT_RDWR)  # or accept() would not wake
             self._listener.close()
             self._listener = None
+            self._reserved = self._bound()  # or another test's server could get the port meanwhile
         self.hang_up()
+
+    def end(self) -> None:
+        """Down for good, and the port is free."""
+        self.down()
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
+
+    def _bound(self) -> socket.socket:
+        """A socket on the port that does not listen yet, so that connections are refused."""
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", self.port))
+        return bound
 
     def hang_up(self) -> None:
         """End every connection, so that the next message comes over a new one."""
@@ -316,4 +334,4 @@ def next_hop() -> Iterator[Hop]:
         yield hop
     finally:
         hop.heal()
-        hop.down()
+        hop.end()

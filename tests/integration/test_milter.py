@@ -225,7 +225,7 @@ def mark(port: int, sender: str) -> str:
         return f"{code} {text.decode()}"
 
 
-def test_marks_by_mail_are_those_of_the_sender_that_postfix_has_authenticated() -> None:
+def test_marks_by_mail_are_those_of_the_login_that_postfix_has_authenticated() -> None:
     """Postfix is told a default for the macro that names the login, as if each sender had logged in."""
     with workshop() as folder:
         path = folder / "milter.sock"
@@ -237,7 +237,7 @@ def test_marks_by_mail_are_those_of_the_sender_that_postfix_has_authenticated() 
             made.postfix.run("postfix", "reload")
             wait_until(lambda: mark(made.postfix.front, "ann@example.test").startswith("250"), "a reloaded server")
             with closing(sqlite3.connect(made.relay.state / "spamfilter.db")) as database:
-                assert database.execute("SELECT by FROM ledger").fetchall() == [("ann@example.test",)]
+                assert database.execute("SELECT by FROM ledger").fetchall() == [("ann",)]
             made.change(on_unsure="reject", reject_after=0)
             assert send(made.postfix.front, "of our own").startswith("250")
             (passed,) = made.arrived("of our own")
