@@ -17,6 +17,12 @@ class ConfigError(SpamfilterError):
     """The configuration is wrong; the text names file, key and value."""
 
 
+class NoSuchAddress(ConfigError):
+    """The host has no such address, perhaps not yet; trying again may help."""
+
+    exit_code = os.EX_TEMPFAIL
+
+
 class InputError(SpamfilterError):
     """A file, an id or a message given to a command cannot be used."""
 
@@ -53,6 +59,12 @@ class StoreBusy(StoreError):
 
 class StoreConflict(StoreBusy):
     """The database ended this transaction because another one was in its way; the same again soon succeeds."""
+
+
+class StoreFull(StoreError):
+    """The disk is full, or fails; once that is mended, trying again helps."""
+
+    exit_code = os.EX_TEMPFAIL
 
 
 class StoreDamaged(StoreError):

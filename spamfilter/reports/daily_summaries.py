@@ -299,13 +299,17 @@ def keep(store: Store, now: datetime, entries_before: datetime) -> int:
     kept = {day: Summary.of_json(body) for day, body in store.summaries(min(entries), last).items()}
     changed = 0
     for day, number in entries.items():
-        going = midnight(day) < entries_before
-        if day in kept and kept[day].entries >= number and not going:
+        going, whole = midnight(day) < entries_before, kept.get(day)
+        if whole and whole.entries >= number and not going:
             continue
+        if whole and whole.entries > number and whole.marked:
+            continue  # some of its entries have expired, and with them their marks
         begin, end = midnight(day), midnight(day) + DAY
-        made = kept[day] if day in kept and kept[day].entries >= number else of_period(store, begin, end, number)
+        made = whole if whole and whole.entries >= number else of_period(store, begin, end, number)
         if going:
             made.marked = marks(store, begin, end).get(day, Counter())
+            if store.journal_days(day, day).get(day, 0) < number:
+                continue  # another relay deletes the entries, and has kept the marks before
         made.store_bytes = made.store_bytes or store.size()
         store.put_summary(day, made.to_json())
         changed += 1

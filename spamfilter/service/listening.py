@@ -16,7 +16,7 @@ from typing import Any
 
 from spamfilter.config.addresses import socket_of, split_address
 from spamfilter.config.sections import Limits
-from spamfilter.errors import ConfigError
+from spamfilter.errors import ConfigError, NoSuchAddress
 from spamfilter.system import unix_socket
 
 log = logging.getLogger("spamfilter")
@@ -74,7 +74,8 @@ def bound(key: str, address: str) -> list[socket.socket]:
         return [_socket(family, where) for family, _, _, _, where in found]
     except OSError as error:
         hint = "; is another spamfilter running?" if error.errno == errno.EADDRINUSE else ""
-        raise ConfigError(f"{key} = {address!r}: cannot listen there: {error.strerror}{hint}") from error
+        kind = NoSuchAddress if error.errno == errno.EADDRNOTAVAIL else ConfigError
+        raise kind(f"{key} = {address!r}: cannot listen there: {error.strerror}{hint}") from error
 
 
 def _local(key: str, path: Path) -> socket.socket:

@@ -172,7 +172,11 @@ class Supervisor:
         self._shared.beats[number] = self._started[number] = time.monotonic()
         Metrics(self._shared.figures[number]).clear_gauges()
         main = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            log.error("%s cannot be started: %s; tried again soon", _who(number), error.strerror)  # noqa: TRY400
+            return None
         if pid:
             self._running[pid] = number
             return None

@@ -4,6 +4,7 @@ import json
 import random
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,32 @@ def test_marks_that_come_after_a_day_was_kept_count_until_its_entries_go(store: 
     marked = total(by_day(store, NOON, NOW).values()).marked
     assert marked.total() > 20
     gone = midnight(NOW.date())
+    daily_summaries.keep(store, NOW, gone)
+    store.expire(gone, gone)
+    assert total(by_day(store, NOON, NOW).values()).marked == marked
+
+
+def test_marks_stay_when_an_expiry_is_broken_off_or_two_relays_expire_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, gone = entries(1), midnight(NOW.date())
+    store.write_journal(rows)
+    learn(store, rows, 2)
+    marked = total(by_day(store, NOON, NOW).values()).marked
+
+    looked_at = daily_summaries.marks
+
+    def half_gone(*when: Any) -> Any:
+        """Another relay deletes entries as this one is about to look at their marks."""
+        for row in rows[::2]:
+            store.remove_journal(row.id)
+        return looked_at(*when)
+
+    daily_summaries.keep(store, NOW, gone)
+    with monkeypatch.context() as patched:
+        patched.setattr(daily_summaries, "marks", half_gone)
+        daily_summaries.keep(store, NOW, gone)
+    assert total(by_day(store, NOON, NOW).values()).marked == marked
     daily_summaries.keep(store, NOW, gone)
     store.expire(gone, gone)
     assert total(by_day(store, NOON, NOW).values()).marked == marked

@@ -8,6 +8,7 @@ again.
 
 import fcntl
 import itertools
+import logging
 import os
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -17,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from spamfilter.errors import InputError, NextHopError, StoreBusy, TryAgain
+from spamfilter.errors import InputError, NextHopError, StoreBusy, StoreFull, TryAgain
 from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops import NextHop
 from spamfilter.relay.next_hops.maildir import Maildir, unwrapped, wrapped
@@ -26,6 +27,8 @@ from spamfilter.relay.quarantine.kept_mail import Quarantined, came, is_ours, lo
 from spamfilter.relay.quarantine.release import Released, hand_over, keep_for
 from spamfilter.stores import JournalEntry, QuarantineEvent, Store
 from spamfilter.system.ids import id_in
+
+log = logging.getLogger(__name__)
 
 TEMPORARY_KEPT = timedelta(hours=36)
 """Age of an abandoned file in tmp, by Maildir's definition."""
@@ -147,10 +150,12 @@ class Quarantine:
             gone = [named(name) for name in kept if name not in left] if left else []
             if left and not gone:
                 raise _gone(mail)
-            self._note([QuarantineEvent(mail.id, datetime.now(UTC), "deleted", gone, by)])
+            event = QuarantineEvent(mail.id, datetime.now(UTC), "deleted", gone, by)
             if left:
+                self._note([event])
                 Maildir(self.path).put(wrapped(text, sender, left), mail.path)
             else:
+                self._note_if_it_fits([event])
                 mail.path.unlink(missing_ok=True)
 
     def older(self, before: datetime) -> list[Path]:
@@ -171,7 +176,7 @@ class Quarantine:
                 most = max(MOST_EXPIRED, sum(1 for _ in self._files("new", "cur")) // 10)
                 old = sorted((path for path in old if path.name in noted), key=came)[:most]
             mails = [mail for path in old if (mail := looked_at(path)) is not None]
-            self._note([QuarantineEvent(mail.id, now, "expired", (), by) for mail in mails if mail.id])
+            self._note_if_it_fits([QuarantineEvent(mail.id, now, "expired", (), by) for mail in mails if mail.id])
             abandoned = now - TEMPORARY_KEPT
             for path in (*old, *(path for path in self._files("tmp") if written(path) < abandoned)):
                 path.unlink(missing_ok=True)  # a mail program may have moved it
@@ -213,6 +218,13 @@ class Quarantine:
                     conversation.abort()
             except NextHopError as error:
                 raise TryAgain(f"{mail.id}: {error}; it stays in quarantine, try again") from error
+
+    def _note_if_it_fits(self, events: list[QuarantineEvent]) -> None:
+        """As `_note`; on a full disk mails are deleted all the same, which makes room."""
+        try:
+            self._note(events)
+        except StoreFull as error:
+            log.warning("%d deleted mails are not in the history: %s", len(events), error)
 
     def _note(self, events: list[QuarantineEvent]) -> None:
         if self._store is not None:

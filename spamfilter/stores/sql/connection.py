@@ -12,14 +12,14 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError
+from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError, StoreFull
 from spamfilter.system.file_access import is_trap, make_file, owner
 
 BUSY_SECONDS = 10.0
 """How long a writer waits for the lock: longer than any batch of `train` holds it."""
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """Primary result codes, the lowest eight bits of an error code: https://www.sqlite.org/rescode.html."""
-
+DISK = {sqlite3.SQLITE_FULL: "make room on its disk", sqlite3.SQLITE_IOERR: "see to its disk"}
 
 POSTGRESQL = "postgresql+psycopg"
 
@@ -141,6 +141,8 @@ def _meant(where: str, error: BaseException | None) -> StoreError:
         return CountError(f"{where}: {reason}: the counts do not hold what was to be taken away")
     if code & 0xFF in DAMAGED:
         return StoreDamaged(f"{where}: {reason}; move it away with its -wal and -shm, and put a backup in its place")
+    if hint := DISK.get(code & 0xFF):
+        return StoreFull(f"{where}: {reason}; {hint}")
     if "readonly database" in reason:
         reason = "no permission to write; run this as the owner of the database"
     if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
