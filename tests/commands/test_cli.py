@@ -741,6 +741,13 @@ def test_the_relay_refuses_to_start_with_one_line_that_says_why(
     assert (url or str(state)).encode() in relay.stderr
 
 
+def test_an_address_that_the_host_has_not_yet_is_tried_again(shell: Shell) -> None:
+    environ = {**os.environ, "SPAMFILTER_RELAY__LISTEN": '["192.0.2.1:2525"]', "STATE_DIRECTORY": str(shell.folder)}
+    relay = subprocess.run([sys.executable, "-m", "spamfilter", "serve"], env=environ, capture_output=True, check=False)
+    assert relay.returncode == 75
+    assert b"cannot listen there: Cannot assign requested address" in relay.stderr
+
+
 @pytest.mark.parametrize("command", ["judge", "migrate"])
 @pytest.mark.parametrize("url", ["sqlite", "sqlite:x.db", "sqlite://host/x.db"])
 def test_a_store_url_that_is_none_is_one_line_that_names_it(
