@@ -70,7 +70,7 @@ def whole_file(target: Path) -> Iterator[Path]:
         raise FileExistsError(errno.EEXIST, "exists already; name a new file", str(target))
     with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         partial = Path(folder) / target.name
-        make_file(partial)
+        _hand_over(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), target.parent)
         yield partial
         with partial.open("rb") as file:
             os.fsync(file.fileno())

@@ -96,10 +96,13 @@ def test_what_root_trains_belongs_to_the_user_of_the_relay(folder: Path) -> None
     (folder / "x.eml").write_text("Subject: x\n\nwords of a mail\n")
     done = command(folder / "state", "train", "--ham", str(folder / "x.eml"))
     assert done.returncode == 0, done.stderr
+    copies = {"backup": "copy.db", "export": "copy.jsonl"}
+    for name, copy in copies.items():
+        assert command(folder / "state", name, str(folder / "state" / copy)).returncode == 0
     with closing(open_store(f"sqlite:///{folder}/state/spamfilter.db")) as store:
         store.put_setting("of", "root")  # makes -wal and -shm
         owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in (folder / "state").iterdir()}
-    assert set(owners) == {"spamfilter.db", "spamfilter.db-wal", "spamfilter.db-shm"}
+    assert set(owners) == {"spamfilter.db", "spamfilter.db-wal", "spamfilter.db-shm", *copies.values()}
     assert set(owners.values()) == {(USER, USER)}
 
 
