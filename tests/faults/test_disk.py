@@ -3,17 +3,8 @@
 import os
 import signal
 import subprocess
-from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
-from spamfilter.errors import StoreFull
-from spamfilter.relay.next_hops import Maildir
-from spamfilter.relay.quarantine.quarantine import Quarantine
-from spamfilter.stores import open_store
-from spamfilter.system.ids import new_id
 from tests.faults.account import Account
 from tests.faults.case import case
 from tests.faults.client import mail_of
@@ -118,23 +109,6 @@ def test_a_file_system_that_is_read_only_at_the_start_is_refused_in_one_line(
         assert "read-only" in ailing(relay)["database"]
         assert account.send(relay.port).code is None
         account.settle()
-
-
-def test_a_quarantine_that_has_filled_its_disk_can_be_emptied(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 2) as small, closing(open_store(f"sqlite:///{small}/s.db")) as store:
-        kept, mails = Quarantine(small / "quarantine", store), Maildir(small / "quarantine")
-        header = b"Subject: x\r\nX-Spamfilter-Id: %s\r\n\r\n"
-        for id in (new_id(), new_id(), new_id()):
-            mails.write([header % id.encode()], b"a@example.org", [b"b@example.test"], id)
-        fill(small)
-        with pytest.raises(StoreFull, match=r"s\.db: .*; make room on its disk"):
-            store.put_setting("name", "x" * 100_000)
-        kept.delete(kept.mails()[0], "root")
-        assert len(kept.mails()) == 2
-        fill(small)
-        now = datetime.now(UTC)
-        assert kept.expire(now + timedelta(hours=1), now) == 2
-        assert kept.mails() == []
 
 
 def test_a_disk_that_is_full_under_the_database(hop: Hop, tmp_path: Path, account: Account) -> None:

@@ -1,7 +1,6 @@
 """The machine in trouble: a clock that jumps, no descriptors, no memory, no DNS; and faults of our own."""
 
 import contextlib
-import os
 import resource
 import select
 import signal
@@ -21,7 +20,6 @@ from tests.faults.case import case
 from tests.faults.client import Client, mail_of
 from tests.faults.daemon import ROOT, Daemon, daemon
 from tests.faults.hop import Hop
-from tests.integration.processes import workers
 from tests.integration.servers import wait_until
 from tests.support.real import require
 
@@ -47,18 +45,8 @@ def add(self, entry):
     raise RecursionError("planted")
 Journal.add = add
 """,
-    "forking": """
-import os
-fork, done = os.fork, []
-def limited():
-    done.append(fork)
-    if len(done) == 4:  # after the keeper and two workers
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-    return fork()
-os.fork = limited
-""",
 }
-"""Defects in our own code, and a limit of the system, for the process of the relay."""
+"""Defects in our own code, for the process of the relay."""
 
 
 def header(mail: bytes, name: bytes) -> bytes:
@@ -208,27 +196,16 @@ def test_names_that_do_not_resolve(tmp_path: Path, account: Account) -> None:
 
 
 @contextlib.contextmanager
-def planted(defect: str, hop: Hop, folder: Path, **relay_settings: object) -> Iterator[Daemon]:
+def planted(defect: str, hop: Hop, folder: Path) -> Iterator[Daemon]:
     """A relay with a defect."""
     (folder / "sitecustomize.py").write_text(PLANTED[defect])
-    relay = Daemon(folder / "relay", f"smtp://127.0.0.1:{hop.port}", relay=relay_settings)
+    relay = Daemon(folder / "relay", f"smtp://127.0.0.1:{hop.port}")
     relay.environment["PYTHONPATH"] = f"{folder}:{ROOT}"
     relay.start()
     try:
         yield relay
     finally:
         relay.kill()  # its log has a traceback, as it should
-
-
-def test_a_process_that_cannot_be_started_is_started_once_it_can(hop: Hop, tmp_path: Path, account: Account) -> None:
-    with planted("forking", hop, tmp_path, workers=2) as relay:
-        killed = workers(relay)[0]
-        os.kill(killed, signal.SIGKILL)
-        case().fault_ends()
-        wait_until(lambda: "cannot be started: Resource temporarily unavailable" in relay.log(), "the failure")
-        wait_until(lambda: len(set(workers(relay)) - {killed}) == 2, "another process")
-        assert account.send(relay.port).code == 250
-        account.settle()
 
 
 def test_a_mail_that_cannot_be_judged_is_delivered_as_unsure(hop: Hop, tmp_path: Path, account: Account) -> None:

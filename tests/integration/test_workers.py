@@ -31,6 +31,7 @@ from tests.integration.processes import (
 from tests.integration.servers import wait_until
 from tests.load.process import family
 from tests.support.certificates import client_context, write_certificate
+from tests.support.planted import planted
 
 __all__ = ["hop", "relay"]
 
@@ -94,6 +95,30 @@ def test_a_worker_that_is_killed_is_replaced_and_no_mail_is_lost(relay: Daemon, 
     assert "was ended by SIGKILL; another one takes its place" in relay.log()
     assert [pid in workers(relay) for pid in before] == [pid != killed for pid in before]
     finish(account, crowd, relay, at_most_missing=len(crowd.accepted) // 2)  # what it had not written yet
+
+
+FORKING = """
+import os
+fork, done = os.fork, []
+def limited():
+    done.append(fork)
+    if len(done) == 4:  # after the keeper and two workers
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    return fork()
+os.fork = limited
+"""
+"""A system whose limit of processes is reached for a moment, for the process of the relay."""
+
+
+def test_a_worker_that_cannot_be_started_is_started_once_it_can(hop: Hop, tmp_path: Path) -> None:
+    relay = Daemon(tmp_path / "relay", f"smtp://127.0.0.1:{hop.port}", relay={"workers": 2})
+    relay.environment["PYTHONPATH"] = planted(tmp_path / "planted", FORKING)
+    with relay.run():
+        killed = workers(relay)[0]
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: "cannot be started: Resource temporarily unavailable" in relay.log(), "the failure")
+        wait_until(lambda: len(set(workers(relay)) - {killed}) == 2, "another process")
+        assert Account(hop).send(relay.port).code == 250
 
 
 def test_a_keeper_that_is_killed_is_replaced_and_the_journal_is_whole(relay: Daemon, hop: Hop) -> None:

@@ -11,6 +11,7 @@ import smtplib
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,17 +22,19 @@ from hypothesis import strategies as st
 
 from spamfilter.bayes.verdict import Verdict
 from spamfilter.config.settings import load
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, StoreFull
 from spamfilter.learning import mark_lookup
 from spamfilter.mail.tagging import mark
 from spamfilter.relay.next_hops import Maildir, NextHop, next_hop_of
 from spamfilter.relay.next_hops.maildir import unwrapped, wrapped
 from spamfilter.relay.quarantine import Quarantine, quarantine
 from spamfilter.relay.quarantine.kept_mail import Quarantined, looked_at
+from spamfilter.stores import open_store
 from spamfilter.system import paths as places
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import new_id
 from spamfilter.system.moments import moment_text
+from tests.faults.databases import fill, small_disk
 from tests.integration.servers import relay, wait_until
 from tests.project.test_docs import documented
 from tests.support.made import journal_entry, mail, some
@@ -684,3 +687,20 @@ def test_a_running_relay_expires_and_what_it_keeps_is_released_as_it_would_have_
         verdict = b"X-Spam-Status: No, released from quarantine\n"
         assert delivered.read_bytes() == re.sub(rb"X-Spam-Status: [^\n]*\n", verdict, content, count=1)
         assert list(quarantine.iterdir()) == []
+
+
+def test_a_quarantine_that_has_filled_its_disk_can_be_emptied(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 2) as small, closing(open_store(f"sqlite:///{small}/s.db")) as store:
+        kept, mails = Quarantine(small / "quarantine", store), Maildir(small / "quarantine")
+        header = b"Subject: x\r\nX-Spamfilter-Id: %s\r\n\r\n"
+        for id in (new_id(), new_id(), new_id()):
+            mails.write([header % id.encode()], b"a@example.org", [b"b@example.test"], id)
+        fill(small)
+        with pytest.raises(StoreFull, match=r"s\.db: .*; make room on its disk"):
+            store.put_setting("name", "x" * 100_000)
+        kept.delete(kept.mails()[0], "root")
+        assert len(kept.mails()) == 2
+        fill(small)
+        now = datetime.now(UTC)
+        assert kept.expire(now + timedelta(hours=1), now) == 2
+        assert kept.mails() == []
