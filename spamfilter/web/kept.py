@@ -41,8 +41,8 @@ MOST_RULES = 200
 
 Do = Literal["teach", "deliver", "delete"]
 """What to do with a mail: deliver it and mark it as not spam, only deliver it, or delete it."""
-Outcome = Literal["done", "untaught", "refused", "failed", "stopped"]
-"""What became of it: done but not learnt, refused by the next hop, failed for now; stopped, as all others would be."""
+Outcome = Literal["done", "untaught", "refused", "failed"]
+"""What became of it; untaught: done, but not learnt; refused by the next hop; failed for now."""
 DONE = {"teach": "delivered", "deliver": "delivered", "delete": "deleted"}
 
 
@@ -70,11 +70,7 @@ def act(visit: Visit) -> Response:
     mails = _kept_for(visit, address, ids)
     if not mails:
         return _back(visit, ticked=len(ids))
-    results: Counter[Outcome] = Counter()
-    for found in mails:
-        results[outcome := _carried_out(visit, address, found, do)] += 1
-        if outcome == "stopped":
-            break
+    results = Counter(_carried_out(visit, address, found, do) for found in marking.in_time(mails))
     done, refused = results["done"] + results["untaught"], results["refused"]
     told = {DONE[do]: done, "untaught": results["untaught"], "refused": refused, "failed": len(mails) - done - refused}
     return _back(visit, **told)
@@ -177,7 +173,7 @@ def _carried_out(visit: Visit, address: str, found: Quarantined, do: Do) -> Outc
         log.warning("%s: %s by %s: %s", found.id, what, by, printable(str(error), 300))
         if done:
             return "done"
-        return "stopped" if marking.stops_all(error) else "refused" if isinstance(error, Refused) else "failed"
+        return "refused" if isinstance(error, Refused) else "failed"
     if delivered.untaught:
         log.warning("%s by %s", printable(delivered.untaught, 300), printable(author.name))
         return "untaught"

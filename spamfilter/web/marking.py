@@ -5,15 +5,16 @@ account's name with the source "web".
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from threading import BoundedSemaphore
-from typing import Any
+from typing import Any, TypeVar
 
 from spamfilter.bayes.labels import Label
-from spamfilter.errors import InputError, NextHopError, SpamfilterError, StoreBusy, TryAgain
+from spamfilter.errors import InputError, SpamfilterError, TryAgain
 from spamfilter.learning import mark_lookup, marks
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Author
@@ -29,6 +30,7 @@ from spamfilter.web.accounts import Account
 from spamfilter.web.message_views import entry_of
 from spamfilter.web.site import Site
 
+Each = TypeVar("Each")
 SOURCE = "web"
 AT_ONCE = 200
 """Learnings that one click undoes, which takes some seconds; the next click undoes the next ones."""
@@ -36,6 +38,8 @@ TICK = "mail-"
 """The name of a checkbox is this and the id of its mail."""
 AT_A_TIME = 4
 """Actions on the quarantine at a time: each holds a thread of the page while the next hop thinks."""
+AT_MOST = 20.0
+"""Seconds after which one click begins with no other mail, as where the next hop or the database keeps it waiting."""
 _actions = BoundedSemaphore(AT_A_TIME)
 SUBJECT = 80
 """Characters shown of a subject."""
@@ -134,9 +138,13 @@ def _quarantine(site: Site) -> Iterator[Quarantine]:
         _actions.release()
 
 
-def stops_all(error: SpamfilterError) -> bool:
-    """Whether the next mail would wait as long, and in vain, too: the next hop is away, or others are at work."""
-    return isinstance(error.__cause__, NextHopError) or isinstance(error, StoreBusy)
+def in_time(mails: Iterable[Each]) -> Iterator[Each]:
+    """The first of these, and the next ones while AT_MOST seconds are not over."""
+    end = time.monotonic() + AT_MOST
+    for mail in mails:
+        yield mail
+        if time.monotonic() > end:
+            return
 
 
 def ticked(form: Mapping[str, str]) -> list[str]:

@@ -21,7 +21,7 @@ def act(visit: Visit) -> Response:
     site, author, do = visit.site, marking.author_of(visit.user), visit.form.get("do")
     ids = marking.ticked(visit.form)
     done, failed, stay, untaught = 0, list[str](), list[str](), list[str]()
-    for id in ids:
+    for id in marking.in_time(ids):
         try:
             if do == "delete":
                 marking.delete(site, id, author)
@@ -32,16 +32,14 @@ def act(visit: Visit) -> Response:
             done += 1
         except SpamfilterError as error:
             failed.append(str(error))
-            if marking.stops_all(error):
-                break
     if done:
         visit.tell(f"{done} mail{'s' * (done != 1)} {'deleted' if do == 'delete' else 'delivered'}")
     for some, what in ((stay, "of these still kept"), (untaught, "of these not learnt")):
         if some:
             visit.tell(f"{len(some)} {what}: {some[0]}" + "; ..." * (len(some) > 1))
-    if failed:
-        rest = len(ids) - done
-        visit.tell(f"{rest} not done: {failed[0]}" + "; ..." * (rest > 1))
+    if rest := len(ids) - done:
+        first, *more = failed or ["it took too long; tick them again"]
+        visit.tell(f"{rest} not done: {first}" + "; ..." * bool(more))
     if not ids:
         visit.tell("Tick the mails first.")
     return redirected("/quarantine")
