@@ -16,7 +16,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool
 
-from spamfilter.errors import CountError, StoreBusy, StoreConflict, StoreDamaged, StoreError
+from spamfilter.errors import CountError, StoreBusy, StoreConflict, StoreDamaged, StoreError, StoreFull
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 30.0
@@ -51,6 +51,8 @@ CANCELLED = "57014"
 AWAY = ("08", "57P", "53300")
 """The connection is lost, the server is shutting down or starting, or has too many connections."""
 DAMAGED = ("XX001", "XX002")
+FULL = "53100"
+"""disk_full."""
 WRONG = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """What a failed connection says if trying again does not help."""
 
@@ -146,6 +148,8 @@ def meant(where: str, error: psycopg.Error) -> StoreError:
         return CountError(f"{where}: {reason}: the counts do not hold what was to be taken away")
     if code in DAMAGED:
         return StoreDamaged(f"{where}: {reason}; keep the data folder, and restore a backup")
+    if code == FULL:
+        return StoreFull(f"{where}: {reason}; make room on the server's disk")
     if code in CONFLICTS:
         return StoreConflict(f"{where}: {reason}; try again")
     if code == WAITED:
