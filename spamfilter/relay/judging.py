@@ -40,7 +40,7 @@ class Judgement:
         return replace(self, verdict=replace(self.verdict, action="pass"))
 
     def tagged(self) -> "Judgement":
-        """The same judgement with the action "tag" in the place of a rejection."""
+        """The same judgement, but what it would reject it tags."""
         return replace(self, verdict=replace(self.verdict, action="tag")) if self.verdict.action == "reject" else self
 
 

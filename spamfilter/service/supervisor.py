@@ -25,6 +25,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
 from spamfilter.service.reload import renew_certificate, reread
+from spamfilter.system.logs import SELDOM
 from spamfilter.system.process import notify
 
 log = logging.getLogger("spamfilter")
@@ -175,7 +176,9 @@ class Supervisor:
         try:
             pid = os.fork()
         except OSError as error:
-            log.error("%s cannot be started: %s; tried again soon", _who(number), error.strerror)  # noqa: TRY400
+            log.error(  # noqa: TRY400 - the sentence says it
+                "%s cannot be started: %s; it is tried again", _who(number), error.strerror, extra=SELDOM
+            )
             return None
         if pid:
             self._running[pid] = number

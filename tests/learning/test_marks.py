@@ -60,7 +60,7 @@ def test_what_the_link_of_a_digest_taught_its_address_changes(filter: Filter) ->
     with pytest.raises(Refused, match="learnt as ham by digest link: ann@"):
         marked(filter, "spam", BOB)
     assert marked(filter, "spam", address)
-    with pytest.raises(Refused, match="learnt as spam by ann@"):  # whoever has the link is not always Ann
+    with pytest.raises(Refused, match="learnt as spam by ann@"):  # others may have Ann's link
         marked(filter, "ham", link)
 
 

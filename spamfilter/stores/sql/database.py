@@ -134,7 +134,7 @@ class Database:
             source = connection.connection.driver_connection
             assert isinstance(source, sqlite3.Connection)
             source.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, without -wal beside it
+            copy.execute("PRAGMA journal_mode = DELETE")  # so that the copy is one file
 
     def size(self) -> int:
         if self._path is None:
