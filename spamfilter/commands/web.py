@@ -1,5 +1,6 @@
 """The commands `web` and `web-password`: run the web page, make a line for its accounts."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def web(file: Path | None) -> None:
 
     Example: spamfilter web
     """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # until the page can obey; it would end a start
     try:
         from spamfilter.web import serve
     except ModuleNotFoundError as error:

@@ -105,6 +105,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._site.reload)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # blocked by whoever starts the page, too
         self._reading = asyncio.create_task(overview.read_ahead(self._site))
         log.info("ready: http://%s/", ", ".join(map(name_of, sockets or [])))
         notify("READY=1")

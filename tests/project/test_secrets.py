@@ -48,6 +48,7 @@ def ran(config: Path | None, *arguments: str, **variables: str) -> tuple[int, st
     """Exit code, and all that a command has said."""
     words = ["--config", str(config), *arguments] if config else list(arguments)
     result = CliRunner().invoke(main, words, env=variables)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # blocked by `serve` and `web`; children inherit it
     trouble = "" if result.exception is None or isinstance(result.exception, SystemExit) else repr(result.exception)
     return result.exit_code, result.output + trouble
 

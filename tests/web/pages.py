@@ -122,10 +122,16 @@ class WebPage:
         return (self._folder / "web.log").read_text(errors="replace")
 
     def start(self) -> None:
+        self.launch()
+        assert self._process is not None
+        await_start(self._process, lambda: "ready: http://" in self.log(), self.log)
+
+    def launch(self) -> int:
+        """Starts the process without waiting for it; returns its number."""
         with (self._folder / "web.log").open("wb") as log:
             command = [sys.executable, "-m", "spamfilter", "web"]
             self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
-        await_start(self._process, lambda: "ready: http://" in self.log(), self.log)
+        return self._process.pid
 
     def stop(self) -> None:
         """SIGTERM, which must lead to a clean end."""

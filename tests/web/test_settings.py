@@ -40,6 +40,16 @@ def test_the_page_reads_its_configuration_again_at_sighup(tmp_path: Path) -> Non
         assert now(browser, id) == "ham"  # nothing of it is known, which leaves much in doubt
 
 
+def test_sighup_amid_a_start_is_obeyed_after_it(tmp_path: Path) -> None:
+    with site(tmp_path) as pages:
+        pages.stop()
+        status = Path(f"/proc/{pages.launch()}/status")
+        blocked = re.compile(r"^SigBlk:\t[0-9a-f]*[13579bdf]$", re.MULTILINE)  # SIGHUP is the lowest bit
+        wait_until(lambda: blocked.search(status.read_text()) is not None, "the start")
+        pages.hang_up()
+        wait_until(lambda: "ready: http://" in pages.log() and "INFO reloaded" in pages.log(), "the page")
+
+
 def now(browser: Browser, id: str) -> str:
     """The class of a message by the present settings: the page shows it behind the one from when the message came."""
     _, present = re.findall(r'class="chip (\w+)"', browser.get(f"/messages/{id}").text)
