@@ -54,14 +54,14 @@ def moment(option: str, text: str, now: datetime, end: bool = False) -> datetime
     try:
         if match:
             return now - int(match.group(1)) * spans[match.group(2)]
-        found, of_day = moment_of(text), moment_of(text, end)
+        found = moment_of(text)
     except (ValueError, OverflowError):
         raise InputError(
             f"{option} {text!r}: neither a span (24h, 7d, 4w) nor a date (2026-01-31) or time (2026-01-31T13:00)"
         ) from None
     if found >= now:
         raise InputError(f"{option} {text!r}: lies in the future")
-    return min(of_day, now)
+    return min(moment_of(text, end), now)
 
 
 def user() -> str:

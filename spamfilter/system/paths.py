@@ -64,7 +64,7 @@ def values_of(file: Path | None) -> dict[str, object]:
     if file is None:
         return {}
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # editors of Windows begin it with a BOM
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # also of a number with thousands of digits

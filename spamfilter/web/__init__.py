@@ -252,6 +252,8 @@ def _allowed(page: Page, request: Request, visit: Visit) -> Response:
     if post and not visit.site.sessions.is_stamp(visit.token, visit.form.get("stamp", "")):
         if visit.path == "/login" and visit.account is not None:  # signed in already, in another tab
             return redirected(visit.form.get("next", "/"))
+        if visit.path.startswith("/kept/"):
+            return kept.again(visit)
         return _refused(visit, "session expired: go back, load the page again, and repeat")
     answer = page.post if post else page.get
     assert answer is not None

@@ -76,6 +76,11 @@ def act(visit: Visit) -> Response:
     return _back(visit, **told)
 
 
+def again(visit: Visit) -> Response:
+    """Nothing is done by a page that is older than this process, or than the browser's cookie."""
+    return _back(visit, again=1)
+
+
 def _back(visit: Visit, **told: object) -> Response:
     """To the list, which says what was done, so that reload and Back repeat nothing. told: as `_said` reads it."""
     return redirected(f"/kept/{visit.parts['link']}?{urlencode(told)}")
@@ -86,6 +91,8 @@ def _said(visit: Visit, address: str) -> list[str]:
     say, store = _translator(visit), visit.site.store
     asked = {name: int(text) for name, text in visit.query.items() if re.fullmatch("[0-9]{1,9}", text)}
     said = []
+    if "again" in asked:
+        said.append(say("This page was too old, and nothing was done. Please do it again."))
     if number := asked.get("delivered"):
         said.append(say("Mails delivered: {number}", number=number))
     if number := asked.get("deleted"):

@@ -482,6 +482,7 @@ def test_a_date_as_the_end_of_the_report_includes_that_day(shell: Shell) -> None
     assert json.loads(shell.done("stats", "--json", "--since", day, "--until", day))["messages"] == 1
     today = datetime.now().astimezone().date().isoformat()
     assert json.loads(shell.done("stats", "--json", "--since", day, "--until", today))["messages"] == 2
+    assert "lies in the future" in shell.fails("stats", "--until", "9999-12-31")
 
 
 @pytest.mark.parametrize("since", ["x", "7", "7y", "-7d", "2026-13-01", "99999999w", "999999w"])

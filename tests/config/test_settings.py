@@ -171,6 +171,7 @@ def test_all_faults_are_named_at_once() -> None:
         pytest.param("[verdict]\nquarantine_days = 0.5", "verdict.quarantine_days", 0.5, id="half-a-day-of-quarantine"),
         pytest.param("limits = {errors = 3}", "limits.errors", 3, id="inline-table"),
         pytest.param("[log]\nlevel = 'debug'", "log.level", "debug", id="single-quotes"),
+        pytest.param("\ufeff[log]\nlevel = 'debug'", "log.level", "debug", id="byte-order-mark"),
     ],
 )  # fmt: skip
 def test_an_odd_but_good_value_is_taken(tmp_path: Path, text: str, key: str, value: object) -> None:
