@@ -36,6 +36,8 @@ from spamfilter.learning.bulk.labelled_mail import find_indexed, mixed
 
 NEXT = 1000
 """Messages that are judged after the first of each class."""
+UNEQUAL = ((1, 20), (10, 100), (50, 500), (100, 1000))
+"""Messages of ham and of spam that an unequal filter trains on, as where users mark spam alone."""
 SMALL = (10, 50, 200)
 """Messages of each class that a small user trains on."""
 STREAM, BLOCK = 3000, 200
@@ -49,6 +51,7 @@ GOALS = {
     "trec07p 10+10": (0.3, 60, 5),
     "trec07p 50+50": (0.3, 80, 2),
     "trec07p 200+200": (0.3, 85, 3),
+    **{f"{name} {ham}+{spam}": (0.3, 0, 100) for name in ("SpamAssassin", "trec07p") for ham, spam in UNEQUAL},
     "trec07p 50+50 -> SpamAssassin, every third": (0.3, 15, 10),
     "SpamAssassin 50+50 -> trec07p, every tenth": (0.3, 0.2, 30),
 }
@@ -80,6 +83,9 @@ def cases(spamassassin: list[Example], trec: list[Example]) -> Iterator[tuple[st
         for number in SMALL:
             train, rest = first_of_each(mails, number)
             yield f"{name} {number}+{number}", (train, rest[:NEXT])
+        for ham, spam in UNEQUAL:
+            train, rest = first_of_each(mails, {"ham": ham, "spam": spam})
+            yield f"{name} {ham}+{spam}", (train, rest[:NEXT])
     yield "trec07p 50+50 -> SpamAssassin, every third", (first_of_each(trec, 50)[0], spamassassin[::3])
     yield "SpamAssassin 50+50 -> trec07p, every tenth", (first_of_each(spamassassin, 50)[0], trec[::10])
 

@@ -13,7 +13,7 @@ import numpy as np
 from spamfilter.bayes.calibration import NO_STEP, Calibration, Step
 from spamfilter.bayes.count_table import HashedTable, Words
 from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
-from spamfilter.bayes.doubt import TOWARDS_SPAM
+from spamfilter.bayes.doubt import TOWARDS_SPAM, uncompared
 from spamfilter.bayes.groups import OWN, teaches_group
 from spamfilter.bayes.imported.voices import at_work
 from spamfilter.bayes.labels import IMPORT, EntryLabel
@@ -28,6 +28,7 @@ class Score:
 
     voices: log-odds of each, unweighted. known: share of the message's tokens, over all voices, that have counts.
     doubt: how far what is unknown could move the log-odds of the posterior towards ham; towards spam half as far.
+    few_ham: how much of them does not count for spam, because little ham is learnt.
     passage: the part of the text that this is about, if it is not about the whole.
     """
 
@@ -36,12 +37,13 @@ class Score:
     voices: LogOddsByVoice = field(default_factory=dict)
     known: float = 1.0
     doubt: float = 0.0
+    few_ham: float = 0.0
     passage: str = ""
 
     @property
     def least(self) -> float:
-        """The posterior if all that is in doubt spoke for ham."""
-        return _moved(self.posterior, -self.doubt)
+        """The posterior if all that is in doubt spoke for ham, and without what does not count for spam."""
+        return _moved(self.posterior, -self.doubt - self.few_ham)
 
     @property
     def most(self) -> float:
@@ -124,7 +126,8 @@ def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | Non
     heard = most_telling(voice_scores(at_work(voices, state.counts), tokens, state.counts), state.calibration.usual)
     by_voice = {voice.name: log_odds for voice, log_odds, _ in heard.scores}
     posterior = state.calibration.posterior(heard.log_odds)
-    score = Score(heard.log_odds, posterior, by_voice, heard.known, heard.doubt, heard.name)
+    few_ham = state.calibration.factor * uncompared(heard.scores, state.counts)
+    score = Score(heard.log_odds, posterior, by_voice, heard.known, heard.doubt, few_ham, heard.name)
     return score, loudest(heard.scores, most)
 
 

@@ -103,9 +103,9 @@ class Policy:
 class Verdict:
     """The decision about one message, and its reasons.
 
-    known: share of its words that have counts; passage: the part of the text that decided, if not the whole. fault:
-    empty, or why the filter could not judge; the class is then unsure. listed: the rule on the sender, as
-    key=value. flagged: whether the mail is flagged as spam; None: by its class. policy: name of the policy.
+    known: share of its words that have counts; few_ham: as of a `Score`; passage: the part of the text that decided, if
+    not the whole. fault: empty, or why the filter could not judge; the class is then unsure. listed: the rule on the
+    sender, as key=value. flagged: whether the mail is flagged as spam; None: by its class. policy: name of the policy.
     """
 
     posterior: float
@@ -119,6 +119,7 @@ class Verdict:
     scanned: int = 0
     known: float = 1.0
     doubt: float = 0.0
+    few_ham: float = 0.0
     passage: str = ""
     fault: str = ""
     listed: str = ""
@@ -135,6 +136,8 @@ class Verdict:
         )
         if self.doubt or not self.known:
             status += f" known={self.known:.2f}"
+        if self.few_ham:
+            status += " few-ham=yes"
         if self.passage:
             status += f" passage={self.passage.replace(' ', '-')}"
         if self.scanned < self.size:

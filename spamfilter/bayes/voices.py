@@ -118,7 +118,7 @@ def view(voices: Voices, message: Message, group: str = "") -> View:
     return View((voice.name for voice in voices), message, group)
 
 
-def everybodys(voices: Voices) -> Voices:
+def everybodys(voices: Sequence[Voice]) -> Voices:
     """The voices that learn from everybody: without OWN and imported ones."""
     return tuple(voice for voice in voices if voice.name != OWN and not voice.imported)
 

@@ -6,7 +6,7 @@ Source of the names: G. Cormack, TREC Spam Track Overviews 2005 to 2007.
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -254,9 +254,12 @@ def _urgency(class_: Class, label: Label) -> int:
     return 0 if label == "ham" else 1
 
 
-def first_of_each(examples: Sequence[Example], number: int) -> tuple[list[Example], list[Example]]:
+def first_of_each(
+    examples: Sequence[Example], number: int | Mapping[Label, int]
+) -> tuple[list[Example], list[Example]]:
     """The first messages of each class, so many at most, and what comes behind the last of them."""
-    wanted, train, last = dict.fromkeys(LABELS, number), [], -1
+    wanted = dict.fromkeys(LABELS, number) if isinstance(number, int) else dict(number)
+    train, last = list[Example](), -1
     for at, example in enumerate(examples):
         if wanted[example.label]:
             wanted[example.label] -= 1

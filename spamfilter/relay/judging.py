@@ -6,7 +6,7 @@ and the error is in the log. A fault of ours loses no mail.
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -57,7 +57,7 @@ class Judge:
 
     def policy_of(self, mailbox: str) -> Policy:
         """The policy of a recipient, an address in lower case: its own, or that of the nearest domain."""
-        return next((self.policies[name] for name in above(mailbox) if name in self.policies), self.policy)
+        return policy_for([mailbox], self.policies, self.policy)
 
     def under(self, judgement: Judgement, policy: Policy) -> Judgement:
         """The judgement by another policy: the same score, another class and action."""
@@ -65,7 +65,7 @@ class Judge:
         class_: Class = "unsure"
         action = policy.on_fault()
         if not verdict.fault:
-            score = Score(verdict.log_odds, verdict.posterior, doubt=verdict.doubt)
+            score = Score(verdict.log_odds, verdict.posterior, doubt=verdict.doubt, few_ham=verdict.few_ham)
             is_test = judgement.message is not None and judgement.message.is_test
             class_, action = _decided(policy, score, verdict.learnt, is_test=is_test)
         verdict = replace(verdict, class_=class_, action=action, threshold=policy.spam, policy=policy.name)
@@ -100,6 +100,7 @@ class Judge:
                 scanned=message.scanned,
                 known=score.known,
                 doubt=score.doubt,
+                few_ham=score.few_ham,
                 passage=score.passage,
             )
             stages = {"parse": parsed - began, "tokens": read - parsed, "score": perf_counter() - read}
@@ -121,6 +122,15 @@ class Judge:
             )
             digest = reading.digest if reading else hashlib.blake2b(mail, digest_size=16).digest()
             return Judgement(verdict, digest, message, reading, {})
+
+
+def policy_for(recipients: Collection[str], policies: Mapping[str, Policy], everybodys: Policy) -> Policy:
+    """The policy of these recipients, addresses in lower case; everybody's where they have several.
+
+    policies: address or domain -> its policy; everybodys: of recipients without one of their own.
+    """
+    names = [next((name for name in above(mailbox) if name in policies), "") for mailbox in recipients]
+    return policies[names[0]] if names and names[0] and len({*names}) == 1 else everybodys
 
 
 def _decided(policy: Policy, score: Score, learnt: Mapping[Label, int], *, is_test: bool) -> tuple[Class, Action]:

@@ -4,7 +4,8 @@ import pytest
 
 from spamfilter.bayes import model
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.doubt import AGREED, DIVIDED, UNKNOWN, agreement, doubt
+from spamfilter.bayes.doubt import AGREED, DIVIDED, UNKNOWN, agreement, compared, doubt
+from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import everybodys, voice_scores
 from spamfilter.config.settings import Settings
 
@@ -102,3 +103,31 @@ def test_the_less_was_usually_known_the_less_is_in_doubt() -> None:
         seen = tokens(*many(f"{number}-"), "ham0")
         model.taught(VOICES, seen, "ham", made, model.score(VOICES, seen, made))
     assert model.score(VOICES, mixed, made).doubt == 0 < before
+
+
+@pytest.mark.parametrize(
+    ("ham", "spam", "share"),
+    [(0, 0, 0), (0, 50, 0), (1, 50, 0.15), (10, 20, 10 / 18), (9, 10, 1), (10, 10, 1), (250, 5000, 0.5), (500, 9000, 1)],
+)
+def test_evidence_for_spam_counts_as_far_as_there_is_ham_to_compare_with(ham: int, spam: int, share: float) -> None:
+    assert compared(ham, spam) == pytest.approx(share)
+
+
+def test_good_mail_is_not_spam_where_hardly_any_was_learnt() -> None:
+    made = model.empty(VOICES)
+
+    def learn(label: Label, *words: str) -> None:
+        seen = tokens(*words)
+        model.taught(VOICES, seen, label, made, model.score(VOICES, seen, made))
+
+    learn("ham", "agenda")
+    for at in range(40):
+        learn("spam", *many("word")[at : at + 30])
+    new = tokens(*many("word", 30))
+    score = model.score(VOICES, new, made)
+    assert score.posterior > 0.9 > score.least
+    assert Policy().classify(score, made.learnt) == "unsure"
+    assert 0 < score.few_ham < score.log_odds
+    for at in range(600):
+        learn("ham", f"agenda{at}")
+    assert model.score(VOICES, new, made).few_ham == 0
