@@ -16,15 +16,18 @@ from datetime import UTC, datetime
 
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.labels import AUTOMATIC
+from spamfilter.bayes.token_codec import message_of
+from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.config.sections import Feedback
 from spamfilter.errors import SpamfilterError
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import DAY, Author
 from spamfilter.learning.transaction import Reading
+from spamfilter.mail.attached_mails import addresses_in
 from spamfilter.mail.folded_addresses import folded
 from spamfilter.mail.message import Message
-from spamfilter.stores import Store
+from spamfilter.stores import JournalEntry, Store
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +90,9 @@ def _answered(seen: Seen, store: Store) -> Iterable[Subject]:
     mine = next((to for one in entries for to in one.recipients if folded(to) == answerer), None)
     if mine is None:
         return
-    if entry.tokens is None or entry.digest == seen.reading.digest or store.histories([entry.digest])[entry.digest]:
+    if entry.tokens is None or not _goes_to_sender(seen, entry, entry.tokens):
+        return
+    if entry.digest == seen.reading.digest or store.histories([entry.digest])[entry.digest]:
         return
     domain = entry.sender.rpartition("@")[2].lower()
     received, sent = store.marks_on_mail("answered", datetime.now(UTC) - DAY, mine, domain)
@@ -95,6 +100,15 @@ def _answered(seen: Seen, store: Store) -> Iterable[Subject]:
         log.info("automatic: %s is answered, but not learnt: enough for a day of this user or domain", entry.id)
         return
     yield Subject(entry.id, entry.id, Reading(entry.digest, entry.tokens))
+
+
+def _goes_to_sender(seen: Seen, entry: JournalEntry, tokens: VoiceTokens) -> bool:
+    """Whether an answer goes to a domain that the mail names as its sender's: one that is passed on to colleagues, with
+    the Message-ID in In-Reply-To, is no answer."""
+    message = message_of(tokens)
+    named = addresses_in(message.fields, b"from", b"reply-to") if message is not None else set()
+    domains = {address.rpartition("@")[2] for address in (folded(entry.sender), *named)}
+    return any(folded(to).rpartition("@")[2] in domains for to in seen.recipients)
 
 
 def _parent(message: Message) -> str:

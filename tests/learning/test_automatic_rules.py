@@ -11,6 +11,7 @@ from typing import get_args
 
 import pytest
 
+from spamfilter.bayes.voices import View
 from spamfilter.config.sections import Feedback
 from spamfilter.errors import StoreBusy
 from spamfilter.learning import automatic_rules
@@ -81,7 +82,7 @@ async def rules(
 
 def seen(sent: bytes, **changes: object) -> Seen:
     """A mail of an own user that the relay has judged."""
-    of = Seen(new_id(), parse(sent), reading("seen"), ANNA, ["b@example.net"], True, False)
+    of = Seen(new_id(), parse(sent), reading("seen"), ANNA, ["c@x.example"], True, False)
     return replace(of, **changes)  # type: ignore[arg-type]  # names are checked at run time
 
 
@@ -137,6 +138,7 @@ async def test_a_mail_judged_unsure_is_ham_when_it_was_answered() -> None:
         pytest.param(b"In-Reply-To: <o@x>\r\nReferences: <question@x>\r\n", {}, id="of-another-of-the-thread"),
         pytest.param(ANSWER, {"sender": "eve@example.org"}, id="by-who-did-not-receive-it"),
         pytest.param(ANSWER, {"reading": reading("question")}, id="of-itself"),
+        pytest.param(ANSWER, {"recipients": ["helpdesk@example.org"]}, id="passed-on-to-a-colleague"),
     ],
 )  # fmt: skip
 async def test_what_is_no_answer_of_a_user_teaches_nothing(sent: bytes, changes: dict[str, object]) -> None:
@@ -168,6 +170,15 @@ async def test_a_mail_that_was_forgotten_is_not_learnt_by_the_next_answer() -> N
         await running.saw(seen(ANSWER), ANSWERED)
         await running.queue.mark_id(QUESTION.id, None, Author("bob", "imap"))
         assert await running.saw(seen(ANSWER), ANSWERED) == []
+
+
+async def test_an_answer_to_the_sender_that_the_header_names_is_one() -> None:
+    """Newsletters have an envelope of their own."""
+    message = parse(b"From: Shop <news@shop.example>\r\nReply-To: <help@shop.example>\r\n\r\nwords of a shop\r\n")
+    tokens = View(("fields",), message)
+    async with rules(None, replace(QUESTION, tokens=tokens, sender="bounce@mailer.example")) as running:
+        assert await running.saw(seen(ANSWER, recipients=["x@other.example"]), ANSWERED) == []
+        assert await running.saw(seen(ANSWER, recipients=["Help@Shop.example"]), ANSWERED) == [(QUESTION.digest, "ham")]
 
 
 async def test_an_answer_launders_no_mail_that_its_sender_names() -> None:
@@ -205,7 +216,8 @@ async def test_what_answers_teach_in_a_day_is_bounded(
 ) -> None:
     async with rules(None, *questions(15, recipient, domain)) as running:
         for one in range(15):
-            await running.saw(seen(b"In-Reply-To: <%d@x>\r\n" % one, sender=recipient(one)), ANSWERED)
+            answer = seen(b"In-Reply-To: <%d@x>\r\n" % one, sender=recipient(one), recipients=[f"x@{domain(one)}"])
+            await running.saw(answer, ANSWERED)
         assert len(running.learnt()) == most
 
 
