@@ -16,6 +16,7 @@ from spamfilter.commands.command import (
 from spamfilter.learning.explanation import judgement_json, judgement_text, origins_text, word_json, word_text
 from spamfilter.learning.provenance import provenance
 from spamfilter.learning.transaction import Reading
+from spamfilter.relay.judging import policy_for
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import printable
 from spamfilter.system.process import gc_paused
@@ -57,32 +58,36 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, everything: 
     """
     problems: list[str] = []
     with gc_paused(), opened_filter(file, whole=len(names) > FEW, existing=True) as (filter, settings):
-        policy = settings.policy()
+        policies, everybodys = settings.policies(), settings.policy()
         rules = len(settings.rules()) + filter.store.rules_version()[1]
         for number, subject in enumerate(subjects(filter, named_mails(names or ("-",), problems))):
             if number == FEW:  # a folder has more mails than there are names
                 filter.hold_all()
             reading = subject.reading
             score, evidence = filter.explained(reading, None if explain else 0)
+            entry = filter.store.find_journal(subject.id) if subject.id and (explain or policies) else None
+            policy = policy_for(entry.recipients if entry else (), policies, everybodys)
             if subject.is_test:
                 score, evidence = TEST_SCORE, [*TEST_EVIDENCE]
             class_ = "spam" if subject.is_test else policy.classify(score, filter.learnt)
             explained = explain and not subject.is_test
             because = provenance(filter, policy, reading, score, evidence) if explained else None
             written = subject.written if explained else {}
-            entry = filter.store.find_journal(subject.id) if explain and subject.id else None
-            listed = entry.listed if entry else ""
+            listed = entry.listed if entry and explain else ""
             if as_json:
                 judged = judgement_json(
                     rendering.name_json(subject), score, class_, reading, evidence, because, written
                 )
-                click.echo(rendering.to_json({**judged, "listed": listed} if explain else judged))
+                more = {"listed": listed, "policy": policy.name} if explain else {}
+                click.echo(rendering.to_json({**judged, **more}))
             else:
                 told = judgement_text(
                     subject.name, score, class_, reading, evidence, because, written, table_width(), everything
                 )
                 told += "; by the test line GTUBE" * subject.is_test
                 judgement(told, class_)
+                if policy.name and explain:
+                    sentence(f"  by the thresholds for {policy.name}, its recipient", indent=4)
                 if listed:
                     sentence(f"  rule on its sender when it came: {printable(listed, 400)}", indent=4)
     if rules and not as_json:

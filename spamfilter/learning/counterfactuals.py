@@ -80,14 +80,14 @@ class Counterfactuals:
         What is in doubt moves both thresholds away from the posterior.
         """
         policy, calibration = self._policy, self._state.calibration
-        doubt = score.doubt / calibration.factor
+        doubt, few_ham = score.doubt / calibration.factor, score.few_ham / calibration.factor
         spam: Class = "spam" if self._state.learnt["ham"] else "unsure"
-        between = policy.unsure < policy.spam or doubt > 0
+        between = policy.unsure < policy.spam or doubt + few_ham > 0
         bounds: list[tuple[float, float, Class]] = []
         if self._class == "spam":
-            bounds.append((policy.spam, doubt, "unsure" if between else "ham"))
+            bounds.append((policy.spam, doubt + few_ham, "unsure" if between else "ham"))
         elif self._class == "unsure":
-            bounds += [(policy.unsure, -TOWARDS_SPAM * doubt, "ham"), (policy.spam, doubt, spam)]
+            bounds += [(policy.unsure, -TOWARDS_SPAM * doubt, "ham"), (policy.spam, doubt + few_ham, spam)]
         else:
             bounds.append((policy.unsure, -TOWARDS_SPAM * doubt, "unsure" if between else spam))
         return [

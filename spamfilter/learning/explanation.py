@@ -56,17 +56,27 @@ def judgement_text(
     if because is None:
         return line
     lines = [line, *_mainly(evidence, width)]
-    if score.passage:
-        lines.append(f"  by the {score.passage} of its text, which the rest would hide")
-    if score.doubt:
-        doubt = f"up to {score.doubt:.1f} of the log-odds are in doubt, so it is {class_}"
-        lines.append(f"  knows {100 * score.known:.0f} % of its words: {doubt}")
+    lines += [f"  {reason}" for reason in _reasons(score, class_, because)]
     if group := next((item.token.partition(" ")[0] for item in evidence if item.voice == OWN), ""):
         lines.append(f"  the voice {OWN} is what {cell(group, 60)} was taught by its users")
     lines += [*_sum(score, evidence), *_table(evidence, because, width, everything), *_disguises(written, width)]
     lines += origins_text(because, width, None if everything else ORIGINS)
     lines += _changes(score, class_, because, width)
     return "\n".join(lines)
+
+
+def _reasons(score: Score, class_: Class, because: Provenance) -> Iterator[str]:
+    """Why the class is another one than the score of the whole mail says, a sentence each."""
+    if score.passage:
+        yield f"by the {score.passage} of its text, which the rest would hide"
+    bounds = {item.class_: item.threshold for item in because.distances}
+    held = class_ == "unsure" and not bounds.get("ham", 0) <= score.posterior < bounds.get("spam", 0)
+    so = "so it is unsure" if held else "which changes nothing"
+    if score.doubt:
+        known = f"knows {100 * score.known:.0f} % of its words"
+        yield f"{known}: up to {score.doubt:.1f} of the log-odds are in doubt, {so}"
+    if score.few_ham:
+        yield f"little ham is learnt: {score.few_ham:.1f} of the log-odds do not count for spam, {so}"
 
 
 def word_text(
@@ -235,6 +245,7 @@ def judgement_json(
         "tokens": reading.size,
         "known": score.known,
         "doubt": score.doubt,
+        "few_ham": score.few_ham,
         "passage": score.passage,
         "evidence": found,
     }
@@ -247,6 +258,7 @@ def judgement_json(
     return {
         **judged,
         "loudest": loudest(evidence),
+        "reasons": [*_reasons(score, class_, because)],
         "written": dict(written),
         "trainings": [asdict(item) for item in because.origins],
         "looked_at": because.looked_at,

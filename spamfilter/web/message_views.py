@@ -21,6 +21,7 @@ from spamfilter.learning.explanation import judgement_json
 from spamfilter.learning.mark_lookup import by_id
 from spamfilter.learning.provenance import provenance
 from spamfilter.mail.message import parse
+from spamfilter.relay.judging import policy_for
 from spamfilter.relay.quarantine import Quarantined
 from spamfilter.stores import Entry, JournalEntry, Store, Wanted, WantedClass
 from spamfilter.system.ids import ID_LENGTH, is_id
@@ -188,8 +189,8 @@ def looked_at(site: Site, id: str) -> Looked:
     try:
         subject = by_id(filter, entry.id, wait=False)
         score, evidence = filter.explained(subject.reading)
-        policy = site.settings.policy()
-        judged = judgement_json(
+        policy = policy_for(entry.recipients, site.settings.policies(), site.settings.policy())
+        judged = {"policy": policy.name} | judgement_json(
             {"id": entry.id}, score, policy.classify(score, filter.learnt), subject.reading, evidence,
             provenance(filter, policy, subject.reading, score, evidence),
         )  # fmt: skip
