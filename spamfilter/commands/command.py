@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,8 @@ SUMMARY = 300
 """Most characters of a command's summary: two sentences."""
 TOGETHER = 100
 """Mails of files about which the journal is asked at once: some megabytes of messages."""
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+"""Before all mail: a report of a thousand years has as many days."""
 names_argument = click.argument("names", nargs=-1, metavar="[ID|FILE|DIR|-]...")
 
 
@@ -45,23 +47,31 @@ class CommandGroup(click.Group):
 
 def moment(option: str, text: str, now: datetime, end: bool = False) -> datetime:
     """The begin of a span like 7d that ends now, or a date or time in local time: of a date its begin, or with `end`
-    the end of that day, but not after now. Raises InputError, which names the option.
+    the end of that day, but not after now. Days and weeks of a span, and `yesterday`, are by the local calendar.
+
+    Raises InputError, which names the option.
     """
     from spamfilter.system.moments import moment_of
 
-    spans = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+    local = now.astimezone().replace(tzinfo=None)
+    date = (local - timedelta(days=1)).date().isoformat() if text == "yesterday" else text
     match = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
     try:
+        if match and match.group(2) == "h":
+            return max(now - timedelta(hours=int(match.group(1))), EARLIEST)
         if match:
-            return now - int(match.group(1)) * spans[match.group(2)]
-        found = moment_of(text)
+            days = int(match.group(1)) * (7 if match.group(2) == "w" else 1)
+            return max((local - timedelta(days=days)).astimezone(UTC), EARLIEST)
+        found = moment_of(date)
     except (ValueError, OverflowError):
         raise InputError(
-            f"{option} {text!r}: neither a span (24h, 7d, 4w) nor a date (2026-01-31) or time (2026-01-31T13:00)"
+            f"{option} {text!r}: neither a span (24h, 7d, 4w) nor a date (2026-01-31, yesterday) or time"
+            " (2026-01-31T13:00)"
         ) from None
     if found >= now:
-        raise InputError(f"{option} {text!r}: lies in the future")
-    return min(moment_of(text, end), now)
+        where = "in the future" if found >= datetime.now(UTC) else "behind the end of the period"
+        raise InputError(f"{option} {text!r}: lies {where}")
+    return max(min(moment_of(date, end), now), EARLIEST)
 
 
 def user() -> str:
@@ -195,13 +205,12 @@ def has_store(settings: "Settings") -> bool:
 @contextmanager
 def opened_store(settings: "Settings", existing: bool = False) -> "Iterator[Store]":
     """The store of the configuration. existing: raise InputError where there is none yet, and make none."""
-    from spamfilter.stores import open_store
+    from spamfilter.stores import NO_TABLES, open_store
     from spamfilter.stores.sql.connection import place_of
 
     if existing and not has_store(settings):
-        where = place_of(settings.store_url())
-        raise InputError(f"{where}: no database yet; `serve`, `train` and marks make one; see [store] url")
-    with closing(open_store(settings.store_url())) as store:
+        raise InputError(f"{place_of(settings.store_url())}: {NO_TABLES}")
+    with closing(open_store(settings.store_url(), create=not existing)) as store:
         yield store
 
 

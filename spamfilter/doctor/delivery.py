@@ -71,7 +71,8 @@ def outages(examined: Examination) -> Iterator[Finding]:
             continue  # it cannot note it in the database
         until = span_text(down.begin, down.end) if down.end else f"since {moment_text(down.begin)}"
         yield warning(
-            f"{until}: the relay{of_host(down, members)} did not run", "journalctl -u spamfilter says why it ended"
+            f"{until}: the relay{of_host(down, members)} did not run, or had no database",
+            "journalctl -u spamfilter says why",
         )
     if not found:
         yield ok("no mail was put off in the last 24 hours")

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from spamfilter.reports.drift import Drift
 from spamfilter.reports.outages import Downtime, Outage
 from spamfilter.reports.report_figures import Figures
+from spamfilter.stores.journal import MANY
 from spamfilter.system.moments import moment_text
 
 SOON = 60
@@ -40,12 +41,13 @@ def advice(
         found.append(f"the disk will be full in {days_left:.0f} days: lower [report] journal_days, or add space")
     if off:
         last, number = off[-1], sum(one.messages for one in off)
+        were = f"{'at least ' * (number >= MANY)}{number:,} message{'s were' if number > 1 else ' was'}"
         found.append(
-            f"{number:,} message{'s were' if number > 1 else ' was'} put off, the last at {moment_text(last.end)}"
+            f"{were} put off, the last at {moment_text(last.end)}"
             f" ({last.reply}): senders try again; see Outages, and what the next hop's log says of these times"
         )
     if down:
-        found.append("the relay did not run for a while, see Outages: its log says why it ended")
+        found.append("the relay did not run, or had no database, for a while, see Outages: its log says why")
     if waiting:
         found.append(f"{waiting:,} message{'s need' if waiting > 1 else ' needs'} review: spamfilter review")
     if any(one.what == "put_off" and one.share > one.before for one in drifts):

@@ -1,6 +1,7 @@
 """When mail was put off, and when the relay did not run.
 
-Each relay notes every minute that it runs; one that starts long after the last note of its host was down in between.
+Each relay notes every minute that it runs; one that starts long after the last note of its host was down in between,
+and one that could write no note for long had no database.
 """
 
 import re
@@ -39,7 +40,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Downtime:
-    """A time in which the relay of a host did not run. end: None if it has not run since."""
+    """A time in which the relay of a host did not run, or had no database. end: None if it has not run since."""
 
     begin: datetime
     end: datetime | None
@@ -74,15 +75,19 @@ def _together(entries: list[Deferral]) -> Iterator[list[Deferral]]:
         yield some
 
 
-def note_alive(store: Store, host: str, started: datetime, now: datetime) -> None:
-    """Note that the relay of a host runs now, and that it was down if its last note is from long before its start."""
-    alive, down = f"{ALIVE} {host}", f"{DOWN} {host}"
-    last = _moment(store.get_setting(alive) or store.get_setting(ALIVE))
-    if last is not None and started - last > ABSENT:
+def last_note(store: Store, host: str) -> datetime | None:
+    """When the relay of a host has last noted that it runs."""
+    return _moment(store.get_setting(f"{ALIVE} {host}") or store.get_setting(ALIVE))
+
+
+def note_alive(store: Store, host: str, last: datetime | None, begin: datetime, now: datetime) -> None:
+    """Note that the relay of a host runs now, and that it was away if its `last` note is from long before `begin`."""
+    if last is not None and begin - last > ABSENT:
+        down = f"{DOWN} {host}"
         kept = store.get_setting(down)
         before = kept if isinstance(kept, list) else []
-        store.put_setting(down, [*before, [last.isoformat(), started.isoformat()]][-MOST:])
-    store.put_setting(alive, now.isoformat())
+        store.put_setting(down, [*before, [last.isoformat(), begin.isoformat()]][-MOST:])
+    store.put_setting(f"{ALIVE} {host}", now.isoformat())
 
 
 def hosts(store: Store) -> list[str]:

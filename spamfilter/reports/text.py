@@ -103,7 +103,7 @@ def outage_texts(report: Report) -> list[str]:
     ]
     for down in report.downtimes:
         until = span_text(down.begin, down.end) if down.end else f"since {moment_text(down.begin)}"
-        found.append((down.begin, f"{until}: the relay{of_host(down, report.hosts)} did not run"))
+        found.append((down.begin, f"{until}: the relay{of_host(down, report.hosts)} did not run, or had no database"))
     return [sentence for _, sentence in sorted(found)]
 
 

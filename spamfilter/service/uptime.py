@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from spamfilter.errors import NextHopError, StoreError
 from spamfilter.relay.next_hops import NextHop
-from spamfilter.reports.outages import note_alive
+from spamfilter.reports.outages import last_note, note_alive
 from spamfilter.stores import Store
 from spamfilter.system.escaping import printable
 
@@ -23,6 +23,7 @@ class Uptime:
         self._host = host
         self._started = datetime.now(UTC)
         self._greeted = False
+        self._noted: datetime | None = None
 
     async def note(self) -> None:
         """Note that the relay runs; the first time, greet the next hop."""
@@ -30,7 +31,15 @@ class Uptime:
             self._greeted = True
             await self._greet()
         with suppress(StoreError):  # what follows the ledger says that the database is away
-            await asyncio.to_thread(note_alive, self._store, self._host, self._started, datetime.now(UTC))
+            await asyncio.to_thread(self._note)
+
+    def _note(self) -> None:
+        now = datetime.now(UTC)
+        if self._noted is None:
+            note_alive(self._store, self._host, last_note(self._store, self._host), self._started, now)
+        else:
+            note_alive(self._store, self._host, self._noted, now, now)
+        self._noted = now
 
     async def _greet(self) -> None:
         try:

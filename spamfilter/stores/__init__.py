@@ -26,6 +26,7 @@ from spamfilter.stores.sql.connection import POSTGRESQL
 from spamfilter.stores.store import Entry, Holders, Learning, Relearnt, Rewriting, Store, Trainings
 
 __all__ = [
+    "NO_TABLES",
     "STORES",
     "UNJUDGED",
     "WANTED_CLASSES",
@@ -49,10 +50,13 @@ __all__ = [
 ]
 
 
-def _sql(url: str, migrate: bool) -> Store:
+NO_TABLES = "no database yet; `serve`, `train` and marks make one; see [store] url"
+
+
+def _sql(url: str, migrate: bool, create: bool) -> Store:
     store = SqlStore(url)
     try:
-        _bring_to_head(store, url, migrate)
+        _bring_to_head(store, url, migrate, create)
         store.look()
     except BaseException:
         store.close()
@@ -60,8 +64,10 @@ def _sql(url: str, migrate: bool) -> Store:
     return store
 
 
-def _bring_to_head(store: SqlStore, url: str, migrate: bool) -> None:
+def _bring_to_head(store: SqlStore, url: str, migrate: bool, create: bool) -> None:
     revision = store.revision()
+    if revision is None and not create:
+        raise StoreError(f"{store.where}: {NO_TABLES}")
     if revision is not None and revision > HEAD:
         raise StoreError(f"{store.where}: made by a newer version (schema {revision}, this one knows {HEAD})")
     if revision is not None and revision < HEAD and not migrate:
@@ -73,15 +79,16 @@ def _bring_to_head(store: SqlStore, url: str, migrate: bool) -> None:
         run(url)
 
 
-STORES: dict[str, Callable[[str, bool], Store]] = {"sqlite": _sql, POSTGRESQL: _sql}
+STORES: dict[str, Callable[[str, bool, bool], Store]] = {"sqlite": _sql, POSTGRESQL: _sql}
 
 
-def open_store(url: str, migrate: bool = False) -> Store:
-    """The store at a URL. A new database gets its tables; an old one is migrated only with `migrate`.
+def open_store(url: str, migrate: bool = False, create: bool = True) -> Store:
+    """The store at a URL. A new database gets its tables with `create`; an old one is migrated only with `migrate`.
 
-    Raises StoreError if the database cannot be opened, is newer than this program, or is old and `migrate` is not set.
+    Raises StoreError if the database cannot be opened, has no tables and gets none, is newer than this program, or is
+    old and `migrate` is not set.
     """
     scheme = url.partition(":")[0]
     if scheme not in STORES:
         raise StoreError(f"unknown kind of store {scheme!r}; known: {', '.join(STORES)}")
-    return STORES[scheme](url, migrate)
+    return STORES[scheme](url, migrate, create)

@@ -165,7 +165,7 @@ class Journal(ABC):
 
     @abstractmethod
     def deferrals(self, since: datetime, until: datetime, host: str = "") -> list[Deferral]:
-        """Entries of a period whose client heard a 4xx that no verdict asked for, oldest first; at most MANY."""
+        """Entries of a period whose client heard a 4xx that no verdict asked for, oldest first; the latest MANY."""
 
     @abstractmethod
     def labelled(self, since: datetime, until: datetime, without: Collection[str], host: str = "") -> list[Labelled]:

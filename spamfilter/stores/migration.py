@@ -30,5 +30,6 @@ def migrate(url: str, revision: str = "head") -> tuple[str | None, str | None]:
             raise
         except (CommandError, StoreError) as error:
             reason = str(error).removeprefix(f"{database.where}: ")
-            raise StoreError(f"{database.where}: cannot migrate from {before} to {revision}: {reason}") from error
+            kind = type(error) if isinstance(error, StoreError) else StoreError  # a full disk is tried again
+            raise kind(f"{database.where}: cannot migrate from {before} to {revision}: {reason}") from error
         return before, database.revision()

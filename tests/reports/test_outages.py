@@ -4,7 +4,18 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from spamfilter.reports.outages import ALIVE, DOWN, MOST, Downtime, Outage, downtimes, hosts, note_alive, outages
+from spamfilter.reports.outages import (
+    ALIVE,
+    DOWN,
+    MOST,
+    Downtime,
+    Outage,
+    downtimes,
+    hosts,
+    last_note,
+    note_alive,
+    outages,
+)
 from spamfilter.reports.report import build
 from spamfilter.reports.text import outage_texts, report_text
 from spamfilter.stores import UNJUDGED, Store
@@ -57,33 +68,50 @@ def test_the_review_does_not_ask_about_what_was_not_judged(store: Store) -> None
     assert store.unlearnt(NOON, NOON + MINUTE) == []
 
 
+def noted(store: Store, host: str, started: datetime, now: datetime) -> None:
+    """The first note of a relay that has started then."""
+    note_alive(store, host, last_note(store, host), started, now)
+
+
 @pytest.mark.parametrize(("away", "down"), [(2, False), (10, True)])
 def test_a_relay_that_starts_long_after_its_last_note_was_down(store: Store, away: int, down: bool) -> None:
-    note_alive(store, HOST, NOON, NOON)
+    noted(store, HOST, NOON, NOON)
     again = NOON + away * MINUTE
-    note_alive(store, HOST, again, again + MINUTE)
-    note_alive(store, HOST, again, again + 2 * MINUTE)
+    noted(store, HOST, again, again + MINUTE)
+    noted(store, HOST, again, again + 2 * MINUTE)
     found = [Downtime(NOON, again, HOST)] if down else []
     assert downtimes(store, NOON - MINUTE, again + 3 * MINUTE) == found
     assert downtimes(store, again + MINUTE, again + 3 * MINUTE) == []
 
 
-def test_a_database_that_took_no_notes_for_a_while_is_no_downtime(store: Store) -> None:
-    note_alive(store, HOST, NOON, NOON)
-    note_alive(store, HOST, NOON, NOON + 30 * MINUTE)
-    assert downtimes(store, NOON, NOON + 31 * MINUTE) == []
+def test_a_database_that_took_no_notes_for_a_while_was_away(store: Store) -> None:
+    noted(store, HOST, NOON, NOON)
+    again = NOON + 30 * MINUTE
+    note_alive(store, HOST, NOON, again, again)
+    note_alive(store, HOST, again, again + MINUTE, again + MINUTE)
+    assert downtimes(store, NOON, again + 2 * MINUTE) == [Downtime(NOON, again, HOST)]
+
+
+def test_a_clock_that_was_ahead_at_the_start_is_one_downtime_at_most(store: Store) -> None:
+    noted(store, HOST, NOON, NOON)
+    ahead, last = NOON + 120 * MINUTE, NOON + 120 * MINUTE
+    noted(store, HOST, ahead, ahead)
+    for minute in range(1, 10):
+        note_alive(store, HOST, last, NOON + minute * MINUTE, NOON + minute * MINUTE)
+        last = NOON + minute * MINUTE
+    assert downtimes(store, NOON, NOON + 10 * MINUTE) == [Downtime(NOON, ahead, HOST)]
 
 
 def test_a_relay_that_does_not_run_is_down_since_its_last_note(store: Store) -> None:
     assert downtimes(store, NOON, NOON + 60 * MINUTE) == []  # none ever ran
-    note_alive(store, HOST, NOON, NOON)
+    noted(store, HOST, NOON, NOON)
     assert downtimes(store, NOON, NOON + 60 * MINUTE) == [Downtime(NOON, None, HOST)]
 
 
 def test_only_so_many_downtimes_are_remembered(store: Store) -> None:
     at: datetime = NOON
     for _ in range(MOST + 5):
-        note_alive(store, HOST, at, at)
+        noted(store, HOST, at, at)
         at += 10 * MINUTE
     kept = store.get_setting(f"{DOWN} {HOST}")
     assert isinstance(kept, list)
@@ -92,8 +120,8 @@ def test_only_so_many_downtimes_are_remembered(store: Store) -> None:
 
 def test_a_host_of_a_fleet_that_is_down_is_named_until_it_has_long_left(store: Store) -> None:
     for number in range(20):
-        note_alive(store, "mx1.test", NOON, NOON + number * MINUTE)
-    note_alive(store, "mx2.test", NOON, NOON)
+        noted(store, "mx1.test", NOON, NOON + number * MINUTE)
+    noted(store, "mx2.test", NOON, NOON)
     now = NOON + 20 * MINUTE
     assert hosts(store) == ["mx1.test", "mx2.test"]
     assert downtimes(store, NOON, now) == [Downtime(NOON, None, "mx2.test")]
@@ -106,6 +134,6 @@ def test_what_was_noted_before_hosts_were_is_kept(store: Store) -> None:
     store.put_setting(ALIVE, NOON.isoformat())
     store.put_setting(DOWN, [[(NOON - 9 * MINUTE).isoformat(), NOON.isoformat()]])
     again = NOON + 10 * MINUTE
-    note_alive(store, HOST, again, again)
+    noted(store, HOST, again, again)
     before, after = downtimes(store, NOON - 10 * MINUTE, again)
     assert (before, after) == (Downtime(NOON - 9 * MINUTE, NOON, ""), Downtime(NOON, again, HOST))

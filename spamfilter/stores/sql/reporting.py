@@ -61,7 +61,7 @@ class SqlReporting(Database):
         deferred = text("reply >= '4' AND reply < '5'")  # word for word as in the index
         within = journal.c.at >= since, journal.c.at < until, *of_host(host)
         query = select(journal.c.at, journal.c.reply).where(*within, deferred, unasked)
-        return [Deferral(*row) for row in self.rows(query.order_by(journal.c.at).limit(MANY))]
+        return [Deferral(*row) for row in self.rows(query.order_by(journal.c.at.desc()).limit(MANY))][::-1]
 
     def labelled(self, since: datetime, until: datetime, without: Collection[str], host: str = "") -> list[Labelled]:
         by_people = ledger.c.source.not_in(without)
