@@ -19,7 +19,7 @@ _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,59}")
 _TAKEN = frozenset(("authorization", "content-length", "content-type", "cookie", "host", "origin", "transfer-encoding"))
 """Fields of HTTP that browsers send themselves."""
 _URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,260}/?")
-_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 
 
@@ -81,7 +81,7 @@ def socket_path(text: str) -> str:
 
 def network(text: str) -> str:
     found = ipaddress.ip_network(text)
-    if found.version == 6 and found.subnet_of(_MAPPED):
+    if found.version == 6 and found.subnet_of(MAPPED):
         raise ValueError("IPv4 within IPv6; write it as IPv4, as in 192.0.2.0/24")
     return text
 

@@ -19,7 +19,7 @@ _RULE = re.compile(r"(\S+)(?: +for +(\S+))?(?: +until +(\S+))?", re.ASCII)
 
 
 def sender(text: str) -> str:
-    """An address, a domain or a network, in its one spelling.
+    """An address, a domain or a network, in its one spelling; *@domain, as other filters write it, is the domain.
 
     >>> sender("Boss@Example.org"), sender("@example.org"), sender("192.0.2.1"), sender("Ann/Sales@example.org")
     ('boss@example.org', 'example.org', '192.0.2.1/32', 'ann/sales@example.org')
@@ -29,11 +29,13 @@ def sender(text: str) -> str:
             network = ipaddress.ip_network(text)
         except ValueError as error:
             raise ValueError(f"{text!r} is not a network, as in 192.0.2.0/24: {error}") from None
+        if network.version == 6 and network.overlaps(addresses.MAPPED):
+            raise ValueError(f"{text!r} is IPv4 within IPv6; write it as IPv4, as in 192.0.2.0/24")
         if not network.prefixlen:
             raise ValueError(f"{text!r} is every client; name a network, as in 192.0.2.0/24")
         return str(network)
     try:
-        return addresses.mailbox(text) if text.rpartition("@")[0] else _domain(text)
+        return _mailbox_or_domain(text)
     except ValueError:
         raise ValueError(
             f"{text!r} is not an address (user@example.org), domain (example.org) or network (192.0.2.0/24)"
@@ -43,7 +45,7 @@ def sender(text: str) -> str:
 def recipients(text: str) -> str:
     """An address or a domain of recipients, in lower case; '' is everybody."""
     try:
-        return addresses.mailbox(text) if text.rpartition("@")[0] else text and _domain(text)
+        return text and _mailbox_or_domain(text)
     except ValueError:
         raise ValueError(f"{text!r} is not the address or domain of a recipient") from None
 
@@ -53,8 +55,13 @@ def some_recipients(text: str) -> str:
     return recipients(text or "''")
 
 
-def _domain(text: str) -> str:
-    return addresses.domain(text.removeprefix("@"))
+def _mailbox_or_domain(text: str) -> str:
+    local, _, domain = text.rpartition("@")
+    if local in ("", "*"):
+        return addresses.domain(domain)
+    if "*" in local:
+        raise ValueError
+    return addresses.mailbox(text)
 
 
 def rule(kind: Kind, text: str) -> Rule:

@@ -44,6 +44,8 @@ log = logging.getLogger("spamfilter.web")
 
 MOST_FIELDS = 120
 """Fields of a form: the longest of our forms has a checkbox for each of 100 mails."""
+BY_LINK = "/kept/"
+"""Paths of the pages that are opened by the link of a digest, whoever is signed in."""
 FORM = "application/x-www-form-urlencoded"
 SENTENCES = {404: "there is no such page", 405: "this address is for the button of a page: go back, and press it there"}
 FILES = {"style.css": "text/css", "keyboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -190,9 +192,11 @@ async def _form(request: Request) -> dict[str, str]:
 def _visit(site: Site, request: Request, origin: Origin, form: dict[str, str]) -> Visit:
     """The visit of a request, with the session of its cookie, or a new one if a proxy has named an account."""
     accounts = site.visitors.accounts.now()
-    token = _sent(request, _cookie(origin, "session"))
+    # The link of a digest is followed from other sites, without the cookie of a session, which its forms would send.
+    by_link = request.url.path.startswith(BY_LINK)
+    token = "" if by_link else _sent(request, _cookie(origin, "session"))
     session = site.sessions.find(token, accounts) if token else None
-    if origin.proxied and (session is None or session.account != origin.proxied):
+    if origin.proxied and not by_link and (session is None or session.account != origin.proxied):
         session, account = None, accounts.get(origin.proxied)
         if account is not None:
             token, session = site.sessions.begin(account)
@@ -252,7 +256,7 @@ def _allowed(page: Page, request: Request, visit: Visit) -> Response:
     if post and not visit.site.sessions.is_stamp(visit.token, visit.form.get("stamp", "")):
         if visit.path == "/login" and visit.account is not None:  # signed in already, in another tab
             return redirected(visit.form.get("next", "/"))
-        if visit.path.startswith("/kept/"):
+        if visit.path.startswith(BY_LINK):
             return kept.again(visit)
         return _refused(visit, "session expired: go back, load the page again, and repeat")
     answer = page.post if post else page.get
