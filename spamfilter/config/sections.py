@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations
 from typing import Annotated, Literal, Self
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -49,6 +50,9 @@ def store_url(text: str) -> str:
             raise ValueError("no password belongs here: write it into a file, and add ?passfile=FILE")
     except StoreError as error:
         raise ValueError(str(error).removeprefix("[store] url: ")) from None
+    for name, values in parse_qs(urlsplit(text).query).items():
+        if len(values) > 1:
+            raise ValueError(f"{name} is named twice: write {name}={','.join(values)}")
     return text
 
 

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from spamfilter import __version__, commands
 from spamfilter.bayes.voices import everybodys
+from spamfilter.commands.command import moment
 from spamfilter.commands.judge import FEW
 from spamfilter.config.settings import Settings
 from spamfilter.learning.bulk import training as bulk_training
@@ -483,6 +485,30 @@ def test_a_date_as_the_end_of_the_report_includes_that_day(shell: Shell) -> None
     today = datetime.now().astimezone().date().isoformat()
     assert json.loads(shell.done("stats", "--json", "--since", day, "--until", today))["messages"] == 2
     assert "lies in the future" in shell.fails("stats", "--until", "9999-12-31")
+    assert "lies behind the end" in shell.fails("stats", "--until", day, "--since", today)
+    assert json.loads(shell.done("stats", "--json", "--since", "0001-01-02"))["messages"] == 2
+
+
+@pytest.mark.parametrize(
+    ("zone", "begin", "end"),
+    [
+        pytest.param("UTC", "2026-10-19 00:00", "2026-10-26 00:00", id="utc"),
+        pytest.param("Europe/Berlin", "2026-10-18 22:00", "2026-10-25 23:00", id="summer-time-ends"),
+    ],
+)
+def test_seven_days_until_yesterday_begin_and_end_at_midnight(
+    monkeypatch: pytest.MonkeyPatch, zone: str, begin: str, end: str
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        until = moment("--until", "yesterday", datetime(2026, 10, 26, 6, 17, tzinfo=UTC), end=True)
+        since = moment("--since", "7d", until)
+        assert moment("--since", "yesterday", until) == until - timedelta(hours=25 if zone != "UTC" else 24)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert (f"{since:%Y-%m-%d %H:%M}", f"{until:%Y-%m-%d %H:%M}") == (begin, end)
 
 
 @pytest.mark.parametrize("since", ["x", "7", "7y", "-7d", "2026-13-01", "99999999w", "999999w"])

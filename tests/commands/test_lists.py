@@ -50,6 +50,13 @@ def test_judging_a_file_says_that_rules_are_not_asked(shell: Shell, tmp_path: Pa
     assert shell.run("judge", "--json", str(file)).stderr == ""
 
 
+def test_all_addresses_of_a_domain_are_the_domain(shell: Shell) -> None:
+    shell.done("migrate")
+    shell.done("block", "*@Shop.example", "--for", "*@example.org")
+    (rule,) = listed(shell)
+    assert (rule["sender"], rule["recipients"]) == ("shop.example", "example.org")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -60,6 +67,11 @@ def test_judging_a_file_says_that_rules_are_not_asked(shell: Shell, tmp_path: Pa
             ["allow", "a.example", "--for", "x@"], "'x@' is not the address or domain of a recipient", id="for"
         ),
         pytest.param(["allow", "a.example", "--note", "x\ny"], "the note must be one line", id="note"),
+        pytest.param(["block", "*bot@x.example"], "'*bot@x.example' is not an address", id="pattern"),
+        pytest.param(["block", "::ffff:192.0.2.0/120"], "'::ffff:192.0.2.0/120' is IPv4 within IPv6", id="mapped"),
+        pytest.param(
+            ["block", "a.example", "--for", "*x@b.example"], "'*x@b.example' is not the address", id="for-pattern"
+        ),
         pytest.param(["unlist", "7"], "7: no rule has this number", id="unknown"),
     ],
 )

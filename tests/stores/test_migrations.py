@@ -12,9 +12,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, MetaData
+from sqlalchemy import Connection, Engine, MetaData, event
 
-from spamfilter.errors import StoreError
+from spamfilter.errors import StoreError, StoreFull
 from spamfilter.learning.filter import Filter
 from spamfilter.stores import migration, open_store
 from spamfilter.stores.schema import HEAD, metadata
@@ -79,6 +79,23 @@ def test_a_migration_goes_up_down_and_up_to_the_same_tables(url: str, revision: 
     assert (below == []) is (before is None)
     assert migration.migrate(url, revision) == (before, revision)
     assert schema(url) == first
+
+
+def test_a_disk_that_is_full_at_an_upgrade_is_tried_again(url: str) -> None:
+    migration.migrate(url, "0010")
+
+    def filled(connection: sqlite3.Connection, record: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1")  # which is as many as the file has
+
+    before = schema(url)
+    event.listen(Engine, "connect", filled)
+    try:
+        with pytest.raises(StoreFull, match=r"cannot migrate from 0010 to head: .* is full"):
+            migration.migrate(url)
+    finally:
+        event.remove(Engine, "connect", filled)
+    assert schema(url) == before
+    assert migration.migrate(url) == ("0010", HEAD)
 
 
 def indexed(url: str) -> dict[str, list[str]]:

@@ -171,6 +171,13 @@ def test_a_url_that_leads_nowhere_is_one_sentence_without_the_password(wrong: st
     assert "\n" not in str(raised.value)
 
 
+def test_a_command_that_only_reads_makes_no_tables(empty: str) -> None:
+    with pytest.raises(StoreError, match="no database yet; `serve`, `train` and marks make one"):
+        open_store(empty, create=False)
+    with closing(Database(empty)) as database:
+        assert database.revision() is None
+
+
 def _open_often(url: str) -> None:
     """The server reads its rules a moment after it was told to."""
     for _ in range(100):

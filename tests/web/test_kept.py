@@ -341,6 +341,18 @@ def test_two_links_of_a_digest_that_a_webmail_opens_in_two_tabs(pages: Site, chr
         expect(each.get_by_role("status")).to_contain_text(f"Zugestellt: Casino {name}")
 
 
+def test_who_is_signed_in_follows_the_link_from_a_webmail(pages: Site) -> None:
+    """The browser sends no cookie of the session with what another site links to, and sends it with the page's form."""
+    id = send(pages, "signed in", "Casino", B)
+    link = link_in(digests(pages)[B])
+    browser, signed_in = pages.browser(), pages.browser("anna").cookies
+    stamp = browser.get(link).stamp
+    browser.cookies.update(signed_in)
+    answer = browser.post(link, {"stamp": stamp, "do": "delete", f"mail-{id}": "on"})
+    assert "deleted=1" in answer.fields["location"]
+    assert browser.get("/").status == 200
+
+
 def test_many_are_delivered_or_deleted_at_once(pages: Site, chromium: Browser) -> None:
     ids = {name: send(pages, name, f"Casino {name}", B, C) for name in ("one", "two", "three", "four")}
     foreign = send(pages, "foreign", "Casino foreign", C)
