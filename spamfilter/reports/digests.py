@@ -98,7 +98,7 @@ def new_digests(settings: Settings, store: Store) -> list[Digest]:
             told.pop(blocking.get(entry.listed.rpartition(" rule=")[2], ""), None)
         words = spam_words(entry)
         for address, recipients in told.items():
-            listed = Listed(mail.id, mail.at, mail.sender, mail.subject, words, recipients)
+            listed = Listed(mail.id, mail.at, mail.shown_sender, mail.subject, words, recipients)
             found.setdefault(address, []).append(listed)
     return [Digest(address, listed) for address, listed in sorted(found.items())]
 

@@ -451,6 +451,7 @@ async def test_the_list_tells_what_is_there(warder: Warder) -> None:
     assert told == {
         "id": id,
         "sender": "a@example.org",
+        "author": "A Sender <a@example.org>",
         "recipients": ["b@example.net", "c@example.net"],
         "subject": "grün\x1b[2J",
         "score": 0.987,

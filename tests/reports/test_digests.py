@@ -62,10 +62,10 @@ def settings(folder: Path, **digest: object) -> Settings:
     })  # fmt: skip
 
 
-def keep(folder: Path, *recipients: bytes) -> str:
+def keep(folder: Path, *recipients: bytes, sender: bytes = b"a@example.org") -> str:
     id = new_id()
     verdict = Verdict(0.987, 5.0, "spam", "quarantine", 0.9, {"ham": 1, "spam": 1})
-    Maildir(folder).write(mark(mail(), verdict.fields(id)), b"a@example.org", recipients, id)
+    Maildir(folder).write(mark(mail(), verdict.fields(id)), sender, recipients, id)
     return id
 
 
@@ -114,6 +114,20 @@ def test_a_digest_lists_so_many_and_counts_the_rest(tmp_path: Path, store: Store
     assert "Subject: Mail kept as spam: 5\r\n" in sent
     assert "3 more are on the page." in sent
     assert len(one.events(NOW)) == 5
+
+
+@pytest.mark.parametrize(
+    ("sender", "shown"),
+    [
+        pytest.param(b"a@example.org", "A Sender <a@example.org>", id="the-same"),
+        pytest.param(b"bounces+ann@Mailer.example", "A Sender <a@example.org> [mailer.example]", id="another"),
+        pytest.param(b"", "A Sender <a@example.org>", id="bounce"),
+    ],
+)
+def test_a_digest_names_whom_people_know(tmp_path: Path, store: Store, sender: bytes, shown: str) -> None:
+    keep(tmp_path, b"ann@example.net", sender=sender)
+    (one,) = new_digests(settings(tmp_path), store)
+    assert [listed.sender for listed in one.mails] == [shown]
 
 
 SAID = re.compile(r"""(?:\bsay|_trouble|_opened)\(\s*(?:visit, (?:found, )?)?["']([^"']+)["']""")

@@ -18,6 +18,8 @@ from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops.maildir import envelope_end, unwrapped
 from spamfilter.system.escaping import harmless
 
+LONGEST_AUTHOR = 200
+"""Characters of From that are shown."""
 HEAD = 65_536
 """Bytes of a mail that a list reads, behind its envelope; header fields after that are not shown."""
 FLAGS = ":2,"
@@ -31,7 +33,8 @@ _SCORE = re.compile(rb"^X-Spam-Status: [^\n]*?\bscore=([0-9.]{1,10})", re.MULTIL
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A mail in quarantine. score: None if its header has none; size: bytes of the file.
+    """A mail in quarantine. sender: of the envelope; author: the field From. score: None if its header has none; size:
+    bytes of the file.
 
     recipients: those that do not have it yet. broken_off: a release was interrupted, and may have delivered it.
     """
@@ -40,10 +43,19 @@ class Quarantined:
     id: str
     at: datetime
     sender: str
+    author: str
     recipients: Sequence[str]
     subject: str
     score: float | None
     size: int
+
+    @property
+    def shown_sender(self) -> str:
+        """Whom people know it from: the field From, and behind it the domain of the envelope where that is another."""
+        domain = self.sender.rpartition("@")[2].lower()
+        if not self.author or domain in self.author.lower():
+            return self.author or self.sender
+        return f"{self.author} [{domain}]"
 
     @property
     def broken_off(self) -> bool:
@@ -65,14 +77,15 @@ def looked_at(path: Path) -> Quarantined | None:
         return None
     mail, sender, recipients = unwrapped(content)
     head = mail[: header_end(mail)]
-    score = _SCORE.search(head)
+    score, message = _SCORE.search(head), parse(head + b"\r\n")
     return Quarantined(
         path=path,
         id=header_id(mail),
         at=came(path),
         sender=sender.decode("utf-8", "replace"),
+        author=message.field(b"from").strip()[:LONGEST_AUTHOR],
         recipients=[named(name) for name in recipients],
-        subject=parse(head + b"\r\n").field(b"subject").strip(),
+        subject=message.field(b"subject").strip(),
         score=float(score.group(1)) if score else None,
         size=size,
     )
