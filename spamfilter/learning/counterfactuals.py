@@ -77,19 +77,19 @@ class Counterfactuals:
     def distances(self, score: Score) -> list[Distance]:
         """To the classes below and above, without those that no score reaches: behind a threshold of 0 or 1.
 
-        What is in doubt moves both thresholds away from the posterior.
+        What is in doubt moves both thresholds away from the posterior; what does not count for spam is missing at both.
         """
         policy, calibration = self._policy, self._state.calibration
         doubt, few_ham = score.doubt / calibration.factor, score.few_ham / calibration.factor
         spam: Class = "spam" if self._state.learnt["ham"] else "unsure"
-        between = policy.unsure < policy.spam or doubt + few_ham > 0
+        between = policy.unsure < policy.spam or doubt > 0
         bounds: list[tuple[float, float, Class]] = []
         if self._class == "spam":
-            bounds.append((policy.spam, doubt + few_ham, "unsure" if between else "ham"))
+            bounds.append((policy.spam, few_ham + doubt, "unsure" if between else "ham"))
         elif self._class == "unsure":
-            bounds += [(policy.unsure, -TOWARDS_SPAM * doubt, "ham"), (policy.spam, doubt + few_ham, spam)]
+            bounds += [(policy.unsure, few_ham - TOWARDS_SPAM * doubt, "ham"), (policy.spam, few_ham + doubt, spam)]
         else:
-            bounds.append((policy.unsure, -TOWARDS_SPAM * doubt, "unsure" if between else spam))
+            bounds.append((policy.unsure, few_ham - TOWARDS_SPAM * doubt, "unsure" if between else spam))
         return [
             Distance(class_, threshold, calibration.log_odds(threshold) + moved - score.log_odds)
             for threshold, moved, class_ in bounds

@@ -69,14 +69,14 @@ def _reasons(score: Score, class_: Class, because: Provenance) -> Iterator[str]:
     """Why the class is another one than the score of the whole mail says, a sentence each."""
     if score.passage:
         yield f"by the {score.passage} of its text, which the rest would hide"
-    bounds = {item.class_: item.threshold for item in because.distances}
-    held = class_ == "unsure" and not bounds.get("ham", 0) <= score.posterior < bounds.get("spam", 0)
-    so = "so it is unsure" if held else "which changes nothing"
     if score.doubt:
+        bounds = {item.class_: item.threshold for item in because.distances}
+        held = class_ == "unsure" and not bounds.get("ham", 0) <= score.posterior < bounds.get("spam", 2)
+        so = "so it is unsure" if held else "which changes nothing"
         known = f"knows {100 * score.known:.0f} % of its words"
         yield f"{known}: up to {score.doubt:.1f} of the log-odds are in doubt, {so}"
     if score.few_ham:
-        yield f"little ham is learnt: {score.few_ham:.1f} of the log-odds do not count for spam, {so}"
+        yield f"little ham is learnt, so {score.few_ham:.1f} of the log-odds for spam do not count"
 
 
 def word_text(

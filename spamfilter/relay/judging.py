@@ -65,7 +65,7 @@ class Judge:
         class_: Class = "unsure"
         action = policy.on_fault()
         if not verdict.fault:
-            score = Score(verdict.log_odds, verdict.posterior, doubt=verdict.doubt, few_ham=verdict.few_ham)
+            score = Score(verdict.log_odds, verdict.posterior, doubt=verdict.doubt)
             is_test = judgement.message is not None and judgement.message.is_test
             class_, action = _decided(policy, score, verdict.learnt, is_test=is_test)
         verdict = replace(verdict, class_=class_, action=action, threshold=policy.spam, policy=policy.name)

@@ -125,7 +125,7 @@ def test_good_mail_is_not_spam_where_hardly_any_was_learnt() -> None:
         learn("spam", *many("word")[at : at + 30])
     new = tokens(*many("word", 30))
     score = model.score(VOICES, new, made)
-    assert score.posterior > 0.9 > score.least
+    assert 0.5 < score.posterior < 0.9 < made.calibration.posterior(score.log_odds)
     assert Policy().classify(score, made.learnt) == "unsure"
     assert 0 < score.few_ham < score.log_odds
     for at in range(600):

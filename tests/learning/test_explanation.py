@@ -178,7 +178,7 @@ def test_large_counts_stay_within_the_columns(folder: Path) -> None:
 
     with_store(folder, fill)
     lines = run("judge", "--explain", ID).splitlines()
-    assert "  little ham is learnt: " in lines[2]
+    assert "  little ham is learnt, so " in lines[2]
     assert " 8888888 " in lines[4]
     assert lines[4].endswith("  #3 #2 #1 ...")
     assert max(len(line) for line in lines[1:]) <= 100
