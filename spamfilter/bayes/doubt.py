@@ -22,9 +22,9 @@ tagged of their spam falls by .6 % or less (benchmarks/cold.py, benchmarks/accur
 TOWARDS_SPAM = 0.5
 """How much of the doubt counts against ham: spam that passes costs less than ham that is lost."""
 AMPLE_HAM, ENOUGH_HAM, LEAST_COMPARED = 0.9, 500, 0.15
-"""Hams for each spam, and hams in all, with which all evidence for spam counts; and the share of it that
-counts with the first ham. Per cent of ham lost and of spam caught by filters that have learnt 50 ham and 500 spam of
-SpamAssassin's mail and of TREC 2007 (benchmarks/cold.py): if all counts, 98 and 97, 8 and 99; so 0 and 25, 0 and 32."""
+"""Hams for each spam, and hams in all, with which all evidence for spam counts; and the least share of it that counts.
+Per cent of ham lost and of spam caught by filters that have learnt 50 ham and 500 spam of SpamAssassin's mail and of
+TREC 2007 (benchmarks/cold.py): if all counts, 98 and 97, 8 and 99; so 0 and 25, 0 and 32."""
 SPEAKING = 50
 """How many words must speak in the text that people read to count half of the agreement."""
 
@@ -63,7 +63,7 @@ def compared(ham: int, spam: int) -> float:
     A word is evidence for spam because ham has it less often. Of a few hams that says little, and the more spam is
     learnt, the more words of all mail are known from spam alone.
     """
-    return min(1.0, max(ham / (AMPLE_HAM * max(spam, 1)), ham / ENOUGH_HAM, LEAST_COMPARED * (ham > 0)))
+    return min(1.0, max(ham / (AMPLE_HAM * max(spam, 1)), ham / ENOUGH_HAM, LEAST_COMPARED))
 
 
 def uncompared(scores: Sequence[VoiceScore], counts: Mapping[str, Counts]) -> float:

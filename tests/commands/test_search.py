@@ -75,7 +75,7 @@ def test_what_the_limit_leaves_out_is_said(database: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("--since yesterday", "--since 'yesterday': neither a span"),
+        ("--since tomorrow", "--since 'tomorrow': neither a span"),
         ("--until 2026-02-30", "--until '2026-02-30': neither a date"),
         ("--hour 24", "0<=x<=23"),
         ("--class good", "'good' is not one of 'ham', 'unsure', 'spam'"),

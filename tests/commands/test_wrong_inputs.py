@@ -48,7 +48,7 @@ def test_an_empty_word_is_refused_and_nothing_done(piles: Shell, words: list[str
         ("mark-spam", "standard input: no mail; name an id, a file or a Maildir, or pipe a mail in"),
         ("forget --by ann", "no database yet; `serve`, `train` and marks make one"),
         ("stats", "no database yet; "),
-        ("stats --since tomorrow", "--since 'tomorrow': neither a span (24h, 7d, 4w) nor a date (2026-01-31)"),
+        ("stats --since tomorrow", "--since 'tomorrow': neither a span (24h, 7d, 4w) nor a date (2026-01-31, yest"),
         ("judge --explain \udcff.eml", "\\udcff.eml: not a file, a folder or an id"),
         ("block 192.0.2.1 --note \udcff", "the note must be one line of at most 200 printable characters"),
         ("migrate --revision 1", "--revision '1': neither 'head' nor four digits"),

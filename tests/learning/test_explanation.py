@@ -123,7 +123,7 @@ def test_words_that_are_not_written_as_they_look_are_shown_as_written(folder: Pa
 def test_what_nothing_is_known_of_is_explained_too(folder: Path) -> None:
     run("migrate")
     assert run("judge", "--explain", stdin=mail()).splitlines()[1:5] == [
-        "  knows 0 % of its words: up to 1.5 of the log-odds are in doubt, so it is unsure",
+        "  knows 0 % of its words: up to 1.5 of the log-odds are in doubt, which changes nothing",
         "  what would change the verdict",
         "    ham below a score of 0.500: log-odds +0.00 would have to fall by 0.75",
         "    without all its tokens for spam, or all for ham: still unsure",
