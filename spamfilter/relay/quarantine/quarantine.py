@@ -111,10 +111,6 @@ class Quarantine:
         paths = [path for path in self._files("new", "cur") if id_in(path.name) in ids]
         return self._left([mail for path in paths if (mail := looked_at(path)) and mail.id in ids])
 
-    def has(self, id: str) -> bool:
-        """Whether a mail of this id is kept."""
-        return bool(self.these([id]))
-
     def _file_of(self, id: str) -> Quarantined | None:
         for path in itertools.chain(self._files("new", "cur", part=id), self._files("new", "cur")):
             mail = looked_at(path)
