@@ -15,9 +15,9 @@ _CODECS = frozenset((
     "charmap", "cp1006", "cp720", "cp737", "cp856", "cp874", "cp875", "koi8_t", "koi8_u", "mac_arabic", "mac_croatian",
     "mac_farsi", "mac_romanian", "palmos", "utf_8_sig",
 ))  # fmt: skip
-# Replaces what separates the parts of a charset's name, as in encodings.normalize_encoding, by blanks.
 # Chinese as GB2312 writes it: two characters or more, and no byte beyond ASCII alone.
 _PAIRS = re.compile(rb"(?:[\x00-\x7f]*[\xa1-\xa9\xb0-\xf7][\xa1-\xfe]){2,}[\x00-\x7f]*")
+# Replaces what separates the parts of a charset's name, as in encodings.normalize_encoding, by blanks.
 _TO_CODEC = bytes(byte if byte < 0x80 and (chr(byte).isalnum() or byte == 0x2E) else 0x20 for byte in range(256))
 
 
@@ -28,11 +28,8 @@ def to_utf8(raw: bytes, charset: bytes) -> bytes:
     codec = _codec(charset.lower())
     if codec:
         return raw.decode(codec, "replace").encode("utf-8", "replace")
-    try:
-        # The last character may be incomplete, as long texts are cut.
-        return codecs.utf_8_decode(raw, "strict", False)[0].encode()
-    except UnicodeDecodeError:
-        return raw.decode("latin-1").encode()
+    text = _strictly(raw)
+    return (raw.decode("latin-1") if text is None else text).encode()
 
 
 def undeclared_to_utf8(raw: bytes, likely: bytes) -> bytes:
@@ -41,27 +38,18 @@ def undeclared_to_utf8(raw: bytes, likely: bytes) -> bytes:
     UTF-8 if it is that, which other text hardly ever is; else in the charset `likely`; else GB18030 where it looks
     like Chinese; else Latin-1.
     """
-    if _is_utf8(raw):
-        return to_utf8(raw, b"")
-    codec = _codec(likely.lower())
-    if codec and (text := _strictly(raw, codec)) is not None:
-        return text.encode("utf-8", "replace")
+    for codec in ("", _codec(likely.lower())):
+        if codec is not None and (text := _strictly(raw, codec)) is not None:
+            return text.encode("utf-8", "replace")
     return to_utf8(raw, b"gb18030" if _PAIRS.fullmatch(raw) else b"")
 
 
-def _strictly(raw: bytes, codec: str) -> str | None:
+def _strictly(raw: bytes, codec: str = "") -> str | None:
+    """The text, None if it is not of this codec. Without one it is UTF-8, whose last character may have been cut."""
     try:
-        return raw.decode(codec)
+        return raw.decode(codec) if codec else codecs.utf_8_decode(raw, "strict", False)[0]
     except UnicodeDecodeError:
         return None
-
-
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        codecs.utf_8_decode(raw, "strict", False)  # the last character may be incomplete, as long texts are cut
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 @functools.lru_cache(maxsize=512)

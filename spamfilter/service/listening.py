@@ -18,11 +18,10 @@ from spamfilter.config.addresses import socket_of, split_address
 from spamfilter.config.sections import Limits
 from spamfilter.errors import ConfigError, NoSuchAddress
 from spamfilter.system import unix_socket
+from spamfilter.system.logs import SELDOM
 
 log = logging.getLogger("spamfilter")
 
-ACCEPT_FAULTS_EVERY = 10.0
-"""Seconds between two lines of log that no connection can be accepted."""
 SPARE_FDS = 150
 """Descriptors besides connections: database, log, Maildir, threads, metrics, and connections that hear 421."""
 FIRST_FD = 3
@@ -151,15 +150,9 @@ def within_descriptors(limits: Limits) -> Limits:
     return limits.model_copy(update={"connections": min(limits.connections, allowed)})
 
 
-class AcceptFaults:
-    """Logs that no connection can be accepted, at most once in ACCEPT_FAULTS_EVERY; asyncio would log each attempt."""
-
-    def __init__(self) -> None:
-        self._silent_until = 0.0
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not str(context.get("message", "")).startswith("socket.accept() out of system resource"):
-            loop.default_exception_handler(context)
-        elif loop.time() >= self._silent_until:
-            self._silent_until = loop.time() + ACCEPT_FAULTS_EVERY
-            log.error("no connection can be accepted: %s", context.get("exception"))
+def note_fault(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log a fault of the event loop; that no connection can be accepted seldom: asyncio says so at each attempt."""
+    if str(context.get("message", "")).startswith("socket.accept() out of system resource"):
+        log.error("no connection can be accepted: %s", context.get("exception"), extra=SELDOM)
+    else:
+        loop.default_exception_handler(context)

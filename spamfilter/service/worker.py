@@ -41,7 +41,7 @@ from spamfilter.service.control_socket.status import judge, status
 from spamfilter.service.expiry import EXPIRE_EVERY, GRACE_SECONDS, Expiry
 from spamfilter.service.ledger_following import FOLLOW_EVERY, Following
 from spamfilter.service.list_following import FOLLOW_LISTS_EVERY, ListFollowing
-from spamfilter.service.listening import AcceptFaults, Sockets, name_of, within_descriptors
+from spamfilter.service.listening import Sockets, name_of, note_fault, within_descriptors
 from spamfilter.service.reload import apply, reread
 from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import BEAT_EVERY, TOLD, Process
@@ -156,7 +156,7 @@ class Worker:
         process, stop = self._process, asyncio.Event()
         loop = asyncio.get_running_loop()
         self._handle_signals(stop)
-        loop.set_exception_handler(AcceptFaults())
+        loop.set_exception_handler(note_fault)
         front_ends = {name: made(self._relay) for name, made in FRONT_ENDS.items()} if process.carries else {}
         self._filter.learnt  # noqa: B018 - loads the counts
         self._facts |= {kind: [*map(name_of, listed)] for kind, listed in sockets.of_mail.items()}
