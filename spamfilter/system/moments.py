@@ -5,24 +5,26 @@ What `moment_text` shows, `moment_of` reads.
 
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 
+YEARS = (2, 9996)
+"""The first and the last year whose moments all have a day before and after them; the last has a leap day."""
+
 
 def moment_of(text: str, end: bool = False, zone: tzinfo | None = None) -> datetime:
     """The moment of a date or time in ISO 8601, in UTC: of a date its begin, or with `end` the end of that day.
 
-    zone: of a time that names none; None: local time. Raises ValueError.
+    zone: of a time that names none; None: local time. Years at the ends of the calendar are those of YEARS. Raises
+    ValueError.
 
     >>> str(moment_of("2026-01-31", True, UTC)), str(moment_of("2026-01-31 13:00+02:00"))
     ('2026-02-01 00:00:00+00:00', '2026-01-31 11:00:00+00:00')
     """
-    try:
-        found = datetime.fromisoformat(text)
-        if end and _is_date(text):
-            found += timedelta(days=1)
-        if zone is not None and found.tzinfo is None:
-            found = found.replace(tzinfo=zone)
-        return found.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("this year is out of range") from None
+    found = datetime.fromisoformat(text)
+    found = found.replace(year=max(YEARS[0], min(found.year, YEARS[1])))
+    if end and _is_date(text):
+        found += timedelta(days=1)
+    if zone is not None and found.tzinfo is None:
+        found = found.replace(tzinfo=zone)
+    return found.astimezone(UTC)
 
 
 def _is_date(text: str) -> bool:
