@@ -71,9 +71,8 @@ def uncompared(scores: Sequence[VoiceScore], counts: Mapping[str, Counts]) -> fl
 
     What imported voices say is not among them: the other filter has had its ham.
     """
-    own = [score for score in scores if not score.voice.imported]
-    said = together(heard_of(own))
-    learnt = [counts[voice.name].messages for voice in everybodys([score.voice for score in own])]
-    if said <= 0 or not learnt:
+    learnt = [counts[voice.name].messages for voice in everybodys([score.voice for score in scores])]
+    share = compared(*(max((of[label] for of in learnt), default=0) for label in LABELS))
+    if share == 1:
         return 0.0
-    return said * (1 - compared(*(max(of[label] for of in learnt) for label in LABELS)))
+    return (1 - share) * max(0.0, together(heard_of([score for score in scores if not score.voice.imported])))
