@@ -28,7 +28,7 @@ class Score:
 
     voices: log-odds of each, unweighted. known: share of the message's tokens, over all voices, that have counts.
     doubt: how far what is unknown could move the log-odds of the posterior towards ham; towards spam half as far.
-    few_ham: how much the posterior leaves out of the evidence for spam, because little ham is learnt.
+    few_ham: the log-odds for spam that the posterior leaves out, because little ham is learnt.
     passage: the part of the text that this is about, if it is not about the whole.
     """
 
@@ -125,9 +125,8 @@ def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | Non
     """Judge a message, and name the `most` loudest tokens (None: all that have any weight)."""
     heard = most_telling(voice_scores(at_work(voices, state.counts), tokens, state.counts), state.calibration.usual)
     by_voice = {voice.name: log_odds for voice, log_odds, _ in heard.scores}
-    uncounted = uncompared(heard.scores, state.counts)
-    posterior = state.calibration.posterior(heard.log_odds - uncounted)
-    few_ham = state.calibration.factor * uncounted
+    few_ham = uncompared(heard.scores, state.counts)
+    posterior = state.calibration.posterior(heard.log_odds - few_ham)
     score = Score(heard.log_odds, posterior, by_voice, heard.known, heard.doubt, few_ham, heard.name)
     return score, loudest(heard.scores, most)
 

@@ -80,7 +80,7 @@ class Counterfactuals:
         What is in doubt moves both thresholds away from the posterior; what does not count for spam is missing at both.
         """
         policy, calibration = self._policy, self._state.calibration
-        doubt, few_ham = score.doubt / calibration.factor, score.few_ham / calibration.factor
+        doubt, few_ham = score.doubt / calibration.factor, score.few_ham
         spam: Class = "spam" if self._state.learnt["ham"] else "unsure"
         between = policy.unsure < policy.spam or doubt > 0
         bounds: list[tuple[float, float, Class]] = []

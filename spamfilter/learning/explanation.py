@@ -69,14 +69,15 @@ def _reasons(score: Score, class_: Class, because: Provenance) -> Iterator[str]:
     """Why the class is another one than the score of the whole mail says, a sentence each."""
     if score.passage:
         yield f"by the {score.passage} of its text, which the rest would hide"
-    if score.doubt:
+    if score.doubt >= 0.05:  # less would be shown as 0.0
         bounds = {item.class_: item.threshold for item in because.distances}
         held = class_ == "unsure" and not bounds.get("ham", 0) <= score.posterior < bounds.get("spam", 2)
         so = "so it is unsure" if held else "which changes nothing"
         known = f"knows {100 * score.known:.0f} % of its words"
         yield f"{known}: up to {score.doubt:.1f} of the log-odds are in doubt, {so}"
     if score.few_ham:
-        yield f"little ham is learnt, so {score.few_ham:.1f} of the log-odds for spam do not count"
+        counted = score.log_odds - score.few_ham
+        yield f"little ham is learnt, so of the log-odds {score.log_odds:+.2f} only {counted:+.2f} count"
 
 
 def word_text(
@@ -194,8 +195,8 @@ def _changes(score: Score, class_: Class, because: Provenance, width: int) -> It
     for distance in because.distances:
         way, bound = ("rise", "from") if distance.log_odds > 0 else ("fall", "below")
         yield (
-            f"    {distance.class_} {bound} a score of {distance.threshold:.3f}: log-odds {score.log_odds:+.2f} would"
-            f" have to {way} by {abs(distance.log_odds):.2f}"
+            f"    {distance.class_} {bound} a score of {distance.threshold:.3f}: log-odds"
+            f" {score.log_odds - score.few_ham:+.2f} would have to {way} by {abs(distance.log_odds):.2f}"
         )
     for few in because.without:
         count = len(few.tokens)

@@ -343,7 +343,7 @@ def test_a_distance_leads_to_the_threshold(name: str, judged: Reading, store: St
             assert distance.class_ != now
             for further, class_ in ((1e-6, distance.class_), (-1e-6, now)):
                 odds = score.log_odds + distance.log_odds + further * math.copysign(1, distance.log_odds)
-                counted = odds - score.few_ham / state.calibration.factor
+                counted = odds - score.few_ham
                 moved = replace(score, log_odds=odds, posterior=state.calibration.posterior(counted))
                 assert policy.classify(moved, filter.learnt) == class_
 
