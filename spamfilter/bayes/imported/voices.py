@@ -73,7 +73,7 @@ FADES = 300
 """Messages that our own counts have learnt when they know enough, half of them of each class: an imported voice gets
 weaker with each of them, and is silent then. A compromise of two corpora, where users mark what was judged wrongly: on
 SpamAssassin's 1-ROCA% is .018 with 100, .045 with 300 and .093 with 1,000; on TREC 2007 they mark 129, 63 and 59 of
-3,000 mails."""
+3,000 mails. These figures are of an import that fades by the sum of both classes, and so never later."""
 
 
 def with_imported(voices: Voices, names: object) -> Voices:
