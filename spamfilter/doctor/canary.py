@@ -153,7 +153,9 @@ class _Probe:
             f"Message-ID: <{address}>\r\nFrom: <{address}>\r\nTo: <{address}>\r\nSubject: {words}\r\n\r\n"
             f"A probe of spamfilter doctor, which is not delivered.\r\n{words}\r\n"
         )
-        with smtplib.SMTP(local_hostname="localhost") as client:
+        # Not as a context of its own: after an interruption it would take the reply to the message for that to QUIT, and
+        # raise an error of its own instead of the interruption.
+        with closing(smtplib.SMTP(local_hostname="localhost")) as client:
             client.sock = as_a_client(listening, self._settings.relay)
             client.sock.settimeout(SMTP_SECONDS)
             client.getreply()
@@ -161,6 +163,7 @@ class _Probe:
             _expect("MAIL", client.mail(address))
             _expect("RCPT", client.rcpt(address))
             said = _expect("the message", client.data(mail))
+            client.quit()
         taken = _TAKEN.search(said)
         if taken is None:
             raise StepFailed(f"the relay answers the message with {said}")
