@@ -105,11 +105,11 @@ class Victim:
     def score(self, mail: bytes) -> model.Score:
         return model.score(self.voices, view(self.voices, parse(mail)), self.state)
 
-    def learn(self, mail: bytes, label: Label) -> model.AppliedLesson:
+    def learn(self, mail: bytes, label: Label) -> model.Lesson:
         tokens = view(self.voices, parse(mail))
         return model.taught(self.voices, tokens, label, self.state, model.score(self.voices, tokens, self.state))
 
-    def unlearn(self, lessons: Sequence[model.AppliedLesson]) -> None:
+    def unlearn(self, lessons: Sequence[model.Lesson]) -> None:
         for lesson in reversed(lessons):
             model.apply(self.voices, lesson, self.state, -1)
 

@@ -63,8 +63,8 @@ def fill(store: Store, number: int) -> None:
                 tokens = words(chance)
                 learning.append(
                     Entry(
-                        datetime.now(UTC), chance.randbytes(16), label, {"fields": 1}, (0, 0, 0, 0),
-                        {"fields": tokens}, "cli", "benchmark",
+                        label, {"fields": 1}, (0, 0, 0, 0), {"fields": tokens},
+                        datetime.now(UTC), chance.randbytes(16), "cli", "benchmark",
                     )
                 )  # fmt: skip
                 learning.change("fields", label, tokens, 1, counts.add(label, tokens, 1))

@@ -6,7 +6,7 @@ Guarantee: a lesson that is applied and taken away leaves the state as it was, w
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,27 +70,14 @@ class State:
     last: int
 
 
-class Lesson(Protocol):
+@dataclass(frozen=True, slots=True)
+class Lesson:
     """What was learnt of one message, or with the label `import` of another filter's messages.
 
     added: what the update rule of each voice gave (its `amount`); calibrated: the step of the calibration. Of an
     import: how many messages of each class it has (by the name of the class), and how many of them added to the counts
     of a voice (by `part_of`). tokens are then its counts, by the same name.
     """
-
-    @property
-    def label(self) -> EntryLabel: ...
-    @property
-    def added(self) -> Mapping[str, int]: ...
-    @property
-    def calibrated(self) -> Step: ...
-    @property
-    def tokens(self) -> VoiceTokens: ...
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedLesson:
-    """A lesson that was applied to a state in memory, without an entry in a ledger."""
 
     label: EntryLabel
     added: Mapping[str, int]
@@ -214,8 +201,8 @@ def _negative(deltas: Mapping[bytes, int]) -> Mapping[bytes, int]:
     return {word: -delta for word, delta in deltas.items()}
 
 
-def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> AppliedLesson:
+def taught(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> Lesson:
     """Learn a message whose score in this state is known; returns the lesson, which `apply` can take away."""
-    learnt = AppliedLesson(label, *lesson(voices, tokens, label, state, score), tokens)
+    learnt = Lesson(label, *lesson(voices, tokens, label, state, score), tokens)
     apply(voices, learnt, state)
     return learnt

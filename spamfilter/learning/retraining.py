@@ -13,7 +13,7 @@ from spamfilter.bayes import model
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.imported.voices import with_imported
 from spamfilter.bayes.labels import BULK, IMPORT
-from spamfilter.bayes.model import AppliedLesson, Change, State
+from spamfilter.bayes.model import Change, Lesson, State
 from spamfilter.bayes.token_codec import pack, unpack
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import Voices, VoiceTokens, everybodys
@@ -86,7 +86,7 @@ class _Rebuilding:
         self._active, self._known = active, known
         self._voices = voices
         self._mails = mails
-        self._lessons: dict[int, AppliedLesson] = {}
+        self._lessons: dict[int, Lesson] = {}
         self._silent: dict[int, list[str]] = {}
         self._reread: dict[int, bytes] = {}
         self._problems: list[str] = []
@@ -118,11 +118,11 @@ class _Rebuilding:
     def _learn(self, entry: Entry) -> None:
         if entry.label == IMPORT:
             self._note(entry.id, model.apply(self._voices, entry, self.state))
-            self._lessons[entry.id] = AppliedLesson(entry.label, entry.added, entry.calibrated, {})
+            self._lessons[entry.id] = Lesson(entry.label, entry.added, entry.calibrated, {})
             return
         tokens = self._tokens(entry, first=True)
         label, score = entry.message_label, model.score(self._voices, tokens, self.state)
-        lesson = AppliedLesson(label, *model.lesson(self._voices, tokens, label, self.state, score), tokens)
+        lesson = Lesson(label, *model.lesson(self._voices, tokens, label, self.state, score), tokens)
         self._note(entry.id, model.apply(self._voices, lesson, self.state))
         self._lessons[entry.id] = replace(lesson, tokens={})  # they are read again where they are needed
         self._silent[entry.id] = [voice.name for voice in everybodys(self._voices) if voice.name not in tokens]

@@ -141,7 +141,7 @@ class Training:
     ) -> None:
         added, step = model.lesson(self._voices, reading.tokens, label, state, score)
         tokens = without_imported(reading.tokens)
-        self._write(state, Entry(at or datetime.now(UTC), reading.digest, label, added, step, tokens, source, by))
+        self._write(state, Entry(label, added, step, tokens, at or datetime.now(UTC), reading.digest, source, by))
 
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
         """The learnings of these messages, a few hundred at most, that have not been taken back."""

@@ -15,7 +15,7 @@ from typing import Any
 from spamfilter.bayes.calibration import Calibration, Step
 from spamfilter.bayes.counts import Growth, Label
 from spamfilter.bayes.labels import IMPORT, EntryLabel
-from spamfilter.bayes.model import State
+from spamfilter.bayes.model import Lesson, State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.stores.journal import Journal
@@ -27,20 +27,14 @@ ENTRIES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Lesson):
     """One row of the ledger: a learning or, with `undoes`, the undoing of the learning that has this id.
 
-    added: what each voice's update rule gave (its `amount`). calibrated: the step of the calibration. tokens: what each
-    voice saw; empty where a method says "without tokens". For an import both are as in `model.Lesson`. id 0: not
-    written yet.
+    tokens are empty where a method says "without tokens". id 0: not written yet.
     """
 
     at: datetime
     digest: bytes
-    label: EntryLabel
-    added: Mapping[str, int]
-    calibrated: Step
-    tokens: VoiceTokens
     source: str
     by: str
     undoes: int | None = None

@@ -170,7 +170,7 @@ def test_large_counts_stay_within_the_columns(folder: Path) -> None:
     def fill(store: Store) -> None:
         with store.learning() as learning:
             tokens = {"fields": words}
-            entry = Entry(NOON, b"0" * 16, "spam", {"fields": 8}, (0, 0, 0, 0), tokens, "cli", "")
+            entry = Entry("spam", {"fields": 8}, (0, 0, 0, 0), tokens, NOON, b"0" * 16, "cli", "")
             for number in range(3):
                 learning.append(replace(entry, digest=b"%016d" % number))
             learning.change("fields", "spam", dict.fromkeys(words, 8_888_888 * 8), 3, Growth(30))

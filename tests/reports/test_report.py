@@ -55,7 +55,7 @@ def test_an_import_is_no_message_that_was_learnt() -> None:
     mark(store, 1, "spam", days=1)
     at = NOON - timedelta(days=1)
     with Filter(store, VOICE).training() as training:
-        training.write(Entry(at, digest(2), IMPORT, {"ham": 3, "spam": 2}, NO_STEP, {}, "cli", "ann"))
+        training.write(Entry(IMPORT, {"ham": 3, "spam": 2}, NO_STEP, {}, at, digest(2), "cli", "ann"))
     found = report(store)
     assert (found.learnings, found.learnt) == (1, {"ham": 3, "spam": 3})
 

@@ -12,7 +12,7 @@ GREEN = "grün".encode()
 
 def entry(number: int, label: Label = "spam", undoes: int | None = None, at: datetime = NOON) -> Entry:
     tokens = {"fields": {b"a": 1, GREEN: 2, b"number:%d" % number: 1}}
-    return Entry(at, b"%016d" % number, label, {"fields": 8}, STEP, tokens, "cli", "ann", undoes)
+    return Entry(label, {"fields": 8}, STEP, tokens, at, b"%016d" % number, "cli", "ann", undoes)
 
 
 def write(learning: Learning, entry: Entry, vocabulary: int = 0, messages: int = 1) -> Entry:

@@ -86,7 +86,7 @@ def test_the_state_of_some_tokens_has_the_tallies_of_all(store: Store) -> None:
 def test_a_message_of_many_tokens_is_looked_up_whole(store: Store) -> None:
     tokens = {b"word%d" % number: 1 for number in range(3 * queries.LOOK_UP + 1)}
     with store.learning() as learning:
-        learning.append(Entry(NOON, b"0" * 16, "ham", {"fields": 8}, STEP, {"fields": tokens}, "cli", ""))
+        learning.append(Entry("ham", {"fields": 8}, STEP, {"fields": tokens}, NOON, b"0" * 16, "cli", ""))
         learning.change("fields", "ham", dict.fromkeys(tokens, 8), 1, Growth(len(tokens)))
     assert store.state({"fields": tokens}).counts["fields"] == store.load(["fields"]).counts["fields"]
     assert store.load(["fields"]).counts["fields"].kept == spelled(ham=dict.fromkeys(tokens, 8))
@@ -107,7 +107,7 @@ def test_a_message_of_many_tokens_is_looked_up_whole(store: Store) -> None:
 def test_any_token_keeps_its_bytes(store: Store, token: bytes) -> None:
     tokens = {"fields": {token: 1, b"a": 1}}
     with store.learning() as learning:
-        learning.append(Entry(NOON, b"0" * 16, "ham", {"fields": 8}, STEP, tokens, "cli", ""))
+        learning.append(Entry("ham", {"fields": 8}, STEP, tokens, NOON, b"0" * 16, "cli", ""))
         learning.change("fields", "ham", {token: 8, b"a": 16}, 1, Growth(2))
     expected = {token: 8, b"a": 16}
     assert store.load(["fields"]).counts["fields"].kept == spelled(ham=expected)

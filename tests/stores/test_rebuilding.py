@@ -147,7 +147,7 @@ def test_learning_goes_on_from_what_was_rebuilt(opened: Opened) -> None:
     store = opened()
     learnt(store)
     state, _ = rebuild(store)
-    new = Entry(NOON, b"new".ljust(16), "spam", {"fields": 2}, STEP, {}, "cli", "")
+    new = Entry("spam", {"fields": 2}, STEP, {}, NOON, b"new".ljust(16), "cli", "")
     counts = state.counts["fields"]
     growth = counts.add("spam", {b"new": 2, b"a": 2})
     with store.learning() as learning:
@@ -224,7 +224,7 @@ def test_what_changes_after_it_was_written_is_written_with_the_last_step(opened:
     edition = store.new_edition()
     store.write_beside(edition, state, all_of(state, [first, third]))
     with store.learning() as learning:
-        new = learning.append(Entry(NOON, b"new".ljust(16), "spam", {}, NONE, {}, "cli", ""))
+        new = learning.append(Entry("spam", {}, NONE, {}, NOON, b"new".ljust(16), "cli", ""))
     state.counts["fields"].add("spam", {b"a": 2, b"new": 1}, 1)
     state.counts["fields"].subtract("ham", {b"b": 1}, 1)
     changed = {"fields": {b"a", b"b", b"new"}}

@@ -91,7 +91,7 @@ def take_in(filter: Filter, imported: Import, digest: bytes, by: str) -> Taken:
         added: dict[str, int] = {str(label): number for label, number in imported.messages.items()}
         added |= {name: messages for name, (messages, _) in imported.parts.items()}
         tokens = {name: counts for name, (_, counts) in imported.parts.items()}
-        entry = Entry(datetime.now(UTC), digest, IMPORT, added, imported.step, tokens, IMPORT, by)
+        entry = Entry(IMPORT, added, imported.step, tokens, datetime.now(UTC), digest, IMPORT, by)
         return Taken(f"{ID}{training.write(entry)}", True)
 
 

@@ -224,7 +224,7 @@ def _entry_of(row: dict[str, Any]) -> Entry:
     if label == IMPORT and not (tokens.keys() == parts and added.keys() in ({*LABELS, *parts}, set())):
         raise ValueError("added or tokens of an import")
     step, source, by = tuple(map(_sum, row["calibrated"])), _text(row["source"]), _text(row["by"])
-    return Entry(at.astimezone(UTC), digest, label, added, step, tokens, source, by, undoes, id)
+    return Entry(label, added, step, tokens, at.astimezone(UTC), digest, source, by, undoes, id)
 
 
 def _parts(names: Iterable[str]) -> set[str]:

@@ -125,7 +125,7 @@ def entries(*more: ColumnElement[Any]) -> Select[Any]:
 
 def entry_of(row: Any, tokens: VoiceTokens) -> Entry:
     added, step = row.added or {}, tuple(row.calibrated or NO_STEP)
-    return Entry(row.at, row.digest, row.label, added, step, tokens, row.source, row.by, row.undoes, row.id)
+    return Entry(row.label, added, step, tokens, row.at, row.digest, row.source, row.by, row.undoes, row.id)
 
 
 def only_active(query: Select[Any]) -> Select[Any]:
