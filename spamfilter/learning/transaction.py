@@ -200,20 +200,35 @@ class Training:
             entry = replace(entry, added=added, calibrated=step)
         self._write(state, replace(entry, id=0))
 
+    def rehearse(self, active: Entry) -> bool:
+        """Let a learning of bulk training add what its message would teach now: at first to the voices that it has
+        taught nothing, and to others what a further round would add. Returns whether it adds anything."""
+        state = self._state(Reading(active.digest, active.tokens))
+        score = model.score(self._voices, active.tokens, state)
+        amounts, _ = model.lesson(self._voices, active.tokens, active.message_label, state, score)
+        for voice in self._voices:
+            if before := active.added.get(voice.name, 0):
+                tokens, counts = active.tokens[voice.name], state.counts[voice.name]
+                amounts[voice.name] = before + voice.likelihood.more(tokens, active.message_label, counts, before)
+        more = {voice: amount for voice, amount in amounts.items() if amount > active.added.get(voice, 0)}
+        return self.reinforce(active, more)
+
     def reinforce(self, active: Entry, amounts: Mapping[str, int]) -> bool:
         """Let a learning of bulk training give way to one with these greater amounts; False if no voice can have them.
 
-        active: with tokens at least of these voices. So one message stays one learning; what the other voices have
-        learnt stays as it is.
+        active: with tokens at least of these voices. So one message stays one learning, of the same time; what the
+        other voices have learnt stays as it is.
         """
-        voices = [voice for voice in self._voices if voice.name in amounts and voice.likelihood.reinforces()]
+        voices = [
+            voice
+            for voice in self._voices
+            if voice.name in amounts and (voice.likelihood.reinforces() or not active.added.get(voice.name))
+        ]
         if not voices:
             return False
-        state, now = self._state(Reading(active.digest, active.tokens)), datetime.now(UTC)
-        self._learning.append(replace(active, at=now, undoes=active.id, id=0), active.id)
-        more = replace(
-            active, at=now, added={**active.added, **{voice.name: amounts[voice.name] for voice in voices}}, id=0
-        )
+        state = self._state(Reading(active.digest, active.tokens))
+        self._learning.append(replace(active, undoes=active.id, id=0), active.id)
+        more = replace(active, added={**active.added, **{voice.name: amounts[voice.name] for voice in voices}}, id=0)
         state.last = self._learning.append(more, active.id).id
         for voice in voices:
             before, counts = active.added.get(voice.name, 0), state.counts[voice.name]

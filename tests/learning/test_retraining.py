@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ from spamfilter.bayes.counts import LABELS, OTHER, Counts, Label
 from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
-from spamfilter.bayes.model import State
+from spamfilter.bayes.model import State, empty, score, taught
 from spamfilter.bayes.voices import Voice, Voices, VoiceTokens, view
 from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.evaluation.contenders import Learner
 from spamfilter.learning import retraining
-from spamfilter.learning.bulk.labelled_mail import interleaved
-from spamfilter.learning.bulk.rounds import ROUNDS
+from spamfilter.learning.bulk.labelled_mail import interleaved, mixed
+from spamfilter.learning.bulk.rounds import ROUNDS, Message, later_rounds, no_amounts, note
 from spamfilter.learning.bulk.training import Outcome, train
 from spamfilter.learning.filter import RULES, Filter, rules
 from spamfilter.learning.retraining import Rebuilt, retrain
@@ -105,17 +105,23 @@ def everything(state: State) -> tuple[dict[str, Counts], dict[Label, int], Calib
     return state.counts, state.learnt, state.calibration, tallies
 
 
-def learnt_anew(ledger: list[Entry], voices: Voices) -> State:
-    """What one holds that learns these entries in their order, and then sorted mail in rounds."""
-    learner = Learner("anew", voices)
+def learnt_anew(entries: list[Entry], voices: Voices) -> State:
+    """What one holds that learns these entries, ham and spam evenly mixed, and then sorted mail in further rounds."""
+    state, amounts = empty(voices), no_amounts(voices)
     seen = {parse(item.read()).digest(): view(voices, parse(item.read())) for _, item in labelled(100)}
-    for entry in ledger:
-        if entry.source != BULK:
-            learner.learn(entry.tokens, entry.message_label)
-    learner.train(
-        lambda: [(seen[entry.digest], entry.message_label) for entry in ledger if entry.source == BULK], ROUNDS
-    )
-    return learner.state
+    for entry in evenly(entries):
+        tokens = seen[entry.digest] if entry.source == BULK else entry.tokens
+        note(amounts, entry.id, taught(voices, tokens, entry.message_label, state, score(voices, tokens, state)).added)
+    sorted_mail = [
+        Message(entry.id, entry.message_label, seen[entry.digest]) for entry in entries if entry.source == BULK
+    ]
+    later_rounds(voices, state.counts, lambda: sorted_mail, amounts, ROUNDS)
+    return state
+
+
+def evenly(entries: list[Entry]) -> list[Entry]:
+    """Both classes evenly mixed."""
+    return mixed(entries, lambda entry: entry.message_label)
 
 
 def active(store: Store) -> list[Entry]:
@@ -183,11 +189,14 @@ def test_a_repeat_is_still_one_and_a_correction_leaves_what_the_right_label_woul
     for entry in active(store):
         assert not filter.learn(Reading(entry.digest, {}), entry.message_label, "cli").changed
     assert everything(filter.loaded()) == before
-    last = active(store)[-1]
+    *others, last = evenly(active(store))
     change = filter.learn(Reading(last.digest, {}), OTHER[last.message_label], "cli")
     assert (change.was, change.changed) == (last.label, True)
     assert filter.verify() == []
-    assert everything(filter.loaded()) == everything(learnt_anew(active(store), voice(name)))
+    learner = Learner("anew", voice(name))
+    for entry in (*others, replace(last, label=OTHER[last.message_label])):
+        learner.learn(entry.tokens, entry.message_label)
+    assert everything(filter.loaded()) == everything(learner.state)
 
 
 def test_pairs_that_took_each_other_back_add_nothing_and_keep_their_tokens(opened: Opened) -> None:

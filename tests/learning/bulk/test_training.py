@@ -14,10 +14,12 @@ from spamfilter.bayes.voices import view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError, StoreBusy
 from spamfilter.learning.bulk import training as bulk_training
+from spamfilter.learning.bulk import unfinished_runs
 from spamfilter.learning.bulk.labelled_mail import interleaved
 from spamfilter.learning.bulk.reading_ahead import processes_here
 from spamfilter.learning.bulk.rounds import ROUNDS
 from spamfilter.learning.bulk.training import STEPS, Outcome, train
+from spamfilter.learning.bulk.unfinished_runs import UNFINISHED
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.retraining import retrain
 from spamfilter.mail.mailboxes import Mail
@@ -156,7 +158,7 @@ def test_a_run_that_was_finished_changes_nothing_although_the_next_was_stopped(s
     before, last = store.load(["fields"]), store.load([]).last
     assert stopped(store, mails, mails, after) == Outcome(known=2 * BATCH)
     assert (store.load(["fields"]), store.load([]).last) == (before, last)
-    assert store.get_setting(bulk_training.UNFINISHED) == {}
+    assert store.get_setting(UNFINISHED) == {}
 
 
 def test_a_users_mark_is_left_as_it_is(store: Store) -> None:
@@ -237,9 +239,9 @@ def test_what_was_decided_before_the_counts_were_rebuilt_is_decided_anew(
     content = {Filter(store, VOICE).read(parse(item.read())).digest: item.read() for _, item in mails}
     again = {digest: lambda mail=mail: view(voices, parse(mail)) for digest, mail in content.items()}
     retrain(store, voices, again, lambda count: None)
-    assert [*store.get_setting(bulk_training.UNFINISHED).values()] == [None]  # type: ignore[attr-defined]
+    assert [*store.get_setting(UNFINISHED).values()] == [None]  # type: ignore[attr-defined]
     train(Filter(store, voices), mails, "ann", lambda count: None, Outcome())
-    assert store.get_setting(bulk_training.UNFINISHED) == {}
+    assert store.get_setting(UNFINISHED) == {}
     assert Filter(store, voices).verify() == []
 
 
@@ -261,11 +263,11 @@ def test_a_run_that_an_older_version_has_left_is_finished(store: Store, places: 
     mails = labelled(BATCH)
     with pytest.raises(KeyboardInterrupt):
         run(store, mails, stop_after(BATCH))
-    kept = store.get_setting(bulk_training.UNFINISHED)
+    kept = store.get_setting(UNFINISHED)
     assert isinstance(kept, dict)
-    store.put_setting(bulk_training.UNFINISHED, {name: [2, 1, 0] for name in kept} if places else [*kept])
+    store.put_setting(UNFINISHED, {name: [2, 1, 0] for name in kept} if places else [*kept])
     assert run(store, mails).reinforced > 0
-    assert store.get_setting(bulk_training.UNFINISHED) == {}
+    assert store.get_setting(UNFINISHED) == {}
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])
@@ -350,7 +352,7 @@ def test_a_filter_whose_training_broke_off_knows_what_is_written(store: Store, m
         raise StoreBusy
 
     filter = Filter(store, VOICE)
-    monkeypatch.setattr(bulk_training, "_begin", fail)  # after all mails of the transaction
+    monkeypatch.setattr(unfinished_runs, "begin", fail)  # after all mails of the transaction
     with pytest.raises(StoreBusy):
         train(filter, labelled(BATCH), "ann", lambda count: None, Outcome())
     assert filter.learnt == {"ham": 0, "spam": 0}
@@ -436,7 +438,7 @@ def test_a_run_goes_on_although_the_files_were_moved_and_flagged_meanwhile(store
     mails = labelled(2 * BATCH)
     again = stopped(store, mails, moved(mails), len(mails))  # in the second round
     assert (again.known, again.reinforced > 0) == (len(mails), True)
-    assert store.get_setting(bulk_training.UNFINISHED) == {}
+    assert store.get_setting(UNFINISHED) == {}
     state = store.load(["fields"])
     assert (state.counts, state.learnt, state.calibration) == straight(mails)
     assert run(store, mails) == Outcome(known=len(mails))
@@ -489,9 +491,9 @@ def test_another_run_does_not_end_one_that_was_stopped(store: Store) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(store, mails, stop)
     run(store, [("ham", Mail("other", lambda: mail("other", "words", "other")))])
-    assert len(store.get_setting(bulk_training.UNFINISHED)) == 1  # type: ignore[arg-type]
+    assert len(store.get_setting(UNFINISHED)) == 1  # type: ignore[arg-type]
     run(store, mails)
-    assert store.get_setting(bulk_training.UNFINISHED) == {}
+    assert store.get_setting(UNFINISHED) == {}
 
 
 def test_a_mail_given_under_both_labels_is_learnt_once_and_named(store: Store) -> None:
