@@ -1,0 +1,120 @@
+"""Runs of bulk training that have one class each: what earlier runs have learnt of the other one is gone over again."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import BULK
+from spamfilter.bayes.verdict import Policy
+from spamfilter.config.likelihood_settings import Learn
+from spamfilter.learning.bulk.labelled_mail import find_indexed
+from spamfilter.learning.bulk.training import STEPS, Outcome, train
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.retraining import retrain
+from spamfilter.mail.mailboxes import Mail
+from spamfilter.mail.message import parse
+from spamfilter.stores import Store, open_store
+from tests.support.real import corpus
+
+VOICES = Learn().chosen()
+TRAINED, JUDGED = 600, 300
+Mails = list[tuple[Label, Mail]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(open_store(f"sqlite:///{tmp_path / 'store.db'}")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def mails() -> Mails:
+    return list(find_indexed(corpus("spamassassin") / "index.interleaved"))[: TRAINED + JUDGED]
+
+
+def of(label: Label, mails: Mails) -> Mails:
+    return [item for item in mails[:TRAINED] if item[0] == label]
+
+
+def run(store: Store, mails: Mails) -> Outcome:
+    outcome, told = Outcome(), list[int]()
+    train(Filter(store, VOICES), mails, "ann", told.append, outcome)
+    assert sum(told) == STEPS * len(mails)
+    return outcome
+
+
+def verdicts(store: Store, mails: Mails) -> Counter[tuple[Label, str]]:
+    """How many of the mails that were not learnt are called what."""
+    filter = Filter(store, VOICES)
+    assert filter.verify() == []
+    return Counter(
+        (label, Policy().classify(filter.score(filter.read(parse(item.read()))), filter.learnt))
+        for label, item in mails[TRAINED:]
+    )
+
+
+@pytest.mark.parametrize(("first", "second"), [("ham", "spam"), ("spam", "ham")])
+def test_two_runs_of_a_class_each_judge_as_well_as_one_of_both(
+    first: Label, second: Label, store: Store, mails: Mails
+) -> None:
+    run(store, of(first, mails))
+    outcome = run(store, of(second, mails))
+    assert (outcome.learnt, outcome.known) == ({first: 0, second: len(of(second, mails))}, 0)
+    found = verdicts(store, mails)
+    assert found["ham", "spam"] == 0
+    assert found["ham", "ham"] >= 0.95 * sum(label == "ham" for label, _ in mails[TRAINED:])
+    assert found["spam", "spam"] >= 0.85 * sum(label == "spam" for label, _ in mails[TRAINED:])
+
+
+def test_marks_of_one_class_after_the_other_are_put_right_by_retraining(store: Store, mails: Mails) -> None:
+    filter = Filter(store, VOICES)
+    with filter.training() as training:
+        for label, item in (*of("ham", mails)[:150], *of("spam", mails)[:150]):
+            training.learn(filter.read(parse(item.read())), label, "cli", "ann")
+    assert verdicts(store, mails)["ham", "spam"] > 20
+    retrain(store, VOICES, {}, lambda entries: None)
+    assert verdicts(store, mails)["ham", "spam"] == 0
+
+
+def test_a_run_that_learns_nothing_new_changes_nothing(store: Store, mails: Mails) -> None:
+    run(store, of("ham", mails))
+    run(store, of("spam", mails))
+    last = store.state({}).last
+    outcome = run(store, of("spam", mails))
+    assert (outcome.known, outcome.changes, outcome.reinforced) == (len(of("spam", mails)), 0, 0)
+    assert store.state({}).last == last
+
+
+def test_what_is_gone_over_again_is_still_one_learning_of_its_time(store: Store, mails: Mails) -> None:
+    run(store, of("ham", mails))
+    before = {entry.digest: entry for entry in store.learnings()}
+    now = datetime.now(UTC)
+    run(store, of("spam", mails))
+    after = {entry.digest: entry for entry in store.learnings()}
+    assert any(after[digest].id != entry.id for digest, entry in before.items())
+    assert all((after[digest].at, after[digest].label) == (entry.at, entry.label) for digest, entry in before.items())
+    assert sum(entry.at >= now for entry in after.values()) == len(of("spam", mails))
+    assert Filter(store, VOICES).learnt == {label: len(of(label, mails)) for label in ("ham", "spam")}
+
+
+def test_a_mail_that_was_learnt_as_ham_before_can_be_named_as_spam(store: Store, mails: Mails) -> None:
+    run(store, of("ham", mails))
+    wrong = of("ham", mails)[-1]
+    outcome = run(store, [*of("spam", mails), ("spam", wrong[1])])
+    assert (outcome.relabelled, outcome.problems) == (1, [])
+    assert Filter(store, VOICES).verify() == []
+    assert Filter(store, VOICES).learnt["spam"] == len(of("spam", mails)) + 1
+
+
+def test_marks_of_people_are_left_as_they_are(store: Store, mails: Mails) -> None:
+    filter = Filter(store, VOICES)
+    for label, item in of("ham", mails)[:30]:
+        filter.learn(filter.read(parse(item.read())), label, "imap", "bob")
+    marks = store.learnings()
+    run(store, of("spam", mails)[:30])
+    assert [entry for entry in store.learnings() if entry.source != BULK] == marks
