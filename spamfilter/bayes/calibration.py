@@ -15,10 +15,12 @@ Invariant: the state is the sum of its steps in whole numbers, so taking a step 
 """
 
 import math
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
 from spamfilter.bayes.counts import Label
+from spamfilter.errors import StoreError
 
 UNIT = 2**40
 """The state counts in 2^-40: steps below that are noise, and sums of integers do not drift."""
@@ -120,7 +122,14 @@ class Calibration(NamedTuple):
 
     def plus(self, step: Step, sign: int = 1) -> "Calibration":
         """The state after a step, or with sign -1 after the step was taken back."""
-        return Calibration(*[kept + sign * more for kept, more in zip_longest(self, step, fillvalue=0)])
+        return restored([kept + sign * more for kept, more in zip_longest(self, step, fillvalue=0)])
+
+
+def restored(numbers: Sequence[int]) -> Calibration:
+    """The state that a database has, of an earlier version perhaps. Raises StoreError if it is of a later one."""
+    if len(numbers) > len(Calibration._fields):
+        raise StoreError("what is learnt there is of a newer version of spamfilter: upgrade this one, too")
+    return Calibration(*numbers)
 
 
 def is_surprise(step: Step) -> bool:

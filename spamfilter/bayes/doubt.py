@@ -25,6 +25,8 @@ AMPLE_HAM, ENOUGH_HAM, LEAST_COMPARED = 0.9, 500, 0.15
 """Hams for each spam, and hams in all, with which all evidence for spam counts; and the least share of it that counts.
 Per cent of ham lost and of spam caught by filters that have learnt 50 ham and 500 spam of SpamAssassin's mail and of
 TREC 2007 (benchmarks/cold.py): if all counts, 98 and 97, 8 and 99; so 0 and 25, 0 and 32."""
+LITTLE_COMPARED = 0.5
+"""The share below which people are told to teach the filter more ham."""
 SPEAKING = 50
 """How many words must speak in the text that people read to count half of the agreement."""
 

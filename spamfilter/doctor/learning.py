@@ -6,9 +6,13 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from spamfilter.bayes.counts import LABELS
+from spamfilter.bayes.doubt import LITTLE_COMPARED, compared
+from spamfilter.bayes.imported.voices import with_imported
 from spamfilter.bayes.labels import AUTOMATIC, CANARY
+from spamfilter.bayes.model import learnt_here
 from spamfilter.config.sections import Feedback
 from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, warning
+from spamfilter.learning.filter import IMPORTED_VOICES
 from spamfilter.service.control_socket.client import NoRelay
 from spamfilter.service.expiry import latest_time, leap
 from spamfilter.stores import Entry, Store
@@ -30,13 +34,22 @@ CENTURY = timedelta(days=36_500)
 
 def classes(examined: Examination) -> Iterator[Finding]:
     """Whether the filter has learnt enough of both classes."""
-    learnt = examined.store.state({}).learnt
+    voices = with_imported(examined.settings.voices(), examined.store.get_setting(IMPORTED_VOICES))
+    state = examined.store.state({voice.name: () for voice in voices if voice.imported})
+    learnt, here = state.learnt, learnt_here(voices, state)
+    share = compared(here["ham"], here["spam"])
     found = ", ".join(f"{learnt[label]:,} {label}" for label in LABELS) + " learnt"
     rarer = min(LABELS, key=lambda label: learnt[label])
     if not learnt[rarer]:
         yield warning(f"{found}: nothing is judged spam before {rarer} is learnt", f"spamfilter mark-{rarer}, or train")
     elif max(learnt.values()) > UNBALANCED * learnt[rarer]:
         yield warning(f"{found}: one class is too rare", f"spamfilter mark-{rarer} more, or train")
+    elif here["spam"] and share < LITTLE_COMPARED:
+        without = "" if here == learnt else f", {here['ham']:,} and {here['spam']:,} without imports"
+        yield warning(
+            f"{found}{without}: with so little ham only {share:.0%} of what speaks for spam counts",
+            "spamfilter mark-ham more, or train",
+        )
     else:
         yield ok(found)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from spamfilter.bayes.doubt import LITTLE_COMPARED, compared
 from spamfilter.reports.drift import Drift
 from spamfilter.reports.outages import Downtime, Outage
 from spamfilter.reports.report_figures import Figures
@@ -37,6 +38,8 @@ def advice(
         )
     if not min(learnt.values()):
         found.append("mark some ham and some spam: the filter cannot judge when it knows one class only")
+    elif compared(learnt["ham"], learnt["spam"]) < LITTLE_COMPARED:
+        found.append("mark or train more ham: the filter knows so little that it is sure of hardly any spam")
     if days_left is not None and days_left < SOON:
         found.append(f"the disk will be full in {days_left:.0f} days: lower [report] journal_days, or add space")
     if off:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.calibration import BEFORE, MIN_SLOPE, OFTEN_KNOWN, UNIT, Calibration, Step
+from spamfilter.bayes.calibration import BEFORE, MIN_SLOPE, OFTEN_KNOWN, UNIT, Calibration, Step, restored
 from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.errors import StoreError
 from tests.support.made import some
 
 LEARNT = st.tuples(st.floats(-60, 60), st.sampled_from(LABELS), st.floats(0, 1))
@@ -143,3 +144,11 @@ def test_a_step_of_an_earlier_version_leaves_what_is_usual_as_it_is() -> None:
     moved = state.plus((UNIT, 0, UNIT, UNIT))
     assert moved.usual == state.usual
     assert moved.slope == state.slope + UNIT
+
+
+def test_what_a_newer_version_has_learnt_is_named_as_such() -> None:
+    assert restored([*Calibration()][:4]) == Calibration()
+    with pytest.raises(StoreError, match="of a newer version of spamfilter: upgrade"):
+        restored([*Calibration(), 0])
+    with pytest.raises(StoreError, match="of a newer version of spamfilter: upgrade"):
+        Calibration().plus((*Calibration(), 0))

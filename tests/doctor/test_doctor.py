@@ -98,7 +98,15 @@ def test_a_check_that_breaks_is_a_failed_line_and_hides_no_other(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("ham", "spam", "status"),
-    [(0, 0, "warning"), (3, 0, "warning"), (0, 3, "warning"), (1, 20, "ok"), (1, 21, "warning"), (21, 1, "warning")],
+    [
+        (0, 0, "warning"),
+        (3, 0, "warning"),
+        (0, 3, "warning"),
+        (10, 20, "ok"),
+        (8, 20, "warning"),
+        (20, 1, "ok"),
+        (21, 1, "warning"),
+    ],
 )
 def test_classes_must_both_be_known_and_about_equally(tmp_path: Path, ham: int, spam: int, status: str) -> None:
     ours = settings(tmp_path)

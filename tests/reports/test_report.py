@@ -271,6 +271,9 @@ def test_one_class_alone_brings_advice() -> None:
     assert "Advice" in report_text(report(store))
     mark(store, 2, "ham")
     assert "Advice" not in report_text(report(store))
+    for number in range(3, 6):
+        mark(store, number, "spam")
+    assert "mark or train more ham" in " ".join(report_text(report(store)).split())
 
 
 def test_a_week_without_mail_after_one_with_mail_brings_advice() -> None:

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from spamfilter.bayes.calibration import NO_STEP, Calibration, Step
+from spamfilter.bayes.calibration import NO_STEP, Calibration, Step, restored
 from spamfilter.bayes.counts import LABELS, Counts, HashedTable, Label, Tallies
 from spamfilter.bayes.model import State
 from spamfilter.bayes.token_codec import pack
@@ -316,4 +316,4 @@ def whole_state(connection: Connection, counts: dict[str, Counts]) -> State:
     learnt = setting(connection, "learnt") or dict.fromkeys(LABELS, 0)
     calibration = setting(connection, "calibration")
     last = connection.scalar(select(func.max(ledger.c.id))) or 0
-    return State(counts, learnt, Calibration(*calibration) if calibration else Calibration(), last)
+    return State(counts, learnt, restored(calibration) if calibration else Calibration(), last)
