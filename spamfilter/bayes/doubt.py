@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.counts import LABELS, Counts, Label
 from spamfilter.bayes.likelihoods.likelihood import exact_sum
-from spamfilter.bayes.voices import TEXT, VoiceScore, heard_of, together
+from spamfilter.bayes.voices import TEXT, VoiceScore, everybodys, heard_of, together
 
 UNKNOWN = 2.0
 """The log-odds in doubt if all words were usually known, and none of a message is."""
@@ -68,13 +68,15 @@ def compared(ham: int, spam: int) -> float:
     return min(1.0, max(ham / (AMPLE_HAM * max(spam, 1)), ham / ENOUGH_HAM, LEAST_COMPARED))
 
 
-def uncompared(scores: Sequence[VoiceScore], learnt: Mapping[Label, int]) -> float:
+def uncompared(scores: Sequence[VoiceScore], counts: Mapping[str, Counts], learnt: Mapping[Label, int]) -> float:
     """The log-odds for spam that do not count, because the filter has learnt too little ham to compare with.
 
-    learnt: messages, without those of other filters. What imported voices say is not among these log-odds: the other
-    filter has had its ham.
+    learnt: messages, without those of other filters. There is ham enough, too, if as much ham as spam has taught a
+    voice anything. What imported voices say is not among these log-odds: the other filter has had its ham.
     """
-    share = compared(learnt["ham"], learnt["spam"])
+    taught = [counts[voice.name].messages for voice in everybodys([score.voice for score in scores])]
+    ham, spam = (max((of[label] for of in taught), default=0) for label in LABELS)
+    share = max(compared(learnt["ham"], learnt["spam"]), compared(ham, spam))
     if share == 1:
         return 0.0
     return (1 - share) * max(0.0, together(heard_of([score for score in scores if not score.voice.imported])))

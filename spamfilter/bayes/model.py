@@ -112,7 +112,7 @@ def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | Non
     """Judge a message, and name the `most` loudest tokens (None: all that have any weight)."""
     heard = most_telling(voice_scores(at_work(voices, state.counts), tokens, state.counts), state.calibration.usual)
     by_voice = {voice.name: log_odds for voice, log_odds, _ in heard.scores}
-    few_ham = uncompared(heard.scores, learnt_here(voices, state))
+    few_ham = uncompared(heard.scores, state.counts, learnt_here(voices, state))
     posterior = state.calibration.posterior(heard.log_odds - few_ham)
     score = Score(heard.log_odds, posterior, by_voice, heard.known, heard.doubt, few_ham, heard.name)
     return score, loudest(heard.scores, most)

@@ -115,9 +115,14 @@ def word(file: Path | None, words: tuple[str, ...], as_json: bool) -> None:
             reading = Reading(b"", {voice.name: tokens for voice in filter.voices})
             score, evidence = filter.explained(reading)
             because = provenance(filter, settings.policy(), reading, score, evidence)
+            speaking = {(item.token, item.voice) for item in evidence}
+            silent = [item for item in filter.counted(reading) if (item.token, item.voice) not in speaking]
             if as_json:
-                click.echo(rendering.to_json(word_json(each, filter.learnt, evidence, because)))
+                click.echo(rendering.to_json(word_json(each, filter.learnt, [*evidence, *silent], because)))
             else:
                 width = table_width()
-                lines = [*word_text(each, filter.learnt, evidence, because, width), *origins_text(because, width)]
+                lines = [
+                    *word_text(each, filter.learnt, evidence, silent, because, width),
+                    *origins_text(because, width),
+                ]
                 click.echo("\n".join(lines))

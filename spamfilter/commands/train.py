@@ -104,7 +104,7 @@ def import_(file: Path | None, dump: Path | None, listed: bool, as_json: bool) -
     FILE, - for standard input, is a dump of bogofilter (bogoutil -d), SpamAssassin (sa-learn --backup) or SpamBayes
     (sb_dbexpimp), or an export of this program; its first line tells. A dump is one entry of the ledger: `spamfilter
     forget` with the id that is printed takes it back exactly. A running relay judges by it within a second. Imported
-    counts speak until this filter has learnt 300 messages itself, the less the more it has learnt.
+    counts speak, more and more quietly, until 150 messages of each class have taught this filter something themselves.
 
     Example: spamfilter import words.txt
     """

@@ -47,7 +47,7 @@ def classes(examined: Examination) -> Iterator[Finding]:
     elif here["spam"] and share < LITTLE_COMPARED:
         without = "" if here == learnt else f", {here['ham']:,} and {here['spam']:,} without imports"
         yield warning(
-            f"{found}{without}: with so little ham only {share:.0%} of what speaks for spam counts",
+            f"{found}{without}: with so little ham much of what speaks for spam does not count",
             "spamfilter mark-ham more, or train",
         )
     else:

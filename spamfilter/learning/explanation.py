@@ -11,6 +11,7 @@ from typing import Any
 
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.groups import OWN
+from spamfilter.bayes.imported.voices import IMPORTED
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.tokens import is_read
 from spamfilter.bayes.verdict import Class
@@ -81,15 +82,27 @@ def _reasons(score: Score, class_: Class, because: Provenance) -> Iterator[str]:
 
 
 def word_text(
-    word: str, learnt: Mapping[Label, int], evidence: Sequence[Evidence], because: Provenance, width: int = WIDTH
+    word: str,
+    learnt: Mapping[Label, int],
+    evidence: Sequence[Evidence],
+    silent: Sequence[Evidence],
+    because: Provenance,
+    width: int = WIDTH,
 ) -> Iterator[str]:
-    """What was learnt of a word, by its forms and voices."""
+    """What was learnt of a word, by its forms and voices. silent: forms with counts that speak for neither class."""
     known = [item for item in evidence if item.ham or item.spam]
-    if not known:
+    if not known and not silent:
         yield f"{cell(word, 60)}: never learnt"
         return
     yield f"{cell(word, 60)}, of {learnt['ham']:,} ham and {learnt['spam']:,} spam learnt"
-    yield from _table(known, because, width, everything=True)
+    if known:
+        yield from _table(known, because, width, everything=True)
+    for item in silent:
+        yield _line(
+            f"  {cell(item.token, 60)} says nothing in {item.voice}: {_count(item.ham)} in ham, {_count(item.spam)} in"
+            " spam",
+            width,
+        )
 
 
 def word_json(
@@ -126,9 +139,10 @@ def _sum(score: Score, evidence: Sequence[Evidence]) -> Iterator[str]:
     if len(shares) > 1 and any(shares.values()):
         parts = ", ".join(f"{name} {share:+.2f}" for name, share in shares.items())
         rest = score.log_odds - sum(shares.values())
+        others = " and ".join(name for name in score.voices if name in IMPORTED)
+        besides = "besides words" + (f" and by {others}'s formula" if others else "")
         yield (
-            f"  by weight: {parts}, besides words {rest:+.2f} = {score.log_odds:+.2f}; calibrated,"
-            f" {score.posterior:.3f}"
+            f"  by weight: {parts}, {besides} {rest:+.2f} = {score.log_odds:+.2f}; calibrated, {score.posterior:.3f}"
         )
 
 

@@ -84,6 +84,16 @@ class Filter:
         """The score, and the tokens behind it, the loudest first."""
         return model.explained(self.voices, reading.tokens, self._for(reading), most)
 
+    def counted(self, reading: Reading) -> Iterator[Evidence]:
+        """The counts of all tokens that a voice has learnt, whether they say anything or not: with no weight."""
+        state = self._for(reading)
+        for voice in self.voices:
+            if tokens := [*reading.tokens.get(voice.name, ())]:
+                numbers = state.counts[voice.name].numbers(tokens) / voice.likelihood.unit
+                for token, (ham, spam) in zip(tokens, numbers.T.tolist(), strict=True):
+                    if ham or spam:
+                        yield Evidence(token.decode("utf-8", "replace"), voice.name, ham, spam, 0.0)
+
     def follow(self) -> int:
         """Take in what other processes have learnt since; returns how many ledger entries that was."""
         return self._catch_up(self._all(), self.store.entries_after) if self._whole else 0

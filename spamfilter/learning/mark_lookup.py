@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from spamfilter.bayes.groups import group_in
 from spamfilter.bayes.tokens import HEADER_PHRASE, Token, Tokens, words
+from spamfilter.bayes.verdict import TEST_SCORE
 from spamfilter.errors import InputError
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
@@ -87,7 +88,7 @@ def by_id(filter: Filter, id: str, wait: bool = True) -> Subject:
         )
     if not any(voice.name in tokens for voice in filter.voices):
         raise InputError(f"{id}: judged under another configuration ([learn] voices); give its file instead")
-    return Subject(id, id, Reading(entry.digest, tokens))
+    return Subject(id, id, Reading(entry.digest, tokens), is_test=entry.log_odds == TEST_SCORE.log_odds)
 
 
 class MailAtHand(NamedTuple):

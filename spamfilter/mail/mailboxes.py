@@ -55,7 +55,7 @@ def find(path: Path, left_out: Callable[[Path], bool] = lambda _: False) -> list
         elif path.is_file():
             mails = list(_file(path))
         else:
-            raise InputError(f"{path}: no such file or folder")
+            raise InputError(f"{path}: {'neither a file nor a folder' if path.exists() else 'no such file or folder'}")
     except OSError as error:
         raise InputError(f"{error.filename or path}: {error.strerror}") from error
     if not mails:

@@ -82,7 +82,8 @@ METRICS: dict[str, Metric] = {
     ),
     "final_replies": Metric(
         "counter",
-        "What clients heard of each message in the end, also of those that never came to their text.",
+        "What clients heard of each message in the end, also of those that never came to their text; what some"
+        " recipients take is 2xx.",
         {"code": ("2xx", "4xx", "5xx")},
     ),
     "limits_hit": Metric("counter", "Times that a limit of the configuration was hit.", {"limit": LIMITS}),

@@ -14,7 +14,7 @@ from shutil import disk_usage
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.labels import IMPORT, EntryLabel
 from spamfilter.bayes.token_codec import subject_words
-from spamfilter.learning.transfer.imports import filter_of, words_of
+from spamfilter.learning.transfer.imports import announced, filter_of, words_of
 from spamfilter.reports import daily_summaries
 from spamfilter.reports.advice import advice
 from spamfilter.reports.daily_summaries import DAY, HOUR, Hours, Parts, Summary
@@ -175,7 +175,7 @@ def build(
     before = [daily_summaries.by_day(store, first, last, parts, host) for last, first in pairwise(ends)]
     mail, previous = daily_summaries.total(days.values()), daily_summaries.total(before[0].values())
     earlier = daily_summaries.total(one for period in before for one in period.values())
-    state = store.state({voice: {} for voice in voices})
+    state = store.state(dict.fromkeys([*voices, *announced(store)], ()))
     learnt: dict[str, int] = {label: state.learnt[label] for label in LABELS}
     waiting, waiting_in_all = store.unlabelled(since, until, LATEST, host)
     trainings = store.trainings(since, until)

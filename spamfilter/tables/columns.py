@@ -22,7 +22,7 @@ from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.bayes.likelihoods.poisson import Poisson
 from spamfilter.bayes.tokens import words
 from spamfilter.errors import InputError
-from spamfilter.tables.reading import TERMS, TEXT, Row, Table, Value
+from spamfilter.tables.reading import LONGEST, TERMS, TEXT, Row, Table, Value
 
 OF_TEXT = ("multinomial", "bernoulli", "weighted", "poisson", "binomial", "complement")
 """Likelihoods of the words of a text."""
@@ -32,8 +32,8 @@ SMALL = 3
 """Numbers within 10 to the power of -SMALL are small."""
 FEW_VALUES = 20
 """Up to so many different values a column without numbers is a category, if nothing else is said."""
-MOST, LONGEST = 1e100, 15
-"""The greatest number, whose square and sums are still floats; and the most digits of a count."""
+MOST = 1e100
+"""The greatest number, whose square and sums are still floats."""
 NO = frozenset(("0", "no", "false", "n", "f"))
 
 

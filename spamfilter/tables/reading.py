@@ -4,6 +4,7 @@ Guarantee: a file that is not what it was said to be raises InputError with its 
 """
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -25,6 +26,8 @@ TEXT, TERMS = "text", "terms"
 """The column of a file of lines, and that of counts of terms."""
 _COUNTED = ("document", "term", "count")
 MAX_CELL = 2**24
+LONGEST = 15
+"""The most digits of a count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def _cells(file: Path, format: Format) -> Iterator[tuple[int, list[str]]]:
     a number with a comma."""
     csv.field_size_limit(MAX_CELL)
     text = _decoded(file)
-    first = text.partition("\n")[0]
+    first = re.sub(r'"[^"]*"', "", text.partition("\n")[0])  # between the cells
     semicolons = format == "csv" and "," not in first and ";" in first
     delimiter = "\t" if format == "tsv" else ";" if semicolons else ","
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -170,6 +173,8 @@ def _of_counts(
         document, term, count = (record.get(name, "") for name in _COUNTED)
         if not count.isdecimal():
             raise InputError(f"{file}: line {line}: count {count!r} is no whole number")
+        if len(count) > LONGEST:
+            raise InputError(f"{file}: line {line}: count {count[:LONGEST]}... is none that can be kept")
         terms = documents.setdefault(document, {})
         terms[term] = terms.get(term, 0) + int(count)
         said = record.get(label, "")

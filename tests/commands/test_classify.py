@@ -69,6 +69,17 @@ def test_semicolons_may_separate_cells(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text((DOCS / "weather.csv").read_text().replace(",", ";"))
     assert run(str(table), "--label", "play", "--itself") == run(WEATHER, "--label", "play", "--itself")
+    table.write_text('"outlook, seen";play\nsunny;no\nrainy;yes\n')
+    assert "outlook, seen" in run(str(table), "--label", "play", "--itself")
+
+
+@pytest.mark.parametrize("digits", [16, 5_000])
+def test_a_count_that_cannot_be_kept_is_named_with_its_line(tmp_path: Path, digits: int) -> None:
+    table = tmp_path / "counts.csv"
+    table.write_text(f"document,term,count,class\nd1,a,1,x\nd2,a,{'9' * digits},y\n")
+    result = CliRunner().invoke(main, ["classify", str(table), "--format", "counts"])
+    assert result.exit_code == 2
+    assert "counts.csv: line 3: count 999999999999999... is none that can be kept" in result.stderr
 
 
 def test_smoothing_of_a_kind() -> None:

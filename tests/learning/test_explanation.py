@@ -85,6 +85,15 @@ def test_the_text_tells_where_a_verdict_comes_from(folder: Path) -> None:
     ]
 
 
+def test_a_word_of_as_much_ham_as_spam_says_nothing_and_was_learnt_all_the_same(folder: Path) -> None:
+    run("mark-ham", stdin=mail("lunch", "evenly bread", "ham"))
+    run("mark-spam", stdin=mail("pills", "evenly cheap", "spam"))
+    found = run("word", "evenly")
+    assert found.startswith("evenly, of 1 ham and 1 spam learnt\n")
+    assert "  evenly says nothing in fields: 1 in ham, 1 in spam\n" in found
+    assert {"fields"} <= {item["voice"] for item in json.loads(run("word", "--json", "evenly"))["evidence"]}
+
+
 def test_a_word_is_told_by_its_counts_and_the_mails_that_taught_it(folder: Path) -> None:
     teach()
     known, unknown = run("word", "OFFER3"), run("word", "nothing\x1b[31m")

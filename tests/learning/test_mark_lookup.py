@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spamfilter.bayes.verdict import TEST_SCORE
 from spamfilter.bayes.voices import Voices, everybodys
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError
@@ -67,6 +68,11 @@ def filter() -> Filter:
 def test_an_id_names_what_was_judged(filter: Filter, id: str) -> None:
     seen = judged(filter, mail())
     assert by_id(filter, id) == Subject(ID, ID, seen)
+
+
+def test_the_test_mail_is_known_by_its_id(filter: Filter) -> None:
+    judged(filter, mail(), log_odds=TEST_SCORE.log_odds)
+    assert by_id(filter, ID).is_test
 
 
 def test_an_id_that_is_just_being_written_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,12 +167,14 @@ def test_a_mail_is_read_when_its_turn_comes(tmp_path: Path) -> None:
     ("name", "sentence"),
     [
         pytest.param("missing", "missing: no such file or folder", id="missing"),
+        pytest.param("pipe", "pipe: neither a file nor a folder", id="pipe"),
         pytest.param("empty", "empty: no mail in it", id="empty-folder"),
         pytest.param("maildir", "maildir: no mail in it", id="maildir-without-mail"),
     ],
 )
 def test_where_there_is_no_mail_the_error_names_the_place(tmp_path: Path, name: str, sentence: str) -> None:
     (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe")
     for folder in ("cur", "new"):
         (tmp_path / "maildir" / folder).mkdir(parents=True)
     write(tmp_path / "maildir" / "tmp" / "1", one(1))

@@ -14,6 +14,7 @@ from spamfilter.bayes.verdict import ACTIONS, CLASSES
 from spamfilter.evaluation.error_rates import measure
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
+from spamfilter.learning.transfer.imports import announce
 from spamfilter.reports.daily_summaries import STEP, Summary
 from spamfilter.reports.rendering import report_json, to_json
 from spamfilter.reports.report import LATEST, WORDS, Report, build
@@ -56,8 +57,10 @@ def test_an_import_is_no_message_that_was_learnt() -> None:
     at = NOON - timedelta(days=1)
     with Filter(store, VOICE).training() as training:
         training.write(Entry(IMPORT, {"ham": 3, "spam": 2}, NO_STEP, {}, at, digest(2), "cli", "ann"))
+    announce(store, frozenset(["bogofilter"]))
     found = report(store)
     assert (found.learnings, found.learnt) == (1, {"ham": 3, "spam": 3})
+    assert set(found.vocabulary) == {"fields", "bogofilter"}
 
 
 def test_errors_are_what_users_corrected_counted_by_hand() -> None:

@@ -69,14 +69,15 @@ class Taken:
 
 def announce(store: Store, names: frozenset[str]) -> None:
     """Let every process have these imported voices; without counts they say nothing."""
-    if names - set(_announced(store)):
+    if names - set(announced(store)):
         with store.learning() as learning:
-            known = _announced(store)  # again, now that nobody else writes
+            known = announced(store)  # again, now that nobody else writes
             learning.put_setting(IMPORTED_VOICES, [*known, *sorted(names - set(known))])
             learning.load_anew()
 
 
-def _announced(store: Store) -> list[str]:
+def announced(store: Store) -> list[str]:
+    """The names of the imported voices."""
     kept = store.get_setting(IMPORTED_VOICES)
     return kept if isinstance(kept, list) else []
 
