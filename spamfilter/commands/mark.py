@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from spamfilter.commands.command import NamedMail
     from spamfilter.learning.undoing import Taught
 
+MANY = 100
+"""Marks of one class by one command from which on it says what they do to the filter."""
+
 _by = click.option(
     "--by", help="The user who made the mark, if a mail server marks for its users; see [feedback] proxies."
 )
@@ -68,11 +71,13 @@ def _mark(
         database = configured_database(file) if source == "cli" else ""
         request = {"label": label, "source": source, "by": by, "database": database}
         answers = _of_relay(client, request, mails)
+    learnt = 0
     for answer in answers:
         if isinstance(answer, Refused):
             complain(str(answer))
             refused = True
             continue
+        learnt += bool(answer.get("changed"))
         text = answer.pop("text")
         if as_json:
             click.echo(json.dumps(answer))
@@ -82,6 +87,12 @@ def _mark(
                 sentence(
                     f"{answer['id']}: is in quarantine; `spamfilter quarantine release {answer['id']}` delivers it"
                 )
+    if label is not None and learnt >= MANY:
+        sentence(
+            f"{learnt:,} marks of {label} alone: `spamfilter retrain` mixes them with all else that was learnt; next"
+            f" time, `spamfilter train --{label}` does it at once",
+            err=True,
+        )
     tell_problems(problems)
     if refused:
         sys.exit(Refused.exit_code)

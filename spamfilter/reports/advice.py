@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from spamfilter.bayes.counts import LABELS
 from spamfilter.bayes.doubt import LITTLE_COMPARED, compared
 from spamfilter.reports.drift import Drift
 from spamfilter.reports.outages import Downtime, Outage
@@ -11,6 +12,9 @@ from spamfilter.system.moments import moment_text
 
 SOON = 60
 """Days until the disk is full from which on the report warns."""
+MANY_MARKS, ONE_SIDED = 100, 10
+"""Marks of one class in a period, and how many times as many as of the other, from which on the report advises to
+retrain: a filter that learns from its errors is tuned to what it saw last (benchmarks/training_order.py)."""
 LOST = 0.01
 """Rate of false positives from which on the report advises to act."""
 
@@ -19,6 +23,7 @@ def advice(
     figures: Figures,
     before: Figures,
     learnt: Mapping[str, int],
+    marks: Mapping[str, int],
     waiting: int,
     drifts: Sequence[Drift],
     days_left: float | None,
@@ -27,9 +32,9 @@ def advice(
 ) -> list[str]:
     """Advice, a sentence each, the most important first.
 
-    before: the figures of the period before. learnt: messages of each class. waiting: messages that need review.
-    days_left: until the disk is full, None if that is far away. off, down: when mail was put off, and when the relay
-    did not run.
+    before: the figures of the period before. learnt: messages of each class. marks: those of the period. waiting:
+    messages that need review. days_left: until the disk is full, None if that is far away. off, down: when mail was put
+    off, and when the relay did not run.
     """
     found = []
     if before.messages and not figures.messages:
@@ -40,6 +45,9 @@ def advice(
         found.append("mark some ham and some spam: the filter cannot judge when it knows one class only")
     elif compared(learnt["ham"], learnt["spam"]) < LITTLE_COMPARED:
         found.append("mark or train more ham: the filter knows so little that it is sure of hardly any spam")
+    if max(marks.values()) >= MANY_MARKS and max(marks.values()) > ONE_SIDED * min(marks.values()):
+        rarer = min(LABELS, key=lambda label: marks[label])
+        found.append(f"nearly all marks were of one class: run spamfilter retrain, so that {rarer} stays {rarer}")
     if days_left is not None and days_left < SOON:
         found.append(f"the disk will be full in {days_left:.0f} days: lower [report] journal_days, or add space")
     if off:

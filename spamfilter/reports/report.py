@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import disk_usage
 
 from spamfilter.bayes.counts import LABELS, Label
-from spamfilter.bayes.labels import IMPORT, EntryLabel
+from spamfilter.bayes.labels import BULK, IMPORT, EntryLabel
 from spamfilter.bayes.token_codec import subject_words
 from spamfilter.learning.transfer.imports import announced, filter_of, words_of
 from spamfilter.reports import daily_summaries
@@ -179,6 +179,8 @@ def build(
     learnt: dict[str, int] = {label: state.learnt[label] for label in LABELS}
     waiting, waiting_in_all = store.unlabelled(since, until, LATEST, host)
     trainings = store.trainings(since, until)
+    by_hand = [one for one in trainings if one.source != BULK]
+    marks: dict[str, int] = {label: sum(one.number for one in by_hand if one.label == label) for label in LABELS}
     figures = figures_of(mail)
     size = _size(store.size(), (*reversed(before), days), _free_bytes(store.where))
     drifts = _drifts(figures, figures_of(earlier))
@@ -220,7 +222,7 @@ def build(
         trainings=trainings,
         latest=latest(store, since, until, LATEST),
         moved=_moved(store, since, until),
-        advice=advice(figures, figures_of(previous), learnt, waiting_in_all, drifts, size.days_left, off, down),
+        advice=advice(figures, figures_of(previous), learnt, marks, waiting_in_all, drifts, size.days_left, off, down),
     )
 
 

@@ -137,3 +137,12 @@ def test_a_command_whose_input_is_closed_says_so(piles: Shell, words: str) -> No
     assert done.returncode == 2
     assert done.stderr.startswith("spamfilter: ") or done.stderr.startswith("Usage: ")
     assert "Traceback" not in done.stderr
+
+
+def test_hundreds_of_marks_of_one_class_come_with_advice(shell: Shell) -> None:
+    for number in range(100):
+        shell.write(f"junk/{number}.eml", mail(f"pills {number}", name=f"s{number}"))
+    found = shell.run("mark-spam", "junk")
+    assert found.exit_code == 0
+    assert "100 marks of spam alone: `spamfilter retrain` mixes them" in " ".join(found.stderr.split())
+    assert "marks of spam alone" not in shell.run("mark-spam", "junk").stderr

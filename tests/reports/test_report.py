@@ -279,6 +279,15 @@ def test_one_class_alone_brings_advice() -> None:
     assert "mark or train more ham" in " ".join(report_text(report(store)).split())
 
 
+def test_many_marks_of_one_class_bring_advice() -> None:
+    store = MemoryStore()
+    for number in range(1, 111):
+        mark(store, number, "ham" if number <= 10 else "spam", days=1)
+    assert "nearly all marks were of one class" not in " ".join(report_text(report(store)).split())
+    mark(store, 111, "spam", days=1)
+    assert "run spamfilter retrain, so that ham stays ham" in " ".join(report_text(report(store)).split())
+
+
 def test_a_week_without_mail_after_one_with_mail_brings_advice() -> None:
     store = MemoryStore()
     mark(store, 1, "spam")
