@@ -18,9 +18,9 @@ from spamfilter.bayes.token_codec import pack, unpack
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import Voices, VoiceTokens, everybodys
 from spamfilter.errors import InputError, StoreBusy, StoreError
+from spamfilter.learning.bulk.earlier_runs import UNFINISHED, undecided
 from spamfilter.learning.bulk.labelled_mail import mixed
 from spamfilter.learning.bulk.rounds import ROUNDS, Message, later_rounds, no_amounts, note
-from spamfilter.learning.bulk.unfinished_runs import UNFINISHED, undecided
 from spamfilter.learning.filter import IMPORTED_VOICES, RULES, EntriesAfter, ledger, rules
 from spamfilter.stores import Entry, Relearnt, Rewriting, Store
 from spamfilter.system.process import gc_paused

@@ -12,27 +12,26 @@ Guarantee: each transaction knows what others have learnt before it, and keeps o
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from spamfilter.bayes.labels import BULK, LABELS, Label
+from spamfilter.bayes.labels import BULK, Label
 from spamfilter.bayes.token_arrays import by_hash
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError
-from spamfilter.learning.bulk import unfinished_runs
+from spamfilter.learning.bulk import earlier_runs
+from spamfilter.learning.bulk.earlier_runs import UNFINISHED, label_of
 from spamfilter.learning.bulk.labelled_mail import mixed
 from spamfilter.learning.bulk.reading_ahead import read_ahead, told_apart
 from spamfilter.learning.bulk.rounds import ROUNDS as ROUNDS
 from spamfilter.learning.bulk.rounds import Amounts, Message, later_rounds, no_amounts, note
-from spamfilter.learning.bulk.unfinished_runs import UNFINISHED
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading, Training
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
-from spamfilter.stores import Entry, Store
+from spamfilter.stores import Entry
 from spamfilter.system.batches import batches
 from spamfilter.system.process import gc_paused
 
@@ -87,36 +86,23 @@ def train(
     An interruption leaves what was written learnt, and `outcome` true. filter: one that holds all counts. processes:
     that read ahead, besides this one. repeats: equal mails count as often as they come. Raises StoreBusy, StoreError.
     """
-    mails = mixed(mails, _label)
-    name = unfinished_runs.name_of(mails)
-    unfinished = unfinished_runs.unfinished(filter.store)
+    mails = mixed(mails, label_of)
+    name = earlier_runs.name_of(mails)
+    unfinished = earlier_runs.unfinished(filter.store)
     with gc_paused():
-        run = _Run(filter, mails, _earlier(filter.store, mails), by, progress, outcome, name)
+        run = _Run(filter, mails, earlier_runs.of_rarer_class(filter.store, mails), by, progress, outcome, name)
         run.first_round(processes, repeats)
         decided = unfinished.get(name)
         if decided is None and (run.changed or name in unfinished):
             decided = run.decide()
             with filter.training() as training:
-                unfinished_runs.remember(filter.store, name, decided, training)
+                earlier_runs.remember(filter.store, name, decided, training)
         run.tell_up_to(ROUNDS)
         if decided is not None:
             run.reinforce(decided)
             with filter.training() as training:
-                training.put_setting(UNFINISHED, unfinished_runs.without(filter.store, name))
+                training.put_setting(UNFINISHED, earlier_runs.without(filter.store, name))
         run.tell_up_to(STEPS)
-
-
-def _earlier(store: Store, mails: Sequence[tuple[Label, Mail]]) -> Sequence[tuple[Label, bytes]]:
-    """Class and digest of the last mails that bulk training has learnt of the rarer class: as many as it lacks here."""
-    numbers = Counter(map(_label, mails))
-    rarer = min(LABELS, key=lambda label: numbers[label])
-    found = [one for one in store.learnings() if one.source == BULK and one.label == rarer]
-    learnt = [(rarer, one.digest) for one in sorted(found, key=lambda one: one.at)]
-    return learnt[max(0, len(learnt) - abs(numbers["ham"] - numbers["spam"])) :]
-
-
-def _label(item: tuple[Label, object]) -> Label:
-    return item[0]
 
 
 class _Read(NamedTuple):
@@ -127,8 +113,8 @@ class _Read(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """The first fields are as in `train` and `_earlier`, name as `name_of` gives it. changed: whether anything new is
-    written. The number of a mail is its place in `_mails`; those of earlier runs have greater ones."""
+    """The first fields are as in `train` and `of_rarer_class`, name as `name_of` gives it. changed: whether anything
+    new is written. The number of a mail is its place in `_mails`; those of earlier runs have greater ones."""
 
     _filter: Filter
     _mails: Sequence[tuple[Label, Mail]]
@@ -141,6 +127,7 @@ class _Run:
     _told: int = 0
     _numbers: dict[bytes, int] = field(default_factory=dict)  # digest -> the number of the first mail that has it
     _met: list[int] = field(default_factory=list)  # numbers as the mails came; of a repeated mail, that of the first
+    _waiting: list[bytes] = field(default_factory=list)  # digests of earlier mails to go over before the next new one
     _kept: dict[int, VoiceTokens] = field(default_factory=dict)
     _room: int = KEPT
 
@@ -213,19 +200,22 @@ class _Run:
                 if self._numbers[read.reading.digest] != read.number:
                     pass  # a copy of a mail that this run has met
                 elif not self._is_named(read.number):
-                    if entry is not None and (self.changed or relabelled or any(learnt.values())):
-                        training.rehearse(entry)
+                    self._waiting.append(read.reading.digest)
                 elif entry is None:
+                    self._rehearse(training)
                     training.add(read.reading, read.label, BULK, self._by)
                     learnt[read.label] += 1
                 elif entry.label != read.label:
+                    self._rehearse(training)
                     training.learn(read.reading, read.label, BULK, self._by)
                     relabelled += 1
+                else:
+                    self._waiting.clear()
                 done += 1
                 if time.monotonic() - began > LOCKED:
                     break
             if not self.changed and (relabelled or any(learnt.values())):
-                unfinished_runs.begin(self._filter.store, self._name, training)
+                earlier_runs.begin(self._filter.store, self._name, training)
         for read in group[:done]:
             if read.reading.tokens and read.reading.digest not in known:
                 self._keep(self._numbers[read.reading.digest], read.reading.tokens)
@@ -235,6 +225,14 @@ class _Run:
         self._outcome.relabelled += relabelled
         self._outcome.known += named - sum(learnt.values()) - relabelled
         return done
+
+    def _rehearse(self, training: Training) -> None:
+        """Go over the mails of earlier runs again that wait; together with the mail that comes after them."""
+        for digest in self._waiting:
+            entry = training.active(digest)
+            if entry is not None and self._is_ours(entry, len(self._mails)):
+                training.rehearse(entry)
+        self._waiting.clear()
 
     def decide(self) -> Amounts:
         """What the rounds after the first add, on a copy of the counts: voice -> number of a mail -> its new amount."""

@@ -12,6 +12,7 @@ from spamfilter.bayes.counts import Label
 from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.likelihood_settings import Learn
+from spamfilter.learning.bulk import training as bulk_training
 from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.learning.bulk.training import STEPS, Outcome, train
 from spamfilter.learning.filter import Filter
@@ -88,6 +89,32 @@ def test_a_run_that_learns_nothing_new_changes_nothing(store: Store, mails: Mail
     outcome = run(store, of("spam", mails))
     assert (outcome.known, outcome.changes, outcome.reinforced) == (len(of("spam", mails)), 0, 0)
     assert store.state({}).last == last
+
+
+@pytest.mark.parametrize("stop", [20, 90, 250])
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
+    stop: int, tmp_path: Path, mails: Mails, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def state(stop: int) -> tuple[object, ...]:
+        told = [0]
+
+        def progress(count: int) -> None:
+            told[0] += count
+            if told[0] >= stop > 0:
+                raise KeyboardInterrupt
+
+        with closing(open_store(f"sqlite:///{tmp_path / f'{stop}.db'}")) as store:
+            run(store, of("ham", mails)[:200])
+            spam = of("spam", mails)[:100]
+            if stop:
+                with pytest.raises(KeyboardInterrupt):
+                    train(Filter(store, VOICES), spam, "ann", progress, Outcome())
+            run(store, spam)
+            found = store.load(voice.name for voice in VOICES)
+            return found.counts, found.learnt, found.calibration
+
+    monkeypatch.setattr(bulk_training, "TOGETHER", 17)
+    assert state(stop) == state(0)
 
 
 def test_what_is_gone_over_again_is_still_one_learning_of_its_time(store: Store, mails: Mails) -> None:

@@ -13,13 +13,13 @@ from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import view
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError, StoreBusy
+from spamfilter.learning.bulk import earlier_runs
 from spamfilter.learning.bulk import training as bulk_training
-from spamfilter.learning.bulk import unfinished_runs
+from spamfilter.learning.bulk.earlier_runs import UNFINISHED
 from spamfilter.learning.bulk.labelled_mail import interleaved
 from spamfilter.learning.bulk.reading_ahead import processes_here
 from spamfilter.learning.bulk.rounds import ROUNDS
 from spamfilter.learning.bulk.training import STEPS, Outcome, train
-from spamfilter.learning.bulk.unfinished_runs import UNFINISHED
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.retraining import retrain
 from spamfilter.mail.mailboxes import Mail
@@ -352,7 +352,7 @@ def test_a_filter_whose_training_broke_off_knows_what_is_written(store: Store, m
         raise StoreBusy
 
     filter = Filter(store, VOICE)
-    monkeypatch.setattr(unfinished_runs, "begin", fail)  # after all mails of the transaction
+    monkeypatch.setattr(earlier_runs, "begin", fail)  # after all mails of the transaction
     with pytest.raises(StoreBusy):
         train(filter, labelled(BATCH), "ann", lambda count: None, Outcome())
     assert filter.learnt == {"ham": 0, "spam": 0}

@@ -1,10 +1,12 @@
-"""Runs of bulk training that have not come to their end, remembered in the store for when they are started again."""
+"""What earlier runs of bulk training have left in the store: those that did not come to their end, for when they are
+started again; and the mails of a class that a run lacks."""
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Sequence
 
-from spamfilter.bayes.labels import Label
+from spamfilter.bayes.labels import BULK, LABELS, Label
 from spamfilter.learning.bulk.rounds import Amounts
 from spamfilter.learning.transaction import Training
 from spamfilter.mail.mailboxes import Mail
@@ -58,3 +60,19 @@ def remember(store: Store, run: str, decided: Amounts | None, training: Training
 def without(store: Store, run: str) -> dict[str, Amounts | None]:
     """The other runs."""
     return {other: decided for other, decided in unfinished(store).items() if other != run}
+
+
+def of_rarer_class(store: Store, mails: Sequence[tuple[Label, Mail]]) -> Sequence[tuple[Label, bytes]]:
+    """Class and digest of the last mails that bulk training has learnt of the rarer class: as many as it lacks here."""
+    numbers = Counter(map(label_of, mails))
+    if numbers["ham"] == numbers["spam"]:
+        return []
+    rarer = min(LABELS, key=lambda label: numbers[label])
+    found = [one for one in store.learnings() if one.source == BULK and one.label == rarer]
+    learnt = [(rarer, one.digest) for one in sorted(found, key=lambda one: one.at)]
+    return learnt[max(0, len(learnt) - abs(numbers["ham"] - numbers["spam"])) :]
+
+
+def label_of(item: tuple[Label, object]) -> Label:
+    """The class of a labelled mail."""
+    return item[0]
