@@ -89,8 +89,8 @@ def _mark(
                 )
     if label is not None and learnt >= MANY:
         sentence(
-            f"{learnt:,} marks of {label} alone: `spamfilter retrain` mixes them with all else that was learnt; next"
-            f" time, `spamfilter train --{label}` does it at once",
+            f"{learnt:,} marks of {label} alone: run `spamfilter retrain`, which mixes them with all else that was"
+            " learnt, or the filter is tuned to them",
             err=True,
         )
     tell_problems(problems)

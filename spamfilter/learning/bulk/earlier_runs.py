@@ -1,22 +1,27 @@
 """What earlier runs of bulk training have left in the store: those that did not come to their end, for when they are
-started again; and the mails of a class that a run lacks."""
+started again; and mails to go over again among the new ones."""
 
 import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
 
 from spamfilter.bayes.labels import BULK, LABELS, Label
+from spamfilter.learning.bulk.labelled_mail import mixed
 from spamfilter.learning.bulk.rounds import Amounts
 from spamfilter.learning.transaction import Training
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.stores import Store
 
 UNFINISHED = "unfinished_trainings"
-"""The setting that remembers runs that did not come to their end: a digest of their mails' names -> the amounts that
-the later rounds have decided, or None."""
+"""The setting that remembers runs that did not come to their end, by a digest of their mails' names: see `_to_json`."""
 MOST_UNFINISHED = 20
 """Runs remembered; the oldest ones are forgotten first."""
+FEWEST = 200
+"""Mails of each class that a run goes over again, if there are as many: one of hams and spams, whose hams are of one
+kind, loses other ham without them (benchmarks/training_order.py)."""
 
 
 def name_of(mails: Sequence[tuple[Label, Mail]]) -> str:
@@ -25,52 +30,74 @@ def name_of(mails: Sequence[tuple[Label, Mail]]) -> str:
     return hashlib.blake2b(names.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-def unfinished(store: Store) -> dict[str, Amounts | None]:
-    """The runs, each with what its later rounds have decided, if they have."""
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A run that has begun. earlier: the mails that it goes over again, as `to_rehearse` gave them; decided: what its
+    later rounds have decided, by the numbers of mails, None if they have not."""
+
+    earlier: Sequence[tuple[Label, bytes]] = ()
+    decided: Amounts | None = None
+
+
+def unfinished(store: Store) -> dict[str, Unfinished]:
+    """The runs that have begun, by their names."""
     kept = store.get_setting(UNFINISHED)
     if isinstance(kept, list):  # of a version that wrote names only
-        return dict.fromkeys(map(str, kept))
-    return {run: _amounts(decided) for run, decided in kept.items()} if isinstance(kept, dict) else {}
+        return dict.fromkeys(map(str, kept), Unfinished())
+    return {run: _of_json(one) for run, one in kept.items()} if isinstance(kept, dict) else {}
 
 
-def undecided(store: Store) -> dict[str, None]:
+def undecided(store: Store) -> dict[str, object]:
     """What `UNFINISHED` says once all counts were rebuilt: the same runs, whose decisions were about other counts."""
-    return dict.fromkeys(unfinished(store))
+    return {run: _to_json(replace(one, decided=None)) for run, one in unfinished(store).items()}
 
 
-def _amounts(kept: object) -> Amounts | None:
-    """Amounts from JSON; None also for a place in the rounds, as a version wrote that learnt them one by one."""
+def _of_json(kept: object) -> Unfinished:
+    """Earlier versions wrote what was decided alone, or None, or a place in the rounds."""
     if not isinstance(kept, dict):
-        return None
-    return {name: {int(number): amount for number, amount in of.items()} for name, of in kept.items()}
+        return Unfinished()
+    earlier, decided = kept.get("earlier", []), kept.get("decided") if "earlier" in kept else kept
+    return Unfinished(
+        [(label, bytes.fromhex(digest)) for label, digest in earlier],
+        decided and {voice: {int(number): amount for number, amount in of.items()} for voice, of in decided.items()},
+    )
 
 
-def begin(store: Store, run: str, training: Training) -> None:
+def _to_json(run: Unfinished) -> dict[str, object]:
+    return {"earlier": [[label, digest.hex()] for label, digest in run.earlier], "decided": run.decided}
+
+
+def begin(store: Store, name: str, earlier: Sequence[tuple[Label, bytes]], training: Training) -> None:
     """Write down that a run has begun; a run that is known has begun before, and may have decided already."""
-    if run not in unfinished(store):
-        remember(store, run, None, training)
+    if name not in unfinished(store):
+        remember(store, name, Unfinished(earlier), training)
 
 
-def remember(store: Store, run: str, decided: Amounts | None, training: Training) -> None:
+def remember(store: Store, name: str, run: Unfinished, training: Training) -> None:
     """Write down what a run is to do when it is started again."""
-    others = [*without(store, run).items()][-MOST_UNFINISHED:]
-    training.put_setting(UNFINISHED, {**dict(others), run: decided})
+    others = [*without(store, name).items()][-MOST_UNFINISHED:]
+    training.put_setting(UNFINISHED, {**dict(others), name: _to_json(run)})
 
 
-def without(store: Store, run: str) -> dict[str, Amounts | None]:
+def without(store: Store, name: str) -> dict[str, object]:
     """The other runs."""
-    return {other: decided for other, decided in unfinished(store).items() if other != run}
+    return {other: _to_json(run) for other, run in unfinished(store).items() if other != name}
 
 
-def of_rarer_class(store: Store, mails: Sequence[tuple[Label, Mail]]) -> Sequence[tuple[Label, bytes]]:
-    """Class and digest of the last mails that bulk training has learnt of the rarer class: as many as it lacks here."""
-    numbers = Counter(map(label_of, mails))
-    if numbers["ham"] == numbers["spam"]:
-        return []
-    rarer = min(LABELS, key=lambda label: numbers[label])
-    found = [one for one in store.learnings() if one.source == BULK and one.label == rarer]
-    learnt = [(rarer, one.digest) for one in sorted(found, key=lambda one: one.at)]
-    return learnt[max(0, len(learnt) - abs(numbers["ham"] - numbers["spam"])) :]
+def to_rehearse(store: Store, mails: Sequence[tuple[Label, Mail]]) -> Sequence[tuple[Label, bytes]]:
+    """Class and digest of mails that earlier runs have learnt: of each class FEWEST, or as many as it lacks here.
+
+    They are drawn from all there are, other ones each time, as the last ones may be of one kind.
+    """
+    numbers, found = Counter(map(label_of, mails)), list[tuple[Label, bytes]]()
+    learnt = [one for one in store.learnings() if one.source == BULK]
+    chance = Random(len(learnt))  # noqa: S311 - which mails they are is no secret
+    for label in LABELS:
+        mine = [one for one in learnt if one.label == label]
+        lacking = max(numbers.values(), default=0) - numbers[label]
+        drawn = chance.sample(mine, min(len(mine), max(lacking, FEWEST)))
+        found += [(label, one.digest) for one in sorted(drawn, key=lambda one: one.at)]
+    return mixed(found, label_of)
 
 
 def label_of(item: tuple[Label, object]) -> Label:

@@ -1,10 +1,10 @@
 """Bulk training: many labelled mails are learnt in transactions, then in further rounds (see rounds).
 
-The mails are evenly mixed first, whatever order they were named in, and where they are of one class, or have far more
-of it, with mails of the other class that earlier runs have learnt: those that the filter would judge badly now add to
-the counts again. Trained on 824 hams and then, in a second run, on 376 spams of SpamAssassin's mail, it called 91 % of
-further ham spam without this, and none with it. Later rounds work on a copy of the counts; what they decide is
-remembered in the store, then written, so that each learning is replaced at most once.
+The mails are evenly mixed first, whatever order they were named in, and with mails that earlier runs have learnt, above
+all of a class that they lack: those that the filter would judge badly now add to the counts again. Trained on 824 hams
+and then, in a second run, on 376 spams of SpamAssassin's mail, it called 91 % of further ham spam without this, none
+with it (benchmarks/training_order.py). Later rounds work on a copy of the counts; what they decide is remembered in the
+store, then written, so that each learning is replaced at most once more.
 
 Guarantee: a mail is one learning, however often it comes. A run that was stopped goes on where it stopped when it is
 started again, and ends as if it had not been stopped; a run that was finished changes nothing the next time.
@@ -22,7 +22,7 @@ from spamfilter.bayes.token_arrays import by_hash
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError
 from spamfilter.learning.bulk import earlier_runs
-from spamfilter.learning.bulk.earlier_runs import UNFINISHED, label_of
+from spamfilter.learning.bulk.earlier_runs import UNFINISHED, Unfinished, label_of
 from spamfilter.learning.bulk.labelled_mail import mixed
 from spamfilter.learning.bulk.reading_ahead import read_ahead, told_apart
 from spamfilter.learning.bulk.rounds import ROUNDS as ROUNDS
@@ -88,15 +88,16 @@ def train(
     """
     mails = mixed(mails, label_of)
     name = earlier_runs.name_of(mails)
-    unfinished = earlier_runs.unfinished(filter.store)
+    begun = earlier_runs.unfinished(filter.store).get(name)
+    earlier = earlier_runs.to_rehearse(filter.store, mails) if begun is None else begun.earlier
     with gc_paused():
-        run = _Run(filter, mails, earlier_runs.of_rarer_class(filter.store, mails), by, progress, outcome, name)
+        run = _Run(filter, mails, earlier, by, progress, outcome, name)
         run.first_round(processes, repeats)
-        decided = unfinished.get(name)
-        if decided is None and (run.changed or name in unfinished):
+        decided = begun and begun.decided
+        if decided is None and (run.changed or begun is not None):
             decided = run.decide()
             with filter.training() as training:
-                earlier_runs.remember(filter.store, name, decided, training)
+                earlier_runs.remember(filter.store, name, Unfinished(earlier, decided), training)
         run.tell_up_to(ROUNDS)
         if decided is not None:
             run.reinforce(decided)
@@ -113,7 +114,7 @@ class _Read(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """The first fields are as in `train` and `of_rarer_class`, name as `name_of` gives it. changed: whether anything
+    """The first fields are as in `train` and `to_rehearse`, name as `name_of` gives it. changed: whether anything
     new is written. The number of a mail is its place in `_mails`; those of earlier runs have greater ones."""
 
     _filter: Filter
@@ -127,7 +128,7 @@ class _Run:
     _told: int = 0
     _numbers: dict[bytes, int] = field(default_factory=dict)  # digest -> the number of the first mail that has it
     _met: list[int] = field(default_factory=list)  # numbers as the mails came; of a repeated mail, that of the first
-    _waiting: list[bytes] = field(default_factory=list)  # digests of earlier mails to go over before the next new one
+    _waiting: list[int] = field(default_factory=list)  # earlier mails to go over again before the next new one
     _kept: dict[int, VoiceTokens] = field(default_factory=dict)
     _room: int = KEPT
 
@@ -200,7 +201,7 @@ class _Run:
                 if self._numbers[read.reading.digest] != read.number:
                     pass  # a copy of a mail that this run has met
                 elif not self._is_named(read.number):
-                    self._waiting.append(read.reading.digest)
+                    self._waiting.append(read.number)
                 elif entry is None:
                     self._rehearse(training)
                     training.add(read.reading, read.label, BULK, self._by)
@@ -215,7 +216,7 @@ class _Run:
                 if time.monotonic() - began > LOCKED:
                     break
             if not self.changed and (relabelled or any(learnt.values())):
-                earlier_runs.begin(self._filter.store, self._name, training)
+                earlier_runs.begin(self._filter.store, self._name, self._earlier, training)
         for read in group[:done]:
             if read.reading.tokens and read.reading.digest not in known:
                 self._keep(self._numbers[read.reading.digest], read.reading.tokens)
@@ -228,9 +229,9 @@ class _Run:
 
     def _rehearse(self, training: Training) -> None:
         """Go over the mails of earlier runs again that wait; together with the mail that comes after them."""
-        for digest in self._waiting:
-            entry = training.active(digest)
-            if entry is not None and self._is_ours(entry, len(self._mails)):
+        for number in self._waiting:
+            entry = training.active(self._earlier[number - len(self._mails)][1])
+            if entry is not None and self._is_ours(entry, number):
                 training.rehearse(entry)
         self._waiting.clear()
 
@@ -290,7 +291,7 @@ class _Run:
         return number < len(self._mails)
 
     def _label(self, number: int) -> Label:
-        return self._mails[number][0] if self._is_named(number) else self._earlier[0][0]
+        return (self._mails[number] if self._is_named(number) else self._earlier[number - len(self._mails)])[0]
 
     def reinforce(self, decided: Amounts) -> None:
         """Write what later rounds have decided."""

@@ -15,7 +15,7 @@ from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError, StoreBusy
 from spamfilter.learning.bulk import earlier_runs
 from spamfilter.learning.bulk import training as bulk_training
-from spamfilter.learning.bulk.earlier_runs import UNFINISHED
+from spamfilter.learning.bulk.earlier_runs import UNFINISHED, unfinished
 from spamfilter.learning.bulk.labelled_mail import interleaved
 from spamfilter.learning.bulk.reading_ahead import processes_here
 from spamfilter.learning.bulk.rounds import ROUNDS
@@ -239,7 +239,7 @@ def test_what_was_decided_before_the_counts_were_rebuilt_is_decided_anew(
     content = {Filter(store, VOICE).read(parse(item.read())).digest: item.read() for _, item in mails}
     again = {digest: lambda mail=mail: view(voices, parse(mail)) for digest, mail in content.items()}
     retrain(store, voices, again, lambda count: None)
-    assert [*store.get_setting(UNFINISHED).values()] == [None]  # type: ignore[attr-defined]
+    assert [run.decided for run in unfinished(store).values()] == [None]
     train(Filter(store, voices), mails, "ann", lambda count: None, Outcome())
     assert store.get_setting(UNFINISHED) == {}
     assert Filter(store, voices).verify() == []
