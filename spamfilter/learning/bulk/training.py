@@ -93,7 +93,7 @@ def train(
     with gc_paused():
         run = _Run(filter, mails, earlier, by, progress, outcome, name)
         run.first_round(processes, repeats)
-        decided = begun and begun.decided
+        decided = begun.decided if begun else None
         if decided is None and (run.changed or begun is not None):
             decided = run.decide()
             with filter.training() as training:
