@@ -134,7 +134,7 @@ def provenance(
     wanted = {id for trace in traces for id in trace.trainings} | {item.training for item in forgotten}
     return Provenance(
         traces=traces,
-        origins=_origins(filter.store, [named[id] for id in sorted(wanted, reverse=True)], search.subjects),
+        origins=_origins(filter.store, sorted((named[id] for id in wanted), key=_age, reverse=True), search.subjects),
         looked_at=search.looked_at,
         cut_short=search.cut_short,
         learnt=active.message_label if active else None,
@@ -143,6 +143,11 @@ def provenance(
         marked={label: changed.marked(reading.tokens, active, label) for label in LABELS},
         forgotten=forgotten,
     )
+
+
+def _age(entry: Entry) -> tuple[datetime, int]:
+    """What the latest has most of: one that training has gone over again has a later number, and its own time."""
+    return entry.at, entry.id
 
 
 def _known(filter: Filter, reading: Reading) -> tuple[Entry | None, State]:
