@@ -128,7 +128,7 @@ class Calibration(NamedTuple):
 def restored(numbers: Sequence[int]) -> Calibration:
     """The state that a database has, of an earlier version perhaps. Raises StoreError if it is of a later one."""
     if len(numbers) > len(Calibration._fields):
-        raise StoreError("what is learnt there is of a newer version of spamfilter: upgrade this one, too")
+        raise StoreError("the database was taught by a newer version of spamfilter: upgrade this one, too")
     return Calibration(*numbers)
 
 

@@ -153,8 +153,8 @@ class _Probe:
             f"Message-ID: <{address}>\r\nFrom: <{address}>\r\nTo: <{address}>\r\nSubject: {words}\r\n\r\n"
             f"A probe of spamfilter doctor, which is not delivered.\r\n{words}\r\n"
         )
-        # Not as a context of its own: after an interruption it would take the reply to the message for that to QUIT,
-        # and raise an error of its own instead of the interruption.
+        # Not `with smtplib.SMTP`: after an interruption smtplib would read the reply to the message as that to QUIT,
+        # and raise an error instead of the interruption.
         with closing(smtplib.SMTP(local_hostname="localhost")) as client:
             client.sock = as_a_client(listening, self._settings.relay)
             client.sock.settimeout(SMTP_SECONDS)

@@ -146,7 +146,7 @@ def provenance(
 
 
 def _age(entry: Entry) -> tuple[datetime, int]:
-    """What the latest has most of: one that training has gone over again has a later number, and its own time."""
+    """When it was learnt: a mail that training has gone over again keeps its time, and has a later number."""
     return entry.at, entry.id
 
 

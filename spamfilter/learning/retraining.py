@@ -101,8 +101,8 @@ class _Rebuilding:
     ) -> None:
         """Learn the active entries up to `known`: imports, then ham and spam evenly mixed.
 
-        So a filter is put right that has learnt much of one class at a time: trained on 150 hams and then on 150 spams
-        by marks, one called 85 % of further ham spam, and none any more when it was retrained.
+        This puts a filter right that has learnt one class after the other: by 150 marks of ham and then 150 of spam one
+        called 85 % of further ham spam, and none after retraining (benchmarks/training_order.py).
         """
         known = [entry for entry in learnings if entry.id <= self._known]
         with_tokens = {label: self._of(label, entries_after) for label in (IMPORT, *LABELS)}

@@ -45,7 +45,7 @@ log = logging.getLogger("spamfilter.web")
 MOST_FIELDS = 120
 """Fields of a form: the longest of our forms has a checkbox for each of 100 mails."""
 BY_LINK = "/kept/"
-"""Paths of the pages that the link of a digest opens, whoever is signed in."""
+"""Paths of the pages that the link of a digest opens, with or without signing in."""
 FORM = "application/x-www-form-urlencoded"
 SENTENCES = {404: "there is no such page", 405: "this address is for the button of a page: go back, and press it there"}
 FILES = {"style.css": "text/css", "keyboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -107,7 +107,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._site.reload)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # whoever starts the page may have blocked it, too
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # which the starting process may have blocked
         self._reading = asyncio.create_task(overview.read_ahead(self._site))
         log.info("ready: http://%s/", ", ".join(map(name_of, sockets or [])))
         notify("READY=1")

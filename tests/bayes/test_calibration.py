@@ -148,7 +148,7 @@ def test_a_step_of_an_earlier_version_leaves_what_is_usual_as_it_is() -> None:
 
 def test_what_a_newer_version_has_learnt_is_named_as_such() -> None:
     assert restored([*Calibration()][:4]) == Calibration()
-    with pytest.raises(StoreError, match="of a newer version of spamfilter: upgrade"):
+    with pytest.raises(StoreError, match="by a newer version of spamfilter: upgrade"):
         restored([*Calibration(), 0])
-    with pytest.raises(StoreError, match="of a newer version of spamfilter: upgrade"):
+    with pytest.raises(StoreError, match="by a newer version of spamfilter: upgrade"):
         Calibration().plus((*Calibration(), 0))

@@ -218,7 +218,7 @@ class _Run:
             if not self.changed and (relabelled or any(learnt.values())):
                 earlier_runs.begin(self._filter.store, self._name, self._earlier, training)
         for read in group[:done]:
-            if read.reading.tokens and read.reading.digest not in known:
+            if self._is_named(read.number) and read.reading.digest not in known:
                 self._keep(self._numbers[read.reading.digest], read.reading.tokens)
         self.changed = self.changed or bool(relabelled or any(learnt.values()))
         for label, count in learnt.items():
@@ -228,7 +228,7 @@ class _Run:
         return done
 
     def _rehearse(self, training: Training) -> None:
-        """Go over the mails of earlier runs again that wait; together with the mail that comes after them."""
+        """Go over the waiting mails of earlier runs again, in the transaction of the new mail that follows them."""
         for number in self._waiting:
             entry = training.active(self._earlier[number - len(self._mails)][1])
             if entry is not None and self._is_ours(entry, number):
@@ -328,7 +328,7 @@ class _Run:
         return training.reinforce(known, more)
 
     def _tell(self, numbers: Iterable[int]) -> None:
-        """Tell that these mails were dealt with; those of earlier runs nobody waits for."""
+        """Tell that these mails were dealt with; mails of earlier runs are not announced."""
         self._tell_of(sum(map(self._is_named, numbers)))
 
     def _tell_of(self, mails: int) -> None:
