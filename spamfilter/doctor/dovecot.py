@@ -1,10 +1,12 @@
 """Check of the scripts that Dovecot runs when users move mail: they exist, are readable and safe, and call this relay.
 
-Their paths are read from our file in Dovecot's configuration. Dovecot itself is not asked.
+Their paths are read from our file in Dovecot's configuration. Dovecot itself is asked whether it can read that.
 """
 
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +14,12 @@ from spamfilter.doctor.examination import DOVECOT, FRAGMENT, Examination, Findin
 from spamfilter.system.file_access import ANYBODY, User, may, user_named
 
 INSTALL = "install it again: docs/dovecot.md"
+OTHER_VERSION = "if it names 90-spamfilter.conf, take the one for this version of Dovecot: docs/dovecot.md"
+DOVECOT_SECONDS = 30
+"""Time for doveconf."""
 
-_SCRIPT = re.compile(r"^\s*\w+\s*=\s*file:([^;\s]+\.sieve)", re.MULTILINE)
+_SCRIPT = re.compile(r"^\s*\w+\s*=\s*(?:file:)?(/[^;\s]+\.sieve)", re.MULTILINE)
+"""As Dovecot 2.3 writes a script in its settings, and without "file:" as 2.4 does."""
 _PROGRAMS = re.compile(r"^\s*sieve_pipe_bin_dir\s*=\s*(\S+)", re.MULTILINE)
 _PIPE = re.compile(r'^\s*pipe\b[^"]*"([^"]+)"', re.MULTILINE)
 _SOCKET = re.compile(r"^\s*(?:export\s+)?SPAMFILTER_FEEDBACK__SOCKET=(\S+)", re.MULTILINE)
@@ -41,6 +47,7 @@ def _found(examined: Examination, settings: Path, users: list[User]) -> Iterator
         text = settings.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise NotTried(f"{settings}: {error.strerror}") from error
+    yield from _read_by_dovecot(settings.parent.parent / "dovecot.conf")
     scripts = [Path(name) for name in _SCRIPT.findall(text)]
     folder = _PROGRAMS.search(text)
     programs: set[str] = set()
@@ -57,6 +64,18 @@ def _found(examined: Examination, settings: Path, users: list[User]) -> Iterator
         yield from _usable(program, users, os.R_OK | os.X_OK, "run")
         if program.exists():
             yield from _leading_here(examined, program, users)
+
+
+def _read_by_dovecot(config: Path) -> Iterator[Finding]:
+    """Whether Dovecot can read its configuration with our settings in it, where it is installed and has one there."""
+    program = shutil.which("doveconf")
+    if program is None or not config.exists():
+        return
+    command = [program, "-c", str(config), "-n"]
+    done = subprocess.run(command, capture_output=True, timeout=DOVECOT_SECONDS, check=False)  # noqa: S603 - no input
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        yield failed(said[-1] if said else f"{config}: doveconf ends with {done.returncode}", OTHER_VERSION)
 
 
 def _usable(path: Path, users: list[User], want: int, verb: str) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import fields
@@ -13,6 +14,7 @@ import pytest
 
 from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.token_codec import Packed
+from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
 from spamfilter.doctor import learning as learning_checks
@@ -28,12 +30,13 @@ from spamfilter.learning.marks import Author, mark
 from spamfilter.relay.canary import MOST_PROBES, Canaries
 from spamfilter.stores import open_store
 from spamfilter.system.file_access import ANYBODY, by_mode, may, user_named, user_of
+from tests.integration.dovecot import PACKAGES
 from tests.integration.servers import workshop
 from tests.integration.test_doctor import connected
 from tests.project.test_docs import documented
 from tests.support.made import journal_entry, mail, reading
 from tests.support.parts import Hop, Running, relaying
-from tests.support.real import require_root
+from tests.support.real import require, require_root
 
 GB = 10**9
 
@@ -186,7 +189,7 @@ def test_a_training_that_a_forgotten_mark_had_replaced_is_no_leap(tmp_path: Path
             training.learn(one.reading, "spam", BULK, at=now - 3 * hour)
             training.learn(reading("two", "pills"), "spam", "cli", at=now - 2 * hour)
         for label in ("ham", None):
-            mark(filter, one, label, Author("ann", "cli"), 200)
+            mark(filter, one, label, Author("ann", "cli"), Feedback())
         assert [entry.at for entry in store.learnings()] == [now - 2 * hour, now - 3 * hour]
     (finding,) = look(clock, Examination(ours, None, now=now))
     assert (finding.status, finding.found[-25:]) == ("ok", "no entry is in the future")
@@ -393,6 +396,18 @@ def test_what_is_wrong_with_dovecots_scripts_is_found(plant: Callable[[Path], No
         assert {finding.status for finding in findings} == {status}
         assert said in findings[0].found
         assert all(finding.advice for finding in findings)
+
+
+def test_settings_for_another_version_of_dovecot_are_found() -> None:
+    config = {"2.3": "", "2.4": "dovecot_config_version = 2.4.0\ndovecot_storage_version = 2.4.0\n"}
+    command = [require("dovecot", PACKAGES), "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    with workshop() as folder:
+        for version in config:
+            place = connected(folder / version, folder / "feedback.sock", version)
+            (place / "dovecot.conf").write_text(config[said[:3]] + "!include conf.d/*.conf\n")
+            findings = look(dovecot, Examination(settings(folder), None, dovecot=place))
+            assert [finding.status for finding in findings] == ["ok" if said.startswith(version) else "failed"]
 
 
 async def test_only_the_probe_is_taught_and_removed(tmp_path: Path) -> None:

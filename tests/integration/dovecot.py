@@ -44,9 +44,7 @@ state_dir = {folder}/state
 log_path = {folder}/log
 listen = 127.0.0.1
 ssl = no
-disable_plaintext_auth = no
 first_valid_uid = 1
-mail_location = maildir:~/Maildir
 # As a user would see it at once: the folder is there.
 namespace inbox {{
   mailbox Junk {{
@@ -77,6 +75,11 @@ service lmtp {{
     port = {lmtp}
   }}
 }}
+"""
+OF_VERSION = {
+    "2.3": """
+disable_plaintext_auth = no
+mail_location = maildir:~/Maildir
 passdb {{
   driver = passwd-file
   args = {folder}/users
@@ -85,7 +88,24 @@ userdb {{
   driver = passwd-file
   args = {folder}/users
 }}
-"""
+""",
+    "2.4": """
+auth_allow_cleartext = yes
+mail_driver = maildir
+mail_path = ~/Maildir
+mail_inbox_path =
+protocol lmtp {{
+  auth_username_format = %{{user | lower}}
+}}
+passdb passwd-file {{
+  passwd_file_path = {folder}/users
+}}
+userdb passwd-file {{
+  passwd_file_path = {folder}/users
+}}
+""",
+}
+"""What the versions of Dovecot write in another way."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +202,8 @@ def dovecot(folder: Path) -> Iterator[Dovecot]:
     (parts / "10-ssl.conf").unlink()  # certificates of the host
     ways = (parts / "10-auth.conf").read_text()
     (parts / "10-auth.conf").write_text(ways.replace("!include auth-system.conf.ext", ""))  # users of the host
-    text = LOCAL.format(folder=folder, imap=server.imap, lmtp=server.lmtp)
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    text = (LOCAL + OF_VERSION[said[:3]]).format(folder=folder, imap=server.imap, lmtp=server.lmtp)
     (folder / "etc" / "local.conf").write_text(text)
     (folder / "users").write_text("".join(_line(server, user, owner) for user, owner in USERS.items()))
     with (folder / "output").open("wb") as output:

@@ -313,9 +313,10 @@ def configure_postfix(
     for part in (etc, data, folder / "queue"):
         part.mkdir(parents=True)
     shutil.chown(data, "postfix")
-    for name in ("postfix-script", "post-install", "postfix-files"):
-        shutil.copy(Path("/etc/postfix") / name, etc / name)
     daemons = Path(require("smtpd", "postfix", "/usr/lib/postfix/sbin")).parent
+    for name in ("postfix-script", "post-install", "postfix-files"):
+        with contextlib.suppress(FileNotFoundError):  # from Postfix 3.10 on, the first two are with the daemons
+            shutil.copy(Path("/etc/postfix") / name, etc / name)
     users = ", ".join(f"{user}=ok" for user in USERS)
     delivery = f"smtp:[127.0.0.1]:{to}" if lmtp is None else f"lmtp:[127.0.0.1]:{lmtp}"
     main = MAIN.format(folder=folder, daemons=daemons, users=users, delivery=delivery, sink=to)
