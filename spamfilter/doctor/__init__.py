@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from spamfilter import __version__
 from spamfilter.doctor import canary, database, delivery, dovecot, learning, process
-from spamfilter.doctor.examination import Examination, Finding, NotTried, Status
+from spamfilter.doctor.examination import CLOSED, Examination, Finding, NotTried, Status
 from spamfilter.errors import StoreBusy
 
 __all__ = ["CHECKS", "STATUSES", "Diagnosis", "Examination", "Line", "examine"]
@@ -98,7 +98,15 @@ def _findings(check: Callable[[Examination], Iterator[Finding]], examined: Exami
         yield from check(examined)
     except NotTried:
         raise
+    except PermissionError as error:
+        if examined.by_a_stranger:
+            raise NotTried(CLOSED) from error
+        yield _uncheckable(error)
     except StoreBusy as error:
         yield Finding("warning", str(error), "try again when the other command has ended")
     except Exception as error:  # it must not hide the other checks
-        yield Finding("failed", f"cannot be checked: {error or type(error).__name__}", "see the other checks")
+        yield _uncheckable(error)
+
+
+def _uncheckable(error: Exception) -> Finding:
+    return Finding("failed", f"cannot be checked: {error or type(error).__name__}", "see the other checks")

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from spamfilter.config.addresses import is_in, socket_of, split_address
 from spamfilter.config.sections import Relay
 from spamfilter.config.settings import Settings
-from spamfilter.errors import SpamfilterError, StoreError
+from spamfilter.errors import Refused, SpamfilterError, StoreError
 from spamfilter.relay.milter import packets
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.stores.schema import HEAD
@@ -55,6 +55,10 @@ def warning(found: str, advice: str) -> Finding:
 
 def failed(found: str, advice: str) -> Finding:
     return Finding("failed", found, advice)
+
+
+CLOSED = "only root and the user of the relay may look"
+"""Why a check was not tried."""
 
 
 class NotTried(Exception):
@@ -100,6 +104,8 @@ class Examination:
     @property
     def relay(self) -> dict[str, Any]:
         """The status of the running relay. Raises NotTried if it does not answer."""
+        if isinstance(self.status, Refused):
+            raise NotTried(CLOSED)
         if isinstance(self.status, Exception):
             raise NotTried("the relay does not answer")
         return self.status
@@ -150,7 +156,7 @@ class Examination:
         """The database, if it can be read and has the schema of this version. Raises NotTried if not."""
         store = self.database
         if isinstance(store, Exception):
-            raise NotTried("no database to read")
+            raise NotTried(CLOSED if self.by_a_stranger else "no database to read")
         if self.revision != HEAD:
             raise NotTried("a database of another schema")
         return store
@@ -169,6 +175,11 @@ class Examination:
             if (path := file_of(self.settings.store_url())) is not None:
                 return user_of(path.parent.stat().st_uid)
         return user_of(os.geteuid())
+
+    @property
+    def by_a_stranger(self) -> bool:
+        """Whether neither root nor the user of the relay looks."""
+        return os.geteuid() not in (0, self.user.uid)
 
     @property
     def fragment(self) -> Path | None:
