@@ -22,6 +22,7 @@ import pytest
 from spamfilter.config.sections import Limits
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
+from spamfilter.mail.tagging import header_id
 from spamfilter.service.control_socket.client import LOOKED_AT
 from spamfilter.stores import open_store
 from tests.integration.servers import Relay, relay, wait_until, workshop
@@ -225,6 +226,18 @@ def test_a_mail_that_passed_is_marked_by_its_id_by_another_user(shared: Service)
     assert (done.returncode, json.loads(done.stdout)["id"]) == (0, id)
     done = command_as(41_010, shared.environment, "forget", f"X-Spamfilter-Id: {id}")
     assert (done.returncode, b"learnt as spam by uid 41009" in done.stderr) == (1, True)
+
+
+def test_an_id_is_an_id_in_a_folder_that_is_closed_to_the_user(shared: Service, tmp_path: Path) -> None:
+    shared.send(51)
+    newest = max((shared.relay.state / "mail" / "new").iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    id = header_id(newest.read_bytes())
+    tmp_path.chmod(0o700)
+    for name in (id, f"X-Spamfilter-Id: {id}"):
+        done = command_as(41_011, shared.environment, "mark-spam", name, folder=str(tmp_path))
+        assert (done.returncode, done.stderr) == (0, b"")
+    done = command_as(41_011, shared.environment, "mark-spam", "a.eml", folder=str(tmp_path))
+    assert (done.returncode, done.stderr) == (2, b"spamfilter: a.eml: Permission denied\n")
 
 
 # Attacks

@@ -67,12 +67,12 @@ async def connected(user: int, path: Path, count: int = 1) -> list[socket.socket
 
 
 def _run(
-    code: str, *words: str, input: bytes = b"", environment: Mapping[str, str] = os.environ
+    code: str, *words: str, input: bytes = b"", environment: Mapping[str, str] = os.environ, folder: str = "/"
 ) -> "subprocess.CompletedProcess[bytes]":
     require_root("to be several users")
     return subprocess.run(
         [sys.executable, "-c", code, *words],
-        env=environment, input=input, capture_output=True, timeout=60, check=False, cwd="/",
+        env=environment, input=input, capture_output=True, timeout=60, check=False, cwd=folder,
     )  # fmt: skip
 
 
@@ -87,12 +87,13 @@ def program_as(user: int) -> str:
 
 
 def command_as(
-    user: int, environment: Mapping[str, str], *words: str, input: bytes = b"", whole: bool = False
+    user: int, environment: Mapping[str, str], *words: str, input: bytes = b"", whole: bool = False, folder: str = "/"
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Run a command of spamfilter as this user; whole: one that does more than to ask a relay."""
+    """Run a command of spamfilter as this user, in this folder; whole: one that does more than to ask a relay."""
     return _run(
         (_WHOLE if whole else _LIGHT) + _BECOME.format(user=user) + _COMMAND,
         *words,
         input=input,
         environment=environment,
+        folder=folder,
     )
