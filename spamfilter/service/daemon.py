@@ -19,7 +19,7 @@ from spamfilter.learning.filter import RULES, Filter, rules, rules_text
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.service import expiry
-from spamfilter.service.listening import Sockets, bound, inherited, raise_descriptor_limit
+from spamfilter.service.listening import Sockets, bound, inherited, name_of, not_open, raise_descriptor_limit
 from spamfilter.service.shared_counts import SharedCounts
 from spamfilter.service.shared_filter import ReadingFilter, WritingFilter
 from spamfilter.service.startup_messages import announce
@@ -45,7 +45,11 @@ def serve(settings: Settings, file: Path | None) -> None:
     raise_descriptor_limit(settings.limits)
     return_large_blocks()
     # Sockets first: a second daemon on the same address must stop before it opens the database.
-    sockets = inherited() or [sock for address in settings.relay.listen for sock in bound("relay.listen", address)]
+    handed, listen = inherited(), settings.relay.listen
+    sockets = handed or [sock for address in listen for sock in bound("relay.listen", address)]
+    names = [name_of(sock) for sock in handed]
+    for address in not_open(listen, names) if handed else ():
+        log.warning("systemd hands over %s; [relay] listen names %s, which is not open", ", ".join(names), address)
     with ExitStack() as stack:
         for sock in sockets:
             stack.enter_context(sock)

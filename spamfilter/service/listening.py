@@ -10,6 +10,7 @@ import logging
 import os
 import resource
 import socket
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,8 +117,28 @@ def name_of(sock: socket.socket) -> str:
     """The address of a socket, as in the configuration."""
     if sock.family == socket.AF_UNIX:
         return f"unix:{sock.getsockname()}"
-    host, port = sock.getsockname()[:2]
+    return _name(*sock.getsockname()[:2])
+
+
+def _name(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def not_open(listen: Iterable[str], names: Collection[str]) -> list[str]:
+    """Those of these addresses, as in the configuration, at which none of the sockets of these names listens."""
+    return [address for address in listen if not _names(address) & {*names}]
+
+
+def _names(address: str) -> set[str]:
+    """The names that sockets at this address have; none if its host is unknown."""
+    if path := socket_of(address):
+        return {f"unix:{path}"}
+    host, port = split_address(address)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError:
+        return set()
+    return {_name(str(where[0]), int(where[1])) for _, _, _, _, where in found}
 
 
 def descriptors(limits: Limits) -> int:

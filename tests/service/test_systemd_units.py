@@ -90,6 +90,26 @@ def test_a_wrong_configuration_is_not_started_again(tmp_path: Path) -> None:
     assert "relay.lissten" in done.stderr
 
 
+def test_a_relay_warns_of_an_address_that_systemd_has_not_opened(tmp_path: Path) -> None:
+    handed, listed = free_port(), free_port()
+    config = tmp_path / "spamfilter.toml"
+    config.write_text(f'[relay]\nlisten = ["127.0.0.1:{handed}", "[::1]:{listed}"]\nworkers = 1\n')
+    given = {"SPAMFILTER_CONFIG": config, "STATE_DIRECTORY": tmp_path, "PYTHONPATH": Path(__file__).parents[2]}
+    activate = [require("systemd-socket-activate", "systemd"), f"--listen=127.0.0.1:{handed}"]
+    command = [*activate, *(f"--setenv={name}={value}" for name, value in given.items())]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen([*command, sys.executable, "-m", "spamfilter", "serve"], stdout=log, stderr=log)
+    try:
+        wait_until(lambda: (tmp_path / "log").stat().st_size > 0, "systemd's listening")
+        with socket.create_connection(("127.0.0.1", handed), timeout=60) as client:
+            assert client.recv(512).startswith(b"220 ")
+        said = (tmp_path / "log").read_text()
+        assert f"systemd hands over 127.0.0.1:{handed}; [relay] listen names [::1]:{listed}, which is not open" in said
+    finally:
+        process.terminate()
+        end(process)
+
+
 def test_the_user_of_the_services_is_made(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     command = [require("systemd-sysusers", "systemd"), f"--root={tmp_path}", str(shipped("systemd/sysusers.conf"))]
