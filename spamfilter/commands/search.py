@@ -1,5 +1,6 @@
 """The commands `search` and `show`: find any mail that the relay judged; all that is known of one, or of a training."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,14 +113,29 @@ def show(file: Path | None, /, names: tuple[str, ...], as_json: bool) -> None:
                     row(f"  rule on its sender: {harmless(entry.listed)}")
             if kept:
                 row(f"  quarantine: {kept}")
-            for one in about.history or ():
+            for one, again in _gone_over(about.history):
                 said = "taken back" if one.undoes else one.label
                 by = f" by {harmless(one.by)}" if one.by else ""
-                row(f"  #{one.id}  {moment_text(one.at)}  {said}  {one.source}{by}")
+                more = f", gone over again {again} time{'s' * (again > 1)}" if again else ""
+                row(f"  #{one.id}  {moment_text(one.at)}  {said}  {one.source}{by}{more}")
             if not about.history:
                 click.echo("  never learnt")
             for line in text.splitlines():
                 row(f"  | {harmless(line)}")
+
+
+def _gone_over(history: Iterable[Entry]) -> list[tuple[Entry, int]]:
+    """The entries; where bulk training has let a learning add more, in its own name and of its own time, the last of
+    these learnings, and how often that was."""
+    found: list[tuple[Entry, int]] = []
+    for one in history:
+        if len(found) > 1 and found[-1][0].undoes == found[-2][0].id and not one.undoes:
+            before, again = found[-2]
+            if (before.at, before.label, before.source, before.by) == (one.at, one.label, one.source, one.by):
+                found[-2:] = [(one, again + 1)]
+                continue
+        found.append((one, 0))
+    return found
 
 
 class _About(NamedTuple):

@@ -5,8 +5,10 @@ import re
 
 import pytest
 
+from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.voices import view
 from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
 from tests.project.test_docs import documented
 from tests.support.made import journal_entry, mail
@@ -31,6 +33,22 @@ def test_what_is_known_of_a_message_is_shown_by_its_id_and_by_its_training(shell
     assert told.keys() == documented("show --json")
     assert (told["message"]["id"], told["text"], told["quarantine"]) == (ID, "cheap pills for you", "")
     assert [entry["label"] for entry in told["history"]] == ["spam", None]
+
+
+def test_a_training_that_later_runs_went_over_again_is_one_line(shell: Shell) -> None:
+    message = parse(mail("Lunch", "bread"))
+    with shell.store() as store:
+        filter = Filter(store, Settings().voices())
+        with filter.training() as training:
+            training.add(filter.read(message), "ham", BULK, "root")
+        for amount in (9, 10):
+            with filter.training() as training:
+                active = training.active(message.digest())
+                assert active is not None
+                assert training.reinforce(active, {"fields": amount})
+    found = re.findall(r"^  #.*$", shell.done("show", "1"), re.MULTILINE)
+    assert len(found) == 1
+    assert re.fullmatch(r"  #5  \S+ \S+  ham  train by root, gone over again 2 times", found[0])
 
 
 def test_a_training_by_file_is_shown_by_the_words_of_its_subject(shell: Shell) -> None:
