@@ -93,7 +93,7 @@ class Site:
         reading = self.filter.read(message)
 
         async def learnt() -> None:
-            queue = MarkQueue(self.filter, 1, self.filter.follow)
+            queue = MarkQueue(self.filter, Feedback(marks_a_day=1), self.filter.follow)
             rules = Automatic(queue, self.filter.store)
             rules.saw(Seen(new_id(), message, reading, USER, [], True, True), Feedback(automatic=["answered"]))
             await rules.idle()

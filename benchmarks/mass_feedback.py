@@ -26,6 +26,7 @@ from spamfilter.bayes.counts import LABELS, OTHER, Label
 from spamfilter.bayes.labels import AUTOMATIC, BULK
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import Policy
+from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
 from spamfilter.evaluation.error_rates import measure
@@ -136,7 +137,7 @@ class Place:
         filter = self.opened()
 
         async def all_of_them() -> tuple[int, int]:
-            desk = MarkQueue(filter, marks_a_day, filter.follow)
+            desk = MarkQueue(filter, Feedback(marks_a_day=marks_a_day), filter.follow)
             taken = refused = 0
             for by, content, label in wanted:
                 try:

@@ -14,7 +14,10 @@ BULK = "train"
 """Bulk training: its labels are data, not a judgement of a verdict."""
 AUTOMATIC = "automatic"
 """Configured rules: any user may correct what they learn, and they correct nothing."""
+COUNTERPART = "counterpart"
+"""Ham that is learnt beside a mark of spam, and taken back with it: the source, and the name of its author. See
+`learning.counterparts`."""
 CANARY = "canary"
 """Probes of `doctor`, which learn a mail and take it back, to see that both work."""
-NOBODYS = (BULK, AUTOMATIC, CANARY, IMPORT)
+NOBODYS = (BULK, AUTOMATIC, COUNTERPART, CANARY, IMPORT)
 """Sources that are no person: any user's mark replaces what they have learnt."""

@@ -230,7 +230,7 @@ def _learn(file: Path | None, id: str, released: "Released") -> None:
     try:
         with opened_filter(file, whole=False, existing=True) as (filter, settings):
             subject = mark_lookup.by_mail(filter, id, released.mail)
-            change = marks.mark(filter, subject, "ham", author, settings.feedback.marks_a_day)
+            change = marks.mark(filter, subject, "ham", author, settings.feedback)
     except SpamfilterError as error:
         failed = f"{id}: delivered, but not learnt: {error}; `spamfilter mark-ham {id}` learns it"
         raise type(error)(failed) from error

@@ -197,7 +197,7 @@ class _Session:
             client = SocketClient(self._settings.socket_path())
         except NoRelay:
             author = marks.Author(user(), SOURCE, master=True)
-            change = marks.mark(self._filter, subject, label, author, self._settings.feedback.marks_a_day)
+            change = marks.mark(self._filter, subject, label, author, self._settings.feedback)
             return rendering.change_text(subject.name, label, change)
         with closing(client):
             # A connection for each mark, because the relay closes one that is idle for a minute.

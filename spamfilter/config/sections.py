@@ -218,6 +218,7 @@ class Feedback(Section):
     users: list[Login] = []
     proxies: list[Login] = []
     marks_a_day: Count = 200
+    counterparts: bool = True
     spam_addresses: list[Mailbox] = []
     ham_addresses: list[Mailbox] = []
     answer: bool = False

@@ -8,7 +8,7 @@ from itertools import pairwise
 from spamfilter.bayes.counts import LABELS
 from spamfilter.bayes.doubt import LITTLE_COMPARED, compared
 from spamfilter.bayes.imported.voices import with_imported
-from spamfilter.bayes.labels import AUTOMATIC, CANARY
+from spamfilter.bayes.labels import AUTOMATIC, CANARY, COUNTERPART
 from spamfilter.bayes.model import learnt_here
 from spamfilter.config.sections import Feedback
 from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, warning
@@ -86,7 +86,7 @@ def feedback(examined: Examination) -> Iterator[Finding]:
     """When each path of feedback was last used. One that is configured but unused may be broken."""
     store = examined.store
     times = store.times_of_sources()
-    last = {source: at for source, (_, at) in times.items() if source != CANARY}
+    last = {source: at for source, (_, at) in times.items() if source not in (CANARY, COUNTERPART)}
     first = min((at for at, _ in times.values()), default=examined.now)
     silent = False
     for source, setting in _set_up(examined).items():

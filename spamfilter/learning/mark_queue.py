@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from spamfilter.bayes.counts import Label
+from spamfilter.config.sections import Feedback
 from spamfilter.errors import ShareUsed, StoreBusy
 from spamfilter.learning import mark_lookup, marks
 from spamfilter.learning.filter import Filter
@@ -36,17 +37,17 @@ class Marked:
 
 
 class MarkQueue:
-    """Learns marks. learnt: called in the event loop after each change. marks_a_day: the limit of each author."""
+    """Learns marks. learnt: called in the event loop after each change."""
 
     def __init__(
         self,
         relaying: Filter,
-        marks_a_day: int,
+        settings: Feedback,
         learnt: Callable[[], object],
         noted: Callable[[str, str], object] = lambda limit, text: None,
     ) -> None:
         """noted: called with the name of a limit that was reached, and a sentence."""
-        self.marks_a_day = marks_a_day
+        self.settings = settings
         self._relaying = relaying
         self._learnt = learnt
         self._noted = noted
@@ -119,7 +120,7 @@ class MarkQueue:
         # Not the relay's filter, which belongs to the event loop; this one holds no counts in memory.
         filter = Filter(self._relaying.store, self._relaying.voices, whole=False)
         subject = find(filter)
-        return Marked(subject, marks.mark(filter, subject, label, author, self.marks_a_day))
+        return Marked(subject, marks.mark(filter, subject, label, author, self.settings))
 
     def close(self) -> None:
         """Wait for the mark that is being learnt; those that wait behind it get StoreBusy."""

@@ -12,9 +12,11 @@ from datetime import UTC, datetime, timedelta
 from spamfilter.bayes.calibration import is_surprise
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.groups import OWN, group_in, teaches_group
-from spamfilter.bayes.labels import AUTOMATIC, CANARY, NOBODYS
+from spamfilter.bayes.labels import AUTOMATIC, CANARY, COUNTERPART, NOBODYS
 from spamfilter.bayes.voices import groups_of
+from spamfilter.config.sections import Feedback
 from spamfilter.errors import Refused, ShareUsed, StoreConflict
+from spamfilter.learning import counterparts
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.transaction import Change, Training
@@ -63,18 +65,19 @@ TRIES = 5
 """Times that a mark is learnt if the database ends its transaction for another one, which has committed by then."""
 
 
-def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, marks_a_day: int) -> Change:
+def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, feedback: Feedback) -> Change:
     """Learn a message as its author says, or with label None forget it.
 
     Raises Refused if another person has marked it otherwise, or the author's marks of the day are used up; then nothing
     has changed. A rule changes nothing that is learnt. What no person has marked belongs to the first who marks it,
     also with the same label; forgetting it counts as a mark, too, since others lose what was learnt.
+    With a person's mark of spam, ham is learnt, too: see `counterparts`.
     """
     subject = _as_taught_by(author, subject, filter)
     for _ in range(TRIES - 1):
         with suppress(StoreConflict):
-            return _learnt(filter, subject, label, author, marks_a_day)
-    return _learnt(filter, subject, label, author, marks_a_day)
+            return _learnt(filter, subject, label, author, feedback)
+    return _learnt(filter, subject, label, author, feedback)
 
 
 def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
@@ -83,7 +86,10 @@ def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
     Raises Refused if groups have voices of their own, and this user's mark belongs to none.
     """
     if author.master or author.rule_for_all or not groups_of(filter.voices):
-        return replace(subject, reading=subject.reading.for_everybody())
+        reading, trained = subject.reading.for_everybody(), subject.reading.digest_for_all
+        if trained != reading.digest and filter.store.active(trained) is not None:
+            reading = replace(reading, digest=trained)  # learnt by `train`, which knows no groups
+        return replace(subject, reading=reading)
     if OWN in subject.reading.tokens:
         return subject
     group = subject.group or filter.group_of([author.name.removeprefix(LINK)])
@@ -95,8 +101,11 @@ def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
     return replace(subject, reading=subject.reading.for_group(group))
 
 
-def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Author, marks_a_day: int) -> Change:
+def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Author, feedback: Feedback) -> Change:
     """One transaction."""
+    marks_a_day = feedback.marks_a_day
+    compared = label == "spam" and feedback.counterparts and author.source not in NOBODYS
+    candidates = counterparts.candidates(filter, group_in(subject.reading.tokens)) if compared else ()
     with filter.training() as training:
         active = training.active(subject.reading.digest)
         if active is not None and OWN in subject.reading.tokens and not teaches_group(active.added):
@@ -105,7 +114,7 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
             raise Refused(
                 f"{subject.name}: learnt as {active.label} for everybody; only the administrator can change that"
             )
-        if active is not None and author.source == AUTOMATIC:
+        if active is not None and author.source == AUTOMATIC and active.source != COUNTERPART:
             return training.learn(subject.reading, active.message_label, active.source)
         agrees = active is not None and active.label == label
         own = active is not None and author.made(active)
@@ -127,14 +136,18 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
                 _check_surprise(filter.store, training, subject, author)
         if label is None:
             return _forgotten(training, subject, active, author)
-        return training.learn(subject.reading, label, author.source, author.name)
+        at = datetime.now(UTC)
+        change = training.learn(subject.reading, label, author.source, author.name, at)
+        if change.changed and counterparts.learn(training, filter.store, candidates, subject.reading, at):
+            return replace(change, after=training.score(subject.reading))
+        return change
 
 
 def _forgotten(training: Training, subject: Subject, active: Entry | None, author: Author) -> Change:
     """Take a mark back; what `train` or a rule had taught of the message before it is learnt again."""
     by_person = active is not None and active.source not in NOBODYS
     earlier = training.replaced_by(active) if active is not None and by_person else ()
-    replaced = next((entry for entry in earlier if entry.source in NOBODYS), None)
+    replaced = next((entry for entry in earlier if entry.source in NOBODYS and entry.source != COUNTERPART), None)
     change = training.forget(subject.reading, author.source, author.name)
     if replaced is None:
         return change

@@ -14,6 +14,7 @@ from spamfilter.bayes.calibration import Step
 from spamfilter.bayes.counts import Label
 from spamfilter.bayes.groups import OWN, digest_in, own_tokens, without_own
 from spamfilter.bayes.imported.voices import without_imported
+from spamfilter.bayes.labels import COUNTERPART
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.token_codec import message_of
 from spamfilter.bayes.tokens import Token
@@ -39,6 +40,12 @@ class Reading:
     def for_everybody(self) -> "Reading":
         """The same message, to be learnt by everybody's voices."""
         return Reading(self.digest, without_own(self.tokens))
+
+    @property
+    def digest_for_all(self) -> bytes:
+        """The digest that the message has in no group, as `train` learns it; the same where it cannot be told."""
+        message = message_of(self.tokens) if OWN in self.tokens else None
+        return self.digest if message is None else message.digest()
 
     def for_group(self, group: str) -> "Reading":
         """This message, which is read for no group, as a group has it."""
@@ -113,21 +120,31 @@ class Training:
             # A mark speaks about the mail as it was learnt: its tokens are the ledger's, where that has them.
             learnt = active.tokens if OWN in reading.tokens else without_own(active.tokens)
             reading = Reading(reading.digest, {**reading.tokens, **learnt})
-        state = self._state(reading, *([Reading(active.digest, active.tokens)] if active else []))
+        undone = self._with_counterparts(active)
+        state = self._state(reading, *(Reading(entry.digest, entry.tokens) for entry in undone))
         before = unlearnt = self._score(reading, state)
         if active is not None:
+            if active.label == label and active.source == COUNTERPART:
+                return self.confirm(reading, active, source, by)
             if active.label == label:
                 return Change(False, active.label, before, before)
             at = at or datetime.now(UTC)  # of both: `forget` finds by it what a mark has replaced
-            self._undo(state, active, source, by, at)
+            self._undo_all(state, undone, source, by, at)
             unlearnt = self._score(reading, state)
         self._add(state, unlearnt, reading, label, source, by, at)
         return Change(True, active.message_label if active else None, before, self._score(reading, state))
 
-    def add(self, reading: Reading, label: Label, source: str, by: str) -> None:
-        """Learn a message that has no learning, in half of the time of `learn`."""
+    def add(
+        self, reading: Reading, label: Label, source: str, by: str, at: datetime | None = None, most: float = 1.0
+    ) -> bool:
+        """Learn a message that has no learning, in half of the time of `learn`; but not one whose posterior is greater
+        than `most`. Returns whether it is learnt."""
         state = self._state(reading)
-        self._add(state, self._score(reading, state), reading, label, source, by)
+        score = self._score(reading, state)
+        if score.posterior > most:
+            return False
+        self._add(state, score, reading, label, source, by, at)
+        return True
 
     def _add(
         self,
@@ -160,11 +177,12 @@ class Training:
         active = self._learning.active(reading.digest)
         if active is not None:
             reading = Reading(reading.digest, active.tokens)
-        state = self._state(reading)
+        undone = self._with_counterparts(active)
+        state = self._state(reading, *(Reading(entry.digest, entry.tokens) for entry in undone))
         before = self._score(reading, state)
         if active is None:
             return Change(False, None, before, before)
-        self._undo(state, active, source, by)
+        self._undo_all(state, undone, source, by, None)
         return Change(True, active.message_label, before, self._score(reading, state))
 
     def write(self, entry: Entry) -> int:
@@ -258,6 +276,18 @@ class Training:
             for name, some in words(voices, reading.tokens).items():
                 wanted[name] = wanted.get(name, set()) | some
         return model.prepared(voices, self._learning.state(wanted))
+
+    def _with_counterparts(self, active: Entry | None) -> list[Entry]:
+        """What is undone with a learning: it and, of a mark of spam, those of its counterparts that still count."""
+        if active is None:
+            return []
+        return [active, *(self._learning.learnt_at(active.at, COUNTERPART) if active.label == "spam" else ())]
+
+    def _undo_all(self, state: State, undone: Sequence[Entry], source: str, by: str, at: datetime | None) -> None:
+        """Undo these; counterparts in nobody's name, as nobody has said anything of them."""
+        for entry in undone:
+            theirs = entry.source == COUNTERPART and entry is not undone[0]
+            self._undo(state, entry, COUNTERPART if theirs else source, COUNTERPART if theirs else by, at)
 
     def _undo(self, state: State, active: Entry, source: str, by: str, at: datetime | None = None) -> None:
         undoing = replace(active, at=at or datetime.now(UTC), source=source, by=by, undoes=active.id, id=0)

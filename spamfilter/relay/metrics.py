@@ -36,7 +36,10 @@ LIMITS = (
 """The keys of [limits], and of [feedback] marks_a_day and automatic, whose queue has a fixed length."""
 FAILURES = ("unreachable", "timeout", "closed", "protocol", "tls", "disk", "4xx", "5xx")
 """Kinds of failure; the last two are replies of a next hop that defers or rejects a message."""
-SOURCES = ("train", "cli", "imap", "review", "address", "automatic", "canary", "release", "web", "import", "other")
+SOURCES = (
+    "train", "cli", "imap", "review", "address", "automatic", "counterpart", "canary", "release", "web", "import",
+    "other",
+)  # fmt: skip
 """Sources of ledger entries; any other source counts as "other"."""
 STAGES = ("receive", "parse", "tokens", "score", "next_hop")
 """The stages of a message, in this order."""

@@ -49,7 +49,7 @@ def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
     relay.memory.bound(settings.limits.memory_bytes, settings.limits.message_size)
     relay.limits = within_descriptors(settings.limits)
     relay.feedback = socket.settings = settings.feedback
-    relay.mark_queue.marks_a_day = settings.feedback.marks_a_day
+    relay.mark_queue.settings = settings.feedback
     relay.normalise = settings.normalises()
     socket.limits = settings.limits
     logging.getLogger().setLevel(settings.log.level.upper())

@@ -81,7 +81,7 @@ class Worker:
         self._limit_log = LimitLog(Metrics(shared.figures[shared.own]))
         self._journal = Journal(store, process.share_of(limits.journal_backlog), self._limit_log)
         self._following = Following(filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics)
-        self._mark_queue = MarkQueue(self._filter, settings.feedback.marks_a_day, self._learnt, self._limit_log.noted)
+        self._mark_queue = MarkQueue(self._filter, settings.feedback, self._learnt, self._limit_log.noted)
         self._relay = Relay(
             judge=Judge(self._filter, settings.policy(), settings.policies()),
             journal=self._journal,

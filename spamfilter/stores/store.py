@@ -128,6 +128,10 @@ class Learning(Ledger):
         """All ledger entries of this message, oldest first; learnings with their tokens, undoings without."""
 
     @abstractmethod
+    def learnt_at(self, at: datetime, by: str) -> list[Entry]:
+        """The active learnings of this moment and author, with their tokens."""
+
+    @abstractmethod
     def append(self, entry: Entry, like: int | None = None) -> Entry:
         """Write an entry; returns it with its id. like: id of a ledger entry to copy the tokens from."""
 

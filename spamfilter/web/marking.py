@@ -61,7 +61,7 @@ def mark(site: Site, id: str, label: Label | None, author: Author, mail: bytes |
     except NoRelay:
         filter = site.filter()
         subject = mark_lookup.by_mail(filter, id, mail) if mail else mark_lookup.by_id(filter, id, wait=False)
-        change = marks.mark(filter, subject, label, author, site.settings.feedback.marks_a_day)
+        change = marks.mark(filter, subject, label, author, site.settings.feedback)
         return rendering.change_json(subject, label, change)
     with closing(client):
         request: dict[str, object] = {"command": "mark", "name" if mail else "id": id, "label": label}

@@ -178,7 +178,7 @@ def target(kind: type[Dialogue] = Dialogue) -> Iterator[Run]:
 
     def relay(filter: Filter, hop: NextHop, chosen: int) -> Relay:
         store = filter.store
-        desk = MarkQueue(filter, marks_a_day=200, learnt=filter.follow)
+        desk = MarkQueue(filter, Feedback(), learnt=filter.follow)
         return Relay(
             judge=Judge(filter, tag if chosen & TAGS else Policy()),
             journal=Journal(store),

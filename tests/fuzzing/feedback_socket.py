@@ -45,7 +45,7 @@ def target() -> Iterator[Run]:
 
     def empty() -> FeedbackSocket:
         filter = Filter(open_store("memory:"), voices)
-        desk = MarkQueue(filter, marks_a_day=200, learnt=filter.follow)
+        desk = MarkQueue(filter, Feedback(), learnt=filter.follow)
         return FeedbackSocket(Path("/nonexistent"), desk, Feedback(), {"status": _status})
 
     untaught = empty()

@@ -78,7 +78,7 @@ def check(answers: list[tuple[bytes, bytes]]) -> None:
 @contextmanager
 def target() -> Iterator[Run]:
     filter = Filter(open_store("memory:"), Settings().voices())
-    desk = MarkQueue(filter, marks_a_day=200, learnt=filter.follow)
+    desk = MarkQueue(filter, Feedback(), learnt=filter.follow)
 
     with TemporaryDirectory() as folder, loop() as running:
         quarantine = Path(folder, "quarantine")

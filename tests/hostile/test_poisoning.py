@@ -24,6 +24,7 @@ from spamfilter.bayes.labels import AUTOMATIC, BULK, OTHER, Label
 from spamfilter.bayes.likelihoods.eddc import REPEATS, Eddc
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import everybodys, view
+from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
 from spamfilter.learning import marks as feedback
@@ -52,7 +53,7 @@ MALLORY, BOB, ROOT = Author("mallory", "imap"), Author("bob", "imap"), Author("r
 
 def mark(filter: Filter, sent: bytes, label: Label | None, author: Author, marks_a_day: int = SHARE) -> bool:
     subject = Subject("a mail", "", filter.read(parse(sent)))
-    return feedback.mark(filter, subject, label, author, marks_a_day).changed
+    return feedback.mark(filter, subject, label, author, Feedback(marks_a_day=marks_a_day)).changed
 
 
 def forget_by(filter: Filter, name: str, since: datetime | None = None) -> int:
@@ -187,7 +188,7 @@ def teach(filter: Filter, number: int, label: Label, author: Author, *words: str
     subject = Subject("x", "", reading(f"{author.name}{label}{number}", *words))
     said = ""
     try:
-        return feedback.mark(filter, subject, label, author, SHARE).changed
+        return feedback.mark(filter, subject, label, author, Feedback()).changed
     except Refused as error:
         said = str(error)
     assert "5 marks of spam in 24 hours against the verdict are the limit" in said
@@ -230,7 +231,7 @@ def test_what_is_taken_back_contradicts_no_more() -> None:
     filter = established()
     assert all(teach(filter, at, "spam", MALLORY, "hello", f"new{at}") for at in range(5))
     assert not teach(filter, 5, "spam", MALLORY, "hello", "another")
-    assert feedback.mark(filter, Subject("x", "", reading("malloryspam0")), None, MALLORY, SHARE).changed
+    assert feedback.mark(filter, Subject("x", "", reading("malloryspam0")), None, MALLORY, Feedback()).changed
     assert teach(filter, 5, "spam", MALLORY, "hello", "another")
 
 
@@ -249,7 +250,7 @@ def test_what_nobody_has_marked_is_changed_within_the_share_only(source: str, wa
         subject = Subject("x", "", reading(f"{number}", f"word{number}"))
         for label in (wanted, None):  # their own by then, if it was changed
             try:
-                changed += [number] * feedback.mark(filter, subject, label, MALLORY, 4).changed
+                changed += [number] * feedback.mark(filter, subject, label, MALLORY, Feedback(marks_a_day=4)).changed
             except Refused as error:
                 refusals.add(str(error).partition(";")[0])
     assert set(changed) == {0, 1, 2, 3}
@@ -337,7 +338,7 @@ def test_whatever_an_author_says_is_taken_back_as_if_it_had_not_been_said(
     learnt = {(entry.digest, entry.label, entry.by, entry.source) for entry in filter.store.learnings()}
     for wanted, subject in marks:
         try:
-            feedback.mark(filter, subject, wanted, MALLORY, 5)
+            feedback.mark(filter, subject, wanted, MALLORY, Feedback(marks_a_day=5))
         except Refused:
             continue
     forget_by(filter, "mallory")
@@ -357,7 +358,7 @@ def test_only_what_was_said_since_then_goes_and_their_own_word_of_before_stands(
     old = datetime.now(UTC) - timedelta(days=9)
     filter.learn(one.reading, "ham", "imap", "mallory", old)
     before = contents(store)
-    assert feedback.mark(filter, one, "spam", MALLORY, 5).changed
+    assert feedback.mark(filter, one, "spam", MALLORY, Feedback(marks_a_day=5)).changed
     assert forget_by(filter, "mallory", old + timedelta(days=1)) == 1
     assert contents(store) == before
     assert forget_by(filter, "mallory") == 1
@@ -368,9 +369,9 @@ def test_what_the_administrator_has_said_since_stands(store: Store) -> None:
     filter, one, two = Filter(store, VOICE), SUBJECTS[0], SUBJECTS[1]
     for subject in (one, two):
         filter.learn(subject.reading, "ham", BULK, "others")
-        assert feedback.mark(filter, subject, "spam", MALLORY, 5).changed
-    assert feedback.mark(filter, one, None, ROOT, 5).changed
-    assert feedback.mark(filter, two, "ham", ROOT, 5).changed
+        assert feedback.mark(filter, subject, "spam", MALLORY, Feedback(marks_a_day=5)).changed
+    assert feedback.mark(filter, one, None, ROOT, Feedback(marks_a_day=5)).changed
+    assert feedback.mark(filter, two, "ham", ROOT, Feedback(marks_a_day=5)).changed
     assert forget_by(filter, "mallory") == 0
     assert [(entry.digest, entry.by, entry.label) for entry in store.learnings()] == [
         (one.reading.digest, "others", "ham"), (two.reading.digest, "root", "ham"),
@@ -382,7 +383,7 @@ def test_forgetting_whoever_forgot_a_campaign_does_not_bring_it_back(store: Stor
     filter.learn(one.reading, "ham", BULK, "root")
     before = contents(store)
     for subject in (one, two):
-        assert feedback.mark(filter, subject, "spam", MALLORY, 5).changed
+        assert feedback.mark(filter, subject, "spam", MALLORY, Feedback(marks_a_day=5)).changed
     assert forget_by(filter, "mallory") == 2
     assert contents(store) == before
     assert forget_by(filter, "root") == 1  # what root has trained, and not what root has forgotten of others
@@ -393,7 +394,7 @@ def test_what_is_learnt_again_after_a_rebuilding_is_measured_anew(store: Store) 
     filter, one = Filter(store, VOICE), SUBJECTS[0]
     filter.learn(one.reading, "ham", BULK, "others")
     before = contents(store)
-    assert feedback.mark(filter, one, "spam", MALLORY, 5).changed
+    assert feedback.mark(filter, one, "spam", MALLORY, Feedback(marks_a_day=5)).changed
     retrain(store, VOICE, {}, lambda _: None)
     assert forget_by(Filter(store, VOICE), "mallory") == 1
     assert contents(store) == before
@@ -409,10 +410,10 @@ def test_what_others_taught_meanwhile_is_as_without_the_author_once_it_is_measur
         words = [f"word{chance.randrange(30)}" for _ in range(8)]
         subject = Subject("x", "", reading(f"{number}", *words))
         if number % 3 == 0:
-            feedback.mark(attacked, subject, "spam", MALLORY, SHARE)
+            feedback.mark(attacked, subject, "spam", MALLORY, Feedback())
             continue
         for filter in (attacked, clean):
-            feedback.mark(filter, subject, "ham" if number % 2 else "spam", BOB, SHARE)
+            feedback.mark(filter, subject, "ham" if number % 2 else "spam", BOB, Feedback())
     assert forget_by(attacked, "mallory") == 20
     assert attacked.learnt == clean.learnt
     assert attacked.verify() == []

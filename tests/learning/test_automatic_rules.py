@@ -53,7 +53,7 @@ class Running:
 
     def __init__(self, store: MemoryStore, noted: Callable[[str, str], object]) -> None:
         self.filter = Filter(store, VOICE)
-        self.queue = MarkQueue(self.filter, marks_a_day=2, learnt=lambda: None)
+        self.queue = MarkQueue(self.filter, Feedback(marks_a_day=2), learnt=lambda: None)
         self.rules = Automatic(self.queue, store, noted)
 
     def learnt(self) -> list[Entry]:

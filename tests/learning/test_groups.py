@@ -10,6 +10,7 @@ import pytest
 from spamfilter.bayes.groups import OWN
 from spamfilter.bayes.labels import AUTOMATIC, BULK, LABELS, Label
 from spamfilter.config.likelihood_settings import Learn
+from spamfilter.config.sections import Feedback
 from spamfilter.errors import Refused, ShareUsed
 from spamfilter.learning import marks
 from spamfilter.learning.filter import Filter
@@ -26,7 +27,6 @@ from tests.support.made import journal_entry, mail
 VOICES = Learn(groups="domain").chosen()
 ROOT, ANNA, BERT = Author("root", "cli", master=True), Author("anna", "imap"), Author("bert@y.example", "address")
 NEWS = mail(subject="News", body="the newsletter of the month", name="news")
-MANY = 200
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def arrived(filter: Filter, sent: bytes, *recipients: str) -> str:
 
 
 def marked(filter: Filter, id: str, label: Label | None, author: Author) -> bool:
-    return mark(filter, by_id(filter, id), label, author, MANY).changed
+    return mark(filter, by_id(filter, id), label, author, Feedback()).changed
 
 
 def says(filter: Filter, group: str, sent: bytes = NEWS) -> str:
@@ -80,6 +80,21 @@ def test_a_newsletter_is_spam_for_one_and_ham_for_another_and_the_same_for_every
     assert (says(filter, "z.example"), says(filter, ""), filter.learnt) == before
     assert filter.verify() == []
     assert says(Filter(filter.store, VOICES, whole=False), "x.example") == says(filter, "x.example")
+
+
+def test_an_administrator_corrects_by_id_what_train_has_learnt(filter: Filter) -> None:
+    before = dict(filter.learnt)
+    id = arrived(filter, NEWS, "anna@x.example")
+    with filter.training() as training:
+        training.add(filter.read(parse(NEWS)), "spam", BULK, "")
+    assert marked(filter, id, "spam", ROOT)  # it is the administrator's now
+    assert filter.learnt == {"ham": before["ham"], "spam": before["spam"] + 1}
+    assert marked(filter, id, "ham", ROOT)
+    assert filter.learnt == {"ham": before["ham"] + 1, "spam": before["spam"]}
+    assert marked(filter, id, None, ROOT)  # what train had learnt counts again
+    assert filter.learnt["spam"] == before["spam"] + 1
+    assert marked(filter, id, None, ROOT)
+    assert filter.learnt == before
 
 
 def test_what_a_group_was_taught_is_undone_without_a_trace(filter: Filter) -> None:
@@ -162,8 +177,8 @@ def test_mail_of_no_group_teaches_the_group_of_its_author_or_nobody(
     subject = by_id(filter, arrived(filter, NEWS, *recipients)) if recipients else by_mail(filter, "news.eml", NEWS)
     before = says(filter, "x.example"), says(filter, "")
     with pytest.raises(Refused, match=r"only the\s+administrator can mark it"):
-        mark(filter, subject, "spam", ANNA, MANY)
-    assert mark(filter, subject, "spam", author, MANY).changed
+        mark(filter, subject, "spam", ANNA, Feedback())
+    assert mark(filter, subject, "spam", author, Feedback()).changed
     assert (says(filter, "x.example"), says(filter, "")) == before
     assert probability(filter, "y.example") > probability(filter, "")
 
@@ -178,7 +193,7 @@ def test_the_mail_itself_teaches_the_group_that_it_was_judged_for(filter: Filter
     delivered = NEWS.replace(b"\r\n\r\n", b"\r\nX-Spamfilter-Id: " + id.encode() + b"\r\n\r\n", 1)
     subject = by_mail(filter, "news.eml", delivered)
     assert subject.id == id
-    assert mark(filter, subject, "spam", ANNA, MANY).changed
+    assert mark(filter, subject, "spam", ANNA, Feedback()).changed
     assert marked(filter, id, None, ANNA)
     assert filter.store.load([OWN]).counts[OWN].vocabulary == 0
 
@@ -226,5 +241,5 @@ def test_a_mark_teaches_the_same_tokens_from_the_ledger_as_from_the_journal(filt
     assert entry is not None
     assert entry.added.keys() == {OWN}
     kept = Subject("", "", Reading(entry.digest, entry.tokens))
-    assert mark(filter, kept, "ham", ANNA, MANY).was == "spam"
+    assert mark(filter, kept, "ham", ANNA, Feedback()).was == "spam"
     assert filter.verify() == []

@@ -9,6 +9,7 @@ import pytest
 
 from spamfilter.bayes.verdict import TEST_SCORE
 from spamfilter.bayes.voices import Voices, everybodys
+from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError
 from spamfilter.learning import mark_lookup
@@ -166,11 +167,11 @@ def test_a_mail_that_was_learnt_before_the_journal_knew_of_it_is_taken_back_with
     sent = MAILS["plain"].replace(b"Date:", b"X-Date:")
     arrived = delivered(b"Date: Mon, 2 Mar 2026 10:00:00 +0000\r\n" + sent)
     author = Author("cli", "ann")
-    assert mark(filter, by_mail(filter, "x.eml", arrived), "spam", author, 10).changed
+    assert mark(filter, by_mail(filter, "x.eml", arrived), "spam", author, Feedback()).changed
     seen = judged(filter, sent)
     assert filter.read(parse(arrived)).digest != seen.digest
     assert by_mail(filter, "x.eml", arrived) == Subject("x.eml", ID, filter.read(parse(arrived)))
-    assert mark(filter, by_mail(filter, "x.eml", arrived), None, author, 10).was == "spam"
+    assert mark(filter, by_mail(filter, "x.eml", arrived), None, author, Feedback()).was == "spam"
     assert filter.learnt == {"ham": 0, "spam": 0}
     assert by_mail(filter, "x.eml", arrived) == Subject("x.eml", ID, seen)
 

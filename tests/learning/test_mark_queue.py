@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spamfilter.bayes.voices import Voice
+from spamfilter.config.sections import Feedback
 from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
 from spamfilter.learning import mark_lookup
 from spamfilter.learning import mark_queue as module
@@ -31,7 +32,7 @@ class Office:
     def __init__(self, store: Store) -> None:
         self.filter = Filter(store, VOICE)
         self.told = 0
-        self.queue = MarkQueue(self.filter, 200, self._tell)
+        self.queue = MarkQueue(self.filter, Feedback(), self._tell)
         self.entered, self._go_on = threading.Event(), threading.Event()
         self._go_on.set()
         self._learning = store.learning
@@ -105,7 +106,7 @@ async def test_a_refusal_is_told_to_nobody_but_the_author(office: Office) -> Non
     await office.queue.mark_mail(mail(), "x.eml", "spam", ANN)
     with pytest.raises(Refused):
         await office.queue.mark_mail(mail(), "x.eml", "ham", BOB)
-    office.queue.marks_a_day = 1
+    office.queue.settings = Feedback(marks_a_day=1)
     with pytest.raises(Refused):
         await office.queue.mark_mail(mail(name="two"), "x.eml", "spam", ANN)
     assert (office.told, office.learnt()) == (1, 1)

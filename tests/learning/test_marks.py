@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes.labels import AUTOMATIC, BULK, CANARY, LABELS, NOBODYS, Label
+from spamfilter.config.sections import Feedback
 from spamfilter.errors import Refused
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
@@ -29,7 +30,7 @@ def filter() -> Filter:
 
 
 def marked(filter: Filter, label: Label | None, author: Author, limit: int = 200, subject: Subject = ONE) -> bool:
-    return mark(filter, subject, label, author, limit).changed
+    return mark(filter, subject, label, author, Feedback(marks_a_day=limit)).changed
 
 
 def active(filter: Filter, subject: Subject = ONE) -> Entry | None:
@@ -96,7 +97,7 @@ def test_the_limit_counts_what_an_author_did_in_24_hours_by_any_way(filter: Filt
     assert active(filter) is None
     assert not marked(filter, None, ANN, 3)  # what changes nothing is no mark
     assert marked(filter, "spam", BOB, 3)
-    assert marked(filter, "ham", ROOT, 0)
+    assert marked(filter, "ham", ROOT, 3)
 
 
 def test_at_the_limit_mistakes_can_still_be_mended_for_a_while(filter: Filter) -> None:
@@ -133,7 +134,7 @@ def test_a_mark_that_is_forgotten_leaves_what_nobody_marked_as_it_was(
     before = filter.store.load(["fields"])
     for each in labels:
         assert marked(filter, each, ANN)
-    change = mark(filter, ONE, None, ANN, 200)
+    change = mark(filter, ONE, None, ANN, Feedback())
     after = filter.store.load(["fields"])
     assert (change.was, change.again) == (labels[-1], "spam")
     assert change.after == filter.score(ONE.reading)
@@ -144,7 +145,7 @@ def test_a_mark_that_is_forgotten_leaves_what_nobody_marked_as_it_was(
     assert marked(filter, None, ANN)  # what nobody marked, anybody may take back
     assert active(filter) is None
     assert marked(filter, "ham", ANN)
-    assert mark(filter, ONE, None, ANN, 200).again is None
+    assert mark(filter, ONE, None, ANN, Feedback()).again is None
     assert active(filter) is None
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from spamfilter.bayes.counts import Label
 from spamfilter.commands import command
+from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
 from spamfilter.learning import mark_lookup, marks, undoing
 from spamfilter.learning.filter import Filter
@@ -124,7 +125,7 @@ def test_what_it_had_taken_from_sorted_mail_or_a_rule_is_learnt_again(shell: She
         labels: dict[str, Label | None] = {"a": "spam", "b": "ham", "c": None}
         for name, label in labels.items():
             sent = mail(subject=f"of {name}", body=f"words of {name}", name=name)
-            marks.mark(filter, mark_lookup.Subject(name, "", filter.read(parse(sent))), label, MALLORY, 200)
+            marks.mark(filter, mark_lookup.Subject(name, "", filter.read(parse(sent))), label, MALLORY, Feedback())
     lines = shell.done("forget", "--by", "mallory", "--yes").splitlines()
     assert lines[0].startswith("mallory has 3 marks that count, from ")
     assert lines[1:] == [
@@ -145,7 +146,7 @@ def test_what_was_taken_back_is_listed_without_a_label(shell: Shell) -> None:
     with shell.store() as store:
         filter = Filter(store, Settings().voices(), whole=False)
         sent = mail(subject="of a", body="words of a", name="a")
-        marks.mark(filter, mark_lookup.Subject("a", "", filter.read(parse(sent))), None, MALLORY, 200)
+        marks.mark(filter, mark_lookup.Subject("a", "", filter.read(parse(sent))), None, MALLORY, Feedback())
     (shown,) = (json.loads(line) for line in shell.done("forget", "--by", "mallory", "--json").splitlines())
     assert (shown["label"], shown["before"], shown["undone"]) == (None, "ham", False)
 

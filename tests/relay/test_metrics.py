@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.bayes.labels import AUTOMATIC, BULK, CANARY, IMPORT
+from spamfilter.bayes.labels import AUTOMATIC, BULK, CANARY, COUNTERPART, IMPORT
 from spamfilter.config.sections import Limits
 from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.relay.metrics import FAILURES, LIMITS, METRICS, SOURCES, Metrics, merged
@@ -60,7 +60,9 @@ def test_every_limit_of_the_configuration_is_counted() -> None:
 
 
 def test_every_source_is_counted_by_its_name() -> None:
-    assert {BULK, AUTOMATIC, CANARY, IMPORT, *SOCKET_SOURCES, "address", "release", "web"} == set(SOURCES) - {"other"}
+    assert {BULK, AUTOMATIC, COUNTERPART, CANARY, IMPORT, *SOCKET_SOURCES, "address", "release", "web"} == set(
+        SOURCES
+    ) - {"other"}
 
 
 def test_every_kind_of_failure_is_one_that_a_next_hop_names() -> None:

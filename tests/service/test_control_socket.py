@@ -72,7 +72,7 @@ class Place:
         self.store = open_store(f"sqlite:///{folder}/x.db", migrate=True)
         self.filter = Filter(self.store, VOICE)
         feedback = Feedback(**settings)
-        self.desk = MarkQueue(self.filter, feedback.marks_a_day, lambda: None)
+        self.desk = MarkQueue(self.filter, feedback, lambda: None)
         self.socket = FeedbackSocket(folder / "feedback.sock", self.desk, feedback, commands)
         self._peers: list[Peer] = []
 

@@ -20,6 +20,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect
 from sqlalchemy.schema import Index
 
+from spamfilter.config.sections import Feedback
 from spamfilter.errors import CountError, StoreBusy, StoreError
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
@@ -303,7 +304,7 @@ def test_a_mark_that_the_server_ends_for_another_transaction_is_learnt_all_the_s
         other.execute("SET deadlock_timeout = '60s'")  # so that the server ends the transaction of ours
         other.execute("UPDATE words SET touched = touched")
         author, subject = Author("ann", "cli", master=True), Subject("b", "", reading("b", "cheap"))
-        marked = thread.submit(mark, filter, subject, "spam", author, 1)
+        marked = thread.submit(mark, filter, subject, "spam", author, Feedback(marks_a_day=1))
         wait_until(lambda: server().execute(WAITING) == [(1,)], "the mark to wait for the rows")
         other.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
         other.commit()

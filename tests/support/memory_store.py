@@ -391,6 +391,9 @@ class _MemoryLearning(Learning):
     def history(self, digest: bytes) -> list[Entry]:
         return [entry for entry in self._store._ledger if entry.digest == digest]
 
+    def learnt_at(self, at: datetime, by: str) -> list[Entry]:
+        return [entry for entry in self._store._active.values() if (entry.at, entry.by) == (at, by)]
+
     def entries_after(self, last: int) -> list[Entry]:
         return self._store.entries_after(last)
 

@@ -258,7 +258,7 @@ async def relaying(
         else next_hop
     )
     filter = filter or Filter(store, Settings().voices())
-    desk = MarkQueue(filter, marks_a_day=200, learnt=filter.follow)
+    desk = MarkQueue(filter, Feedback(), learnt=filter.follow)
     relay = Relay(
         judge=Judge(filter, policy or Policy(), policies),
         journal=Journal(store),

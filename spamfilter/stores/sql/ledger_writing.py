@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ from spamfilter.stores.sql.queries import (
     execute_many,
     history,
     learnt,
+    learnt_at,
     part_state,
     put_setting_row,
     setting,
@@ -91,6 +93,10 @@ class SqlLearning(Learning):
     def history(self, digest: bytes) -> list[Entry]:
         self._write_entries()
         return history(self._connection, digest)
+
+    def learnt_at(self, at: datetime, by: str) -> list[Entry]:
+        self._write_entries()
+        return learnt_at(self._connection, at, by)
 
     def entries_after(self, last: int) -> list[Entry]:
         self._write_entries()

@@ -1,6 +1,7 @@
 """Queries of ledger, counts and settings, on a connection whose transaction the caller has begun."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from itertools import chain
 from operator import attrgetter
@@ -146,6 +147,11 @@ def active(connection: Connection, digest: bytes) -> Entry | None:
 def learnt(connection: Connection, digests: Collection[bytes]) -> dict[bytes, Entry]:
     found = connection.execute(_LEARNT, {"asked": [*digests]})
     return {row.digest: entry_of(row, row.tokens) for row in found}
+
+
+def learnt_at(connection: Connection, at: datetime, by: str) -> list[Entry]:
+    query = only_active(entries(ledger.c.tokens)).where(ledger.c.at == at, ledger.c.by == by)
+    return [entry_of(row, row.tokens) for row in connection.execute(query)]
 
 
 def history(connection: Connection, digest: bytes) -> list[Entry]:

@@ -117,7 +117,7 @@ async def test_a_sender_that_is_not_authenticated_is_only_a_claim_so_the_client_
 ) -> None:
     trusted = [ipaddress.ip_network(network) for network in ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "fe80::/10")]
     async with both(tmp_path, trusted=trusted) as (_, running):
-        running.relay.mark_queue.marks_a_day = 2
+        running.relay.mark_queue.settings = Feedback(marks_a_day=2)
         client = await running.connect()
         for number, code in enumerate((b"250 ", b"250 ", b"550 ")):
             await client.ask("EHLO c", *([f"XFORWARD {said}"] if said else []))
@@ -135,7 +135,7 @@ async def test_on_a_port_for_authenticated_senders_sender_and_client_are_claims_
 ) -> None:
     """Any process of this machine reaches that port."""
     async with both(tmp_path, submission=True) as (_, running):
-        running.relay.mark_queue.marks_a_day = 2
+        running.relay.mark_queue.settings = Feedback(marks_a_day=2)
         client = await running.connect()
         for number, code in enumerate((b"250 ", b"250 ", b"550 ")):
             await client.ask("EHLO c", *([f"XFORWARD {said.replace('%d', str(number))}"] if said else []))
@@ -438,7 +438,7 @@ async def test_what_others_have_taught_is_theirs(tmp_path: Path) -> None:
 
 async def test_a_days_share_is_kept(tmp_path: Path) -> None:
     async with both(tmp_path, proven=True) as (_, running):
-        running.relay.mark_queue.marks_a_day = 3
+        running.relay.mark_queue.settings = Feedback(marks_a_day=3)
         client = await running.connect()
         mails = [mail(name=str(number)) for number in range(5)]
         reply = await client.send(forward(*mails), ANNA, SPAM)
