@@ -77,7 +77,7 @@ def _mark(
             complain(str(answer))
             refused = True
             continue
-        learnt += bool(answer.get("changed"))
+        learnt += bool(answer.get("changed")) and answer.get("was") != label
         text = answer.pop("text")
         if as_json:
             click.echo(json.dumps(answer))
@@ -142,7 +142,7 @@ def _of_database(
                 where = harmless(f"no relay at {settings.socket_path()}; the marks go into {filter.store.where}")
                 sentence(where, err=True)
             try:
-                change = marks.mark(filter, subject, label, author, settings.feedback.marks_a_day)
+                change = marks.mark(filter, subject, label, author, settings.feedback)
             except Refused as error:
                 yield error
             else:

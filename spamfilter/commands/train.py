@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spamfilter.bayes import compiled
+from spamfilter.bayes.labels import OTHER
 from spamfilter.commands.command import as_json_option, opened_filter, opened_store, settings_of, tell_problems, user
 from spamfilter.errors import InputError
 from spamfilter.learning.bulk import labelled_mail
@@ -89,7 +90,16 @@ def train(
                 )
                 if compiled.WHY_PLAIN:
                     sentence(f"judging here is {compiled.in_words()}", err=True)
-        sentence(f"the relay {settings.policy().rejecting(filter.store.state({}).learnt)}", err=True)
+        learnt = filter.store.state({}).learnt
+        for label, other in OTHER.items():
+            new, at_hand = outcome.learnt[other], outcome.learnt[label] + outcome.went_over[label]
+            if learnt[label] > at_hand < new:
+                sentence(
+                    f"this run learnt {new:,} {other} beside {at_hand:,} of {learnt[label]:,} {label}: others are marks"
+                    f" or an import, which no run goes over. Train {label}, too, or it may be taken for {other}",
+                    err=True,
+                )
+        sentence(f"the relay {settings.policy().rejecting(learnt)}", err=True)
     tell_problems(outcome.problems)
 
 

@@ -591,6 +591,13 @@ def test_the_configuration_is_checked(shell: Shell) -> None:
     assert "defaults and environment" in shell.done("check-config")
 
 
+def test_train_says_when_it_could_not_go_over_the_other_class(shell: Shell) -> None:
+    shell.done("mark-ham", pile(shell, "good", 2))
+    warned = "this run learnt 3 spam beside 0 of 2 ham: others are marks or an import, which no run goes over"
+    assert warned in shell.run("train", "--spam", pile(shell, "junk")).stderr
+    assert "this run" not in shell.run("train", "--ham", pile(shell, "more", 3)).stderr
+
+
 def test_what_will_be_rejected_is_said_after_training_and_by_check_config(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,17 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from spamfilter.bayes.labels import BULK, LABELS, Label
+from spamfilter.bayes.labels import BULK, LABELS, NOBODYS, Label
 from spamfilter.learning.bulk.labelled_mail import mixed
 from spamfilter.learning.bulk.rounds import Amounts
 from spamfilter.learning.transaction import Training
 from spamfilter.mail.mailboxes import Mail
-from spamfilter.stores import Store
+from spamfilter.stores import Entry, Store
+from spamfilter.system.batches import batches
 
 UNFINISHED = "unfinished_trainings"
 """The setting that remembers runs that did not come to their end, by a digest of their mails' names: see `_to_json`."""
 MOST_UNFINISHED = 20
 """Runs remembered; the oldest ones are forgotten first."""
+ASKED = 500
+"""Messages of one query: below SQLite's limit of variables."""
 FEWEST = 200
 """Mails of each class that a run goes over again, if there are as many: one of hams and spams, whose hams are of one
 kind, loses other ham without them (benchmarks/training_order.py)."""
@@ -87,10 +90,11 @@ def without(store: Store, name: str) -> dict[str, object]:
 def to_rehearse(store: Store, mails: Sequence[tuple[Label, Mail]]) -> Sequence[tuple[Label, bytes]]:
     """Class and digest of mails that earlier runs have learnt: of each class FEWEST, or as many as it lacks here.
 
-    They are drawn from all there are, other ones each time, as the last ones may be of one kind.
+    They are drawn from all there are, other ones each time, as the last ones may be of one kind. Those that a person
+    has only confirmed, with the same label, are among them.
     """
     numbers, found = Counter(map(label_of, mails)), list[tuple[Label, bytes]]()
-    learnt = [one for one in store.learnings() if one.source == BULK]
+    learnt = _of_bulk_training(store)
     chance = Random(len(learnt))  # noqa: S311 - which mails they are is no secret
     for label in LABELS:
         mine = [one for one in learnt if one.label == label]
@@ -98,6 +102,20 @@ def to_rehearse(store: Store, mails: Sequence[tuple[Label, Mail]]) -> Sequence[t
         drawn = chance.sample(mine, min(len(mine), max(lacking, FEWEST)))
         found += [(label, one.digest) for one in sorted(drawn, key=lambda one: one.at)]
     return mixed(found, label_of)
+
+
+def _of_bulk_training(store: Store) -> list[Entry]:
+    """The learnings of bulk training, and those of persons that took the place of one with the same label."""
+    learnt = store.learnings()
+    confirmed = set[int]()
+    for some in batches([one for one in learnt if one.source not in NOBODYS], ASKED):
+        said = store.histories([one.digest for one in some])
+        for one in some:
+            before = {entry.id: entry for entry in said[one.digest]}
+            taught = (before.get(entry.undoes or 0) for entry in before.values() if entry.at == one.at)
+            if any(of is not None and (of.source, of.label) == (BULK, one.label) for of in taught):
+                confirmed.add(one.id)
+    return [one for one in learnt if one.source == BULK or one.id in confirmed]
 
 
 def label_of(item: tuple[Label, object]) -> Label:

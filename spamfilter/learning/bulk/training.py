@@ -12,17 +12,18 @@ Guarantee: each transaction knows what others have learnt before it, and keeps o
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from spamfilter.bayes.labels import BULK, Label
+from spamfilter.bayes.labels import BULK, COUNTERPART, Label
 from spamfilter.bayes.token_arrays import by_hash
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError
 from spamfilter.learning.bulk import earlier_runs
-from spamfilter.learning.bulk.earlier_runs import UNFINISHED, Unfinished, label_of
+from spamfilter.learning.bulk.earlier_runs import ASKED, UNFINISHED, Unfinished, label_of
 from spamfilter.learning.bulk.labelled_mail import mixed
 from spamfilter.learning.bulk.reading_ahead import read_ahead, told_apart
 from spamfilter.learning.bulk.rounds import ROUNDS as ROUNDS
@@ -43,8 +44,6 @@ READ = 1.0
 """Seconds of reading after which a transaction begins: what a run that is stopped may lose."""
 LOCKED = 0.5
 """Seconds after which a transaction takes in no further mail: others may wait for it."""
-ASKED = 500
-"""Mails of one question to the store: below SQLite's bound on variables."""
 KEPT = 12_000_000
 """Words kept in memory for later rounds, twelve bytes each: those of some 20,000 mails. In each later round the tokens
 of all other mails are read from the ledger."""
@@ -57,13 +56,15 @@ STEPS = ROUNDS + 1
 class Outcome:
     """What a training did: mails newly learnt by label, known already, known under the other label.
 
-    reinforced: mails to which later rounds have added. problems: sentences about mails that were passed over.
+    reinforced: mails to which later rounds have added. went_over: mails of earlier runs, by class, that this run could
+    go over again. problems: sentences about mails that were passed over.
     """
 
     learnt: dict[Label, int] = field(default_factory=lambda: {"ham": 0, "spam": 0})
     known: int = 0
     relabelled: int = 0
     reinforced: int = 0
+    went_over: dict[Label, int] = field(default_factory=lambda: {"ham": 0, "spam": 0})
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -93,6 +94,7 @@ def train(
     with gc_paused():
         run = _Run(filter, mails, earlier, by, progress, outcome, name)
         run.first_round(processes, repeats)
+        outcome.went_over.update(Counter(map(label_of, earlier if run.changed else ())))
         decided = begun.decided if begun else None
         if decided is None and (run.changed or begun is not None):
             decided = run.decide()
@@ -206,10 +208,10 @@ class _Run:
                     self._rehearse(training)
                     training.add(read.reading, read.label, BULK, self._by)
                     learnt[read.label] += 1
-                elif entry.label != read.label:
+                elif entry.label != read.label or entry.source == COUNTERPART:
                     self._rehearse(training)
                     training.learn(read.reading, read.label, BULK, self._by)
-                    relabelled += 1
+                    relabelled += entry.label != read.label
                 else:
                     self._waiting.clear()
                 done += 1
@@ -284,8 +286,9 @@ class _Run:
         return few
 
     def _is_ours(self, entry: Entry, number: int) -> bool:
-        """Whether a learning is that of bulk training for this mail, which later rounds may add to."""
-        return entry.source == BULK and entry.label == self._label(number)
+        """Whether a learning is that of bulk training for this mail, which later rounds may add to; of an earlier run's
+        mail, a person may have confirmed it."""
+        return entry.label == self._label(number) and (entry.source == BULK or not self._is_named(number))
 
     def _is_named(self, number: int) -> bool:
         return number < len(self._mails)

@@ -12,10 +12,13 @@ from spamfilter.bayes.counts import Label
 from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.likelihood_settings import Learn
+from spamfilter.config.sections import Feedback
 from spamfilter.learning.bulk import training as bulk_training
 from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.learning.bulk.training import STEPS, Outcome, train
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.mark_lookup import by_mail
+from spamfilter.learning.marks import Author, mark
 from spamfilter.learning.retraining import retrain
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
@@ -24,6 +27,7 @@ from tests.support.real import corpus
 
 VOICES = Learn().chosen()
 TRAINED, JUDGED = 600, 300
+ROOT = Author("root", "cli", master=True)
 Mails = list[tuple[Label, Mail]]
 
 
@@ -70,6 +74,29 @@ def test_two_runs_of_a_class_each_judge_as_well_as_one_of_both(
     assert found["ham", "spam"] == 0
     assert found["ham", "ham"] >= 0.95 * sum(label == "ham" for label, _ in mails[TRAINED:])
     assert found["spam", "spam"] >= 0.85 * sum(label == "spam" for label, _ in mails[TRAINED:])
+
+
+def test_mail_that_a_person_has_confirmed_is_gone_over_again(store: Store, mails: Mails) -> None:
+    hams, spams = of("ham", mails), of("spam", mails)
+    run(store, hams)
+    filter = Filter(store, VOICES)
+    for _, item in hams:
+        assert mark(filter, by_mail(filter, "", item.read()), "ham", ROOT, Feedback()).changed
+    assert {entry.by for entry in store.learnings()} == {"root"}
+    outcome = run(store, spams)
+    assert outcome.went_over["ham"] >= len(spams)
+    assert verdicts(store, mails)["ham", "spam"] == 0
+    assert {entry.by for entry in store.learnings() if entry.label == "ham"} == {"root"}
+
+
+def test_mail_that_was_marked_otherwise_is_not_gone_over_again(store: Store, mails: Mails) -> None:
+    hams = of("ham", mails)[:20]
+    run(store, hams)
+    filter = Filter(store, VOICES)
+    for _, item in hams[:5]:
+        mark(filter, by_mail(filter, "", item.read()), "spam", ROOT, Feedback())
+    filter.learn(filter.read(parse(of("ham", mails)[20][1].read())), "ham", "cli", "ann")
+    assert run(store, of("spam", mails)[:30]).went_over == {"ham": 15, "spam": 0}
 
 
 def test_marks_of_one_class_after_the_other_are_put_right_by_retraining(store: Store, mails: Mails) -> None:
