@@ -103,9 +103,9 @@ class Exim:
     front: int
     back: int
 
-    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, *arguments: str, input: str = "") -> "subprocess.CompletedProcess[str]":
         command = [self.program, "-C", str(self.folder / "exim.conf"), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, input=input, capture_output=True, text=True, timeout=60, check=False)
 
     def log(self) -> str:
         file = self.folder / "main.log"
@@ -166,6 +166,24 @@ def routed(exim: Exim, recipient: str, *options: str) -> str:
 def test_exim_accepts_the_samples_without_a_word(exim: str, folder: Path, layout: str) -> None:
     done = configure(exim, folder / "exim", layout).run("-bV")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("layout", "host", "code"),
+    [
+        pytest.param("before-queue", "192.0.2.1", 550, id="before-a-stranger"),
+        pytest.param("before-queue", "127.0.0.1", 550, id="before-the-relay"),
+        pytest.param("after-queue", "192.0.2.1", 550, id="after-a-stranger"),
+        pytest.param("after-queue", "127.0.0.1", 250, id="after-the-relay"),
+    ],
+)
+def test_who_may_send_to_the_relays_way_back_is_tried_as_the_page_says(
+    exim: str, folder: Path, layout: str, host: str, code: int
+) -> None:
+    server = configure(exim, folder / "exim", layout)
+    commands = "EHLO c\r\nMAIL FROM:<a@x.example>\r\nRCPT TO:<nobody@elsewhere.example>\r\nQUIT\r\n"
+    done = server.run("-bh", host, "-oMi", "127.0.0.1.10026", input=commands)
+    assert re.findall(r"^(\d+)[ -]", done.stdout, re.MULTILINE)[-2:] == [str(code), "221"]
 
 
 def test_after_the_queue_new_mail_goes_to_the_filter_and_filtered_mail_on(exim: str, folder: Path) -> None:
