@@ -60,10 +60,13 @@ def special_uses(configuration: str) -> dict[str, str]:
 
     >>> special_uses('  mailbox "My Fraud" {\\n    special_use = \\\\Junk\\n  }\\n')
     {'my fraud': 'spam or junk'}
+    >>> special_uses('  mailbox Fraud {\\n    special_use = "\\\\\\\\Junk"\\n  }\\n')
+    {'fraud': 'spam or junk'}
     """
     found = {}
     for quoted, bare, inside in _MAILBOX.findall(configuration):
-        uses = [_USES[use] for line in _USE.findall(inside) for use in line.split() if use in _USES]
+        said = " ".join(_USE.findall(inside)).replace('"', "").replace(r"\\", "\\")  # Dovecot 2.4 writes "\\Junk"
+        uses = [_USES[use] for use in said.split() if use in _USES]
         found.update(dict.fromkeys([_plain((quoted or bare).rpartition("/")[2])], uses[0]) if uses else {})
     return found
 
