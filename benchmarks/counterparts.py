@@ -71,7 +71,7 @@ OWNER = marks.Author("owner", "imap", master=True)
 Mails = list[tuple[Label, Mail]]
 
 
-def first_of_each(mails: Mails) -> tuple[Mails, Mails]:
+def trained_and_judged(mails: Mails) -> tuple[Mails, Mails]:
     """The first TRAINED mails of each class, and the next JUDGED mails."""
     left, trained, judged = dict.fromkeys(LABELS, TRAINED), Mails(), Mails()
     for label, mail in mails:
@@ -83,7 +83,7 @@ def first_of_each(mails: Mails) -> tuple[Mails, Mails]:
 def life(corpus: str, users: Users, counterparts: bool) -> tuple[list[str], float]:
     """The cells of a row, and the per cent of ham that was lost."""
     name, index = CORPORA[corpus]
-    trained, judged = first_of_each(list(find_indexed(unpacked(name) / index)))
+    trained, judged = trained_and_judged(list(find_indexed(unpacked(name) / index)))
     filter, feedback = Filter(open_store("memory:"), Settings().voices()), Feedback(counterparts=counterparts)
     chance = Random(1)
     train(filter, trained, "", lambda _: None, Outcome())

@@ -5,7 +5,7 @@ header lines of a new mail server, is then learnt from spam alone: a filter that
 SpamAssassin's mail, and then 21 marks of spam, called 13 % of further ham spam and 34 % unsure; with counterparts
 none and 6 % (benchmarks/counterparts.py).
 
-Guarantee: nothing is learnt without a person's mark, and at most EACH mails for one. Whoever marks or trains a
+Guarantee: nothing is learnt without a person's mark, and at most EACH mails for one. Who marks or trains a
 counterpart itself is believed, and it is theirs. When the mark is taken back, its counterparts are, too, and nothing
 brings them back.
 Guarantee: a counterpart was called ham when it came, is called ham with all that was learnt since, the mark included,

@@ -250,7 +250,7 @@ class Training:
         state.last = self._learning.append(more, active.id).id
         for voice in voices:
             before, counts = active.added.get(voice.name, 0), state.counts[voice.name]
-            # Whoever learns in further rounds has deltas that add up.
+            # Deltas of a voice that learns in further rounds add up.
             deltas = voice.likelihood.deltas(active.tokens[voice.name], amounts[voice.name] - before)
             growth = counts.add(active.label, deltas, 0 if before else 1)
             self._learning.change(voice.name, active.message_label, deltas, 0 if before else 1, growth)
