@@ -43,10 +43,9 @@ class Classifier(ABC):
     def forget_one(self, x: Features, y: Hashable) -> None:
         """Take away exactly what `learn_one` has added. Raises CountError if it was not learnt."""
 
-    def learn_many(self, pairs: Iterable[tuple[Features, Hashable]]) -> None:
-        """Learn examples with their classes."""
-        for x, y in pairs:
-            self.learn_one(x, y)
+    @abstractmethod
+    def learn_many(self, examples: Iterable[tuple[Features, Hashable, int]]) -> None:
+        """Learn examples, each with its class and how many times it came, faster than one by one."""
 
     @abstractmethod
     def log_likelihood(self, x: Features) -> dict[Hashable, float]:
@@ -208,13 +207,13 @@ class NaiveBayes(Classifier):
             raise CountError(f"{y!r}: a class of which nothing was learnt")
         self.counts.subtract(_key(self.classes.index(y)), self.likelihood.deltas(_tokens(x), 1))
 
-    def learn_many(self, pairs: Iterable[tuple[Features, Hashable]]) -> None:
-        """Learn examples with their classes, faster than one by one."""
+    def learn_many(self, examples: Iterable[tuple[Features, Hashable, int]]) -> None:
         sums: dict[Hashable, Counter[bytes]] = {}
         learnt: Counter[Hashable] = Counter()
-        for x, y in pairs:
-            learnt[y] += 1
-            sums.setdefault(y, Counter()).update(self.likelihood.deltas(_tokens(x), 1))
+        for x, y, times in examples:
+            learnt[y] += times
+            once = self.likelihood.deltas(_tokens(x), 1)
+            sums.setdefault(y, Counter()).update({token: times * delta for token, delta in once.items()})
         for label, deltas in sums.items():
             self.counts.add(_key(self.admit(label)), deltas, learnt[label])
 
@@ -228,9 +227,11 @@ class NaiveBayes(Classifier):
     def log_prior(self) -> dict[Hashable, float]:
         return {label: self.likelihood.log_prior(_key(at), self.counts) for at, label in enumerate(self.classes)}
 
-    def knows(self, feature: str) -> bool:
-        """Whether it was learnt in any class."""
-        return any(self.counts.get(feature.encode(), _key(at)) for at in range(len(self.classes)))
+    def unknown(self, x: Features) -> list[str]:
+        """The features of an example that were learnt in no class."""
+        tokens = [*_tokens(x)]
+        known: list[bool] = self.counts.numbers(tokens).any(axis=0).tolist()
+        return [token.decode() for token, is_known in zip(tokens, known, strict=True) if not is_known]
 
     def probability(self, feature: str) -> dict[Hashable, float]:
         """Class -> P(feature | class), or its rate in the Poisson model."""

@@ -6,7 +6,7 @@ that the distribution was not learnt from.
 
 import math
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from spamfilter.bayes.estimator import log_normalised
 from spamfilter.bayes.likelihoods.likelihood import log_priors
 from spamfilter.errors import InputError
-from spamfilter.tables.columns import FEW_VALUES, KINDS, Options, check
+from spamfilter.tables.columns import KINDS, Options, fits
 from spamfilter.tables.reading import Table
 
 CANDIDATES = ("number", "poisson", "binned", "presence", "category")
@@ -33,25 +33,16 @@ def best_kinds(columns: Iterable[str], table: Table, options: Options) -> dict[s
 
 
 def _best(column: str, table: Table, halves: list[Table], options: Options) -> str:
-    if not any(column in row for row in table.rows):
+    cells = {str(row[column]) for row in table.rows if column in row}
+    if not cells:
         raise InputError(f"column {column!r}: no value; say what it is with --column, or ignore")
     one, other = halves
     told = {
         kind: _told(column, kind, one, other, options) + _told(column, kind, other, one, options)
         for kind in CANDIDATES
-        if _fits(column, kind, table)
+        if fits(kind, column, cells)
     }
     return max(told, key=told.__getitem__)
-
-
-def _fits(column: str, kind: str, table: Table) -> bool:
-    if kind == "category":
-        return len({str(row[column]) for row in table.rows if column in row}) <= FEW_VALUES
-    try:
-        check({column: kind}, table)
-    except InputError:
-        return False
-    return True
 
 
 def _told(column: str, kind: str, learnt: Table, judged: Table, options: Options) -> float:
@@ -62,14 +53,13 @@ def _told(column: str, kind: str, learnt: Table, judged: Table, options: Options
         part.model.admit(label)
     part.learn(learnt.rows, learnt.labels)
     prior = log_priors(classes, "map")
-    cells: dict[str, Counter[str]] = {}
+    cells = defaultdict[str, Counter[str]](Counter)
     for row, label in zip(judged.rows, judged.labels, strict=True):
         if column in row:
-            cells.setdefault(str(row[column]), Counter())[label] += 1
-    total = 0.0
-    for value, labels in cells.items():
-        likelihood = part.model.log_likelihood(part.features(column, value))
-        joint = {str(name): prior[str(name)] + logarithm for name, logarithm in likelihood.items()}
-        shares = dict(zip(joint, log_normalised([[*joint.values()]])[0].tolist(), strict=True))
-        total += sum(times * max(shares[label], LEAST) for label, times in labels.items())
-    return total
+            cells[str(row[column])][label] += 1
+    if not cells:
+        return 0.0
+    likelihoods = [part.model.log_likelihood(part.features(column, value)) for value in cells]
+    shares = log_normalised([[prior[str(name)] + found[name] for name in part.model.classes] for found in likelihoods])
+    times = [[labels[str(name)] for name in part.model.classes] for labels in cells.values()]
+    return float((np.maximum(shares, LEAST) * times).sum())

@@ -78,7 +78,7 @@ class TableClassifier:
             if found is None:
                 continue
             if isinstance(each.model, NaiveBayes):
-                unknown += [name for name, times in found.items() if times and not each.model.knows(name)]
+                unknown += each.model.unknown(found)
             for label, value in each.log_likelihood(found).items():
                 joint[label] += value
         if max(joint.values()) == -math.inf:
@@ -99,7 +99,7 @@ class TableClassifier:
                 str(label): p for label, p in each.model.probability(feature).items()
             }
             for each in self.parts
-            if isinstance(each.model, NaiveBayes) and each.model.knows(feature)
+            if isinstance(each.model, NaiveBayes) and not each.model.unknown({feature: 1})
         }
 
     def has_words(self, table: Table) -> bool:

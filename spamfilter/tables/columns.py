@@ -7,7 +7,7 @@ missing leaves its factor out.
 import math
 from bisect import bisect_right
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from statistics import quantiles
@@ -78,8 +78,14 @@ class Part:
 
     def learn(self, rows: Iterable[Row], labels: Iterable[str]) -> None:
         """Learn this column of rows with their labels."""
-        found = zip(map(self.of, rows), labels, strict=True)
-        self.model.learn_many((features, label) for features, label in found if features is not None)
+        labelled = zip(rows, labels, strict=True)
+        only = self.columns[0] if len(self.columns) == 1 else TERMS
+        if only == TERMS:
+            found = ((self.of(row), label) for row, label in labelled)
+            self.model.learn_many((features, label, 1) for features, label in found if features is not None)
+        else:
+            alike = Counter((row[only], label) for row, label in labelled if only in row)
+            self.model.learn_many((self.features(only, cell), label, n) for (cell, label), n in alike.items())
         self.said.clear()
 
     def log_likelihood(self, features: Features) -> Mapping[str, float]:
@@ -138,6 +144,18 @@ def check(kinds: Mapping[str, str], table: Table) -> None:
                     cell(column, value)
                 except InputError as error:
                     raise InputError(f"{table.place(at)}: {error}") from None
+
+
+def fits(kind: str, column: str, cells: Collection[str]) -> bool:
+    """Whether a column with these different cells can be of this kind."""
+    if kind == "category":
+        return len(cells) <= FEW_VALUES
+    try:
+        for cell in cells if kind in _CELLS else ():
+            _CELLS[kind](column, cell)
+    except InputError:
+        return False
+    return True
 
 
 def _category(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:

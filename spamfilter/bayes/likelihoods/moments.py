@@ -10,7 +10,7 @@
 """
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -53,6 +53,10 @@ class GaussianNaiveBayes(Classifier):
     def learn_one(self, x: Features, y: Hashable) -> None:
         self._change(self.admit(y), x, 1)
 
+    def learn_many(self, examples: Iterable[tuple[Features, Hashable, int]]) -> None:
+        for x, y, times in examples:
+            self._change(self.admit(y), x, times)
+
     def forget_one(self, x: Features, y: Hashable) -> None:
         if y not in self.classes or not self._learnt[self.classes.index(y)] or not self._has(x, y):
             raise CountError(f"{y!r}: this was not learnt")
@@ -87,17 +91,18 @@ class GaussianNaiveBayes(Classifier):
         mine = self._sums[self.classes.index(label)]
         return all(mine.get(feature, Sums()).number for feature in x)
 
-    def _change(self, at: int, x: Features, sign: int) -> None:
+    def _change(self, at: int, x: Features, times: int) -> None:
+        """times: below 0 to take away."""
         values = [self._whole(value) for value in x.values()]
-        self._learnt[at] += sign
+        self._learnt[at] += times
         mine = self._sums[at]
         for feature, value in zip(x, values, strict=True):
             sums = mine.get(feature)
             if sums is None:
                 sums = mine[feature] = Sums()
-            sums.number += sign
-            sums.total += sign * value
-            sums.squares += sign * value * value
+            sums.number += times
+            sums.total += times * value
+            sums.squares += times * value * value
 
     def _whole(self, value: Number) -> int:
         if not math.isfinite(value):
