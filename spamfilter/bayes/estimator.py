@@ -230,8 +230,8 @@ class NaiveBayes(Classifier):
     def unknown(self, x: Features) -> list[str]:
         """The features of an example that were learnt in no class."""
         tokens = [*_tokens(x)]
-        known: list[bool] = self.counts.numbers(tokens).any(axis=0).tolist()
-        return [token.decode() for token, is_known in zip(tokens, known, strict=True) if not is_known]
+        seen = self.counts.numbers(tokens).sum(axis=0).tolist()
+        return [token.decode() for token, count in zip(tokens, seen, strict=True) if not count]
 
     def probability(self, feature: str) -> dict[Hashable, float]:
         """Class -> P(feature | class), or its rate in the Poisson model."""
