@@ -20,6 +20,7 @@ from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.service import expiry
 from spamfilter.service.listening import Sockets, bound, inherited, name_of, not_open, raise_descriptor_limit
+from spamfilter.service.reload import clients_tls
 from spamfilter.service.shared_counts import SharedCounts
 from spamfilter.service.shared_filter import ReadingFilter, WritingFilter
 from spamfilter.service.startup_messages import announce
@@ -29,7 +30,6 @@ from spamfilter.stores import Store, open_store
 from spamfilter.system import logs
 from spamfilter.system.event_loop import loop_factory
 from spamfilter.system.process import return_large_blocks
-from spamfilter.system.tls import server_context
 
 log = logging.getLogger("spamfilter")
 
@@ -64,9 +64,7 @@ def serve(settings: Settings, file: Path | None) -> None:
         expiry.begin(store)
         places = Sockets(sockets, submission, lmtp, milter, metrics)
         # The files of TLS are read before the fork: who replaces another process does not need what they hold then.
-        certificate, key = settings.relay.tls_certificate, settings.relay.tls_key
-        tls = server_context(certificate, key) if certificate else None
-        next_hop = next_hop_of(settings)
+        tls, next_hop = clients_tls(settings), next_hop_of(settings)
         process: Process | None = Process(Shared())
         make_loop = loop_factory()  # before the fork, so that all processes share the library in memory
         if (workers := settings.workers()) > 1:
@@ -79,9 +77,9 @@ def serve(settings: Settings, file: Path | None) -> None:
         gc.freeze()
         if workers > 1:
             ready = partial(announce, settings, places, filter)
-            supervisor = Supervisor(settings, file, tls, workers, ready, places.close)
+            supervisor = Supervisor(settings, file, tls, next_hop, workers, ready, places.close)
             process = supervisor.run()
-            settings = supervisor.settings
+            settings, tls = supervisor.settings, supervisor.tls
             if process is not None and process.keeps:
                 filter = writing
         if process is not None:

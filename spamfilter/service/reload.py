@@ -1,6 +1,6 @@
 """SIGHUP: the configuration is read again while the relay runs.
 
-Guarantee: thresholds, lists, limits and the certificate change without dropping a connection; a wrong file changes
+Guarantee: thresholds, lists, limits and certificates change without dropping a connection; a wrong file changes
 nothing.
 """
 
@@ -13,11 +13,12 @@ from pathlib import Path
 
 from spamfilter.config.settings import Settings, load
 from spamfilter.errors import ConfigError
+from spamfilter.relay.next_hops import NextHop, next_hop_tls
 from spamfilter.relay.relay import Relay
 from spamfilter.service.control_socket.server import FeedbackSocket
 from spamfilter.service.listening import raise_descriptor_limit, within_descriptors
-from spamfilter.system import tls
 from spamfilter.system.process import notify
+from spamfilter.system.tls import server_context
 
 log = logging.getLogger("spamfilter")
 
@@ -53,13 +54,24 @@ def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
     relay.normalise = settings.normalises()
     socket.limits = settings.limits
     logging.getLogger().setLevel(settings.log.level.upper())
-    renew_certificate(relay.tls, settings)
+    relay.tls = renewed_tls(settings, relay.tls, relay.next_hop)
 
 
-def renew_certificate(context: ssl.SSLContext | None, settings: Settings) -> None:
-    """Read the files of TLS again, if there is any; their names may be the same. A wrong one is a line of log."""
-    if context is not None:
-        try:
-            tls.renew(context, settings.relay.tls_certificate, settings.relay.tls_key)
-        except (OSError, ValueError) as error:
-            log.error("the certificate is not renewed: %s", error)  # noqa: TRY400 - the sentence says it
+def renewed_tls(settings: Settings, used: ssl.SSLContext | None, next_hop: NextHop) -> ssl.SSLContext | None:
+    """Read the files of TLS again, whose names may be the same, for later connections; returns the context of clients.
+
+    It is a new one each time: OpenSSL would keep the certificate before beside one whose key is of another kind.
+    With a wrong file all stays as it is, with a line of log.
+    """
+    try:
+        clients, next_hop.tls = clients_tls(settings), next_hop_tls(settings)
+    except (OSError, ValueError) as error:
+        log.error("the certificates are not renewed: %s", error)  # noqa: TRY400 - the sentence says it
+        return used
+    return clients
+
+
+def clients_tls(settings: Settings) -> ssl.SSLContext | None:
+    """What secures the connections of clients; None without a certificate. Raises OSError or ValueError."""
+    certificate, key = settings.relay.tls_certificate, settings.relay.tls_key
+    return server_context(certificate, key) if certificate else None

@@ -24,7 +24,8 @@ from pathlib import Path
 from spamfilter.config.settings import Settings
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
-from spamfilter.service.reload import renew_certificate, reread
+from spamfilter.relay.next_hops import NextHop
+from spamfilter.service.reload import renewed_tls, reread
 from spamfilter.system.logs import SELDOM
 from spamfilter.system.process import notify
 
@@ -90,7 +91,8 @@ class Process:
 class Supervisor:
     """Starts and watches the processes.
 
-    tls: of clients, for all of them; a process that replaces another does not depend on what the files hold by then.
+    tls: of clients. It and the next hop are for all of them: a process that replaces another does not depend on what
+    the files hold by then.
     ready: called once all are ready; stopping: before they are told to stop.
     """
 
@@ -99,13 +101,14 @@ class Supervisor:
         settings: Settings,
         file: Path | None,
         tls: ssl.SSLContext | None,
+        next_hop: NextHop,
         workers: int,
         ready: Callable[[], None],
         stopping: Callable[[], None],
     ) -> None:
-        self.settings = settings
+        self.settings, self.tls = settings, tls
         self._file = file
-        self._tls = tls
+        self._next_hop = next_hop
         self._ready = ready
         self._stopping = stopping
         self._shared = Shared(workers + 1)
@@ -245,7 +248,7 @@ class Supervisor:
         with reread(self._file) as new:
             if new is not None:
                 self.settings, _ = self.settings.reloaded(new)
-                renew_certificate(self._tls, self.settings)
+                self.tls = renewed_tls(self.settings, self.tls, self._next_hop)
                 logging.getLogger().setLevel(self.settings.log.level.upper())
                 self._tell({pid: number for pid, number in self._running.items() if number != KEEPER})
                 self._tell({pid: number for pid, number in self._running.items() if number == KEEPER})

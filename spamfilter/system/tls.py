@@ -9,18 +9,20 @@ import ssl
 CIPHERS = "@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:ECDH+AES:DHE+AES:!aNULL:!eNULL:!aDSS:!SHA1:!AESCCM"
 """Of TLS 1.2: Python's own choice. Distributions build Python with OpenSSL's, some of which still have SHA-1."""
 
+_NOT_A_PAIR = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
+"""What OpenSSL says of two keys of one kind, and of two kinds."""
+
 
 def server_context(certificate: str, key: str) -> ssl.SSLContext:
     """For clients that send STARTTLS. Raises OSError, of which SSLError is one, or ValueError."""
     context = _strengthened(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
-    context.load_cert_chain(certificate, key, password=_no_passphrase)
+    try:
+        context.load_cert_chain(certificate, key, password=_no_passphrase)
+    except ssl.SSLError as error:
+        if error.reason in _NOT_A_PAIR:
+            raise ValueError("the key is not that of the certificate") from error
+        raise
     return context
-
-
-def renew(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Read the files again, for later handshakes. Raises as `server_context`, and then nothing has changed."""
-    server_context(certificate, key)  # raises before the context is changed
-    context.load_cert_chain(certificate, key, password=_no_passphrase)
 
 
 def client_context(ca: str = "") -> ssl.SSLContext:

@@ -7,14 +7,18 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 
 def write_certificate(
-    folder: Path, address: str = "127.0.0.1", days: int = 1, passphrase: bytes = b""
+    folder: Path,
+    address: str = "127.0.0.1",
+    days: int = 1,
+    passphrase: bytes = b"",
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None,
 ) -> tuple[Path, Path]:
     """The files of a certificate and of its key, in PEM; days: until it expires, less than 0 if it has."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = key or ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "relay.test")])
     now = datetime.now(UTC)
     certificate = (

@@ -3,18 +3,22 @@
 import asyncio
 import re
 import signal
+import smtplib
 import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from spamfilter.config.settings import load
 from spamfilter.relay.next_hops import Timeouts
 from spamfilter.relay.next_hops.smtp import SmtpNextHop
 from spamfilter.system import tls
+from tests.faults.hop import next_hop
 from tests.integration.servers import Relay, relay, wait_until
 from tests.support.certificates import server_context, write_certificate
 from tests.support.parts import Hop, relaying
@@ -28,6 +32,7 @@ TOO_WEAK = {
     "no encryption": ("-tls1_2", "-cipher", "eNULL:@SECLEVEL=0"),
     "SHA-1": ("-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-SHA:@SECLEVEL=0"),
 }
+RSA = rsa.generate_private_key(65537, 2048)
 GOOD = {
     "TLS 1.2": ("-tls1_2",),
     "TLS 1.3": ("-tls1_3",),
@@ -149,21 +154,48 @@ async def test_a_next_hop_with_the_right_certificate_gets_the_mail(tmp_path: Pat
     assert len(hop.messages) == 1
 
 
-def test_a_renewed_certificate_is_shown_after_sighup_and_a_wrong_pair_never(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_renewed_certificate_is_shown_after_sighup_and_a_wrong_pair_never(tmp_path: Path, workers: int) -> None:
     certificate, key = write_certificate(tmp_path)
-    settings = {"tls_certificate": str(certificate), "tls_key": str(key), "hostname": "relay.test"}
+    settings = {"tls_certificate": str(certificate), "tls_key": str(key), "hostname": "relay.test", "workers": workers}
     with relay(tmp_path / "relay", relay=settings) as server:
-        first = shown_certificate(server.port)
-        assert first == certificate.read_text().strip()
-        write_certificate(tmp_path)
-        reloaded(server)
         second = shown_certificate(server.port)
-        assert second == certificate.read_text().strip() != first
+        assert second == certificate.read_text().strip()
+        for renewed in (RSA, None, RSA, RSA):  # a key of another kind takes the place of the one before, too
+            write_certificate(tmp_path, key=renewed)
+            reloaded(server)
+            first, second = second, shown_certificate(server.port)
+            assert second == certificate.read_text().strip() != first
+        assert not agreed(openssl(server.port, "-tls1_2", "-cipher", "ECDHE-ECDSA-AES256-GCM-SHA384"))
         (tmp_path / "other").mkdir()
         key.write_bytes(write_certificate(tmp_path / "other")[1].read_bytes())
         server.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "not reloaded" in server.log(), "the refusal")
         assert shown_certificate(server.port) == second
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_renewed_certificate_of_the_next_hop_is_trusted_after_sighup(tmp_path: Path, workers: int) -> None:
+    ca = tmp_path / "certificate.pem"
+    with next_hop() as hop:
+        hop.tls = server_context(tmp_path)
+        named = {"next_hop": f"smtp://127.0.0.1:{hop.port}", "next_hop_tls": "starttls", "next_hop_ca": str(ca)}
+        with relay(tmp_path / "relay", relay=named | {"workers": workers}) as server:
+            assert accepted(server.port, 1) == [250]
+            hop.tls = server_context(tmp_path)
+            reloaded(server)
+            assert accepted(server.port, 4) == [250] * 4
+
+
+def accepted(port: int, clients: int) -> list[int]:
+    """The replies to mail of clients who are in a transaction at once, so that each needs a connection."""
+    with ExitStack() as stack:
+        all_of_them = [stack.enter_context(smtplib.SMTP("127.0.0.1", port, "c", timeout=30)) for _ in range(clients)]
+        for client in all_of_them:
+            client.ehlo()
+            client.mail("a@x.example")
+            client.rcpt("b@y.example")
+        return [client.data(MAIL)[0] for client in all_of_them]
 
 
 def reloaded(server: Relay) -> None:

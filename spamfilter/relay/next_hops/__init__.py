@@ -11,7 +11,7 @@ from spamfilter.relay.next_hops.lmtp import LmtpNextHop, LmtpSocketNextHop
 from spamfilter.relay.next_hops.maildir import Maildir, MaildirNextHop
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply, Timeouts, offer
 from spamfilter.relay.next_hops.smtp import SmtpNextHop
-from spamfilter.system import tls as tls_contexts
+from spamfilter.system.tls import client_context
 
 __all__ = [
     "NEXT_HOPS",
@@ -21,6 +21,7 @@ __all__ = [
     "Reply",
     "Timeouts",
     "next_hop_of",
+    "next_hop_tls",
     "offer",
     "open_next_hop",
 ]
@@ -59,7 +60,12 @@ def open_next_hop(url: str, hostname: str, tls: ssl.SSLContext | None, timeouts:
 
 def next_hop_of(settings: Settings) -> NextHop:
     """The next hop of the configuration. Raises ConfigError."""
-    relay, limits = settings.relay, settings.limits
+    limits = settings.limits
     timeouts = Timeouts(limits.connect_seconds, limits.command_seconds, limits.final_seconds)
-    tls = None if relay.next_hop_tls == "none" else tls_contexts.client_context(relay.next_hop_ca)
-    return open_next_hop(settings.next_hop_url(), settings.hostname(), tls, timeouts)
+    return open_next_hop(settings.next_hop_url(), settings.hostname(), next_hop_tls(settings), timeouts)
+
+
+def next_hop_tls(settings: Settings) -> ssl.SSLContext | None:
+    """What secures the connections to the next hop; None: nothing. Raises OSError if there is no such file."""
+    relay = settings.relay
+    return None if relay.next_hop_tls == "none" else client_context(relay.next_hop_ca)

@@ -1,6 +1,7 @@
 """The interface of a next hop: conversations, and replies byte for byte."""
 
 import re
+import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -115,9 +116,14 @@ async def offer(conversation: Conversation, sender: bytes, recipient: bytes, mai
 
 
 class NextHop(ABC):
-    """Where judged mail goes. replies_for_each: it replies to a message once for each recipient, as in LMTP."""
+    """Where judged mail goes.
+
+    replies_for_each: it replies to a message once for each recipient, as in LMTP. tls: what secures a new connection;
+    None: nothing.
+    """
 
     replies_for_each = False
+    tls: ssl.SSLContext | None = None
 
     @abstractmethod
     async def keywords(self) -> Mapping[str, str]:
