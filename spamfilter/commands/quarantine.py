@@ -319,7 +319,7 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
                 failed[one.address] = error
                 continue
             store.note_quarantine(one.events(now))
-            click.echo(f"{harmless(one.address)}: {len(one.mails)} kept mails announced")
+            click.echo(f"{harmless(one.address)}: {len(one.mails)} announced")
         if not dry_run:
             store.put_setting(unsent, [address for address, error in failed.items() if isinstance(error, TryAgain)])
             if everybody:

@@ -11,7 +11,7 @@ from pathlib import Path
 from spamfilter.config.addresses import next_hop_place, socket_of, split_address
 from spamfilter.config.settings import Settings
 from spamfilter.service.listening import descriptors
-from spamfilter.stores.sql.connection import host_of
+from spamfilter.stores.sql.connection import hosts_of, service_of
 from spamfilter.system.paths import SYSTEM_RUN, SYSTEM_STATE
 
 HOMES = (Path("/home"), Path("/root"), Path("/run/user"))
@@ -61,7 +61,9 @@ def _addresses(settings: Settings) -> list[str]:
         found |= set(relay.trusted)  # all others may send nothing anyway
     if place := next_hop_place(relay.next_hop):
         found |= _address(split_address(place)[0], "next_hop")
-    if host := host_of(settings.store_url()):
+    if service_of(settings.store_url()):
+        raise ValueError("the service file that [store] url refers to may name any host")
+    for host in hosts_of(settings.store_url()):
         found |= _address(host, "[store] url")
     return sorted(found)
 
@@ -71,9 +73,10 @@ def _address(host: str, key: str) -> set[str]:
     if _is_loopback(host):
         return set()
     try:
-        return {str(ipaddress.ip_address(host))}
+        address = ipaddress.ip_address(host.partition("%")[0])  # systemd takes no zone
     except ValueError:
         raise ValueError(f"the addresses of {host} may change; {key} may name one") from None
+    return {str(getattr(address, "ipv4_mapped", None) or address)}  # such packets are of IPv4
 
 
 def _is_loopback(host: str) -> bool:

@@ -607,7 +607,7 @@ async def test_a_digest_that_is_put_off_is_tried_at_the_next_run(
     warder.hop.replies["MAIL"] = b"451 later\r\n"
     assert (await digests()).exit_code == 75
     warder.hop.replies.clear()
-    assert (await digests()).output == "b@example.net: 1 kept mails announced\n"
+    assert (await digests()).output == "b@example.net: 1 announced\n"
     warder.keep(recipients=(b"b@example.net",))
     assert (await digests()).output == ""
 
@@ -618,13 +618,13 @@ async def test_one_user_whose_digest_is_put_off_gives_nobody_else_another_one(
     warder.keep(recipients=TWO_USERS)
     warder.hop.replies["RCPT TO:<b@example.net>"] = b"452 4.2.2 mailbox full\r\n"
     first = await digests()
-    assert (first.exit_code, first.stdout) == (75, "c@example.net: 1 kept mails announced\n")
+    assert (first.exit_code, first.stdout) == (75, "c@example.net: 1 announced\n")
     warder.keep(recipients=TWO_USERS)
     again = await digests()
     assert (again.exit_code, again.stdout) == (75, "")
     assert "b@example.net: the digest was not sent" in again.stderr
     warder.hop.replies.clear()
-    assert (await digests()).output == "b@example.net: 2 kept mails announced\n"
+    assert (await digests()).output == "b@example.net: 2 announced\n"
     assert (await digests()).output == ""
 
 
@@ -633,7 +633,7 @@ async def test_each_host_of_a_fleet_has_its_own_hour_for_digests(
 ) -> None:
     for host in ("mx1.test", "mx2.test"):
         warder.keep(recipients=(b"b@example.net",))
-        assert "1 kept mails announced" in (await digests(host)).output
+        assert "1 announced" in (await digests(host)).output
         assert (await digests(host)).output == ""
 
 

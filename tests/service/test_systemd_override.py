@@ -47,6 +47,16 @@ def lines(**settings: dict[str, Any]) -> list[str]:
             id="IPv6",
         ),
         pytest.param(
+            {"next_hop": "smtp://[fe80::1%eth0]:25"},
+            ["IPAddressDeny=any", "IPAddressAllow=fe80::1 localhost"],
+            id="a zone",
+        ),
+        pytest.param(
+            {"next_hop": "smtp://[::ffff:192.0.2.5]:25"},
+            ["IPAddressDeny=any", "IPAddressAllow=192.0.2.5 localhost"],
+            id="IPv4 as IPv6",
+        ),
+        pytest.param(
             {"listen": ["0.0.0.0:25"], "trusted": ["192.0.2.0/24"]},
             ["IPAddressDeny=any", "IPAddressAllow=192.0.2.0/24 localhost"],
             id="trusted clients alone",
@@ -136,6 +146,16 @@ def test_the_other_units_may_reach_what_the_relay_reaches(tmp_path: Path, name: 
             "db.example/d",
             ["# The network is open: the addresses of db.example may change; [store] url may name one", OPEN],
             id="name",
+        ),
+        pytest.param(
+            "192.0.2.1/d?host=192.0.2.2,192.0.2.3",
+            ["IPAddressDeny=any", "IPAddressAllow=192.0.2.2 192.0.2.3 localhost"],
+            id="several, which come before the URL's own",
+        ),
+        pytest.param(
+            "/d?service=mail",
+            ["# The network is open: the service file that [store] url refers to may name any host", OPEN],
+            id="service file",
         ),
     ],
 )

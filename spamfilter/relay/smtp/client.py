@@ -57,7 +57,7 @@ class Client(Server):
         self._leaving = self._busy = False
         self._handshaking = False  # of TLS or PROXY
         self._incoming: Incoming | None = None
-        self._waits = "idle_seconds"  # the limit that ends this session if nothing comes
+        self._waits = "idle_seconds"  # the limit that ends this session if nothing comes; '' before a PROXY header
 
     async def serve(self) -> None:
         assert self.session is not None
@@ -78,7 +78,7 @@ class Client(Server):
             self._relay.metrics.count("sessions")
             self._handshaking = self._relay.proxy_protocol and self.relaying.trusted and not local
             if self._handshaking:
-                self._waits = "tls_seconds"
+                self._waits = ""
                 self.await_proxy(PROXY_SECONDS)
             elif await self._talks_early():
                 return
@@ -197,7 +197,10 @@ class Client(Server):
 
     def timed_out(self) -> None:
         if self._handshaking:
-            self._relay.limit_log.noted(self._waits, f"{self.relaying.peer} has not ended its handshake")
+            if self._waits:
+                self._relay.limit_log.noted(self._waits, f"{self.relaying.peer} has not ended its handshake")
+            else:
+                log.warning("%s: no PROXY header in %g seconds; closing connection", self.relaying.peer, PROXY_SECONDS)
             self.abort()
         else:
             self._say_goodbye(self.relaying.over(self._waits))

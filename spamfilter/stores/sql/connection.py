@@ -6,6 +6,7 @@ Guarantee: a transaction begins where the caller begins it, a commit reaches the
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -90,7 +91,8 @@ def place_of(url: str) -> str:
         parts = make_url(url)
     except (ArgumentError, ValueError):
         raise StoreError("[store] url: not a URL; docs/postgresql.md has examples") from None
-    return f"postgresql://{parts.host or 'local'}{f':{parts.port}' if parts.port else ''}/{parts.database or ''}"
+    host = ",".join(hosts_of(url)) or parts.query.get("service", "local")
+    return f"postgresql://{host}{f':{parts.port}' if parts.port else ''}/{parts.database or ''}"
 
 
 def has_password(url: str) -> bool:
@@ -99,14 +101,19 @@ def has_password(url: str) -> bool:
     return file_of(url) is None and (make_url(url).password is not None or "password" in make_url(url).query)
 
 
-def host_of(url: str) -> str:
-    """The host of PostgreSQL's server; '' for a socket on this machine, and for SQLite."""
+def hosts_of(url: str) -> list[str]:
+    """The hosts of PostgreSQL's servers, as libpq finds them; none for a socket on this machine, and for SQLite."""
     if file_of(url) is not None:
-        return ""
+        return []
     parts = make_url(url)
-    host = parts.host or parts.query.get("hostaddr") or parts.query.get("host") or ""
-    host = host if isinstance(host, str) else host[0]
-    return "" if host.startswith(("/", "@")) else host
+    named = parts.query.get("hostaddr") or parts.query.get("host") or parts.host or ()
+    hosts = chain.from_iterable(each.split(",") for each in ([named] if isinstance(named, str) else named))
+    return [host for host in hosts if host and not host.startswith(("/", "@"))]
+
+
+def service_of(url: str) -> str:
+    """The entry of PostgreSQL's service file that a URL names, which may name the host; '' if it names none."""
+    return "" if file_of(url) is not None else str(make_url(url).query.get("service", ""))
 
 
 @contextmanager

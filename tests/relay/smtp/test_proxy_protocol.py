@@ -174,7 +174,8 @@ async def test_a_header_that_does_not_come_ends_the_connection(
         with suppress(ConnectionResetError):
             assert await client.reply() == b""
         assert running.relay.metrics.value("sessions") == 1
-    assert "limit tls_seconds: 127.0.0.1 has not ended its handshake" in caplog.text
+        assert running.relay.limit_log.metrics.value("limits_hit", "tls_seconds") == 0
+    assert "127.0.0.1: no PROXY header in 0.1 seconds; closing connection" in caplog.text
 
 
 async def test_without_the_setting_a_header_is_an_unknown_command(tmp_path: Path) -> None:
