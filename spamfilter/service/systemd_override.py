@@ -22,7 +22,10 @@ def drop_in(settings: Settings) -> str:
     """For spamfilter.service.d and spamfilter-.service.d: docs/install.md."""
     lines = ["[Service]", f"LimitNOFILE={descriptors(settings.limits)}"]
     folders = _folders(settings)
-    lines += [f"ReadWritePaths={_escaped(folder)}" for folder in folders]
+    for folder in folders:
+        if not folder.is_dir():
+            lines.append("# Make this folder before the start; without it systemd ends the service with 226/NAMESPACE.")
+        lines.append(f"ReadWritePaths={_escaped(folder)}")
     if any(folder.is_relative_to(home) for folder in folders for home in HOMES):
         lines.append("ProtectHome=no")
     try:
@@ -33,7 +36,7 @@ def drop_in(settings: Settings) -> str:
 
 
 def _folders(settings: Settings) -> list[Path]:
-    """Folders that the relay writes besides its state directory. systemd wants them to exist."""
+    """Folders that the relay writes besides its state directory."""
     kind, _, address = settings.relay.next_hop.partition(":")
     url = settings.store.url
     named = [

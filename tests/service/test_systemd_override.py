@@ -13,6 +13,7 @@ from spamfilter.system.packaged_files import shipped
 from tests.support.real import require
 
 OPEN = "IPAddressAllow=any"
+TO_MAKE = "# Make this folder before the start; without it systemd ends the service with 226/NAMESPACE."
 DEFAULT = ["LimitNOFILE=", "IPAddressDeny=any", "IPAddressAllow=localhost"]
 
 
@@ -77,20 +78,24 @@ def test_the_network_is_open_for_those_of_the_configuration(relay: dict[str, Any
     assert lines(relay=relay) == ["LimitNOFILE=", *network]
 
 
-def test_what_lies_elsewhere_may_be_written() -> None:
+def test_what_lies_elsewhere_may_be_written(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
     assert lines(
         relay={
             "next_hop": "maildir:/srv/with blank/50%",
-            "submission": ["unix:/run/spamfilter/x.sock", "unix:/srv/mail/x.sock"],
+            "submission": ["unix:/run/spamfilter/x.sock", f"unix:{made}/x.sock"],
         },
         verdict={"quarantine": "/home/quarantine"},
         store={"url": "sqlite:////var/lib/spamfilter/other/x.db"},
         feedback={"socket": "/run/spamfilter/feedback.sock"},
     ) == [
         "LimitNOFILE=",
+        TO_MAKE,
         'ReadWritePaths="/home/quarantine"',
-        'ReadWritePaths="/srv/mail"',
+        TO_MAKE,
         'ReadWritePaths="/srv/with blank/50%%"',
+        f'ReadWritePaths="{made}"',
         "ProtectHome=no",
         *DEFAULT[1:],
     ]
