@@ -62,7 +62,8 @@ def outages(examined: Examination) -> Iterator[Finding]:
     for one in found:
         yield warning(
             f"{span_text(one.begin, one.end)}: {one.messages:,} messages were put off: {printable(one.reply, 200)}",
-            "senders try again; the next hop's log of that time says why; spamfilter stats --since 24h has the replies",
+            "senders try again; the logs of the relay and of the next hop say why;"
+            " spamfilter stats --since 24h has the replies",
         )
     members = hosts(store)
     for down in downtimes(store, since, examined.now):

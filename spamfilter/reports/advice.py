@@ -55,7 +55,7 @@ def advice(
         were = f"{'at least ' * (number >= MANY)}{number:,} message{'s were' if number > 1 else ' was'}"
         found.append(
             f"{were} put off, the last at {moment_text(last.end)}"
-            f" ({last.reply}): senders try again; see Outages, and what the next hop's log says of these times"
+            f" ({last.reply}): senders try again; see Outages, and the logs of the relay and of the next hop"
         )
     if down:
         found.append("the relay did not run, or had no database, for a while, see Outages: its log says why")
