@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -40,7 +41,6 @@ from spamfilter.system.ids import new_id
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the store in memory is the tests'
 
-from tests.support.made import NOON
 from tests.support.memory_store import open_store
 
 CORPORA = {
@@ -99,8 +99,8 @@ def life(corpus: str, users: Users, counterparts: bool) -> tuple[list[str], floa
         domain = message.field(b"from").rpartition("@")[2].rstrip("> ")
         filter.store.write_journal([
             JournalEntry(
-                new_id(), NOON, reading.digest, sender=f"a@{number // A_DAY}.{domain}", log_odds=score.log_odds,
-                score=score.posterior, class_=class_, tokens=reading.tokens,
+                new_id(), datetime.now(UTC), reading.digest, sender=f"a@{number // A_DAY}.{domain}",
+                log_odds=score.log_odds, score=score.posterior, class_=class_, tokens=reading.tokens,
             )
         ])  # fmt: skip
         wrong = class_ != "spam" and chance.random() < users.share if label == "spam" else class_ == "spam"

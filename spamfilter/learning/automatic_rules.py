@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from spamfilter.bayes.counts import Label
-from spamfilter.bayes.labels import AUTOMATIC
+from spamfilter.bayes.labels import AUTOMATIC, COUNTERPART
 from spamfilter.bayes.token_codec import message_of
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.config.sections import Feedback
@@ -81,7 +81,8 @@ def _is_answer(seen: Seen, settings: Feedback) -> bool:
 
 
 def _answered(seen: Seen, store: Store) -> Iterable[Subject]:
-    """The mail that this one answers, if its sender received it, it was judged ham or unsure, and was never learnt."""
+    """The mail that this one answers, if its sender received it, it was judged ham or unsure, and was never learnt but
+    as a counterpart."""
     entries = store.journal_named(_parent(seen.message))
     # A sender who gives a mail the Message-ID of another must gain nothing by an answer to the other one.
     if len({entry.digest for entry in entries}) != 1 or any(entry.class_ == "spam" for entry in entries):
@@ -92,7 +93,8 @@ def _answered(seen: Seen, store: Store) -> Iterable[Subject]:
         return
     if entry.tokens is None or not _goes_to_sender(seen, entry, entry.tokens):
         return
-    if entry.digest == seen.reading.digest or store.histories([entry.digest])[entry.digest]:
+    said = store.histories([entry.digest])[entry.digest]
+    if entry.digest == seen.reading.digest or any(each.source != COUNTERPART for each in said):
         return
     domain = entry.sender.rpartition("@")[2].lower()
     received, sent = store.marks_on_mail("answered", datetime.now(UTC) - DAY, mine, domain)

@@ -13,7 +13,7 @@ and nobody has ever marked it. So copies of the marked spam, which had passed as
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from spamfilter.bayes.groups import group_in
@@ -25,8 +25,9 @@ from spamfilter.stores import Entry, JournalEntry, Store, Wanted
 EACH = 3
 """Counterparts of one mark, at most. With one, users who mark spam alone and leave ham in Junk lose twice as much of
 it; with three, those who mark three in ten of the missed spams have up to 4 % less spam tagged than with one."""
-LATEST = 200
-"""Mails called ham of which they are chosen."""
+LATEST, OF_DOMAIN, READ = 200, 4, 2000
+"""Mails called ham of which they are chosen; most of them of one domain, by their reverse-path, so that a busy sender
+leaves room for others; mails that are looked at for them."""
 SURE = 0.1
 """The greatest probability of spam that a counterpart may have, when it came and now."""
 SURER = 0.75
@@ -36,20 +37,20 @@ in eighty is spam, and one in six if the least sure are chosen."""
 TRIED = 8
 """Mails that are judged again to find them."""
 SENT_A_DAY, A_DAY = 2, 300
-"""Counterparts in 24 hours: those from one domain, by their reverse-path, as for answers (see `automatic_rules`), and
-all."""
+"""Counterparts of a group in 24 hours: those from one domain, as for answers (see `automatic_rules`), and all."""
 
 
-def candidates(filter: Filter, group: str) -> list[JournalEntry]:
-    """Mails of the journal for this group ('': for everybody), without tokens, in the order to try them in."""
-    store = filter.store
-    today = store.learnings(datetime.now(UTC) - timedelta(days=1), COUNTERPART)
-    if len(today) >= A_DAY:
+def candidates(filter: Filter, group: str, window: timedelta) -> list[JournalEntry]:
+    """Mails of the journal for this group ('': for everybody), without tokens, in the order to try them in.
+
+    window: how far back the journal has tokens.
+    """
+    store, now = filter.store, datetime.now(UTC)
+    today = store.journal_of([entry.digest for entry in store.learnings(now - timedelta(days=1), COUNTERPART)])
+    of_domain = Counter(_domain(mail) for mail in today.values() if filter.group_of(mail.recipients) == group)
+    if of_domain.total() >= A_DAY:
         return []
-    of_domain = Counter(map(_domain, store.journal_of([entry.digest for entry in today]).values()))
-    latest = store.search(Wanted(class_="ham", action="pass", most=SURE), LATEST)
-    found = sorted(latest, key=lambda entry: entry.log_odds)
-    found = [entry for entry in found if filter.group_of(entry.recipients) == group]
+    found = sorted(_latest(filter, group, now - window, of_domain), key=lambda entry: entry.log_odds)
     said, chosen = store.histories([entry.digest for entry in found]), list[JournalEntry]()
     for mail in reversed(found[: round(len(found) * SURER)]):
         domain = _domain(mail)
@@ -57,6 +58,24 @@ def candidates(filter: Filter, group: str) -> list[JournalEntry]:
             of_domain[domain] += 1
             chosen.append(mail)
     return chosen[:TRIED]
+
+
+def _latest(filter: Filter, group: str, since: datetime, of_domain: Mapping[str, int]) -> list[JournalEntry]:
+    """The latest mails for a group that were surely ham, without those of domains that have enough for this day."""
+    to = f"<{group}>" if "@" in group else group and f"@{group}>"
+    wanted = Wanted(class_="ham", action="pass", most=SURE, recipient=to, since=since)
+    found, listed, before = list[JournalEntry](), Counter[str](), ""
+    for _ in range(READ // LATEST):
+        page = filter.store.search(wanted, LATEST, before)
+        for mail in page:
+            domain, theirs = _domain(mail), filter.group_of(mail.recipients) == group
+            if theirs and of_domain.get(domain, 0) < SENT_A_DAY and listed[domain] < OF_DOMAIN:
+                listed[domain] += 1
+                found.append(mail)
+        if len(page) < LATEST or len(found) >= LATEST:
+            break
+        before = page[-1].id
+    return found[:LATEST]
 
 
 def learn(training: Training, store: Store, mails: Iterable[JournalEntry], marked: Reading, at: datetime) -> int:

@@ -105,7 +105,8 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
     """One transaction."""
     marks_a_day = feedback.marks_a_day
     compared = label == "spam" and feedback.counterparts and author.source not in NOBODYS
-    candidates = counterparts.candidates(filter, group_in(subject.reading.tokens)) if compared else ()
+    group, window = group_in(subject.reading.tokens), timedelta(days=feedback.window_days)
+    candidates = counterparts.candidates(filter, group, window) if compared else ()
     with filter.training() as training:
         active = training.active(subject.reading.digest)
         if active is not None and OWN in subject.reading.tokens and not teaches_group(active.added):
@@ -121,6 +122,9 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
         if agrees and active is not None and active.source in NOBODYS and author.source != CANARY:
             if author.limited and not _has_left(filter.store, author, marks_a_day):  # it stays without an author
                 return training.learn(subject.reading, active.message_label, active.source)
+            if OWN not in subject.reading.tokens and teaches_group(active.added):  # everybody learns it now
+                training.forget(subject.reading, author.source, author.name)
+                return training.learn(subject.reading, active.message_label, author.source, author.name)
             return training.confirm(subject.reading, active, author.source, author.name)
         if active is not None and not agrees:
             _may_change(active, author, subject.name)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from spamfilter.bayes.labels import COUNTERPART
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.transaction import Reading
@@ -72,7 +73,8 @@ class Review:
     def subject(self, entry: JournalEntry) -> Subject | None:
         """The message as it was judged; None if it was learnt meanwhile, or its tokens have expired."""
         found = self._store.find_journal(entry.id)
-        if found is None or found.tokens is None or self._store.active(entry.digest) is not None:
+        active = self._store.active(entry.digest)
+        if found is None or found.tokens is None or (active is not None and active.source != COUNTERPART):
             return None
         if not any(voice.name in found.tokens for voice in self._filter.voices):
             return None  # judged by other voices

@@ -44,7 +44,7 @@ def change_text(name: str, label: Label | None, change: Change) -> str:
     if not change.changed:
         return f"{name}: already learnt as {label}; nothing changed"
     if change.was == label:
-        return f"{name}: already learnt as {label} by `train` or a rule; now recorded as your mark"
+        return f"{name}: already learnt as {label}, by nobody's mark; now recorded as your mark"
     was = f" (was {change.was}, which is taken back)" if change.was else ""
     return f"{name}: learnt as {label}{was}; {scores}"
 

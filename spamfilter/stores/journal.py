@@ -145,7 +145,8 @@ class Journal(ABC):
 
     @abstractmethod
     def unlearnt(self, since: datetime, until: datetime) -> list[JournalEntry]:
-        """Entries of a period whose message was judged and is not learnt, oldest first, without tokens."""
+        """Entries of a period whose message was judged and is not learnt but as a counterpart, oldest first, without
+        tokens."""
 
     @abstractmethod
     def search(self, wanted: Wanted, limit: int, before: str = "", after: str = "") -> list[JournalEntry]:

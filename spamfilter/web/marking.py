@@ -82,7 +82,7 @@ def notice(entry: JournalEntry, label: Label | None, done: Mapping[str, Any]) ->
     if not done["changed"]:
         return f"{name}: already {learnt}; nothing changed"
     if done["was"] == label:
-        return f"{name}: already {learnt} by `train` or a rule; now recorded as your mark"
+        return f"{name}: already {learnt}, by nobody's mark; now recorded as your mark"
     return f"{name}: {learnt}{was and f' instead of {was}'}; {score}"
 
 

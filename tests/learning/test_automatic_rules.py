@@ -3,7 +3,7 @@
 import asyncio
 import re
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,6 +11,7 @@ from typing import get_args
 
 import pytest
 
+from spamfilter.bayes.labels import COUNTERPART, Label
 from spamfilter.bayes.voices import View
 from spamfilter.config.sections import Feedback
 from spamfilter.errors import StoreBusy
@@ -163,6 +164,15 @@ async def test_what_cannot_be_told_to_be_ham_is_not_learnt(entries: list[Journal
 async def test_one_mail_that_was_judged_twice_is_learnt_once() -> None:
     async with rules(None, QUESTION, replace(QUESTION, id=new_id())) as running:
         assert await running.saw(seen(ANSWER), ANSWERED) == [(QUESTION.digest, "ham")]
+
+
+@pytest.mark.parametrize("labels", [("ham",), ("ham", None)])
+async def test_a_counterpart_that_is_answered_is_the_answers(labels: Sequence[Label | None]) -> None:
+    async with rules() as running:
+        for label in labels:
+            await running.queue.mark_id(QUESTION.id, label, Author(COUNTERPART, COUNTERPART, master=True))
+        assert await running.saw(seen(ANSWER), ANSWERED) == [(QUESTION.digest, "ham")]
+        assert [entry.source for entry in running.learnt()] == ["automatic"]
 
 
 async def test_a_mail_that_was_forgotten_is_not_learnt_by_the_next_answer() -> None:

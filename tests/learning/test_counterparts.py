@@ -1,6 +1,7 @@
 """With a mark of spam, ham is learnt that was let through."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -49,7 +50,9 @@ def came(filter: Filter, read: Reading, **changes: object) -> JournalEntry:
         "log_odds": score.log_odds, "score": score.posterior, "class_": Policy().classify(score, filter.learnt),
         "sender": f"a@{id.lower()}.example",
     }  # fmt: skip
-    entry = journal_entry(**{"id": id, "digest": read.digest, "tokens": read.tokens, **verdict, **changes})
+    entry = journal_entry(
+        **{"id": id, "at": datetime.now(UTC), "digest": read.digest, "tokens": read.tokens, **verdict, **changes}
+    )
     filter.store.write_journal([entry])
     return entry
 
@@ -117,7 +120,8 @@ def test_other_marks_have_none(filter: Filter, label: Label, author: Author, fee
         pytest.param({"class_": "unsure"}, id="unsure"),
         pytest.param({"score": 0.11}, id="not-surely-ham"),
         pytest.param({"action": "reject"}, id="of-a-blocked-sender"),
-        pytest.param({"tokens": None}, id="too-old"),
+        pytest.param({"tokens": None}, id="without-its-words"),
+        pytest.param({"at": datetime.now(UTC) - timedelta(days=15)}, id="too-old"),
         pytest.param({"digest": SPAM_SEEN.digest}, id="the-mail-itself"),
         pytest.param({"digest": reading("ham1").digest}, id="learnt"),
     ],
@@ -173,6 +177,15 @@ def test_one_domain_has_two_a_day(filter: Filter) -> None:
     for number in range(4):
         assert marked(filter, reading(f"seen{number}", "viagra", f"pills{number}"))
     assert len(learnt(filter)) == 2
+
+
+def test_a_sender_of_much_mail_leaves_room_for_others(filter: Filter) -> None:
+    came_ham(filter, 60)
+    for number in range(counterparts.LATEST + 10):
+        came(filter, reading(f"cron{number}", *HAM), sender="cron@busy.example")
+    for number in range(10):
+        assert marked(filter, reading(f"seen{number}", "viagra", f"pills{number}"))
+    assert len(learnt(filter)) > 20
 
 
 @pytest.mark.parametrize("label", ["ham", None])
@@ -249,16 +262,45 @@ def test_a_person_who_marks_a_counterpart_is_believed(filter: Filter) -> None:
     assert filter.verify() == []
 
 
-def test_they_are_learnt_by_the_group_of_the_mark_or_not_at_all() -> None:
-    voices = (*VOICE, Voice(OWN, Soft(), groups="domain"))
-    filter = Filter(MemoryStore(), voices)
+def trained_with_groups() -> Filter:
+    filter = Filter(MemoryStore(), (*VOICE, Voice(OWN, Soft(), groups="domain")))
     with filter.training() as training:
         for number in range(60):
             training.learn(reading(f"ham{number}", *HAM), "ham", "train")
             training.learn(reading(f"spam{number}", *SPAM), "spam", "train")
+    return filter
+
+
+def came_for(filter: Filter, group: str, number: int) -> None:
+    for at in range(number):
+        came(filter, reading(f"{group[:3]}{at}", *HAM).for_group(group), recipients=[f"ann@{group}"])
+
+
+def test_the_mail_of_other_groups_takes_no_room_from_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counterparts, "A_DAY", 3)
+    filter = trained_with_groups()
+    came_for(filter, "quiet.example", 20)
+    came_for(filter, "busy.example", counterparts.LATEST + 10)
+    for number, group in enumerate(("busy.example", "quiet.example")):
+        mark(filter, Subject("it", "", SPAM_SEEN.copy(number), group=group), "spam", ANN, ON)
+        assert len(learnt(filter)) == 3 * (number + 1)
+
+
+def test_the_administrators_mark_of_one_of_a_group_teaches_everybody() -> None:
+    filter = trained_with_groups()
+    came_for(filter, "one.example", 20)
+    mark(filter, Subject("it", "", SPAM_SEEN, group="one.example"), "spam", ANN, ON)
+    one, before = learnt(filter)[0], filter.learnt["ham"]
+    assert mark(filter, Subject("one", "", Reading(one.digest, one.tokens)), "ham", ROOT, ON).changed
+    mark(filter, Subject("it", "", SPAM_SEEN, group="one.example"), None, ANN, ON)
+    assert filter.learnt["ham"] == before + 1
+    assert filter.verify() == []
+
+
+def test_they_are_learnt_by_the_group_of_the_mark_or_not_at_all() -> None:
+    filter = trained_with_groups()
     for group in ("one.example", "other.example"):
-        for number in range(20):
-            came(filter, reading(f"{group[:3]}{number}", *HAM).for_group(group), recipients=[f"ann@{group}"])
+        came_for(filter, group, 20)
     for number in range(2):
         mark(filter, Subject("it", "", SPAM_SEEN.copy(number), group="one.example"), "spam", ANN, ON)
     found = {entry.digest for entry in learnt(filter)}

@@ -821,7 +821,7 @@ def test_after_a_change_of_the_configuration_the_command_makes_marks_possible_ag
     assert "run `spamfilter retrain`" in shell.fails("mark-spam", stdin=mail())
     result = shell.run("retrain")
     assert (result.exit_code, result.stdout) == (0, "rebuilt from 10 messages; the mail files were not needed\n")
-    assert "by `train` or a rule; now recorded as your mark" in shell.done("mark-spam", shell.folder / "spam")
+    assert "by nobody's mark; now recorded as your mark" in shell.done("mark-spam", shell.folder / "spam")
     assert "learnt as spam" in shell.done("mark-spam", stdin=mail())
     with shell.store() as store:
         assert Filter(store, voice("bernoulli")).verify() == []

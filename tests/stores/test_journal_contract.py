@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from spamfilter.bayes.labels import COUNTERPART
 from spamfilter.bayes.token_codec import pack
 from spamfilter.stores import Store, Wanted
 from spamfilter.stores.journal import NAMED
@@ -295,7 +296,7 @@ def test_entries_of_messages_that_are_not_learnt_are_those_of_the_period_oldest_
         for number, some in hours.items()
         for hour in some
     ])  # fmt: skip
-    _, undone = learn(store, entry(2), entry(3))
+    _, undone, _ = learn(store, entry(2), entry(3), replace(entry(1, "ham"), source=COUNTERPART))
     learn(store, entry(3, undoes=undone.id))
     learn(store, entry(4, "ham"))
     found = store.unlearnt(NOON, NOON + timedelta(hours=6))

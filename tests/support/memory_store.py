@@ -16,7 +16,7 @@ from typing import Any
 from spamfilter import stores
 from spamfilter.bayes.calibration import Calibration, is_surprise
 from spamfilter.bayes.counts import LABELS, Counts, Growth, HashedTable, Label
-from spamfilter.bayes.labels import NOBODYS
+from spamfilter.bayes.labels import COUNTERPART, NOBODYS
 from spamfilter.bayes.model import State, messages
 from spamfilter.bayes.token_codec import pack_seen
 from spamfilter.bayes.tokens import Token
@@ -223,7 +223,11 @@ class MemoryStore(MemorySenderLists, Store):
 
     def unlearnt(self, since: datetime, until: datetime) -> list[JournalEntry]:
         judged = (entry for entry in self.journal(since, until) if entry.class_ != UNJUDGED)
-        return [entry for entry in judged if entry.digest not in self._active]
+        return [entry for entry in judged if not self._is_learnt(entry)]
+
+    def _is_learnt(self, entry: JournalEntry) -> bool:
+        learnt = self._active.get(entry.digest)
+        return learnt is not None and learnt.source != COUNTERPART
 
     def deferrals(self, since: datetime, until: datetime, host: str = "") -> list[Deferral]:
         deferred = (entry for entry in self.journal(since, until, host) if entry.reply.startswith("4"))
@@ -264,7 +268,7 @@ class MemoryStore(MemorySenderLists, Store):
         self, since: datetime, until: datetime, limit: int, host: str = ""
     ) -> tuple[list[JournalEntry], int]:
         found = sorted(self.journal(since, until, host), key=lambda entry: entry.id)
-        waiting = {one.digest: one for one in found if one.class_ == "unsure" and one.digest not in self._active}
+        waiting = {one.digest: one for one in found if one.class_ == "unsure" and not self._is_learnt(one)}
         return sorted(waiting.values(), key=lambda entry: entry.id, reverse=True)[:limit], len(waiting)
 
     def summaries(self, first: date, last: date) -> dict[date, Mapping[str, Any]]:

@@ -24,7 +24,7 @@ def test_one_click_begins_with_no_other_mail_after_its_time(monkeypatch: pytest.
         ),
         pytest.param(
             "spam", True, "spam", None,
-            '"Lunch": already learnt as spam by `train` or a rule; now recorded as your mark',
+            "\"Lunch\": already learnt as spam, by nobody's mark; now recorded as your mark",
             id="nobodys",
         ),
         pytest.param("spam", False, "spam", None, '"Lunch": already learnt as spam; nothing changed', id="repeated"),

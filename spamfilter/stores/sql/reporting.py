@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Select, bindparam, exists, func, select, text
 from sqlalchemy.dialects.postgresql import insert as upsert
 
+from spamfilter.bayes.labels import COUNTERPART
 from spamfilter.stores.journal import MANY, UNJUDGED, Deferral, JournalEntry, Labelled
 from spamfilter.stores.schema import journal, ledger, summaries
 from spamfilter.stores.sql.database import Database
@@ -20,7 +21,10 @@ LOOKUP_COST = 4
 """To look up the journal entries of one learning takes as long as to read so many entries in their order."""
 
 
-_IS_LEARNT = exists(only_active(select(ledger.c.id)).where(ledger.c.digest == journal.c.digest))
+_IS_LEARNT = exists(
+    only_active(select(ledger.c.id)).where(ledger.c.digest == journal.c.digest, ledger.c.source != COUNTERPART)
+)
+"""Counterparts are mail of which nobody has said anything."""
 
 
 def _of_period(query: Select[Any], since: datetime, until: datetime) -> Select[Any]:
