@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from spamfilter.bayes.counts import Label
     from spamfilter.commands.command import NamedMail
     from spamfilter.learning.undoing import Taught
+    from spamfilter.stores import Entry
 
 MANY = 100
 """Marks of one class by one command from which on it says what they do to the filter."""
@@ -241,6 +242,7 @@ def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: st
 
 def _forget_all(file: Path | None, by: str, since: str | None, source: str | None, yes: bool, as_json: bool) -> None:
     """Show, and with `yes` undo, all marks of an author. source: only those of it."""
+    from spamfilter.bayes.labels import COUNTERPART
     from spamfilter.commands.command import moment, opened_store, settings_of
     from spamfilter.errors import StoreError
     from spamfilter.learning.filter import Filter
@@ -253,7 +255,7 @@ def _forget_all(file: Path | None, by: str, since: str | None, source: str | Non
     with opened_store(settings, existing=True) as store:
         taught = taught_by(store, by, begin, source)
         if not as_json:
-            click.echo(_taught_text(by, taught))
+            click.echo(_taught_text(by, taught, store.learnings(begin, COUNTERPART)))
         if yes and taught:
             try:
                 filter = Filter(store, settings.voices(), whole=needs_all(taught))
@@ -273,8 +275,8 @@ def _forget_all(file: Path | None, by: str, since: str | None, source: str | Non
         click.echo("nothing is undone yet; add --yes to undo it")
 
 
-def _taught_text(by: str, taught: "Sequence[Taught]") -> str:
-    """The marks of an author: period, and numbers by source and label."""
+def _taught_text(by: str, taught: "Sequence[Taught]", counterparts: "Sequence[Entry]") -> str:
+    """The marks of an author: period, numbers by source and label, and how many of these counterparts are theirs."""
     name = harmless(by) or "nobody"
     if not taught:
         return f"{name} has no marks that count"
@@ -283,6 +285,9 @@ def _taught_text(by: str, taught: "Sequence[Taught]") -> str:
     lines = [f"{name} has {len(entries)} marks that count, from {moment_text(first)} to {moment_text(last)}"]
     numbers = Counter((entry.source, "taken back" if entry.undoes else entry.label) for entry in entries)
     lines += [f"  {source:<10} {label:<5} {number:>8}" for (source, label), number in sorted(numbers.items())]
+    spam = {entry.at for entry in entries if entry.label == "spam" and not entry.undoes}
+    if beside := sum(entry.at in spam for entry in counterparts):
+        lines.append(f"  counterparts of these, learnt as ham: {beside}")
     again = Counter(each.before.label for each in taught if each.before is not None)
     lines += [f"  will be learnt again: {number} as {label}" for label, number in sorted(again.items())]
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import COUNTERPART
 from spamfilter.commands import command
 from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
@@ -58,12 +59,15 @@ def test_it_is_shown_and_nothing_is_done_without_yes(shell: Shell) -> None:
     teach(shell, "mallory", "spam", "a", "b", source="imap", at=NOW - timedelta(days=2))
     teach(shell, "mallory", "ham", "c", at=NOW - timedelta(days=1))
     teach(shell, "ann", "spam", "d")
+    teach(shell, COUNTERPART, "ham", "e", source=COUNTERPART, at=NOW - timedelta(days=2))
+    teach(shell, COUNTERPART, "ham", "f", source=COUNTERPART, at=NOW)
     before = shell.rows("ledger")
     first, last = (moment_text(NOW - timedelta(days=days)) for days in (2, 1))
     assert shell.done("forget", "--by", "mallory").splitlines() == [
         f"mallory has 3 marks that count, from {first} to {last}",
         "  cli        ham          1",
         "  imap       spam         2",
+        "  counterparts of these, learnt as ham: 1",
         "nothing is undone yet; add --yes to undo it",
     ]
     assert shell.rows("ledger") == before
