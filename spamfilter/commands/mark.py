@@ -255,7 +255,7 @@ def _forget_all(file: Path | None, by: str, since: str | None, source: str | Non
     with opened_store(settings, existing=True) as store:
         taught = taught_by(store, by, begin, source)
         if not as_json:
-            click.echo(_taught_text(by, taught, store.learnings(begin, COUNTERPART)))
+            click.echo(_taught_text(by, taught, store.learnings(begin, COUNTERPART) if taught else ()))
         if yes and taught:
             try:
                 filter = Filter(store, settings.voices(), whole=needs_all(taught))

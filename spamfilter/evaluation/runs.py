@@ -15,7 +15,7 @@ from statistics import median
 
 from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.groups import teaches_group
-from spamfilter.bayes.labels import IMPORT
+from spamfilter.bayes.labels import COUNTERPART, IMPORT
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.token_codec import pack, unpack
@@ -253,7 +253,7 @@ def of_journal(store: Store) -> Run | None:
 
     Users label wrong verdicts more often than right ones, so this run looks worse than the filter is.
     """
-    learnings = {entry.digest: entry for entry in store.learnings()}
+    learnings = {entry.digest: entry for entry in store.learnings() if entry.source != COUNTERPART}
     run = Run(JOURNAL)
     for digests in batches(list(learnings), ASKED):
         for digest, entry in store.journal_of(digests).items():

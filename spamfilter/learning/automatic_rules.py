@@ -1,7 +1,8 @@
 """RULES: the rules by which passing mail is learnt without a mark; [feedback] automatic names those in use.
 
-Guarantee: no rule learns the filter's own verdicts; none changes what is learnt, and any user's mark replaces what it
-taught (`marks.mark`). An answer teaches at most the one mail that it answers, and only if its sender received it.
+Guarantee: no rule learns the filter's own verdicts; none changes what is learnt but counterparts, and any user's mark
+replaces what it taught (`marks.mark`). An answer teaches at most the one mail that it answers, and only if its sender
+received it.
 Mail never waits for a rule: it is learnt after delivery, a failure is logged, and what exceeds MOST_WAITING is dropped,
 counted and logged.
 """

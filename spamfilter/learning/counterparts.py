@@ -13,7 +13,7 @@ and nobody has ever marked it. So copies of the marked spam, which had passed as
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from spamfilter.bayes.groups import group_in
@@ -21,11 +21,12 @@ from spamfilter.bayes.labels import COUNTERPART
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading, Training
 from spamfilter.stores import Entry, JournalEntry, Store, Wanted
+from spamfilter.system.batches import batches
 
 EACH = 3
 """Counterparts of one mark, at most. With one, users who mark spam alone and leave ham in Junk lose twice as much of
 it; with three, those who mark three in ten of the missed spams have up to 4 % less spam tagged than with one."""
-LATEST, OF_DOMAIN, READ = 200, 4, 2000
+LATEST, OF_DOMAIN, READ = 200, 4, 1000
 """Mails called ham of which they are chosen; most of them of one domain, by their reverse-path, so that a busy sender
 leaves room for others; mails that are looked at for them."""
 SURE = 0.1
@@ -36,46 +37,57 @@ the least sure ones is spam that nobody has marked. Where users mark three in te
 in eighty is spam, and one in six if the least sure are chosen."""
 TRIED = 8
 """Mails that are judged again to find them."""
-SENT_A_DAY, A_DAY = 2, 300
-"""Counterparts of a group in 24 hours: those from one domain, as for answers (see `automatic_rules`), and all."""
+SENT_A_DAY, A_DAY, OF_ALL = 2, 300, 3000
+"""Counterparts in 24 hours: those of a group from one domain, as for answers (see `automatic_rules`), all those of a
+group, and those of all groups."""
+ASKED = 500
+"""Messages of one query: below SQLite's limit of variables."""
 
 
 def candidates(filter: Filter, group: str, window: timedelta) -> list[JournalEntry]:
     """Mails of the journal for this group ('': for everybody), without tokens, in the order to try them in.
 
-    window: how far back the journal has tokens.
+    window: the journal keeps tokens for so long at most.
     """
-    store, now = filter.store, datetime.now(UTC)
-    today = store.journal_of([entry.digest for entry in store.learnings(now - timedelta(days=1), COUNTERPART)])
-    of_domain = Counter(_domain(mail) for mail in today.values() if filter.group_of(mail.recipients) == group)
-    if of_domain.total() >= A_DAY:
+    now, of_domain = datetime.now(UTC), Counter[str]()
+    today = filter.store.learnings(now - timedelta(days=1), COUNTERPART)
+    for some in batches([entry.digest for entry in today], ASKED):
+        mails = filter.store.journal_of(some).values()
+        of_domain.update(_domain(mail) for mail in mails if filter.group_of(mail.recipients) == group)
+    if len(today) >= OF_ALL or of_domain.total() >= A_DAY:
         return []
-    found = sorted(_latest(filter, group, now - window, of_domain), key=lambda entry: entry.log_odds)
-    said, chosen = store.histories([entry.digest for entry in found]), list[JournalEntry]()
+    found, chosen = _latest(filter, group, now - window, of_domain), list[JournalEntry]()
+    found.sort(key=lambda entry: entry.log_odds)
     for mail in reversed(found[: round(len(found) * SURER)]):
         domain = _domain(mail)
-        if of_domain[domain] < SENT_A_DAY and _is_unmarked(said[mail.digest]):
+        if of_domain[domain] < SENT_A_DAY:
             of_domain[domain] += 1
             chosen.append(mail)
     return chosen[:TRIED]
 
 
-def _latest(filter: Filter, group: str, since: datetime, of_domain: Mapping[str, int]) -> list[JournalEntry]:
-    """The latest mails for a group that were surely ham, without those of domains that have enough for this day."""
-    to = f"<{group}>" if "@" in group else group and f"@{group}>"
+def _latest(filter: Filter, group: str, since: datetime, of_domain: Counter[str]) -> list[JournalEntry]:
+    """The latest mails for a group that were surely ham and are unmarked, without those of domains that have had enough
+    today."""
+    # The journal has addresses as they were written, and so maybe others than the group's name.
+    plain = group.isascii() and "xn--" not in group
+    to = "" if not (group and plain) else f"<{group}>" if "@" in group else f"@{group}>"
     wanted = Wanted(class_="ham", action="pass", most=SURE, recipient=to, since=since)
-    found, listed, before = list[JournalEntry](), Counter[str](), ""
+    found, listed, before = dict[bytes, JournalEntry](), Counter[str](), ""
     for _ in range(READ // LATEST):
         page = filter.store.search(wanted, LATEST, before)
-        for mail in page:
-            domain, theirs = _domain(mail), filter.group_of(mail.recipients) == group
-            if theirs and of_domain.get(domain, 0) < SENT_A_DAY and listed[domain] < OF_DOMAIN:
+        theirs = [mail for mail in page if filter.group_of(mail.recipients) == group]
+        said = filter.store.histories([mail.digest for mail in theirs])
+        for mail in theirs:
+            domain = _domain(mail)
+            has_room = of_domain[domain] < SENT_A_DAY and listed[domain] < OF_DOMAIN and mail.digest not in found
+            if has_room and _is_unmarked(said[mail.digest]):
                 listed[domain] += 1
-                found.append(mail)
+                found[mail.digest] = mail
         if len(page) < LATEST or len(found) >= LATEST:
             break
         before = page[-1].id
-    return found[:LATEST]
+    return [*found.values()][:LATEST]
 
 
 def learn(training: Training, store: Store, mails: Iterable[JournalEntry], marked: Reading, at: datetime) -> int:

@@ -69,8 +69,8 @@ def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, 
     """Learn a message as its author says, or with label None forget it.
 
     Raises Refused if another person has marked it otherwise, or the author's marks of the day are used up; then nothing
-    has changed. A rule changes nothing that is learnt. What no person has marked belongs to the first who marks it,
-    also with the same label; forgetting it counts as a mark, too, since others lose what was learnt.
+    has changed. A rule changes nothing that is learnt but counterparts. What no person has marked belongs to the first
+    who marks it, also with the same label; forgetting it counts as a mark, too, since others lose what was learnt.
     With a person's mark of spam, ham is learnt, too: see `counterparts`.
     """
     subject = _as_taught_by(author, subject, filter)
@@ -123,8 +123,9 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
             if author.limited and not _has_left(filter.store, author, marks_a_day):  # it stays without an author
                 return training.learn(subject.reading, active.message_label, active.source)
             if OWN not in subject.reading.tokens and teaches_group(active.added):  # everybody learns it now
-                training.forget(subject.reading, author.source, author.name)
-                return training.learn(subject.reading, active.message_label, author.source, author.name)
+                at = datetime.now(UTC)  # of both: `forget` finds by it what a mark has replaced
+                training.forget(subject.reading, author.source, author.name, at)
+                return training.learn(subject.reading, active.message_label, author.source, author.name, at)
             return training.confirm(subject.reading, active, author.source, author.name)
         if active is not None and not agrees:
             _may_change(active, author, subject.name)

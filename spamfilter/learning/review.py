@@ -1,6 +1,7 @@
 """Review: the messages to label next, those first whose label would teach most.
 
-Guarantee: no message that is learnt, each message once, and in memory no more than the journal of a day and the BEST.
+Guarantee: no message that is learnt but as a counterpart, each once, and in memory no more than the journal of a day
+and the BEST.
 The order: unsure mail, then the rest, each by its distance from the spam threshold in log-odds, the nearest and then
 the newest first; skipped messages come last.
 """
@@ -54,7 +55,7 @@ class Review:
         return [*(Waiting(entry, False) for entry in best), *(Waiting(entry, True) for entry in last)]
 
     def _days(self, since: datetime, until: datetime) -> Iterator[list[JournalEntry]]:
-        """The latest entry of each message that is not learnt, from the last day to the first."""
+        """The latest entry of each message that waits, from the last day to the first."""
         seen: set[bytes] = set()
         while until > since:
             begin = max(since, until - DAY)

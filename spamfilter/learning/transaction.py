@@ -124,7 +124,7 @@ class Training:
         state = self._state(reading, *(Reading(entry.digest, entry.tokens) for entry in undone))
         before = unlearnt = self._score(reading, state)
         if active is not None:
-            if active.label == label and active.source == COUNTERPART:
+            if active.label == label and active.source == COUNTERPART != source:
                 return self.confirm(reading, active, source, by)
             if active.label == label:
                 return Change(False, active.label, before, before)
@@ -172,7 +172,7 @@ class Training:
         score = model.score(self._voices, active.tokens, state)
         return Change(True, active.message_label, score, score)
 
-    def forget(self, reading: Reading, source: str, by: str = "") -> Change:
+    def forget(self, reading: Reading, source: str, by: str = "", at: datetime | None = None) -> Change:
         """See `Filter.forget`."""
         active = self._learning.active(reading.digest)
         if active is not None:
@@ -182,7 +182,7 @@ class Training:
         before = self._score(reading, state)
         if active is None:
             return Change(False, None, before, before)
-        self._undo_all(state, undone, source, by, None)
+        self._undo_all(state, undone, source, by, at)
         return Change(True, active.message_label, before, self._score(reading, state))
 
     def write(self, entry: Entry) -> int:

@@ -61,14 +61,17 @@ def renewed_tls(settings: Settings, used: ssl.SSLContext | None, next_hop: NextH
     """Read the files of TLS again, whose names may be the same, for later connections; returns the context of clients.
 
     It is a new one each time: OpenSSL would keep the certificate before beside one whose key is of another kind.
-    With a wrong file all stays as it is, with a line of log.
+    What a wrong file is for stays as it is, with a line of log.
     """
     try:
-        clients, next_hop.tls = clients_tls(settings), next_hop_tls(settings)
+        next_hop.tls = next_hop_tls(settings)
     except (OSError, ValueError) as error:
-        log.error("the certificates are not renewed: %s", error)  # noqa: TRY400 - the sentence says it
+        log.error("relay.next_hop_ca is not read again: %s", error)  # noqa: TRY400 - the sentence says it
+    try:
+        return clients_tls(settings)
+    except (OSError, ValueError) as error:
+        log.error("relay.tls_certificate is not renewed: %s", error)  # noqa: TRY400 - as above
         return used
-    return clients
 
 
 def clients_tls(settings: Settings) -> ssl.SSLContext | None:

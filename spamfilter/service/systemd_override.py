@@ -23,7 +23,7 @@ def drop_in(settings: Settings) -> str:
     lines = ["[Service]", f"LimitNOFILE={descriptors(settings.limits)}"]
     folders = _folders(settings)
     for folder in folders:
-        if not folder.is_dir():
+        if _is_missing(folder):
             lines.append("# Make this folder before the start; without it systemd ends the service with 226/NAMESPACE.")
         lines.append(f"ReadWritePaths={_escaped(folder)}")
     if any(folder.is_relative_to(home) for folder in folders for home in HOMES):
@@ -48,6 +48,16 @@ def _folders(settings: Settings) -> list[Path]:
     named += [path.parent for text in settings.relay.places() if (path := socket_of(text))]
     beside = {path for path in named if path and not path.is_relative_to(SYSTEM_STATE) and path != SYSTEM_RUN}
     return sorted(beside)
+
+
+def _is_missing(folder: Path) -> bool:
+    try:
+        folder.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:  # as where this user may not look
+        pass
+    return False
 
 
 def _addresses(settings: Settings) -> list[str]:

@@ -10,7 +10,7 @@ CIPHERS = "@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:ECDH+AES:DHE+AES:!aNULL:!eNULL:
 """Of TLS 1.2: Python's own choice. Distributions build Python with OpenSSL's, some of which still have SHA-1."""
 
 _NOT_A_PAIR = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
-"""What OpenSSL says of two keys of one kind, and of two kinds."""
+"""What OpenSSL says of a key and a certificate that do not belong together."""
 
 
 def server_context(certificate: str, key: str) -> ssl.SSLContext:

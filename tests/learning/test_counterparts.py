@@ -262,6 +262,30 @@ def test_a_person_who_marks_a_counterpart_is_believed(filter: Filter) -> None:
     assert filter.verify() == []
 
 
+def test_what_is_marked_already_and_copies_leave_room_for_the_others_of_a_domain(filter: Filter) -> None:
+    came_ham(filter, 20, sender="a@lists.example")
+    for number in range(4):
+        read = reading(f"marked{number}", *HAM)
+        came(filter, read, sender="a@lists.example")
+        marked(filter, read, "ham")
+    for _ in range(4):
+        came(filter, reading("copy", *HAM), sender="a@lists.example")
+    assert marked(filter, SPAM_SEEN)
+    assert len(learnt(filter)) == 2
+
+
+def test_an_author_at_the_limit_changes_nothing_of_a_counterpart(filter: Filter) -> None:
+    came_ham(filter)
+    limited = Feedback(marks_a_day=1)
+    assert marked(filter, SPAM_SEEN, feedback=limited)
+    before = filter.store.entries_after(0)
+    one = learnt(filter)[0]
+    assert not marked(filter, Reading(one.digest, one.tokens), "ham", feedback=limited)
+    assert filter.store.entries_after(0) == before
+    assert marked(filter, SPAM_SEEN, None)
+    assert not learnt(filter)
+
+
 def trained_with_groups() -> Filter:
     filter = Filter(MemoryStore(), (*VOICE, Voice(OWN, Soft(), groups="domain")))
     with filter.training() as training:
@@ -284,6 +308,29 @@ def test_the_mail_of_other_groups_takes_no_room_from_a_group(monkeypatch: pytest
     for number, group in enumerate(("busy.example", "quiet.example")):
         mark(filter, Subject("it", "", SPAM_SEEN.copy(number), group=group), "spam", ANN, ON)
         assert len(learnt(filter)) == 3 * (number + 1)
+
+
+def test_a_group_whose_name_is_not_written_so_has_them() -> None:
+    filter, group = trained_with_groups(), "xn--mller-kva.example"
+    for at in range(20):
+        written = "ann@m\N{LATIN SMALL LETTER U WITH DIAERESIS}ller.example"
+        came(filter, reading(f"one{at}", *HAM).for_group(group), recipients=[written])
+    mark(filter, Subject("it", "", SPAM_SEEN, group=group), "spam", ANN, ON)
+    assert len(learnt(filter)) == 3
+
+
+def test_what_a_rule_taught_a_group_is_learnt_again_after_the_administrators_mark() -> None:
+    filter = trained_with_groups()
+    subject = Subject("it", "", reading("asked", *HAM).for_group("one.example"), group="one.example")
+    mark(filter, subject, "ham", Author("answered", AUTOMATIC), ON)
+    before = filter.learnt["ham"]
+    mark(filter, subject, "ham", ROOT, ON)
+    assert filter.learnt["ham"] == before + 1
+    assert mark(filter, subject, None, ROOT, ON).again == "ham"
+    assert filter.learnt["ham"] == before
+    (one,) = [entry for entry in filter.store.learnings() if entry.digest == subject.reading.digest]
+    assert (one.source, one.by) == (AUTOMATIC, "answered")
+    assert filter.verify() == []
 
 
 def test_the_administrators_mark_of_one_of_a_group_teaches_everybody() -> None:

@@ -158,6 +158,16 @@ def test_the_other_units_may_reach_what_the_relay_reaches(tmp_path: Path, name: 
             id="several, which come before the URL's own",
         ),
         pytest.param(
+            "/d?host=192.0.2.2:5432,192.0.2.3:5433",
+            ["IPAddressDeny=any", "IPAddressAllow=192.0.2.2 192.0.2.3 localhost"],
+            id="several with ports",
+        ),
+        pytest.param(
+            "/d?host=db1,192.0.2.3&hostaddr=192.0.2.1,",
+            ["IPAddressDeny=any", "IPAddressAllow=192.0.2.1 192.0.2.3 localhost"],
+            id="an address for one of two names",
+        ),
+        pytest.param(
             "/d?service=mail",
             ["# The network is open: the service file that [store] url refers to may name any host", OPEN],
             id="service file",

@@ -223,9 +223,9 @@ class MemoryStore(MemorySenderLists, Store):
 
     def unlearnt(self, since: datetime, until: datetime) -> list[JournalEntry]:
         judged = (entry for entry in self.journal(since, until) if entry.class_ != UNJUDGED)
-        return [entry for entry in judged if not self._is_learnt(entry)]
+        return [entry for entry in judged if not self._is_labelled(entry)]
 
-    def _is_learnt(self, entry: JournalEntry) -> bool:
+    def _is_labelled(self, entry: JournalEntry) -> bool:
         learnt = self._active.get(entry.digest)
         return learnt is not None and learnt.source != COUNTERPART
 
@@ -268,7 +268,7 @@ class MemoryStore(MemorySenderLists, Store):
         self, since: datetime, until: datetime, limit: int, host: str = ""
     ) -> tuple[list[JournalEntry], int]:
         found = sorted(self.journal(since, until, host), key=lambda entry: entry.id)
-        waiting = {one.digest: one for one in found if one.class_ == "unsure" and not self._is_learnt(one)}
+        waiting = {one.digest: one for one in found if one.class_ == "unsure" and not self._is_labelled(one)}
         return sorted(waiting.values(), key=lambda entry: entry.id, reverse=True)[:limit], len(waiting)
 
     def summaries(self, first: date, last: date) -> dict[date, Mapping[str, Any]]:

@@ -187,6 +187,21 @@ def test_a_renewed_certificate_of_the_next_hop_is_trusted_after_sighup(tmp_path:
             assert accepted(server.port, 4) == [250] * 4
 
 
+def test_a_next_hops_ca_that_is_gone_keeps_no_certificate_from_being_renewed(tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path)
+    (folder := tmp_path / "ca").mkdir()
+    ca, _ = write_certificate(folder)
+    named = {"next_hop": "smtp://127.0.0.1:9", "next_hop_tls": "starttls", "next_hop_ca": str(ca)}
+    own = {"tls_certificate": str(certificate), "tls_key": str(key)}
+    with relay(tmp_path / "relay", relay=named | own) as server:
+        other = ca.rename(folder / "other.pem")
+        server.config.write_text(server.config.read_text().replace(str(ca), str(other)))
+        write_certificate(tmp_path)
+        reloaded(server)
+        assert shown_certificate(server.port) == certificate.read_text().strip()
+        assert "relay.next_hop_ca is not read again: " in server.log()
+
+
 def accepted(port: int, clients: int) -> list[int]:
     """The replies to mail of clients who are in a transaction at once, so that each needs a connection."""
     with ExitStack() as stack:

@@ -18,6 +18,7 @@ from spamfilter.relay.smtp.incoming import Incoming
 from spamfilter.relay.smtp.server import Server
 from spamfilter.system import unix_socket
 from spamfilter.system.escaping import printable
+from spamfilter.system.logs import SELDOM
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +201,8 @@ class Client(Server):
             if self._waits:
                 self._relay.limit_log.noted(self._waits, f"{self.relaying.peer} has not ended its handshake")
             else:
-                log.warning("%s: no PROXY header in %g seconds; closing connection", self.relaying.peer, PROXY_SECONDS)
+                why = "%s: no PROXY header in %g seconds; closing connection"
+                log.warning(why, self.relaying.peer, PROXY_SECONDS, extra=SELDOM)
             self.abort()
         else:
             self._say_goodbye(self.relaying.over(self._waits))

@@ -3,10 +3,11 @@
 Guarantee: a transaction begins where the caller begins it, a commit reaches the disk, and a new file has mode 0600.
 """
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain
+from itertools import zip_longest
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -106,8 +107,10 @@ def hosts_of(url: str) -> list[str]:
     if file_of(url) is not None:
         return []
     parts = make_url(url)
-    named = parts.query.get("hostaddr") or parts.query.get("host") or parts.host or ()
-    hosts = chain.from_iterable(each.split(",") for each in ([named] if isinstance(named, str) else named))
+    # No key is named twice: `config.sections` says so.
+    addresses, names = str(parts.query.get("hostaddr", "")), str(parts.query.get("host") or parts.host or "")
+    pairs = zip_longest(addresses.split(","), names.split(","), fillvalue="")
+    hosts = [re.sub(r"^([\w.-]+):\d*$", r"\1", address or name) for address, name in pairs]
     return [host for host in hosts if host and not host.startswith(("/", "@"))]
 
 

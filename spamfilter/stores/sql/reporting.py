@@ -21,10 +21,10 @@ LOOKUP_COST = 4
 """To look up the journal entries of one learning takes as long as to read so many entries in their order."""
 
 
-_IS_LEARNT = exists(
+_IS_LABELLED = exists(
     only_active(select(ledger.c.id)).where(ledger.c.digest == journal.c.digest, ledger.c.source != COUNTERPART)
 )
-"""Counterparts are mail of which nobody has said anything."""
+"""Learnt, but not as a counterpart, of which nobody has said anything."""
 
 
 def _of_period(query: Select[Any], since: datetime, until: datetime) -> Select[Any]:
@@ -84,7 +84,7 @@ class SqlReporting(Database):
 
     def unlearnt(self, since: datetime, until: datetime) -> list[JournalEntry]:
         judged = journal.c["class"] != UNJUDGED
-        query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until, judged, ~_IS_LEARNT)
+        query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until, judged, ~_IS_LABELLED)
         query = query.order_by(journal.c.id)
         return [journal_entry_of(row) for row in self.rows(query)]
 
@@ -94,7 +94,7 @@ class SqlReporting(Database):
         within = journal.c.at >= since, journal.c.at < until, *of_host(host)
         latest = (
             select(func.max(journal.c.id).label("id"))
-            .where(journal.c["class"] == "unsure", *within, ~_IS_LEARNT)
+            .where(journal.c["class"] == "unsure", *within, ~_IS_LABELLED)
             .group_by(journal.c.digest)
             .subquery()
         )
