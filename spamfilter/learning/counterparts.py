@@ -33,8 +33,8 @@ SURE = 0.1
 """The greatest probability of spam that a counterpart may have, when it came and now."""
 SURER = 0.75
 """Share of the latest mails that are surely ham before it: of the surest ones the filter has little to learn, and among
-the least sure ones is spam that nobody has marked. Where users mark three in ten of the missed spams, one counterpart
-in eighty is spam, and one in six if the least sure are chosen."""
+the least sure ones is spam that nobody has marked. Where users mark three in ten of the missed spams, about one
+counterpart in a hundred is spam, and one in six if the least sure are chosen."""
 TRIED = 8
 """Mails that are judged again to find them."""
 SENT_A_DAY, A_DAY, OF_ALL = 2, 300, 3000
