@@ -81,9 +81,14 @@ class Installation:
         ]  # fmt: skip
 
     def stats(self) -> dict[str, Any]:
-        """The report, but for its moment and the size of the file."""
+        """The report, but for its moment, the size of the file, and hours without mail: they move with the clock."""
         report: dict[str, Any] = json.loads(self.server.command("stats", "--json").stdout)
-        return {name: value for name, value in report.items() if name not in ("since", "until", "size")}
+        hours = [(hour["at"], hour["classes"], hour["actions"]) for hour in report.pop("timeline")]
+        with_mail = [hour for hour in hours if any(count for counts in hour[1:] for count in counts.values())]
+        assert with_mail, "the mail of the installation is in no hour"
+        return {name: value for name, value in report.items() if name not in ("since", "until", "size")} | {
+            "hours": with_mail
+        }
 
 
 Prepare = Callable[[Path, ExitStack], tuple[str, ...]]
