@@ -362,6 +362,7 @@ def test_many_are_delivered_or_deleted_at_once(pages: Site, chromium: Browser) -
     page.goto(link)
     page.get_by_role("button", name="Löschen").click()
     expect(page.get_by_role("status")).to_contain_text("Kreuzen Sie zuerst die Mails an.")
+    page.wait_for_load_state()  # the boxes are shown before the script that listens to keys has come
     for name in ("one", "two"):
         page.get_by_label(f"Ankreuzen: Casino {name}").focus()
         page.keyboard.press("Enter")  # ticks, and sends no form
