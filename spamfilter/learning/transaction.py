@@ -79,10 +79,12 @@ class Training:
     """A transaction of learning, opened by `Filter.training`."""
 
     def __init__(self, learning: Learning, voices: Voices, whole: State | None) -> None:
-        """whole: the state with all counts, where they are held in memory; else they are read for each message."""
+        """whole: the state with all counts, where they are held in memory; else those of a message's words are read."""
         self._learning = learning
         self._voices = voices
         self._whole = whole
+        self._part: State | None = None
+        self._held: dict[str, set[Token]] = {}
 
     def active(self, digest: bytes) -> Entry | None:
         """The learning of this message that has not been taken back."""
@@ -268,14 +270,20 @@ class Training:
         return model.score(self._voices, reading.tokens, state)
 
     def _state(self, *readings: Reading) -> State:
-        """The state; of words at least those of these messages."""
+        """The state; of words at least those of these messages, each of which is read once in a transaction."""
         if self._whole is not None:
             return self._whole
         voices, wanted = self._voices, dict[str, set[Token]]()
         for reading in readings:
             for name, some in words(voices, reading.tokens).items():
-                wanted[name] = wanted.get(name, set()) | some
-        return model.prepared(voices, self._learning.state(wanted))
+                wanted[name] = wanted.get(name, set()) | some - self._held.get(name, set())
+        if self._part is None:
+            self._part = self._learning.state(wanted)
+        else:
+            self._learning.look_up(self._part, wanted)
+        for name, some in wanted.items():
+            self._held.setdefault(name, set()).update(some)
+        return model.prepared(voices, self._part)
 
     def _with_counterparts(self, active: Entry | None) -> list[Entry]:
         """What is undone with a learning: it and, of a mark of spam, those of its counterparts that still count."""

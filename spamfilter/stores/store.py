@@ -124,6 +124,10 @@ class Learning(Ledger):
     """One transaction of learning; its reads show what it has written itself."""
 
     @abstractmethod
+    def look_up(self, state: State, words: Mapping[str, Iterable[Token]]) -> None:
+        """Read the counts of more words into a state of this transaction, which has not changed them."""
+
+    @abstractmethod
     def history(self, digest: bytes) -> list[Entry]:
         """All ledger entries of this message, oldest first; learnings with their tokens, undoings without."""
 

@@ -84,6 +84,24 @@ def test_after_any_marks_the_words_are_the_sum_of_the_ledger(kind: str, steps: S
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "part"])
 @pytest.mark.parametrize("kind", KINDS)
 @some(20)
+@given(st.lists(STEP, max_size=8))
+def test_marks_in_one_transaction_are_as_one_after_the_other(kind: str, whole: bool, steps: Steps) -> None:
+    with stored(kind) as again, stored(kind) as apart:
+        filter, alone = Filter(again(), TWO, whole=whole), Filter(apart(), TWO)
+        with filter.training() as training:
+            for what, number, _ in steps:
+                expected = act(alone, what, MESSAGES[number])
+                if what == "forget":
+                    assert training.forget(MESSAGES[number], "cli") == expected
+                else:
+                    assert training.learn(MESSAGES[number], "spam" if what == "spam" else "ham", "cli") == expected
+        assert learnt(again()) == learnt(apart())
+        assert filter.verify() == []
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "part"])
+@pytest.mark.parametrize("kind", KINDS)
+@some(20)
 @given(st.lists(STEP, max_size=8), st.integers(0, len(MESSAGES) - 1), st.sampled_from(LABELS))
 def test_a_mark_that_is_corrected_leaves_what_the_right_mark_alone_would_have(
     kind: str, whole: bool, steps: Steps, number: int, right: Label

@@ -83,6 +83,19 @@ def test_the_state_of_some_tokens_has_the_tallies_of_all(store: Store) -> None:
     assert store.load(["fields"]).counts["fields"] == whole
 
 
+def test_more_words_are_looked_up_in_a_transaction(store: Store) -> None:
+    """What it has changed itself stays as the caller's state has it."""
+    learn(store, entry(1), vocabulary=3)
+    with store.learning() as learning:
+        state = learning.state({"fields": {GREEN: 1}})
+        write(learning, entry(2, "ham"), 0)
+        state.counts["fields"].add("ham", {GREEN: 8})
+        learning.look_up(state, {"fields": [b"number:1", b"unknown"], "other": [b"a"]})
+        assert state.counts["fields"].words == {"ham": {GREEN: 8}, "spam": {GREEN: 8, b"number:1": 8}}
+        assert state.counts["other"] == Counts()
+    assert store.state({"fields": [GREEN]}).counts["fields"].words == {"ham": {GREEN: 8}, "spam": {GREEN: 8}}
+
+
 def test_a_message_of_many_tokens_is_looked_up_whole(store: Store) -> None:
     tokens = {b"word%d" % number: 1 for number in range(3 * queries.LOOK_UP + 1)}
     with store.learning() as learning:

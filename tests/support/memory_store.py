@@ -386,6 +386,12 @@ class _MemoryLearning(Learning):
     def state(self, words: Mapping[str, Iterable[Token]]) -> State:
         return self._store.state(words)
 
+    def look_up(self, state: State, words: Mapping[str, Iterable[Token]]) -> None:
+        for voice, counts in self._store.state(words).counts.items():
+            mine = state.counts.setdefault(voice, counts).words
+            for label, found in counts.words.items():
+                mine[label].update(found)
+
     def active(self, digest: bytes) -> Entry | None:
         return self._store.active(digest)
 

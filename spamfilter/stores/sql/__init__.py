@@ -100,9 +100,8 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
 
     def load(self, voices: Iterable[str]) -> State:
         with self.reading() as connection:
-            counts = {}
-            for voice in voices:
-                counts[voice] = totals(connection, voice)
+            counts = totals(connection, voices)
+            for voice in counts:
                 counts[voice].kept = load_words(connection, voice, counts[voice].vocabulary)
                 if not any((counts[voice].tallies or {}).values()):
                     counts[voice].tallies = None  # this voice's likelihood does not need them

@@ -38,6 +38,7 @@ from spamfilter.stores.sql.queries import (
     history,
     learnt,
     learnt_at,
+    look_up,
     part_state,
     put_setting_row,
     setting,
@@ -81,6 +82,9 @@ class SqlLearning(Learning):
     def state(self, words: Mapping[str, Iterable[Token]]) -> State:
         self.flush()
         return part_state(self._connection, words)
+
+    def look_up(self, state: State, words: Mapping[str, Iterable[Token]]) -> None:
+        look_up(self._connection, state.counts, words)
 
     def active(self, digest: bytes) -> Entry | None:
         self._write_entries()
@@ -154,18 +158,16 @@ class SqlLearning(Learning):
             add_words(self._connection, [row for row in rows if row[3] >= 0 and row[4] >= 0] if less else rows)
             if less:
                 self._take_away(less)
-        totals = [(self._edition, *key, *added) for key, added in self._classes.items()]
-        self._many(_NEW_CLASSES, _CLASS, ("messages", "words"), [(*row[:3], 0, 0) for row in totals])
-        self._many(_ADD_CLASSES, _CLASS, ("messages", "words"), totals, "new_")
-        vocabulary = [(self._edition, *grown) for grown in self._vocabulary.items()]
-        self._many(_NEW_VOCABULARIES, _VOICE, ("words",), [(*row[:2], 0) for row in vocabulary])
-        self._many(_ADD_VOCABULARIES, _VOICE, ("words",), vocabulary, "new_")
+        self._add(classes, [(self._edition, *key, *added) for key, added in self._classes.items()])
+        self._add(vocabularies, [(self._edition, *grown) for grown in self._vocabulary.items()])
         moved = [
             (self._edition, voice, label, count, words)
             for (voice, label), moved in self._tallies.items()
             for count, words in moved.items()
         ]
-        self._move(moved)
+        self._add(tallies, moved)
+        left = [row[:4] for row in moved if row[4] < 0]
+        self._many(_DROP_TALLIES, _TALLY, (), left, "new_")  # those that no word has any more
         if any(self._learnt.values()):
             learnt = setting(self._connection, "learnt") or dict.fromkeys(LABELS, 0)
             self.put_setting("learnt", {label: learnt[label] + self._learnt[label] for label in LABELS})
@@ -184,11 +186,13 @@ class SqlLearning(Learning):
         names = tuple(f"{prefix}{name}" for name in (*key, *values))
         return execute_many(self._connection, statement, names, rows)
 
-    def _move(self, moved: list[tuple[Any, ...]]) -> None:
-        """Tallies that words have left, and joined; those that no word has any more go."""
-        self._many(_NEW_TALLIES, _TALLY, ("words",), [(*row[:4], 0) for row in moved])
-        self._many(_ADD_TALLIES, _TALLY, ("words",), moved, "new_")
-        self._many(_DROP_TALLIES, _TALLY, (), [row[:4] for row in moved], "new_")
+    def _add(self, table: Table, rows: list[tuple[Any, ...]]) -> None:
+        """Add to the numbers of rows, which follow their key; a row that gets more is made where it is missing."""
+        key = _key(table)
+        less = [row for row in rows if min(row[len(key) :]) < 0]
+        self._many(_MORE[table], key, _numbers(table), [row for row in rows if row not in less] if less else rows)
+        if self._many(_LESS[table], key, _numbers(table), less, "new_") != len(less):
+            raise CountError(f"the {table.name} table lacks rows of the learning that is to be taken back")
 
     def _take_away(self, less: list[Row]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
@@ -202,21 +206,29 @@ def _at(table: Table, *names: str) -> ColumnElement[bool]:
     return and_(*(table.c[name] == bindparam(f"new_{name}") for name in names))
 
 
-def _adding(table: Table, key: tuple[str, ...], *names: str) -> Update:
-    return (
-        update(table).where(_at(table, *key)).values({name: table.c[name] + bindparam(f"new_{name}") for name in names})
-    )
+def _key(table: Table) -> tuple[str, ...]:
+    return tuple(table.primary_key.columns.keys())
+
+
+def _numbers(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns if not column.primary_key)
+
+
+def _more(table: Table) -> Executable:
+    new = upsert(table)
+    added = {name: table.c[name] + new.excluded[name] for name in _numbers(table)}
+    return new.on_conflict_do_update(index_elements=list(table.primary_key), set_=added)
+
+
+def _adding(table: Table, *names: str) -> Update:
+    added = {name: table.c[name] + bindparam(f"new_{name}") for name in names}
+    return update(table).where(_at(table, *_key(table))).values(added)
 
 
 _NOTHING: ColumnElement[int] = literal_column("0")
-_VOICE = ("edition", "voice")
-_WORD, _CLASS, _TALLY = (*_VOICE, "word"), (*_VOICE, "class"), (*_VOICE, "class", "count")
-_TAKE_WORDS = _adding(words, _WORD, *LABELS).values(touched=bindparam("new_touched"))
+_WORD, _TALLY = _key(words), _key(tallies)
+_TAKE_WORDS = _adding(words, *LABELS).values(touched=bindparam("new_touched"))
 _DROP_WORDS = delete(words).where(_at(words, *_WORD), words.c.ham == _NOTHING, words.c.spam == _NOTHING)
-_NEW_CLASSES, _ADD_CLASSES = upsert(classes).on_conflict_do_nothing(), _adding(classes, _CLASS, "messages", "words")
-_NEW_VOCABULARIES, _ADD_VOCABULARIES = (
-    upsert(vocabularies).on_conflict_do_nothing(),
-    _adding(vocabularies, _VOICE, "words"),
-)
-_NEW_TALLIES, _ADD_TALLIES = upsert(tallies).on_conflict_do_nothing(), _adding(tallies, _TALLY, "words")
+_MORE = {table: _more(table) for table in (classes, vocabularies, tallies)}
+_LESS = {table: _adding(table, *_numbers(table)) for table in _MORE}
 _DROP_TALLIES = delete(tallies).where(_at(tallies, *_TALLY), tallies.c.words == _NOTHING)

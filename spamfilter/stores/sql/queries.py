@@ -30,7 +30,7 @@ from sqlalchemy.dialects.postgresql import Insert
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.bayes.calibration import NO_STEP, Calibration, Step, restored
-from spamfilter.bayes.counts import LABELS, Counts, HashedTable, Label, Tallies
+from spamfilter.bayes.counts import LABELS, Counts, HashedTable, Tallies
 from spamfilter.bayes.model import State
 from spamfilter.bayes.token_codec import pack
 from spamfilter.bayes.tokens import Token
@@ -250,18 +250,26 @@ def add_words(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
         connection.exec_driver_sql(_add_words(connection.dialect, len(alike[0])), values)
 
 
-def totals(connection: Connection, voice: str) -> Counts:
-    """Counts without words, but with the totals and the tallies of the voice."""
-    counts = Counts()
-    for row in connection.execute(select(classes).where(classes.c.edition == CURRENT, classes.c.voice == voice)):
-        label: Label = row._mapping["class"]
-        counts.messages[label], counts.occurrences[label] = row.messages, row.words
-    vocabulary = select(vocabularies.c.words).where(vocabularies.c.edition == CURRENT, vocabularies.c.voice == voice)
-    counts.vocabulary = connection.scalar(vocabulary) or 0
-    kept: Tallies = {label: {} for label in LABELS}
-    for row in connection.execute(select(tallies).where(tallies.c.edition == CURRENT, tallies.c.voice == voice)):
-        kept[row._mapping["class"]][row._mapping["count"]] = row.words
-    counts.tallies = kept
+_TOTALS, _VOCABULARIES, _TALLIES = (
+    select(table).where(table.c.edition == CURRENT, table.c.voice.in_(bindparam("asked", expanding=True)))
+    for table in (classes, vocabularies, tallies)
+)
+
+
+def totals(connection: Connection, voices: Iterable[str]) -> dict[str, Counts]:
+    """Counts of each voice without words, but with its totals and its tallies."""
+    counts = {voice: Counts() for voice in voices}
+    asked = {"asked": [*counts]}
+    for row in connection.execute(_TOTALS, asked).mappings():
+        of: Counts = counts[row["voice"]]
+        of.messages[row["class"]], of.occurrences[row["class"]] = row["messages"], row["words"]
+    for row in connection.execute(_VOCABULARIES, asked).mappings():
+        counts[row["voice"]].vocabulary = row["words"]
+    kept: dict[str, Tallies] = {voice: {label: {} for label in LABELS} for voice in counts}
+    for row in connection.execute(_TALLIES, asked).mappings():
+        kept[row["voice"]][row["class"]][row["count"]] = row["words"]
+    for voice, tally in kept.items():
+        counts[voice].tallies = tally
     return counts
 
 
@@ -304,17 +312,24 @@ _LOOK_UP = {
 
 
 def part_state(connection: Connection, some: Mapping[str, Iterable[Token]]) -> State:
-    counts = {}
+    state = whole_state(connection, totals(connection, some))
+    look_up(connection, state.counts, some)
+    return state
+
+
+def look_up(connection: Connection, counts: dict[str, Counts], some: Mapping[str, Iterable[Token]]) -> None:
+    """Put the counts of these words into the tables; of a voice that is new in them its totals, too."""
+    if new := some.keys() - counts.keys():
+        counts.update(totals(connection, new))
     for voice, wanted in some.items():
-        counts[voice] = totals(connection, voice)
         names = [token.decode() for token in wanted]
-        for part in batches(names, LOOK_UP):
-            asked = part if connection.dialect.name == "sqlite" else SEPARATOR.join(part)
-            rows = connection.execute(_LOOK_UP[connection.dialect.name], {"asked_voice": voice, "asked": asked}).all()
+        sqlite = connection.dialect.name == "sqlite"
+        for part in batches(names, LOOK_UP if sqlite else LISTED):
+            asked = {"asked_voice": voice, "asked": part if sqlite else SEPARATOR.join(part)}
+            rows = connection.execute(_LOOK_UP[connection.dialect.name], asked).all()
             tokens = [word.encode() for word, _, _ in rows]
             for at, label in enumerate(LABELS, 1):
                 counts[voice].kept.put(tokens, label, np.array([row[at] for row in rows], np.int64))
-    return whole_state(connection, counts)
 
 
 def whole_state(connection: Connection, counts: dict[str, Counts]) -> State:
