@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from spamfilter.bayes.counts import Label
     from spamfilter.commands.command import NamedMail
     from spamfilter.learning.undoing import Taught
-    from spamfilter.stores import Entry
 
 MANY = 100
 """Marks of one class by one command from which on it says what they do to the filter."""
@@ -254,8 +253,9 @@ def _forget_all(file: Path | None, by: str, since: str | None, source: str | Non
     done: set[int] = set()
     with opened_store(settings, existing=True) as store:
         taught = taught_by(store, by, begin, source)
+        counterparts = Counter(entry.at for entry in store.learnings(begin, COUNTERPART)) if taught else Counter()
         if not as_json:
-            click.echo(_taught_text(by, taught, store.learnings(begin, COUNTERPART) if taught else ()))
+            click.echo(_taught_text(by, taught, counterparts))
         if yes and taught:
             try:
                 filter = Filter(store, settings.voices(), whole=needs_all(taught))
@@ -265,7 +265,7 @@ def _forget_all(file: Path | None, by: str, since: str | None, source: str | Non
                 raise type(error)(so_far) from error
     if as_json:
         for each in taught:
-            click.echo(rendering.to_json(_taught_json(each, each.entry.id in done)))
+            click.echo(rendering.to_json(_taught_json(each, each.entry.id in done, counterparts)))
     elif yes and taught:
         again = sum(each.before is not None for each in taught if each.entry.id in done)
         text = f"{len(done)} forgotten" + (f", {again} of them learnt again as before" if again else "")
@@ -275,8 +275,8 @@ def _forget_all(file: Path | None, by: str, since: str | None, source: str | Non
         click.echo("nothing is undone yet; add --yes to undo it")
 
 
-def _taught_text(by: str, taught: "Sequence[Taught]", counterparts: "Sequence[Entry]") -> str:
-    """The marks of an author: period, numbers by source and label, and how many of these counterparts are theirs."""
+def _taught_text(by: str, taught: "Sequence[Taught]", counterparts: "Counter[datetime]") -> str:
+    """The marks of an author: period, numbers by source and label, and how many counterparts, by moment, are theirs."""
     name = harmless(by) or "nobody"
     if not taught:
         return f"{name} has no marks that count"
@@ -286,14 +286,14 @@ def _taught_text(by: str, taught: "Sequence[Taught]", counterparts: "Sequence[En
     numbers = Counter((entry.source, "taken back" if entry.undoes else entry.label) for entry in entries)
     lines += [f"  {source:<10} {label:<5} {number:>8}" for (source, label), number in sorted(numbers.items())]
     spam = {entry.at for entry in entries if entry.label == "spam" and not entry.undoes}
-    if beside := sum(entry.at in spam for entry in counterparts):
+    if beside := sum(counterparts[at] for at in spam):
         lines.append(f"  counterparts of these, learnt as ham: {beside}")
     again = Counter(each.before.label for each in taught if each.before is not None)
     lines += [f"  will be learnt again: {number} as {label}" for label, number in sorted(again.items())]
     return "\n".join(lines)
 
 
-def _taught_json(taught: "Taught", undone: bool) -> dict[str, Any]:
+def _taught_json(taught: "Taught", undone: bool, counterparts: "Counter[datetime]") -> dict[str, Any]:
     entry = taught.entry
     return {
         "at": entry.at,
@@ -304,4 +304,5 @@ def _taught_json(taught: "Taught", undone: bool) -> dict[str, Any]:
         "subject": taught.subject,
         "before": taught.before.label if taught.before else None,
         "undone": undone,
+        "counterparts": counterparts[entry.at] if entry.label == "spam" and not entry.undoes else 0,
     }

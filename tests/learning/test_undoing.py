@@ -184,6 +184,7 @@ def test_a_file_whose_name_begins_as_an_import_is_a_file(shell: Shell) -> None:
 def test_each_learning_is_listed_for_scripts(shell: Shell) -> None:
     teach(shell, "mallory", "spam", "known", source="imap", at=NOON)
     teach(shell, "mallory", "ham", "unknown", at=NOON + timedelta(hours=1))
+    teach(shell, COUNTERPART, "ham", "beside", source=COUNTERPART, at=NOON)
     with shell.store() as store:
         digest = store.learnings()[0].digest
         store.write_journal([journal_entry(id="01KAH3V5E8M6Q2T0J9Z4R7X1CN", digest=digest, subject="grün")])
@@ -197,8 +198,9 @@ def test_each_learning_is_listed_for_scripts(shell: Shell) -> None:
         "subject": "grün",
         "before": None,
         "undone": False,
+        "counterparts": 1,
     }
-    assert (shown[1]["id"], shown[1]["subject"], shown[1]["undone"]) == ("", "", False)
+    assert (shown[1]["id"], shown[1]["subject"], shown[1]["undone"], shown[1]["counterparts"]) == ("", "", False, 0)
     assert set(shown[0]) == documented("forget --by --json")
     done = [json.loads(line) for line in shell.done("forget", "--by", "mallory", "--yes", "--json").splitlines()]
     assert done == [{**each, "undone": True} for each in shown]
