@@ -6,7 +6,7 @@ P(spam) = sigmoid(slope * S + offset). Each learnt message moves slope and offse
 Some labels are wrong, and a wrong label contradicts the surest verdicts as often as all others: so the share of wrong
 labels is told by the squared log-odds that labels contradict, and the log-loss is corrected for it without bias
 (Natarajan, Dhillon, Ravikumar, Tewari 2013). With 5 % wrong labels the expected calibration error on 20,000 messages of
-TREC 2007 is .012, and 96 % of the spam is called spam; without the correction .061 and 80 % (benchmarks/accuracy.py).
+TREC 2007 is .018, and 93 % of the spam is called spam; without the correction .069 and 75 % (benchmarks/accuracy.py).
 With right labels nothing changes.
 
 With it is kept which share of a message's words was known, on average, before the message was learnt: see `doubt`.
