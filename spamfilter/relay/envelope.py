@@ -2,7 +2,7 @@
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal
 
 from spamfilter.mail.folded_addresses import folded
@@ -33,6 +33,7 @@ class Transaction:
 
     sender: bytes
     client: str
+    _: KW_ONLY
     own: bool = False
     authenticated: bool = False
     proven: bool = False

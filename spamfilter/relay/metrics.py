@@ -12,6 +12,7 @@ from typing import Literal
 
 from spamfilter.bayes.labels import IMPORT, LABELS
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
+from spamfilter.config.sections import Limits
 
 Kind = Literal["counter", "gauge", "histogram"]
 Labels = tuple[str, ...]
@@ -27,12 +28,7 @@ STAGE_SECONDS = (0.0001, 0.00025, 0.0005, *SECONDS[:-2])
 SCORES = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 """The default thresholds are among them: 0.5, 0.9, 0.999."""
 
-LIMITS = (
-    "connections", "connections_per_client", "commands", "errors", "message_size", "recipients", "memory_megabytes",
-    "idle_seconds", "data_seconds", "tls_seconds", "transaction_seconds", "session_seconds",
-    "connect_seconds", "command_seconds", "final_seconds", "drain_seconds", "journal_backlog",
-    "feedback_connections", "feedback_connections_per_user", "marks_a_day", "automatic",
-)  # fmt: skip
+LIMITS = (*Limits.model_fields, "marks_a_day", "automatic")
 """The keys of [limits], and of [feedback] marks_a_day and automatic, whose queue has a fixed length."""
 FAILURES = ("unreachable", "timeout", "closed", "protocol", "tls", "disk", "4xx", "5xx")
 """Kinds of failure; the last two are replies of a next hop that defers or rejects a message."""

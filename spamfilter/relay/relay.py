@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Relay:
-    """The parts of a running relay. trusted, domains, feedback, limits, lists and normalise may change while it
+    """The parts of a running relay. trusted, domains, feedback, limits, lists, normalise and tls may change while it
     runs.
 
     trusted: networks whose clients may send mail to any address, and may name other clients by XFORWARD.

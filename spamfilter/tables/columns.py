@@ -16,6 +16,7 @@ from typing import Any, cast
 from spamfilter.bayes.estimator import Classifier, Features, NaiveBayes
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
+from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.likelihoods.likelihood import Generative
 from spamfilter.bayes.likelihoods.moments import GaussianNaiveBayes
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
@@ -24,7 +25,7 @@ from spamfilter.bayes.tokens import words
 from spamfilter.errors import InputError
 from spamfilter.tables.reading import LONGEST, TERMS, TEXT, Row, Table, Value
 
-OF_TEXT = ("multinomial", "bernoulli", "weighted", "poisson", "binomial", "complement")
+OF_TEXT = tuple(name for name, row in LIKELIHOODS.items() if issubclass(row, Generative) and row is not Gaussian)
 """Likelihoods of the words of a text."""
 COUNT, BEST, IGNORE = "count", "best", "ignore"
 """A kind of columns that are counted together; what may be said instead of a kind: see `choosing`, and left out."""

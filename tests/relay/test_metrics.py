@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from spamfilter.bayes.labels import AUTOMATIC, BULK, CANARY, COUNTERPART, IMPORT
-from spamfilter.config.sections import Limits
 from spamfilter.relay.limits.limit_log import LimitLog
-from spamfilter.relay.metrics import FAILURES, LIMITS, METRICS, SOURCES, Metrics, merged
+from spamfilter.relay.metrics import FAILURES, METRICS, SOURCES, Metrics, merged
 from spamfilter.service.control_socket.mark_requests import SOURCES as SOCKET_SOURCES
 from spamfilter.service.metrics_endpoint import PREFIX
 
@@ -53,10 +52,6 @@ def test_several_processes_are_one() -> None:
     assert both["connections"][()] == [3]
     assert merged([one.snapshot()]) == one.snapshot()
     assert one.snapshot()["messages"]["ham", "pass"] == [1]
-
-
-def test_every_limit_of_the_configuration_is_counted() -> None:
-    assert {*Limits.model_fields, "marks_a_day", "automatic"} == set(LIMITS)
 
 
 def test_every_source_is_counted_by_its_name() -> None:

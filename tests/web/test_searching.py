@@ -4,10 +4,14 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import fields
 from html import unescape
 
 import pytest
 
+from spamfilter.commands.search import search
+from spamfilter.stores.journal import Wanted
+from spamfilter.web.message_views import SEARCHED, Search
 from tests.faults.client import Client
 from tests.faults.fault import Say
 from tests.integration.servers import workshop
@@ -33,6 +37,15 @@ def sent(pages: Site) -> str:
             client.ask("RSET")
     pages.hop.faults.clear()
     return pages.send(mail_of("last", "The last one", "some other words"))
+
+
+def test_command_api_and_form_ask_for_each_condition_of_a_search(pages: Site, sent: str) -> None:
+    """Unsure ones first is an order of the page's list; before and after are its pages."""
+    conditions = {each.name for each in fields(Wanted)}
+    assert {option.name for option in search.params} >= conditions - {"unsure_first"}
+    assert set(Search.model_fields) == conditions | {"before", "after"}
+    form = set(re.findall(r'<(?:input|select)[^>]* name="(\w+)"', pages.browser("anna").get("/messages").text))
+    assert {*SEARCHED} - {"before", "after"} <= form
 
 
 def test_each_name_and_number_of_the_overview_leads_to_the_mails_that_it_counts(pages: Site, sent: str) -> None:

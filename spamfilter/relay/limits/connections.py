@@ -35,7 +35,7 @@ class Guest(Protocol):
 
 
 class Crowd:
-    """The clients of one front end in this process; limits count those of all front ends and processes.
+    """The clients of all front ends in this process; limits count those of all processes.
 
     coming: connections that were accepted, but have not entered yet.
     """

@@ -188,14 +188,14 @@ class Session:
         self.transaction = Transaction(
             path,
             self._client,
-            trusted or bool(login),
-            bool(login),
-            self._proven and bool(login),
-            self._peer,
-            asyncio.get_running_loop().time(),
-            size_of(f"FROM:<> {decoded(b' '.join(parameters))}"),
-            0 if trusted else hash_of(self._client),
-            login,
+            own=trusted or bool(login),
+            authenticated=bool(login),
+            proven=self._proven and bool(login),
+            peer=self._peer,
+            began=asyncio.get_running_loop().time(),
+            size=size_of(f"FROM:<> {decoded(b' '.join(parameters))}"),
+            origin=0 if trusted else hash_of(self._client),
+            login=login,
         )
         self._attempt = Attempt(self._client, decoded(path), self.transaction.size)
         self._refused = None if _is_sound(path) else NO_ADDRESS

@@ -106,10 +106,18 @@ class Session(Greeting):
         else:
             own = self._submission or (trusted and xforward.is_told(self._forwarded))
             self.transaction = Transaction(
-                encoded(path), client, own, self._submission, self._proven, self.peer, began, size, origin
+                encoded(path),
+                client,
+                own=own,
+                authenticated=self._submission,
+                proven=self._proven,
+                peer=self.peer,
+                began=began,
+                size=size,
+                origin=origin,
+                each=self._each,
+                opening=(*told, line) if self._each else (),
             )
-            if self._each:
-                self.transaction.each, self.transaction.opening = True, (*told, line)
         return reply
 
     @answered

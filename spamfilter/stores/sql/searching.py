@@ -1,8 +1,8 @@
 """Searches of the journal in SQL.
 
-A part of a text can stand anywhere in it, so a search looks at every entry; it does so in one index, journal_search,
-which has what is searched and no more: some 250 bytes an entry, in the order of the list. Of 200,000 entries that takes
-a tenth of a second: benchmarks/search.py.
+A part of a text can stand anywhere in it, so a search looks at every entry; for most conditions it does so in one index
+of SQLite, journal_search, which has what they ask for and no more: some 250 bytes an entry, in the order of the list.
+Of 200,000 entries that takes a tenth of a second: benchmarks/search.py.
 
 Guarantee: what a user has typed is a value in a query and never a pattern.
 """
