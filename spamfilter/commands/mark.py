@@ -241,11 +241,10 @@ def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: st
 
 def _forget_all(file: Path | None, by: str, since: str | None, source: str | None, yes: bool, as_json: bool) -> None:
     """Show, and with `yes` undo, all marks of an author. source: only those of it."""
-    from spamfilter.bayes.labels import COUNTERPART
     from spamfilter.commands.command import moment, opened_store, settings_of
     from spamfilter.errors import StoreError
     from spamfilter.learning.filter import Filter
-    from spamfilter.learning.undoing import needs_all, taught_by, undo
+    from spamfilter.learning.undoing import learnt_with, needs_all, taught_by, undo
     from spamfilter.reports import rendering
 
     begin = None if since is None else moment("--since", since, datetime.now(UTC))
@@ -253,7 +252,7 @@ def _forget_all(file: Path | None, by: str, since: str | None, source: str | Non
     done: set[int] = set()
     with opened_store(settings, existing=True) as store:
         taught = taught_by(store, by, begin, source)
-        counterparts = Counter(entry.at for entry in store.learnings(begin, COUNTERPART)) if taught else Counter()
+        counterparts = learnt_with(store, taught, begin)
         if not as_json:
             click.echo(_taught_text(by, taught, counterparts))
         if yes and taught:
@@ -285,9 +284,8 @@ def _taught_text(by: str, taught: "Sequence[Taught]", counterparts: "Counter[dat
     lines = [f"{name} has {len(entries)} marks that count, from {moment_text(first)} to {moment_text(last)}"]
     numbers = Counter((entry.source, "taken back" if entry.undoes else entry.label) for entry in entries)
     lines += [f"  {source:<10} {label:<5} {number:>8}" for (source, label), number in sorted(numbers.items())]
-    spam = {entry.at for entry in entries if entry.label == "spam" and not entry.undoes}
-    if beside := sum(counterparts[at] for at in spam):
-        lines.append(f"  counterparts of these, learnt as ham: {beside}")
+    if counterparts:
+        lines.append(f"  counterparts of these, learnt as ham: {counterparts.total()}")
     again = Counter(each.before.label for each in taught if each.before is not None)
     lines += [f"  will be learnt again: {number} as {label}" for label, number in sorted(again.items())]
     return "\n".join(lines)
@@ -304,5 +302,5 @@ def _taught_json(taught: "Taught", undone: bool, counterparts: "Counter[datetime
         "subject": taught.subject,
         "before": taught.before.label if taught.before else None,
         "undone": undone,
-        "counterparts": counterparts[entry.at] if entry.label == "spam" and not entry.undoes else 0,
+        "counterparts": counterparts[entry.at],
     }

@@ -20,6 +20,7 @@ from spamfilter.bayes.verdict import CLASSES, Class, Policy
 from spamfilter.bayes.voices import VOICES, Evidence, VoiceTokens, words
 from spamfilter.errors import CountError
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import undone_with
 from spamfilter.stores import Entry
 
 
@@ -121,22 +122,28 @@ class Counterfactuals:
             return None
         return Without([token.decode() for token, _ in loud[:number]], outcome(number))
 
-    def marked(self, tokens: VoiceTokens, active: Entry | None, label: Label) -> Outcome:
-        """After a mark, as `Filter.learn` would make it. active: the learning of this message, if there is one."""
+    def marked(self, tokens: VoiceTokens, undone: Sequence[Entry], label: Label) -> Outcome:
+        """After a mark, as `Filter.learn` would make it, but for new counterparts.
+
+        undone: the learning of this message, if there is one, and what is undone with it.
+        """
         voices, state = self._filter.voices, copy.deepcopy(self._state)
-        if active is not None:
-            tokens = {**tokens, **active.tokens}
-            if active.label == label:
+        if undone:
+            tokens = {**tokens, **undone[0].tokens}
+            if undone[0].label == label:
                 return self._outcome(tokens, state)
-            model.apply(voices, active, state, -1)
+        for entry in undone:
+            model.apply(voices, entry, state, -1)
         model.taught(voices, tokens, label, state, model.score(voices, tokens, state))
         return self._outcome(tokens, state)
 
     def forgotten(self, tokens: VoiceTokens, entry: Entry) -> Outcome | None:
         """Without a learning; None if it was taken back in the meantime."""
-        state = counts_of(self._filter, tokens, entry.tokens)
+        undone = undone_with(self._filter.store, entry)
+        state = counts_of(self._filter, tokens, *(each.tokens for each in undone))
         try:
-            model.apply(self._filter.voices, entry, state, -1)
+            for each in undone:
+                model.apply(self._filter.voices, each, state, -1)
         except CountError:
             return None
         return self._outcome(tokens, state)

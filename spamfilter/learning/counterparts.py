@@ -50,8 +50,8 @@ def candidates(filter: Filter, group: str, window: timedelta) -> list[JournalEnt
     window: the journal keeps tokens for so long at most.
     """
     now, of_domain = datetime.now(UTC), Counter[str]()
-    today = filter.store.learnings(now - timedelta(days=1), COUNTERPART)
-    for some in batches([entry.digest for entry in today], ASKED):
+    today = [entry.digest for entry in learnt_since(filter.store, now - timedelta(days=1))]
+    for some in batches(today, ASKED):
         mails = filter.store.journal_of(some).values()
         of_domain.update(_domain(mail) for mail in mails if filter.group_of(mail.recipients) == group)
     if len(today) >= OF_ALL or of_domain.total() >= A_DAY:
@@ -88,6 +88,11 @@ def _latest(filter: Filter, group: str, since: datetime, of_domain: Counter[str]
             break
         before = page[-1].id
     return [*found.values()][:LATEST]
+
+
+def learnt_since(store: Store, since: datetime | None) -> list[Entry]:
+    """The counterparts that count; a person may have the name of their author."""
+    return [entry for entry in store.learnings(since, COUNTERPART) if entry.source == COUNTERPART]
 
 
 def learn(training: Training, store: Store, mails: Iterable[JournalEntry], marked: Reading, at: datetime) -> int:

@@ -223,7 +223,7 @@ def _changes(score: Score, class_: Class, because: Provenance, width: int) -> It
         yield f"    without all its tokens for {sides}: still {class_}"
     for label, outcome in because.marked.items():
         if because.learnt == label:
-            yield f"    marked as {label}: nothing changes, as {label} it is learnt already"
+            yield f"    marked as {label}: the counts stay, as {label} it is learnt already"
         else:
             yield f"    marked as {label}: {_outcome_text(outcome)}"
     for item in because.forgotten:

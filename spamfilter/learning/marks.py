@@ -149,10 +149,11 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
 
 
 def _forgotten(training: Training, subject: Subject, active: Entry | None, author: Author) -> Change:
-    """Take a mark back; what `train` or a rule had taught of the message before it is learnt again."""
+    """Take a mark back; what `train`, a rule or a mark of spam had taught of the message before it is learnt again."""
     by_person = active is not None and active.source not in NOBODYS
     earlier = training.replaced_by(active) if active is not None and by_person else ()
-    replaced = next((entry for entry in earlier if entry.source in NOBODYS and entry.source != COUNTERPART), None)
+    nobodys = (entry for entry in earlier if entry.source in NOBODYS)
+    replaced = next((entry for entry in nobodys if entry.source != COUNTERPART or training.is_counterpart(entry)), None)
     change = training.forget(subject.reading, author.source, author.name)
     if replaced is None:
         return change

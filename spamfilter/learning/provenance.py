@@ -17,7 +17,7 @@ from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import Evidence, Voice
 from spamfilter.learning.counterfactuals import Counterfactuals, Distance, Outcome, Without, counts_of
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.transaction import Reading
+from spamfilter.learning.transaction import Reading, undone_with
 from spamfilter.stores import Entry, JournalEntry, Store
 
 SHOWN, OTHERS = 25, 10
@@ -115,7 +115,8 @@ def provenance(
 
     score, evidence: the result of `filter.explained` for all tokens.
     """
-    active, state = _known(filter, reading)
+    undone, state = _known(filter, reading)
+    active = undone[0] if undone else None
     changed = Counterfactuals(filter, policy, state, policy.classify(score, state.learnt))
     search = _Search(filter.store, [_Sought.of(item, filter, state) for item in shown(evidence)])
     search.run(state.last)
@@ -140,7 +141,7 @@ def provenance(
         learnt=active.message_label if active else None,
         distances=changed.distances(score),
         without=changed.without(reading.tokens, evidence),
-        marked={label: changed.marked(reading.tokens, active, label) for label in LABELS},
+        marked={label: changed.marked(reading.tokens, undone, label) for label in LABELS},
         forgotten=forgotten,
     )
 
@@ -150,14 +151,20 @@ def _age(entry: Entry) -> tuple[datetime, int]:
     return entry.at, entry.id
 
 
-def _known(filter: Filter, reading: Reading) -> tuple[Entry | None, State]:
-    """The learning of a message, and counts of the same moment, also if it is learnt or forgotten meanwhile."""
-    active = filter.store.active(reading.digest)
+def _known(filter: Filter, reading: Reading) -> tuple[list[Entry], State]:
+    """The learning of a message with what is undone with it, and counts of the same moment, also if it is learnt or
+    forgotten meanwhile."""
+
+    def learnt() -> list[Entry]:
+        active = filter.store.active(reading.digest)
+        return [] if active is None else undone_with(filter.store, active)
+
+    undone = learnt()
     while True:
-        state = counts_of(filter, reading.tokens, active.tokens if active else {})
-        before, active = active, filter.store.active(reading.digest)
-        if active == before:
-            return active, state
+        state = counts_of(filter, reading.tokens, *(entry.tokens for entry in undone))
+        before, undone = undone, learnt()
+        if undone == before:
+            return undone, state
 
 
 def _origins(store: Store, entries: Sequence[Entry], subjects: Mapping[int, str]) -> list[Origin]:

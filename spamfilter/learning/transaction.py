@@ -19,7 +19,7 @@ from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.token_codec import message_of
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import View, Voices, VoiceTokens, words
-from spamfilter.stores import Entry, Learning
+from spamfilter.stores import Entry, Learning, Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,12 @@ class Change:
     again: Label | None = None
 
 
+def undone_with(ledger: Ledger, learning: Entry) -> list[Entry]:
+    """What is undone with a learning: it and, of a mark of spam, those of its counterparts that still count."""
+    others = ledger.learnt_at(learning.at) if learning.label == "spam" else []
+    return [learning, *(other for other in others if other.source == COUNTERPART)]
+
+
 class Training:
     """A transaction of learning, opened by `Filter.training`."""
 
@@ -122,7 +128,7 @@ class Training:
             # A mark speaks about the mail as it was learnt: its tokens are the ledger's, where that has them.
             learnt = active.tokens if OWN in reading.tokens else without_own(active.tokens)
             reading = Reading(reading.digest, {**reading.tokens, **learnt})
-        undone = self._with_counterparts(active)
+        undone = undone_with(self._learning, active) if active is not None else []
         state = self._state(reading, *(Reading(entry.digest, entry.tokens) for entry in undone))
         before = unlearnt = self._score(reading, state)
         if active is not None:
@@ -166,6 +172,11 @@ class Training:
         """The learnings of these messages, a few hundred at most, that have not been taken back."""
         return self._learning.learnt(digests)
 
+    def is_counterpart(self, entry: Entry) -> bool:
+        """Whether this learning was a counterpart, of a mark that still counts."""
+        marks = self._learning.learnt_at(entry.at) if entry.source == COUNTERPART else []
+        return any(mark.label == "spam" and mark.source != COUNTERPART for mark in marks)
+
     def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
         """Learn the same anew, as this author's: the counts stay as they are."""
         state, now = self._state(Reading(reading.digest, active.tokens)), datetime.now(UTC)
@@ -179,7 +190,7 @@ class Training:
         active = self._learning.active(reading.digest)
         if active is not None:
             reading = Reading(reading.digest, active.tokens)
-        undone = self._with_counterparts(active)
+        undone = undone_with(self._learning, active) if active is not None else []
         state = self._state(reading, *(Reading(entry.digest, entry.tokens) for entry in undone))
         before = self._score(reading, state)
         if active is None:
@@ -284,12 +295,6 @@ class Training:
         for name, some in wanted.items():
             self._held.setdefault(name, set()).update(some)
         return model.prepared(voices, self._part)
-
-    def _with_counterparts(self, active: Entry | None) -> list[Entry]:
-        """What is undone with a learning: it and, of a mark of spam, those of its counterparts that still count."""
-        if active is None:
-            return []
-        return [active, *(self._learning.learnt_at(active.at, COUNTERPART) if active.label == "spam" else ())]
 
     def _undo_all(self, state: State, undone: Sequence[Entry], source: str, by: str, at: datetime | None) -> None:
         """Undo these; counterparts in nobody's name, as nobody has said anything of them."""

@@ -9,11 +9,13 @@ it again.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from spamfilter.bayes.labels import AUTOMATIC, BULK, IMPORT
+from spamfilter.bayes.labels import AUTOMATIC, BULK, COUNTERPART, IMPORT
+from spamfilter.learning.counterparts import learnt_since
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
 from spamfilter.stores import Entry, Store
@@ -76,6 +78,12 @@ def _before(others: Sequence[Entry], by: str) -> Entry | None:
     return last
 
 
+def learnt_with(store: Store, taught: Sequence[Taught], since: datetime | None) -> Counter[datetime]:
+    """How many counterparts count, and go, with the marks of spam among these: by the moment of the mark."""
+    spam = {each.entry.at for each in taught if each.entry.label == "spam" and not each.entry.undoes}
+    return Counter(entry.at for entry in learnt_since(store, since) if entry.at in spam) if spam else Counter()
+
+
 def needs_all(taught: Sequence[Taught]) -> bool:
     """Whether these are to be undone by a filter that holds all counts."""
     entries = [entry for each in taught for entry in (each.entry, each.before) if entry is not None]
@@ -97,10 +105,12 @@ def undo(filter: Filter, taught: Sequence[Taught], source: str, by: str, undone:
                 history = training.history(each.entry.digest)
                 if history[-1].id != each.entry.id:
                     continue
+                # A counterpart in nobody's name: nobody has said anything of it.
+                whose = (COUNTERPART, COUNTERPART) if each.entry.source == COUNTERPART else (source, by)
                 if each.entry.label == IMPORT and not each.entry.undoes:
-                    training.take_back(history[-1], source, by)
+                    training.take_back(history[-1], *whose)
                 elif not each.entry.undoes:
-                    training.forget(Reading(each.entry.digest, history[-1].tokens), source, by)
+                    training.forget(Reading(each.entry.digest, history[-1].tokens), *whose)
                 if each.before is not None:
                     training.restore(next(entry for entry in history if entry.id == each.before.id))
                 done.add(each.entry.id)

@@ -23,7 +23,7 @@ from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sender_lists import FormerRule, Rule
 from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.sql.connection import POSTGRESQL
-from spamfilter.stores.store import Entry, Holders, Learning, Relearnt, Rewriting, Store, Trainings
+from spamfilter.stores.store import Entry, Holders, Learning, Ledger, Relearnt, Rewriting, Store, Trainings
 
 __all__ = [
     "NO_TABLES",
@@ -38,6 +38,7 @@ __all__ = [
     "JournalEntry",
     "Labelled",
     "Learning",
+    "Ledger",
     "QuarantineEvent",
     "Relearnt",
     "Rewriting",

@@ -119,6 +119,10 @@ class Ledger(ABC):
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
         """The active learnings of these messages, a few hundred at most, with their tokens."""
 
+    @abstractmethod
+    def learnt_at(self, at: datetime) -> list[Entry]:
+        """The active learnings of this moment, with their tokens: of a mark of spam and its counterparts, perhaps."""
+
 
 class Learning(Ledger):
     """One transaction of learning; its reads show what it has written itself."""
@@ -130,10 +134,6 @@ class Learning(Ledger):
     @abstractmethod
     def history(self, digest: bytes) -> list[Entry]:
         """All ledger entries of this message, oldest first; learnings with their tokens, undoings without."""
-
-    @abstractmethod
-    def learnt_at(self, at: datetime, by: str) -> list[Entry]:
-        """The active learnings of this moment and author, with their tokens."""
 
     @abstractmethod
     def append(self, entry: Entry, like: int | None = None) -> Entry:

@@ -5,6 +5,7 @@ from datetime import datetime
 from starlette.responses import Response
 
 from spamfilter.errors import InputError
+from spamfilter.learning.undoing import learnt_with
 from spamfilter.reports.report import latest
 from spamfilter.web import marking, overview
 from spamfilter.web.site import Visit, redirected, shown
@@ -33,8 +34,12 @@ def _since(period: str) -> datetime:
 def asked(visit: Visit) -> Response:
     """Ask before the marks of an author are undone; the page shows them."""
     by, period = visit.query.get("by", ""), visit.query.get("period", "week")
-    taught = marking.taught(visit.site, by, _since(period))
-    return shown(visit, "forget", by=by, period=period, taught=taught[:LATEST], number=len(taught))
+    since = _since(period)
+    taught = marking.taught(visit.site, by, since)
+    counterparts = learnt_with(visit.site.store, taught, since).total()
+    return shown(
+        visit, "forget", by=by, period=period, taught=taught[:LATEST], number=len(taught), counterparts=counterparts
+    )
 
 
 def forget(visit: Visit) -> Response:

@@ -12,11 +12,13 @@ from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import Voice
 from spamfilter.config.sections import Feedback
-from spamfilter.learning import counterparts, undoing
+from spamfilter.learning import counterparts
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author, mark
+from spamfilter.learning.provenance import provenance
 from spamfilter.learning.transaction import Reading
+from spamfilter.learning.undoing import taught_by, undo
 from spamfilter.stores import Entry, JournalEntry
 from spamfilter.system.ids import new_id
 from tests.support.made import VOICE, journal_entry, reading
@@ -209,7 +211,7 @@ def test_all_that_an_author_taught_is_undone_with_its_counterparts(filter: Filte
     for number in range(3):
         assert marked(filter, reading(f"seen{number}", "viagra", f"pills{number}"))
     assert len(learnt(filter)) > 3
-    undoing.undo(filter, undoing.taught_by(filter.store, "ann", None), "cli", "root", lambda ids: None)
+    undo(filter, taught_by(filter.store, "ann", None), "cli", "root", lambda ids: None)
     assert not learnt(filter)
     assert filter.store.load(["fields"]).counts == before
 
@@ -220,8 +222,8 @@ def test_what_an_author_has_taken_back_does_not_come_again(filter: Filter) -> No
     seen = [reading(f"seen{number}", "viagra", f"pills{number}") for number in range(3)]
     assert all(marked(filter, one, label) for label in ("spam", None) for one in seen)
     for author in ("ann", COUNTERPART):
-        undoing.undo(filter, undoing.taught_by(filter.store, author, None), "cli", "root", lambda ids: None)
-        assert not undoing.taught_by(filter.store, author, None)
+        undo(filter, taught_by(filter.store, author, None), "cli", "root", lambda ids: None)
+        assert not taught_by(filter.store, author, None)
     assert filter.store.load(["fields"]).counts == before
 
 
@@ -235,6 +237,65 @@ def test_a_persons_mark_of_a_counterpart_is_taken_back_to_nothing(filter: Filter
     assert marked(filter, SPAM_SEEN, None)
     assert marked(filter, Reading(one.digest, one.tokens), None, BOB)
     assert filter.store.load(["fields"]).counts == before
+
+
+@pytest.mark.parametrize("label", ["ham", "spam"])
+def test_a_mark_of_a_counterpart_that_is_taken_back_leaves_it_one(filter: Filter, label: Label) -> None:
+    """While the mark that it was learnt with still counts; and with that it goes."""
+    came_ham(filter, 1)
+    before = filter.store.load(["fields"]).counts
+    assert marked(filter, SPAM_SEEN)
+    with_it = filter.store.load(["fields"]).counts
+    (one,) = learnt(filter)
+    mine = Reading(one.digest, one.tokens)
+    assert marked(filter, mine, label, BOB, OFF)
+    assert not learnt(filter)
+    assert mark(filter, Subject("it", "", mine), None, BOB, ON).again == "ham"
+    assert [entry.digest for entry in learnt(filter)] == [one.digest]
+    assert filter.store.load(["fields"]).counts == with_it
+    assert marked(filter, SPAM_SEEN, None)
+    assert filter.store.load(["fields"]).counts == before
+    assert filter.verify() == []
+
+
+def test_a_person_may_be_called_counterpart(filter: Filter) -> None:
+    namesake = Author(COUNTERPART, "web")
+    came_ham(filter)
+    before = filter.store.load(["fields"]).counts
+    assert marked(filter, SPAM_SEEN, author=namesake)
+    assert len(counterparts.learnt_since(filter.store, None)) == 3
+    assert marked(filter, SPAM_SEEN, None, namesake)
+    assert filter.store.load(["fields"]).counts == before
+    assert marked(filter, SPAM_SEEN, author=namesake)
+    undo(filter, taught_by(filter.store, COUNTERPART, None), "cli", "root", lambda done: None)
+    assert not filter.store.learnings(by=COUNTERPART)
+    assert filter.verify() == []
+
+
+def test_counterparts_that_the_administrator_forgets_stay_nobodys(filter: Filter) -> None:
+    came_ham(filter)
+    assert marked(filter, SPAM_SEEN)
+    digests = [entry.digest for entry in learnt(filter)]
+    undo(filter, taught_by(filter.store, COUNTERPART, None), "cli", "root", lambda done: None)
+    assert not learnt(filter)
+    for history in filter.store.histories(digests).values():
+        assert [entry.by for entry in history] == [COUNTERPART, COUNTERPART]
+
+
+@pytest.mark.parametrize("label", ["ham", None])
+def test_what_another_mark_would_make_of_it_is_told_without_its_counterparts(
+    filter: Filter, label: Label | None
+) -> None:
+    came_ham(filter, 8, *SPAM[:1])
+    read = reading("seen", *SPAM[:1], *HAM[:1], "viagra")
+    assert marked(filter, read)
+    assert learnt(filter)
+    score, evidence = filter.explained(read)
+    because = provenance(filter, Policy(), read, score, evidence)
+    itself = next(each.outcome for each in because.forgotten if each.itself)
+    told = because.marked["ham"] if label else itself
+    marked(filter, read, label)
+    assert told.posterior == filter.score(read).posterior
 
 
 def test_who_teaches_a_counterpart_has_it(filter: Filter) -> None:

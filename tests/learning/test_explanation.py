@@ -68,7 +68,7 @@ def test_the_text_tells_where_a_verdict_comes_from(folder: Path) -> None:
         r"unsure below a score of 0\.900: log-odds \+\d\.\d\d would have to fall by \d\.\d\d",
         r"without its \d+ loudest tokens for spam: unsure, score 0\.8\d\d; that is .*offer.*\.\.\.",
         r"marked as ham: \w+, score 0\.\d\d\d",
-        r"marked as spam: nothing changes, as spam it is learnt already",
+        r"marked as spam: the counts stay, as spam it is learnt already",
         r"without learning #6 \(this message itself\): spam, score 0\.\d\d\d",
         r"without learning #4 \(it taught \d+ of the tokens above\): spam, score 0\.\d\d\d",
         r"without learning #2 \(it taught \d+ of the tokens above\): spam, score 0\.\d\d\d",

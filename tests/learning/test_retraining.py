@@ -356,6 +356,9 @@ class Busy(Store):
     def learnt(self, digests: Any) -> Any:
         raise NotImplementedError
 
+    def learnt_at(self, at: Any) -> Any:
+        raise NotImplementedError
+
     def in_journal(self, digests: Any, message_ids: Any) -> Any:
         raise NotImplementedError
 

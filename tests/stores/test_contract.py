@@ -234,16 +234,16 @@ def test_the_learnings_of_many_messages_are_found_at_once(store: Store) -> None:
         assert learning.learnt([]) == {}
 
 
-def test_the_learnings_of_a_moment_are_those_of_one_author_that_count(store: Store) -> None:
+def test_the_learnings_of_a_moment_are_those_that_count(store: Store) -> None:
     (one,) = learn(store, entry(1))
     with store.learning() as learning:
         two = write(learning, replace(entry(2), at=one.at, by="bob"), 3)
-        assert learning.learnt_at(one.at, one.by) == [one]
-        assert learning.learnt_at(one.at, "bob") == [two]
-        assert learning.learnt_at(one.at + timedelta(microseconds=1), "bob") == []
+        assert learning.learnt_at(one.at) == [one, two]
+        assert learning.learnt_at(one.at + timedelta(microseconds=1)) == []
     learn(store, entry(1, undoes=one.id))
     with store.learning() as learning:
-        assert learning.learnt_at(one.at, one.by) == []
+        assert learning.learnt_at(one.at) == [two]
+    assert store.learnt_at(one.at) == [two]
 
 
 def test_to_undo_and_learn_in_one_learning_counts_only_the_second(store: Store) -> None:

@@ -156,6 +156,9 @@ class MemoryStore(MemorySenderLists, Store):
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
         return {digest: self._active[digest] for digest in digests if digest in self._active}
 
+    def learnt_at(self, at: datetime) -> list[Entry]:
+        return sorted((entry for entry in self._active.values() if entry.at == at), key=lambda entry: entry.id)
+
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         older = sorted((entry for entry in self._active.values() if entry.id < before), key=lambda entry: -entry.id)
         seen = older[:limit]
@@ -401,8 +404,8 @@ class _MemoryLearning(Learning):
     def history(self, digest: bytes) -> list[Entry]:
         return [entry for entry in self._store._ledger if entry.digest == digest]
 
-    def learnt_at(self, at: datetime, by: str) -> list[Entry]:
-        return [entry for entry in self._store._active.values() if (entry.at, entry.by) == (at, by)]
+    def learnt_at(self, at: datetime) -> list[Entry]:
+        return self._store.learnt_at(at)
 
     def entries_after(self, last: int) -> list[Entry]:
         return self._store.entries_after(last)

@@ -47,6 +47,7 @@ from spamfilter.stores.sql.queries import (
     entries_after,
     entry_of,
     learnt,
+    learnt_at,
     load_words,
     only_active,
     part_state,
@@ -123,6 +124,10 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
         with self.reading() as connection:
             return learnt(connection, digests)
+
+    def learnt_at(self, at: datetime) -> list[Entry]:
+        with self.reading() as connection:
+            return learnt_at(connection, at)
 
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         packed = type_coerce(ledger.c.tokens, LargeBinary).label("packed")

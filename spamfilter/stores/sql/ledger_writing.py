@@ -98,9 +98,9 @@ class SqlLearning(Learning):
         self._write_entries()
         return history(self._connection, digest)
 
-    def learnt_at(self, at: datetime, by: str) -> list[Entry]:
+    def learnt_at(self, at: datetime) -> list[Entry]:
         self._write_entries()
-        return learnt_at(self._connection, at, by)
+        return learnt_at(self._connection, at)
 
     def entries_after(self, last: int) -> list[Entry]:
         self._write_entries()

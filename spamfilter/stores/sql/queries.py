@@ -149,8 +149,8 @@ def learnt(connection: Connection, digests: Collection[bytes]) -> dict[bytes, En
     return {row.digest: entry_of(row, row.tokens) for row in found}
 
 
-def learnt_at(connection: Connection, at: datetime, by: str) -> list[Entry]:
-    query = only_active(entries(ledger.c.tokens)).where(ledger.c.at == at, ledger.c.by == by)
+def learnt_at(connection: Connection, at: datetime) -> list[Entry]:
+    query = only_active(entries(ledger.c.tokens)).where(ledger.c.at == at).order_by(ledger.c.id)
     return [entry_of(row, row.tokens) for row in connection.execute(query)]
 
 
