@@ -1,6 +1,6 @@
 """The program `spamfilter`: its commands, and its errors.
 
-Exit codes: 0 done, 2 wrong usage or input, 75 try again, 130 interrupted.
+Exit codes: 0 done, 1 refused, 2 wrong usage or input, 75 try again, 130 interrupted.
 An error that a user can correct is one line on standard error without control characters, never a traceback.
 """
 

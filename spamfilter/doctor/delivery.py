@@ -13,11 +13,11 @@ from spamfilter.errors import NextHopError, StoreError
 from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.reports.outages import downtimes, hosts
 from spamfilter.reports.outages import outages as outages_of
-from spamfilter.reports.text import of_host
+from spamfilter.reports.text import downtime_text
 from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import may, owner
-from spamfilter.system.moments import moment_text, span_text
+from spamfilter.system.moments import span_text
 
 MAILDIR = "maildir"
 LOOK_BACK = timedelta(hours=24)
@@ -70,11 +70,7 @@ def outages(examined: Examination) -> Iterator[Finding]:
         runs = down.host == examined.settings.hostname() and not isinstance(examined.status, Exception)
         if down.end is None and runs:
             continue  # it cannot note it in the database
-        until = span_text(down.begin, down.end) if down.end else f"since {moment_text(down.begin)}"
-        yield warning(
-            f"{until}: the relay{of_host(down, members)} did not run, or had no database",
-            "journalctl -u spamfilter says why",
-        )
+        yield warning(downtime_text(down, members), "journalctl -u spamfilter says why")
     if not found:
         yield ok("no mail was put off in the last 24 hours")
 

@@ -34,7 +34,6 @@ def check(file: Path) -> None:
 
 def draw(file: Path, outcomes: Sequence[Outcome], title: str) -> None:
     """Write the picture. Raises InputError for an unknown format, a missing library, a file that cannot be written."""
-    check(file)
     curve = any(outcome.run.part for outcome in outcomes)
     series = [(f"{one.likelihood} ({one.metrics.ece:.4f})", one.run.posteriors, one.run.labels) for one in outcomes]
 
@@ -51,7 +50,6 @@ def draw(file: Path, outcomes: Sequence[Outcome], title: str) -> None:
 
 def draw_reliability(file: Path, series: Sequence["Series"], title: str) -> None:
     """Write the picture of what was said against what was true alone. Raises InputError as `draw`."""
-    check(file)
     _write(file, (6.4, 5), lambda figure: _reliability(figure.subplots(), series), title)
 
 
@@ -60,6 +58,7 @@ Series = tuple[str, Sequence[float], Sequence[Label]]
 
 
 def _write(file: Path, size: tuple[float, float], plots: Callable[[Any], None], title: str) -> None:
+    check(file)
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -158,7 +157,6 @@ def draw_lines(
     file: Path, lines: Mapping[str, Sequence[tuple[float, float, float, float]]], across: str, upwards: str
 ) -> None:
     """Write lines with a band around each: name -> place, value, least and most of its interval. Raises as `draw`."""
-    check(file)
 
     def plots(figure: Any) -> None:
         axes = figure.subplots()
@@ -172,7 +170,6 @@ def draw_lines(
 
 def draw_points(file: Path, points: Mapping[str, Sequence[float]], across: str, upwards: str) -> None:
     """Write a point for each value, in their order. Raises as `draw`."""
-    check(file)
 
     def plots(figure: Any) -> None:
         axes = figure.subplots()

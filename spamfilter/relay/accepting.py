@@ -9,8 +9,8 @@ there, so no connection waits for a process that hangs.
 import asyncio
 import errno
 import socket
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from spamfilter.relay.limits.connections import Crowd
 from spamfilter.relay.relay import Relay
@@ -82,23 +82,20 @@ class Acceptor:
             self._crowd.coming -= 1
 
 
-class FrontEnd(ABC):
-    """A protocol on any number of sockets. A subclass makes its connections, which enter and leave the crowd."""
+class FrontEnd:
+    """A protocol on any number of sockets. connection: makes one, which enters and leaves the crowd."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, connection: Callable[..., asyncio.BaseProtocol], relay: Relay) -> None:
+        self._connection = connection
         self._relay = relay
         self._servers: list[asyncio.Server | Acceptor] = []
         self._crowd = relay.crowd
-
-    @abstractmethod
-    def connection(self, sock: socket.socket, submission: bool) -> Callable[[], asyncio.BaseProtocol]:
-        """What makes a connection that has come by this socket. submission: of authenticated senders."""
 
     async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
         """Serve on these bound sockets. submission: sockets that only authenticated senders can reach."""
         loop = asyncio.get_running_loop()
         for sock in (*sockets, *submission):
-            made = self.connection(sock, sock in submission)
+            made = partial(self._connection, self._relay, sock in submission)
             if self._relay.shared.has_others:
                 acceptor = Acceptor(sock, made, self._crowd)
                 acceptor.start()

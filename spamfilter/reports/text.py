@@ -101,15 +101,15 @@ def outage_texts(report: Report) -> list[str]:
         (one.begin, f"{span_text(one.begin, one.end)}: {_messages(one.messages)} put off: {cell(one.reply, 200)}")
         for one in report.outages
     ]
-    for down in report.downtimes:
-        until = span_text(down.begin, down.end) if down.end else f"since {moment_text(down.begin)}"
-        found.append((down.begin, f"{until}: the relay{of_host(down, report.hosts)} did not run, or had no database"))
+    found += [(down.begin, downtime_text(down, report.hosts)) for down in report.downtimes]
     return [sentence for _, sentence in sorted(found)]
 
 
-def of_host(down: Downtime, hosts: Sequence[str]) -> str:
-    """' of' the host of a downtime, if there are several; else ''."""
-    return f" of {cell(down.host, 100)}" if down.host and len(hosts) > 1 else ""
+def downtime_text(down: Downtime, hosts: Sequence[str]) -> str:
+    """When the relay did not run, as a sentence; which one, if there are several hosts."""
+    until = span_text(down.begin, down.end) if down.end else f"since {moment_text(down.begin)}"
+    host = f" of {cell(down.host, 100)}" if down.host and len(hosts) > 1 else ""
+    return f"{until}: the relay{host} did not run, or had no database"
 
 
 def _messages(number: int) -> str:

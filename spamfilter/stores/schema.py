@@ -227,14 +227,7 @@ rules = _table(
 )
 former_rules = _table(
     "former_rules",
-    Column("kind", TEXT, nullable=False),
-    Column("what", TEXT, nullable=False),
-    Column("whom", TEXT, nullable=False),
-    Column("expires", Utc),
-    Column("by", TEXT, nullable=False),
-    Column("at", Utc, nullable=False),
-    Column("note", TEXT, nullable=False),
-    Column("id", INTEGER, primary_key=True),
+    *(Column(one.name, one.type, primary_key=one.primary_key, nullable=one.nullable) for one in rules.columns),
     Column("ended", Utc, nullable=False),
     Column("ended_by", TEXT, nullable=False),
     Column("ending", TEXT, nullable=False),

@@ -1,7 +1,7 @@
 """The Gaussian model: numeric attributes, each with a mean and a variance in each class."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -54,22 +54,13 @@ class Gaussian(Generative):
         return np.clip(shares, -self.most, self.most)
 
     def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
-        both = {
-            attribute: self.moments(attribute, label, counts)
-            for attribute in set(message.tokens)
-            if min(counts.get(attribute, "ham"), counts.get(attribute, "spam")) >= self.least
-        }
-        return np.fromiter(self._logarithms(message, both), np.float64, len(message.tokens))
+        def logarithm(attribute: Token, value: float) -> float:
+            few = min(counts.get(attribute, "ham"), counts.get(attribute, "spam")) < self.least
+            moments = None if few else self.moments(attribute, label, counts)
+            return 0.0 if moments is None else log_density(value, *moments)
 
-    def _logarithms(
-        self, message: MessageCounts, moments: Mapping[Token, tuple[float, float] | None]
-    ) -> Iterator[float]:
-        for attribute, value in zip(message.tokens, message.times.tolist(), strict=True):
-            found = moments.get(attribute)
-            if found is None:
-                yield 0.0
-            else:
-                yield log_density(value, *found)
+        each = map(logarithm, message.tokens, message.times.tolist())
+        return np.fromiter(each, np.float64, len(message.tokens))
 
     def words(self, tokens: Tokens) -> set[Token]:
         return {word for token in tokens for word in (token, token + SUM, token + SQUARES)}

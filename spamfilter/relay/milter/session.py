@@ -32,7 +32,6 @@ LEFT_OUT = Steps.NO_HELO | Steps.NO_HEADER_END | Steps.NO_UNKNOWN | Steps.NO_DAT
 SILENT = Steps.SILENT_CONNECT | Steps.SILENT_MAIL | Steps.SILENT_HEADER | Steps.SILENT_BODY
 """Nothing is said before the end of a mail, but perhaps to a recipient, so the mail server need not wait."""
 OK = Reply.of("250 2.0.0 Ok")
-TEMPORARY = Reply.of("451 4.3.0 Temporary fault; try again later")
 NO_ADDRESS = Reply.of(f"501 5.5.4 An address of more than {MAX_PATH} bytes, or with control characters")
 FORGED = Reply.of(f"550 5.6.0 More than {MOST_FORGED} header fields that only a spam filter may add")
 

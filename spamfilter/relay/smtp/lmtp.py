@@ -1,7 +1,6 @@
 """Mail over LMTP, on the SMTP front end: LHLO instead of EHLO, and a reply to a mail for each recipient: RFC 2033."""
 
 from spamfilter.relay.next_hops import Reply
-from spamfilter.relay.smtp import SmtpFrontEnd
 from spamfilter.relay.smtp.dialogue import Dialogue
 from spamfilter.relay.smtp.server import COMMANDS
 
@@ -24,9 +23,3 @@ class LmtpDialogue(Dialogue):
             return reply
         each = reply.for_each(len(envelope.recipients) if envelope is not None else 1)
         return Reply.together([LEAVING if one.code == 421 else one for one in each])
-
-
-class LmtpFrontEnd(SmtpFrontEnd):
-    """LMTP on any number of sockets."""
-
-    dialogue = LmtpDialogue

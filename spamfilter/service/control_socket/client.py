@@ -6,6 +6,7 @@ It runs at every click in a mail program, so it imports no database, no counts, 
 import json
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ class SocketClient:
             mail = mail[:LOOKED_AT]
             request = {**request, "size": len(mail)}
         try:
-            self._send(json.dumps(request).encode() + b"\n" + (mail or b""))
+            with suppress(BrokenPipeError, ConnectionResetError):  # the relay hung up, and its last answer says why
+                self._socket.sendall(json.dumps(request).encode() + b"\n" + (mail or b""))
             line = self._answers.readline()
         except OSError as error:
             raise TryAgain(f"{self._path}: {error.strerror or 'no answer'}; try again") from error
@@ -74,12 +76,6 @@ class SocketClient:
         if "error" in answer:
             raise _ERRORS.get(answer.get("exit_code", 2), SpamfilterError)(answer["error"])
         return answer
-
-    def _send(self, request: bytes) -> None:
-        try:
-            self._socket.sendall(request)
-        except (BrokenPipeError, ConnectionResetError):
-            return  # the relay has hung up, and its last answer says why
 
     def close(self) -> None:
         self._answers.close()

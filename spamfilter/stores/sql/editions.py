@@ -17,7 +17,7 @@ from spamfilter.bayes.model import State
 from spamfilter.errors import StoreBusy
 from spamfilter.stores.schema import EDITION, amounts, classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql.database import Database
-from spamfilter.stores.sql.queries import put_amounts, put_setting_row, setting
+from spamfilter.stores.sql.queries import put_amounts, put_setting_row, setting, written_over
 from spamfilter.stores.store import Relearnt, Rewriting
 
 BATCH = 5000
@@ -27,10 +27,7 @@ PAUSE = 0.1
 BEGUN = "edition begun"
 """The setting with the number of the newest edition, which judges already or is being written."""
 
-_WORDS = upsert(words)
-_PUT_WORDS = _WORDS.on_conflict_do_update(
-    index_elements=list(words.primary_key), set_={name: _WORDS.excluded[name] for name in (*LABELS, "touched")}
-)
+_PUT_WORDS = written_over(upsert(words))
 _OLD_KEY = ("old_edition", "old_voice", "old_word")
 _DROP_WORD = delete(words).where(*(column == bindparam(f"old_{column.name}") for column in words.primary_key))
 _PUT_TOKENS = update(ledger).where(ledger.c.id == bindparam("entry")).values(tokens=bindparam("new_tokens"))

@@ -43,6 +43,7 @@ from spamfilter.stores.sql.queries import (
     put_setting_row,
     setting,
     spelt,
+    written_over,
 )
 from spamfilter.stores.store import Entry, Learning, Rewriting
 
@@ -214,12 +215,6 @@ def _numbers(table: Table) -> tuple[str, ...]:
     return tuple(column.name for column in table.columns if not column.primary_key)
 
 
-def _more(table: Table) -> Executable:
-    new = upsert(table)
-    added = {name: table.c[name] + new.excluded[name] for name in _numbers(table)}
-    return new.on_conflict_do_update(index_elements=list(table.primary_key), set_=added)
-
-
 def _adding(table: Table, *names: str) -> Update:
     added = {name: table.c[name] + bindparam(f"new_{name}") for name in names}
     return update(table).where(_at(table, *_key(table))).values(added)
@@ -229,6 +224,6 @@ _NOTHING: ColumnElement[int] = literal_column("0")
 _WORD, _TALLY = _key(words), _key(tallies)
 _TAKE_WORDS = _adding(words, *LABELS).values(touched=bindparam("new_touched"))
 _DROP_WORDS = delete(words).where(_at(words, *_WORD), words.c.ham == _NOTHING, words.c.spam == _NOTHING)
-_MORE = {table: _more(table) for table in (classes, vocabularies, tallies)}
+_MORE = {table: written_over(upsert(table), _numbers(table)) for table in (classes, vocabularies, tallies)}
 _LESS = {table: _adding(table, *_numbers(table)) for table in _MORE}
 _DROP_TALLIES = delete(tallies).where(_at(tallies, *_TALLY), tallies.c.words == _NOTHING)

@@ -41,18 +41,21 @@ PLACE = """SELECT (SELECT oid FROM pg_database WHERE datname = current_database(
 control file names the old timeline until the checkpoint after the promotion."""
 SYSTEM = "SELECT current_setting('server_encoding'), (SELECT system_identifier FROM pg_control_system())"
 
-CONFLICTS = ("40001", "40P01")
-"""serialization_failure, deadlock_detected. Writers of ours wait for each other before they lock a row, and so meet
-neither; other programs on the tables may."""
-WAITED = "55P03"
-"""lock_not_available: another transaction has held the lock for too long."""
-CANCELLED = "57014"
-"""query_canceled: the statement has taken too long, or an administrator has ended it."""
+MEANT: dict[str, tuple[type[StoreError], str]] = {
+    "23514": (CountError, "{}: the counts do not hold what was to be taken away"),  # the tables' only checks
+    "25006": (StoreError, "the server is read-only, a standby for instance; name the primary in [store] url"),
+    "40001": (StoreConflict, "{}; try again"),  # serialization_failure, deadlock_detected: writers of ours wait for
+    "40P01": (StoreConflict, "{}; try again"),  # each other before they lock a row; other programs may not
+    "42501": (StoreError, "{}; the user of [store] url must own the tables"),
+    "53100": (StoreFull, "{}; make room on the server's disk"),
+    "55P03": (StoreBusy, "another process holds the database; try again"),  # lock_not_available
+    "57014": (StoreBusy, "{}; try again"),  # query_canceled: too long, or ended by an administrator
+    "XX001": (StoreDamaged, "{}; keep the data folder, and restore a backup"),
+    "XX002": (StoreDamaged, "{}; keep the data folder, and restore a backup"),
+}
+"""Code of an error -> what it means, with the server's words in place of {}."""
 AWAY = ("08", "57P", "53300")
 """The connection is lost, the server is shutting down or starting, or has too many connections."""
-DAMAGED = ("XX001", "XX002")
-FULL = "53100"
-"""disk_full."""
 WRONG = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """What a failed connection says if trying again does not help."""
 
@@ -144,22 +147,9 @@ def meant(where: str, error: psycopg.Error) -> StoreError:
     code = error.sqlstate or ""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     reason = lines[0].removeprefix("connection failed: ")
-    if code == "23514":  # the tables' only checks are that no count is below zero
-        return CountError(f"{where}: {reason}: the counts do not hold what was to be taken away")
-    if code in DAMAGED:
-        return StoreDamaged(f"{where}: {reason}; keep the data folder, and restore a backup")
-    if code == FULL:
-        return StoreFull(f"{where}: {reason}; make room on the server's disk")
-    if code in CONFLICTS:
-        return StoreConflict(f"{where}: {reason}; try again")
-    if code == WAITED:
-        return StoreBusy(f"{where}: another process holds the database; try again")
-    if code == CANCELLED:
-        return StoreBusy(f"{where}: {reason}; try again")
-    if code == "42501":
-        return StoreError(f"{where}: {reason}; the user of [store] url must own the tables")
-    if code == "25006":
-        return StoreError(f"{where}: the server is read-only, a standby for instance; name the primary in [store] url")
+    if code in MEANT:
+        kind, said = MEANT[code]
+        return kind(f"{where}: {said.format(reason)}")
     if isinstance(error, psycopg.OperationalError) and (not code or code.startswith(AWAY)):
         if found := next((line for line in lines if any(wrong in line for wrong in WRONG)), ""):
             said = found.partition("FATAL: ")[2].strip() or found

@@ -1,6 +1,7 @@
 """The history of the quarantine in SQL."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from datetime import datetime
 
 from sqlalchemy import delete, insert, select
@@ -21,12 +22,8 @@ class SqlQuarantineEvents(Database):
     def note_quarantine(self, events: Sequence[QuarantineEvent]) -> None:
         if not events:
             return
-        rows = [
-            {"mail": one.mail, "at": one.at, "outcome": one.outcome, "recipients": [*one.recipients], "by": one.by}
-            for one in events
-        ]
         with self.writing() as connection:
-            connection.execute(insert(quarantine_events), rows)
+            connection.execute(insert(quarantine_events), [*map(asdict, events)])
 
     def quarantine_events(self, mails: Collection[str]) -> dict[str, list[QuarantineEvent]]:
         names, table = [*mails], quarantine_events.c

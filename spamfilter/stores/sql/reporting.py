@@ -13,7 +13,7 @@ from spamfilter.stores.schema import journal, ledger, summaries
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.dialects import unindexed
 from spamfilter.stores.sql.journal import SUMMARY, journal_entry_of, of_host
-from spamfilter.stores.sql.queries import entries, entry_of, only_active
+from spamfilter.stores.sql.queries import entries, entry_of, only_active, written_over
 from spamfilter.stores.store import Entry, Trainings
 
 DAY = timedelta(days=1)
@@ -109,7 +109,5 @@ class SqlReporting(Database):
         return {row.day: row.body for row in self.rows(query)}
 
     def put_summary(self, day: date, body: Mapping[str, Any]) -> None:
-        adding = upsert(summaries)
-        adding = adding.on_conflict_do_update(index_elements=[summaries.c.day], set_={"body": adding.excluded.body})
         with self.writing() as connection:
-            connection.execute(adding, {"day": day, "body": body})
+            connection.execute(written_over(upsert(summaries)), {"day": day, "body": body})

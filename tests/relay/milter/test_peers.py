@@ -9,7 +9,7 @@ import pytest
 
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.sections import Limits
-from spamfilter.relay.milter import MilterFrontEnd
+from spamfilter.relay.front_ends import FRONT_ENDS
 from spamfilter.relay.next_hops.maildir import unwrapped
 from spamfilter.relay.quarantine.quarantine import Quarantine
 from spamfilter.service.listening import bound
@@ -154,7 +154,7 @@ async def test_over_the_limit_of_connections_a_mail_server_is_disconnected(tmp_p
 
 async def test_at_the_end_a_running_mail_is_answered_and_idle_connections_are_closed(tmp_path: Path) -> None:
     async with milter(tmp_path) as running:
-        front_end = MilterFrontEnd(running.relay)
+        front_end = FRONT_ENDS["milter"](running.relay)
         (sock,) = bound("relay.milter", "127.0.0.1:0")
         await front_end.start([sock])
         running.port = sock.getsockname()[1]
