@@ -19,7 +19,7 @@ from spamfilter.errors import Refused, ShareUsed, StoreConflict
 from spamfilter.learning import counterparts
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
-from spamfilter.learning.transaction import Change, Training
+from spamfilter.learning.transaction import Change, Reading, Training
 from spamfilter.stores import Entry, Store
 from spamfilter.stores.sender_lists import LINK
 
@@ -73,11 +73,11 @@ def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, 
     who marks it, also with the same label; forgetting it counts as a mark, too, since others lose what was learnt.
     With a person's mark of spam, ham is learnt, too: see `counterparts`.
     """
-    subject = _as_taught_by(author, subject, filter)
+    asked, subject = subject.reading, _as_taught_by(author, subject, filter)
     for _ in range(TRIES - 1):
         with suppress(StoreConflict):
-            return _learnt(filter, subject, label, author, feedback)
-    return _learnt(filter, subject, label, author, feedback)
+            return _learnt(filter, asked, subject, label, author, feedback)
+    return _learnt(filter, asked, subject, label, author, feedback)
 
 
 def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
@@ -101,13 +101,17 @@ def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
     return replace(subject, reading=subject.reading.for_group(group))
 
 
-def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Author, feedback: Feedback) -> Change:
-    """One transaction."""
+def _learnt(
+    filter: Filter, asked: Reading, subject: Subject, label: Label | None, author: Author, feedback: Feedback
+) -> Change:
+    """One transaction. asked: the message as it was marked; subject has it as its author teaches it."""
     marks_a_day = feedback.marks_a_day
     compared = label == "spam" and feedback.counterparts and author.source not in NOBODYS
     group, window = group_in(subject.reading.tokens), timedelta(days=feedback.window_days)
     candidates = counterparts.candidates(filter, group, window) if compared else ()
     with filter.training() as training:
+        if label is not None and OWN in asked.tokens and asked.digest != subject.reading.digest:
+            _give_way(training, asked)
         active = training.active(subject.reading.digest)
         if active is not None and OWN in subject.reading.tokens and not teaches_group(active.added):
             if active.label == label:
@@ -146,6 +150,13 @@ def _learnt(filter: Filter, subject: Subject, label: Label | None, author: Autho
         if change.changed and counterparts.learn(training, filter.store, candidates, subject.reading, at):
             return replace(change, after=training.score(subject.reading))
         return change
+
+
+def _give_way(training: Training, asked: Reading) -> None:
+    """Take back a counterpart of a group, of which somebody says now what it is to everybody."""
+    active = training.active(asked.digest)
+    if active is not None and active.source == COUNTERPART:
+        training.forget(asked, COUNTERPART, COUNTERPART)
 
 
 def _forgotten(training: Training, subject: Subject, active: Entry | None, author: Author) -> Change:

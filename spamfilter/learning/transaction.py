@@ -78,7 +78,7 @@ class Change:
 def undone_with(ledger: Ledger, learning: Entry) -> list[Entry]:
     """What is undone with a learning: it and, of a mark of spam, those of its counterparts that still count."""
     others = ledger.learnt_at(learning.at) if learning.label == "spam" else []
-    return [learning, *(other for other in others if other.source == COUNTERPART)]
+    return [learning, *(other for other in others if other.source == COUNTERPART and other.id != learning.id)]
 
 
 class Training:

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from spamfilter.bayes.groups import OWN
-from spamfilter.bayes.labels import AUTOMATIC, BULK, LABELS, Label
+from spamfilter.bayes.labels import AUTOMATIC, BULK, COUNTERPART, LABELS, Label
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.sections import Feedback
 from spamfilter.errors import Refused, ShareUsed
@@ -242,4 +242,20 @@ def test_a_mark_teaches_the_same_tokens_from_the_ledger_as_from_the_journal(filt
     assert entry.added.keys() == {OWN}
     kept = Subject("", "", Reading(entry.digest, entry.tokens))
     assert mark(filter, kept, "ham", ANNA, Feedback()).was == "spam"
+    assert filter.verify() == []
+
+
+@pytest.mark.parametrize("trained", LABELS)
+def test_a_counterpart_of_a_group_gives_way_to_the_administrators_mark_of_what_was_trained(
+    filter: Filter, trained: Label
+) -> None:
+    id = arrived(filter, NEWS, "anna@x.example")
+    subject = by_id(filter, id)
+    filter.learn(subject.reading, "ham", COUNTERPART, COUNTERPART)
+    everybodys = filter.read(parse(NEWS))
+    filter.learn(everybodys, trained, BULK, "root")
+    assert mark(filter, subject, "spam", ROOT, Feedback(counterparts=False)).changed
+    found = {entry.digest: (entry.label, entry.source) for entry in filter.store.learnings()}
+    assert subject.reading.digest not in found
+    assert found[everybodys.digest] == ("spam", "cli")
     assert filter.verify() == []
