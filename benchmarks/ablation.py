@@ -18,7 +18,7 @@ from cold import CONFIGURED_ONES, VOICES, judged, rates
 from corpora import unpacked
 from results import write_result
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.voices import VoiceTokens, view
 from spamfilter.evaluation.error_rates import measure
 from spamfilter.evaluation.protocols import Example, Run, Trial, prequential

@@ -25,7 +25,7 @@ from corpora import unpacked
 from peers import Bogofilter, with_mail
 from results import write_result
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.verdict import Class
 from spamfilter.config.settings import Settings
 from spamfilter.evaluation.contenders import Contender

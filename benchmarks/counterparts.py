@@ -24,8 +24,7 @@ from typing import NamedTuple
 from corpora import unpacked
 from results import write_result
 
-from spamfilter.bayes.counts import LABELS, Label
-from spamfilter.bayes.labels import COUNTERPART
+from spamfilter.bayes.labels import COUNTERPART, LABELS, Label
 from spamfilter.bayes.verdict import CLASSES, Policy
 from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings

@@ -29,7 +29,7 @@ from results import write_result
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the parts are those of the tests
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.reports.outages import ALIVE
 from spamfilter.stores import open_store

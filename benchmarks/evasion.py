@@ -24,7 +24,7 @@ from corpora import unpacked
 from peers import MAIL, Bogofilter, stripped
 from results import write_result
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import view

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from corpora import unpacked
 from results import write_result
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse

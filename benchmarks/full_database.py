@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from spamfilter.bayes.counts import LABELS
+from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.token_codec import Packed, pack
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.learning.bulk.training import Outcome, train

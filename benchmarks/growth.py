@@ -36,7 +36,9 @@ from results import write_result
 from running import relay
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import LABELS, Counts, HashedTable
+from spamfilter.bayes.count_table import HashedTable
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.bayes.likelihoods.likelihood import each
 from spamfilter.bayes.model import State

@@ -41,7 +41,8 @@ from corpora import unpacked
 from results import write_result
 
 from spamfilter.bayes import model
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.token_codec import pack, pack_seen
 from spamfilter.bayes.tokens import Tokens

@@ -19,7 +19,7 @@ from unittest.mock import patch
 from attacks import PLACES, Parts, apart, whole
 from mass_feedback import harm
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings

@@ -22,8 +22,7 @@ from unittest.mock import patch
 
 from corpora import unpacked
 
-from spamfilter.bayes.counts import LABELS, OTHER, Label
-from spamfilter.bayes.labels import AUTOMATIC, BULK
+from spamfilter.bayes.labels import AUTOMATIC, BULK, LABELS, OTHER, Label
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.sections import Feedback

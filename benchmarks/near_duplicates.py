@@ -22,7 +22,7 @@ from corpora import unpacked
 from peers import Bogofilter, with_mail
 from results import write_result
 
-from spamfilter.bayes.counts import OTHER, Label
+from spamfilter.bayes.labels import OTHER, Label
 from spamfilter.evaluation.protocols import Example, first_of_each
 from spamfilter.learning.bulk.labelled_mail import find_indexed, mixed
 

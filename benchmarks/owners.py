@@ -24,8 +24,8 @@ from corpora import unpacked
 from results import write_result
 
 from spamfilter.bayes import model
-from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.groups import OWN
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.verdict import Class, Policy
 from spamfilter.bayes.voices import Voices, VoiceTokens, view
 from spamfilter.config.likelihood_settings import Learn

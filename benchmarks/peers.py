@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.voices import Voices, VoiceTokens, view
 from spamfilter.evaluation.contenders import Examples

@@ -39,7 +39,7 @@ from results import write_result
 
 from spamfilter.bayes import model
 from spamfilter.bayes.count_table import SpelledTable
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.eddc import Eddc
 from spamfilter.bayes.voices import Voice, view
 from spamfilter.config.likelihood_settings import Learn

@@ -29,7 +29,7 @@ from pathlib import Path
 from corpora import unpacked
 from results import write_result
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.config.settings import Settings
 from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.learning.filter import Filter

@@ -24,7 +24,8 @@ from tempfile import TemporaryDirectory
 
 from results import write_result
 
-from spamfilter.bayes.counts import LABELS, Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.voices import Voice, Voices
 from spamfilter.errors import StoreError

@@ -18,7 +18,7 @@ from pathlib import Path
 from corpora import unpacked
 from results import write_result
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import Voice
 from spamfilter.evaluation.error_rates import Metrics, measure

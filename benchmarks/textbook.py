@@ -22,7 +22,7 @@ from corpora import unpacked
 from numpy.typing import NDArray
 from results import write_result
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
 from spamfilter.bayes.likelihoods.binomial import Binomial

@@ -12,24 +12,10 @@ from math import fsum
 
 import numpy as np
 
-from spamfilter.bayes.count_table import HashedTable, SpelledTable, Words
-from spamfilter.bayes.labels import LABELS, OTHER, Label
+from spamfilter.bayes.count_table import SpelledTable, Words
 from spamfilter.bayes.token_arrays import Floats, Integers, TokenArrays
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import CountError
-
-__all__ = [
-    "LABELS",
-    "MAX_COUNT",
-    "OTHER",
-    "Counts",
-    "Growth",
-    "HashedTable",
-    "Label",
-    "SpelledTable",
-    "Tallies",
-    "move",
-]
 
 Tallies = dict[str, dict[int, int]]
 """Class -> count -> how many words have it in this class; counts above zero only."""

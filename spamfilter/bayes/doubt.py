@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from spamfilter.bayes.counts import LABELS, Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.likelihoods.likelihood import exact_sum
 from spamfilter.bayes.voices import TEXT, VoiceScore, everybodys, heard_of, together
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from spamfilter.bayes.calibration import NO_STEP, Calibration, Step
 from spamfilter.bayes.count_table import HashedTable, Words
-from spamfilter.bayes.counts import LABELS, Counts, Growth, Label
+from spamfilter.bayes.counts import Counts, Growth
 from spamfilter.bayes.doubt import TOWARDS_SPAM, uncompared
 from spamfilter.bayes.groups import OWN, teaches_group
 from spamfilter.bayes.imported.voices import at_work
-from spamfilter.bayes.labels import IMPORT, EntryLabel
+from spamfilter.bayes.labels import IMPORT, LABELS, EntryLabel, Label
 from spamfilter.bayes.passages import most_telling
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.voices import Evidence, LogOddsByVoice, Voices, VoiceTokens, loudest, voice_scores

@@ -36,7 +36,7 @@ from spamfilter.system.paths import configured_database, configured_quarantine, 
 from spamfilter.system.screen import coloured, complain, sentence
 
 if TYPE_CHECKING:
-    from spamfilter.bayes.counts import Label
+    from spamfilter.bayes.labels import Label
     from spamfilter.commands.command import NamedMail
     from spamfilter.learning.undoing import Taught
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.verdict import EVIDENCE_SHOWN
 from spamfilter.commands.command import as_json_option, moment, opened_filter, user
 from spamfilter.config.settings import Settings

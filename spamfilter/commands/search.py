@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from spamfilter.bayes.counts import LABELS, MAX_COUNT
+from spamfilter.bayes.counts import MAX_COUNT
+from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.token_codec import message_of, subject_words
 from spamfilter.bayes.verdict import ACTIONS
 from spamfilter.commands.command import as_json_option, moment, opened_store, settings_of

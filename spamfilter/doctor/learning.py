@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from spamfilter.bayes.counts import LABELS
 from spamfilter.bayes.doubt import LITTLE_COMPARED, compared
 from spamfilter.bayes.imported.voices import with_imported
-from spamfilter.bayes.labels import AUTOMATIC, CANARY, COUNTERPART
+from spamfilter.bayes.labels import AUTOMATIC, CANARY, COUNTERPART, LABELS
 from spamfilter.bayes.model import learnt_here
 from spamfilter.config.sections import Feedback
 from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, warning

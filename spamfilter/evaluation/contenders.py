@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from spamfilter.bayes import model
-from spamfilter.bayes.counts import LABELS, OTHER, Label
+from spamfilter.bayes.labels import LABELS, OTHER, Label
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import Voices, VoiceTokens

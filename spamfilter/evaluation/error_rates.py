@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 
 BINS = 10
 """Bins of probability in which calibration is measured and plotted."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from spamfilter.bayes.counts import LABELS, OTHER, Label
+from spamfilter.bayes.labels import LABELS, OTHER, Label
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import Class, Policy
 from spamfilter.bayes.voices import VoiceTokens

@@ -13,9 +13,8 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 
-from spamfilter.bayes.counts import LABELS, Label
 from spamfilter.bayes.groups import teaches_group
-from spamfilter.bayes.labels import COUNTERPART, IMPORT
+from spamfilter.bayes.labels import COUNTERPART, IMPORT, LABELS, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.token_codec import pack, unpack

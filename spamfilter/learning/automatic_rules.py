@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from spamfilter.bayes.counts import Label
-from spamfilter.bayes.labels import AUTOMATIC, COUNTERPART
+from spamfilter.bayes.labels import AUTOMATIC, COUNTERPART, Label
 from spamfilter.bayes.token_codec import message_of
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.config.sections import Feedback

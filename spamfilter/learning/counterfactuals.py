@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spamfilter.bayes import model
-from spamfilter.bayes.counts import Label
 from spamfilter.bayes.doubt import TOWARDS_SPAM
 from spamfilter.bayes.groups import OWN, word_in
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.verdict import CLASSES, Class, Policy

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
-from spamfilter.bayes.counts import Label
 from spamfilter.bayes.groups import OWN
 from spamfilter.bayes.imported.voices import IMPORTED
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.tokens import is_read
 from spamfilter.bayes.verdict import Class

@@ -12,9 +12,10 @@ from datetime import datetime
 
 from spamfilter.bayes import model
 from spamfilter.bayes.count_table import HashedTable, Words
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.groups import digest_in, group_of
 from spamfilter.bayes.imported.voices import with_imported
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.tokens import TOKENIZER
 from spamfilter.bayes.voices import Evidence, Voices, everybodys, groups_of, view, words

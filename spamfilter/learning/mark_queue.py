@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.config.sections import Feedback
 from spamfilter.errors import ShareUsed, StoreBusy
 from spamfilter.learning import mark_lookup, marks

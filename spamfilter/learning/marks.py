@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from spamfilter.bayes.calibration import is_surprise
-from spamfilter.bayes.counts import Label
 from spamfilter.bayes.groups import OWN, group_in, teaches_group
-from spamfilter.bayes.labels import AUTOMATIC, CANARY, COUNTERPART, NOBODYS
+from spamfilter.bayes.labels import AUTOMATIC, CANARY, COUNTERPART, NOBODYS, Label
 from spamfilter.bayes.voices import groups_of
 from spamfilter.config.sections import Feedback
 from spamfilter.errors import Refused, ShareUsed, StoreConflict

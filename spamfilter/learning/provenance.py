@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.token_codec import subject_words
 from spamfilter.bayes.tokens import Token, is_read

@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 
 from spamfilter.bayes import model
 from spamfilter.bayes.calibration import Step
-from spamfilter.bayes.counts import Label
 from spamfilter.bayes.groups import OWN, digest_in, own_tokens, without_own
 from spamfilter.bayes.imported.voices import without_imported
-from spamfilter.bayes.labels import COUNTERPART
+from spamfilter.bayes.labels import COUNTERPART, Label
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.token_codec import message_of
 from spamfilter.bayes.tokens import Token

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.errors import InputError, Refused
 from spamfilter.learning.mark_lookup import WRITTEN_WITHIN, by_mail
 from spamfilter.learning.marks import Author

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from email.header import Header
 from email.utils import format_datetime, make_msgid
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.config.translation import translator
 from spamfilter.errors import NextHopError
 from spamfilter.learning.mark_queue import Marked

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import EVIDENCE_SHOWN, TEST_EVIDENCE, TEST_SCORE, Action, Class, Policy, Verdict
 from spamfilter.bayes.voices import Evidence, view

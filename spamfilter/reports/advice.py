@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from spamfilter.bayes.counts import LABELS
 from spamfilter.bayes.doubt import LITTLE_COMPARED, compared
+from spamfilter.bayes.labels import LABELS
 from spamfilter.reports.drift import Drift
 from spamfilter.reports.outages import Downtime, Outage
 from spamfilter.reports.report_figures import Figures

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.transaction import Change
 from spamfilter.system.escaping import harmless, printable

@@ -11,8 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from shutil import disk_usage
 
-from spamfilter.bayes.counts import LABELS, Label
-from spamfilter.bayes.labels import BULK, IMPORT, EntryLabel
+from spamfilter.bayes.labels import BULK, IMPORT, LABELS, EntryLabel, Label
 from spamfilter.bayes.token_codec import subject_words
 from spamfilter.learning.transfer.imports import announced, filter_of, words_of
 from spamfilter.reports import daily_summaries

@@ -25,7 +25,8 @@ import numpy as np
 
 from spamfilter.bayes.calibration import Calibration
 from spamfilter.bayes.count_table import BUCKET, HashedTable, Memory
-from spamfilter.bayes.counts import Counts, Label, Tallies
+from spamfilter.bayes.counts import Counts, Tallies
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import State
 from spamfilter.bayes.token_arrays import Integers
 from spamfilter.bayes.voices import Voices

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from ipaddress import ip_address
 from typing import Final, Literal
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.verdict import CLASSES, Action, Class
 from spamfilter.bayes.voices import VoiceTokens
 

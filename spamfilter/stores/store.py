@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from spamfilter.bayes.calibration import Calibration, Step
-from spamfilter.bayes.counts import Growth, Label
-from spamfilter.bayes.labels import IMPORT, EntryLabel
+from spamfilter.bayes.counts import Growth
+from spamfilter.bayes.labels import IMPORT, EntryLabel, Label
 from spamfilter.bayes.model import Lesson, State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import VoiceTokens

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes.calibration import BEFORE, MIN_SLOPE, OFTEN_KNOWN, UNIT, Calibration, Step, restored
-from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import StoreError
 from tests.support.made import some
 

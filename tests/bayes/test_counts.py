@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.counts import LABELS, MAX_COUNT, Counts, Growth, HashedTable, Label
+from spamfilter.bayes.count_table import HashedTable
+from spamfilter.bayes.counts import MAX_COUNT, Counts, Growth
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import CountError
 from tests.support.made import some
 

@@ -3,8 +3,8 @@
 import pytest
 
 from spamfilter.bayes import model
-from spamfilter.bayes.counts import Label
 from spamfilter.bayes.doubt import AGREED, DIVIDED, UNKNOWN, agreement, compared, doubt
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import everybodys, voice_scores
 from spamfilter.config.settings import Settings

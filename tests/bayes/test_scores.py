@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from spamfilter.bayes import voices
 from spamfilter.bayes.compiled import score_helper
-from spamfilter.bayes.counts import LABELS, MAX_COUNT, Counts, HashedTable, Label
+from spamfilter.bayes.count_table import HashedTable
+from spamfilter.bayes.counts import MAX_COUNT, Counts
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS, eddc, likelihood, soft
 from spamfilter.bayes.likelihoods.likelihood import LogOdds, MessageCounts, TokenShares
 from spamfilter.bayes.token_arrays import Spellings, TokenArrays

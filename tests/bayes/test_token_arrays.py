@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from spamfilter.bayes import count_table
 from spamfilter.bayes import tokens as features
 from spamfilter.bayes.compiled import score_helper, token_helper
-from spamfilter.bayes.counts import LABELS, Counts, HashedTable, Label
+from spamfilter.bayes.count_table import HashedTable
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.token_arrays import Integers, TokenArrays, hashed
 from spamfilter.bayes.token_codec import pack, unpack
 from spamfilter.bayes.tokens import tokenize

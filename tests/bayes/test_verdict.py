@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import ACTIONS, CLASSES, Action, Class, Policy, Verdict
 from spamfilter.bayes.voices import Evidence

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.commands.evaluate import evaluate
 from spamfilter.config import settings

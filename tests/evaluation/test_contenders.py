@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from spamfilter.bayes import model
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import LABELS, OTHER, Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import LABELS, OTHER, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.model import State

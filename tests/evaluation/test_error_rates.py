@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.evaluation.error_rates import (
     RATES,
     calibration_error,

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import InputError
 from spamfilter.evaluation.plots import FORMATS, draw, roc
 from spamfilter.evaluation.protocols import Example, Run

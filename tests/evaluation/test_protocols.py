@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.counts import LABELS, OTHER, Label
+from spamfilter.bayes.labels import LABELS, OTHER, Label
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.evaluation.contenders import Contender, Examples, Learner, OneRule

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spamfilter.bayes.counts import LABELS, Label
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.voices import VOICES, Voice, VoiceTokens, everybodys, view
 from spamfilter.config.likelihood_settings import DEFAULT_VOICES, Learn

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import LABELS, Counts
-from spamfilter.bayes.labels import AUTOMATIC, BULK, OTHER, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import AUTOMATIC, BULK, LABELS, OTHER, Label
 from spamfilter.bayes.likelihoods.eddc import REPEATS, Eddc
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import everybodys, view

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from spamfilter.bayes.counts import LABELS, Growth
+from spamfilter.bayes.counts import Growth
+from spamfilter.bayes.labels import LABELS
 from spamfilter.cli import main
 from spamfilter.learning import provenance
 from spamfilter.stores import Entry, Store, open_store

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import LABELS, Counts, Growth, Label, SpelledTable
+from spamfilter.bayes.count_table import SpelledTable
+from spamfilter.bayes.counts import Counts, Growth
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.bayes.likelihoods.poisson import Poisson
 from spamfilter.bayes.likelihoods.soft import Soft

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import LABELS, OTHER, Counts, Label
-from spamfilter.bayes.labels import BULK
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import BULK, LABELS, OTHER, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.model import State, empty, score, taught

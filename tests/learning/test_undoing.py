@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from spamfilter.bayes.counts import Label
-from spamfilter.bayes.labels import COUNTERPART
+from spamfilter.bayes.labels import COUNTERPART, Label
 from spamfilter.commands import command
 from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings

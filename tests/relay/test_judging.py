@@ -6,7 +6,8 @@ from binascii import b2a_base64
 import pytest
 from hypothesis import given
 
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.likelihood import LogOdds, TokenShares
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.model import State

@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 
 from spamfilter.bayes.calibration import NO_STEP
-from spamfilter.bayes.counts import LABELS, Label
-from spamfilter.bayes.labels import IMPORT
+from spamfilter.bayes.labels import IMPORT, LABELS, Label
 from spamfilter.bayes.verdict import ACTIONS, CLASSES
 from spamfilter.evaluation.error_rates import measure
 from spamfilter.learning.filter import Filter

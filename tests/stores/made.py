@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from spamfilter.bayes.counts import Growth, Label
+from spamfilter.bayes.counts import Growth
+from spamfilter.bayes.labels import Label
 from spamfilter.stores import Entry, Learning, Store
 from tests.support.made import NOON
 

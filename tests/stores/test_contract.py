@@ -6,7 +6,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import Counts, Growth, Label
+from spamfilter.bayes.counts import Counts, Growth
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import State
 from spamfilter.errors import CountError, StoreError
 from spamfilter.stores import STORES, Entry, Store, open_store

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import Counts, Growth, Label
+from spamfilter.bayes.counts import Counts, Growth
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.model import State
 from spamfilter.bayes.voices import Voice

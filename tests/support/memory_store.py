@@ -15,8 +15,9 @@ from typing import Any
 
 from spamfilter import stores
 from spamfilter.bayes.calibration import Calibration, is_surprise
-from spamfilter.bayes.counts import LABELS, Counts, Growth, HashedTable, Label
-from spamfilter.bayes.labels import COUNTERPART, NOBODYS
+from spamfilter.bayes.count_table import HashedTable
+from spamfilter.bayes.counts import Counts, Growth
+from spamfilter.bayes.labels import COUNTERPART, LABELS, NOBODYS, Label
 from spamfilter.bayes.model import State, messages
 from spamfilter.bayes.token_codec import pack_seen
 from spamfilter.bayes.tokens import Token

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.errors import SpamfilterError
 from tests.faults.daemon import Daemon
 from tests.faults.databases import await_journal

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping
 
-from spamfilter.bayes.counts import LABELS, Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.likelihoods import Likelihood
 from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts
 from spamfilter.bayes.tokens import Token, Tokens

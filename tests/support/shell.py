@@ -8,7 +8,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.cli import main
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.web import marking
 from spamfilter.web.marking import in_time, notice
 from tests.support.made import journal_entry

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spamfilter.bayes.compiled import score_helper
-from spamfilter.bayes.counts import LABELS, Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.likelihoods.likelihood import (
     FEW,
     Above,

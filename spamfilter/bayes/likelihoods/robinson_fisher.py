@@ -9,7 +9,8 @@ import numpy as np
 from annotated_types import Ge, Gt, Lt
 from numpy.typing import NDArray
 
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Likelihood, MessageCounts, exact_sum, log, ratio
 from spamfilter.bayes.tokens import Token, Tokens
 

@@ -13,7 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from spamfilter.bayes.compiled import score_helper
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Likelihood, LogOdds, MessageCounts, TokenShares, each
 from spamfilter.bayes.token_arrays import TokenArrays
 from spamfilter.bayes.tokens import Token, Tokens

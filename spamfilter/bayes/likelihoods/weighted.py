@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar, cast
 import numpy as np
 from annotated_types import Gt, Lt
 
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.likelihood import Above, Floats, MessageCounts, OfPresence, Prior, log, ratio
 
 Chance = Annotated[float, Gt(0), Lt(1)]

@@ -9,7 +9,8 @@ wrong labels 1-ROCA% .21 -> .075 (benchmarks/rounds.py). `train`, `retrain` and 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.voices import Voices, VoiceTokens
 
 ROUNDS = 5

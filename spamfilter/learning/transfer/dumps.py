@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spamfilter.bayes.counts import LABELS, MAX_COUNT, Label
+from spamfilter.bayes.counts import MAX_COUNT
 from spamfilter.bayes.imported import bogofilter, spambayes
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import InputError
 from spamfilter.mail.mailboxes import compression_of
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from spamfilter.bayes.calibration import NO_STEP, Step
-from spamfilter.bayes.counts import Label
 from spamfilter.bayes.imported.voices import IMPORTED
-from spamfilter.bayes.labels import IMPORT
+from spamfilter.bayes.labels import IMPORT, Label
 from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import InputError

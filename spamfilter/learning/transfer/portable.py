@@ -17,9 +17,10 @@ from typing import Any
 
 from spamfilter import __version__
 from spamfilter.bayes.calibration import BEFORE, NO_STEP, Calibration, Step
-from spamfilter.bayes.counts import LABELS, MAX_COUNT, Label, SpelledTable
+from spamfilter.bayes.count_table import SpelledTable
+from spamfilter.bayes.counts import MAX_COUNT
 from spamfilter.bayes.imported.voices import IMPORTED
-from spamfilter.bayes.labels import IMPORT, EntryLabel
+from spamfilter.bayes.labels import IMPORT, LABELS, EntryLabel, Label
 from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import TOKENIZER, Token
 from spamfilter.bayes.voices import Voices, VoiceTokens

@@ -12,7 +12,8 @@ from typing import TypeVar
 from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from spamfilter.bayes.counts import LABELS, Counts
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.model import State
 from spamfilter.errors import StoreBusy
 from spamfilter.stores.schema import EDITION, amounts, classes, ledger, tallies, vocabularies, words

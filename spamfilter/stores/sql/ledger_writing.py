@@ -21,7 +21,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import LABELS, Growth, Label, move
+from spamfilter.bayes.counts import Growth, move
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.model import State, messages
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import CountError

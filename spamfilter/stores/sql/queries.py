@@ -30,7 +30,9 @@ from sqlalchemy.dialects.postgresql import Insert
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.bayes.calibration import NO_STEP, Calibration, Step, restored
-from spamfilter.bayes.counts import LABELS, Counts, HashedTable, Tallies
+from spamfilter.bayes.count_table import HashedTable
+from spamfilter.bayes.counts import Counts, Tallies
+from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.model import State
 from spamfilter.bayes.token_codec import pack
 from spamfilter.bayes.tokens import Token

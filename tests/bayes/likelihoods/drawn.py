@@ -12,7 +12,8 @@ import pytest
 from annotated_types import Ge, Lt
 from hypothesis import strategies as st
 
-from spamfilter.bayes.counts import LABELS, MAX_COUNT, OTHER, Counts, Label
+from spamfilter.bayes.counts import MAX_COUNT, Counts
+from spamfilter.bayes.labels import LABELS, OTHER, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.likelihoods.likelihood import Above, Generative, NotBelow, Prior

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.counts import LABELS, OTHER, Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import LABELS, OTHER, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.complement import Complement
 from spamfilter.bayes.likelihoods.gaussian import Gaussian

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.stats import chi2  # type: ignore[import-untyped]  # scipy publishes no types
 from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB, MultinomialNB
 
-from spamfilter.bayes.counts import LABELS, Counts
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
 from spamfilter.bayes.likelihoods.complement import Complement
 from spamfilter.bayes.likelihoods.gaussian import Gaussian

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.counts import LABELS, MAX_COUNT, OTHER, Counts, Label
+from spamfilter.bayes.counts import MAX_COUNT, Counts
+from spamfilter.bayes.labels import LABELS, OTHER, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS, Likelihood
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts

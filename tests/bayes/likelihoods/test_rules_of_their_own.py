@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spamfilter.bayes.counts import LABELS, MAX_COUNT, OTHER, Counts, Label
+from spamfilter.bayes.counts import MAX_COUNT, Counts
+from spamfilter.bayes.labels import LABELS, OTHER, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.eddc import Eddc
 from spamfilter.bayes.likelihoods.likelihood import Generative

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods import Likelihood
 from spamfilter.bayes.tokens import Tokens
 

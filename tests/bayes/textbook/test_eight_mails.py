@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
 from spamfilter.bayes.likelihoods.likelihood import Generative
 from spamfilter.bayes.likelihoods.multinomial import Multinomial

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import pytest
 from textbook import Paper, papers
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.binomial import Binomial
 from spamfilter.bayes.likelihoods.likelihood import Generative, Prior
 from spamfilter.bayes.likelihoods.multinomial import Multinomial

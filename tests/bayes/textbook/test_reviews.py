@@ -11,7 +11,8 @@ import math
 import pytest
 from textbook import reviews
 
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
 from spamfilter.bayes.tokens import words
 from tests.bayes.textbook.learnt import learnt

@@ -10,7 +10,7 @@ import math
 
 import pytest
 
-from spamfilter.bayes.counts import Label
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.likelihood import Generative
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.bayes.likelihoods.weighted import Weighted

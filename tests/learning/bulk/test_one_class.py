@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.bayes.counts import Label
-from spamfilter.bayes.labels import BULK
+from spamfilter.bayes.labels import BULK, Label
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.sections import Feedback

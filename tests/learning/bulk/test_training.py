@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spamfilter.bayes.calibration import Calibration
-from spamfilter.bayes.counts import Counts, Label
+from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import view

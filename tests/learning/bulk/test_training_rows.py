@@ -9,7 +9,7 @@ import pytest
 
 from spamfilter.bayes import counts, token_codec
 from spamfilter.bayes import tokens as features
-from spamfilter.bayes.counts import OTHER, Label
+from spamfilter.bayes.labels import OTHER, Label
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.errors import InputError
 from spamfilter.learning.bulk import reading_ahead
