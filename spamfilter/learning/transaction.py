@@ -80,6 +80,12 @@ def undone_with(ledger: Ledger, learning: Entry) -> list[Entry]:
     return [learning, *(other for other in others if other.source == COUNTERPART and other.id != learning.id)]
 
 
+def mark_of(ledger: Ledger, counterpart: Entry) -> Entry | None:
+    """The mark of spam that a counterpart was learnt with; None if it does not count any more."""
+    marks = (entry for entry in ledger.learnt_at(counterpart.at) if entry.label == "spam")
+    return next((mark for mark in marks if mark.source != COUNTERPART), None)
+
+
 class Training:
     """A transaction of learning, opened by `Filter.training`."""
 
@@ -173,8 +179,7 @@ class Training:
 
     def is_counterpart(self, entry: Entry) -> bool:
         """Whether this learning was a counterpart, of a mark that still counts."""
-        marks = self._learning.learnt_at(entry.at) if entry.source == COUNTERPART else []
-        return any(mark.label == "spam" and mark.source != COUNTERPART for mark in marks)
+        return entry.source == COUNTERPART and mark_of(self._learning, entry) is not None
 
     def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
         """Learn the same anew, as this author's: the counts stay as they are."""

@@ -1,7 +1,8 @@
 """Undoing: all that one author has taught since a moment, and how it is taken back exactly.
 
 Guarantee: messages are undone in batches, one transaction each, as if the author had never marked them: what bulk
-training or a rule had taught of a message before is learnt again, with the same amounts; else it is not learnt.
+training or a rule had taught of a message before is learnt again, with the same amounts, and so is what it had taught
+as a counterpart of a mark that stays; else it is not learnt.
 If an undoing is stopped, whole batches are done, and the same call does the rest. A message that another author has
 changed in the meantime is left alone.
 What others have taught since then had amounts that depended on what is undone. It stays as it is; `retraining` computes
@@ -17,7 +18,7 @@ from datetime import datetime
 from spamfilter.bayes.labels import AUTOMATIC, BULK, COUNTERPART, IMPORT
 from spamfilter.learning.counterparts import learnt_since
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.transaction import Reading
+from spamfilter.learning.transaction import Reading, mark_of
 from spamfilter.stores import Entry, Store
 from spamfilter.system.batches import batches
 
@@ -57,6 +58,9 @@ def taught_by(store: Store, by: str, since: datetime | None, source: str | None 
         seen, said = store.journal_of(digests), store.histories(digests)
         for entry in filter(meant, batch):
             before = _before([other for other in said[entry.digest] if not meant(other)], by)
+            if before is not None and before.source == COUNTERPART:
+                mark = mark_of(store, before)
+                before = None if mark is None or meant(mark) else before
             if entry.undoes and before is None:
                 continue  # without this author it would not be learnt, either
             mail = seen.get(entry.digest)
@@ -67,11 +71,11 @@ def taught_by(store: Store, by: str, since: datetime | None, source: str | None 
 def _before(others: Sequence[Entry], by: str) -> Entry | None:
     """The learning that would count if of a message's entries there were only these: without what is undone.
 
-    It is of bulk training, of a rule, or an earlier one of the author. If it is another person's, the administrator has
-    replaced it, and that decision stands: None.
+    It is of bulk training, of a rule, a counterpart, or an earlier one of the author. If it is another person's, the
+    administrator has replaced it, and that decision stands: None.
     """
     last = others[-1] if others else None
-    if last is None or last.undoes or not (last.source in (BULK, AUTOMATIC) or last.by == by):
+    if last is None or last.undoes or not (last.source in (BULK, AUTOMATIC, COUNTERPART) or last.by == by):
         return None
     if last.label == IMPORT and not last.added:  # a rebuilding of the counts leaves nothing of an import to learn again
         return None

@@ -258,6 +258,19 @@ def test_a_mark_of_a_counterpart_that_is_taken_back_leaves_it_one(filter: Filter
     assert filter.verify() == []
 
 
+@pytest.mark.parametrize("author", ["bob", "ann"])
+def test_what_is_forgotten_of_an_author_leaves_the_counterparts_of_others(filter: Filter, author: str) -> None:
+    came_ham(filter, 1)
+    before = filter.store.load(["fields"]).counts
+    assert marked(filter, SPAM_SEEN)
+    with_it = filter.store.load(["fields"]).counts
+    (one,) = learnt(filter)
+    assert marked(filter, Reading(one.digest, one.tokens), "spam", Author(author, "imap"), OFF)
+    undo(filter, taught_by(filter.store, author, None), "cli", "root", lambda ids: None)
+    assert filter.store.load(["fields"]).counts == (with_it if author == "bob" else before)
+    assert filter.verify() == []
+
+
 def test_a_person_may_be_called_counterpart(filter: Filter) -> None:
     namesake = Author(COUNTERPART, "web")
     came_ham(filter)
