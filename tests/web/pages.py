@@ -7,15 +7,22 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from spamfilter.bayes.labels import Label
+from spamfilter.config.settings import Settings
+from spamfilter.learning.filter import Filter
+from spamfilter.mail.message import parse
+from spamfilter.stores import open_store
 from spamfilter.web.accounts import Role, line_of
-from tests.faults.client import Client
+from tests.faults.client import RECIPIENTS, Client
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import STOP_SECONDS, await_start, free_port, wait_until
@@ -70,7 +77,7 @@ class Browser:
             if self.tls
             else http.client.HTTPConnection("127.0.0.1", self.port, **place)
         )
-        with contextlib.closing(connection):
+        with closing(connection):
             connection.request(method, path, body or None, {name: value for name, value in sent.items() if value})
             response = connection.getresponse()
             answer = Answer(response.status, _joined(response), response.read())
@@ -168,16 +175,19 @@ class Site(WebPage):
             assert answer.status == 303, answer.words
         return made
 
-    def send(self, mail: bytes) -> str:
+    @cached_property
+    def _laura(self) -> Browser:
+        return self.browser("laura")
+
+    def send(self, mail: bytes, *recipients: str) -> str:
         """Send a mail through the relay; its id, once it is in the journal."""
         before = len(self.relay.ids())
         with Client(self.relay.port) as client:
-            answer = client.deliver(mail)
+            answer = client.deliver(mail, recipients or RECIPIENTS)
             assert answer.code == 250, answer.raw
         wait_until(lambda: len(self.relay.ids()) > before, "the log's line")
         id = self.relay.ids()[-1]
-        browser = self.browser("laura")
-        wait_until(lambda: browser.get(f"/messages/{id}").status == 200, "the journal's entry")
+        wait_until(lambda: self._laura.get(f"/messages/{id}").status == 200, "the journal's entry")
         return id
 
 
@@ -188,12 +198,26 @@ def mail_of(name: str, subject: str, body: str) -> bytes:
     ).encode()
 
 
+@cache
+def _lines() -> tuple[str, ...]:
+    """Of the accounts; a hash takes a fifth of a second."""
+    return tuple(line_of(name, role, PASSWORD) for name, role in ACCOUNTS.items())
+
+
+def taught(database: Path, mails: Iterable[tuple[Label, bytes]]) -> None:
+    """A database that has learnt these mails, for a relay that is started with it."""
+    database.parent.mkdir(mode=0o700, parents=True)
+    with closing(open_store(f"sqlite:///{database}")) as store:
+        filter = Filter(store, Settings().voices())
+        for label, mail in mails:
+            filter.learn(filter.read(parse(mail)), label, "train")
+
+
 def web_settings(folder: Path, **settings: Any) -> dict[str, Any]:
     """The section [web] of a configuration, with a port that was free and accounts of each role in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     accounts = folder / "accounts"
-    lines = [line_of(name, role, PASSWORD) for name, role in ACCOUNTS.items()]
-    accounts.write_text("\n".join([*lines, "paula:label:-", ""]))
+    accounts.write_text("\n".join([*_lines(), "paula:label:-", ""]))
     accounts.chmod(0o600)
     return {"listen": f"127.0.0.1:{free_port()}", "accounts": str(accounts), **settings}
 

@@ -16,17 +16,17 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from spamfilter.bayes.labels import Label
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.reports.digest_links import link_of
 from spamfilter.stores import Rule, open_store
 from spamfilter.web.kept import MOST_RULES
-from tests.faults.client import Client
 from tests.faults.fault import Say
-from tests.integration.servers import wait_until, workshop
+from tests.integration.servers import workshop
 from tests.support.made import reading
 from tests.support.real import require
-from tests.web.pages import Site, mail_of, site
+from tests.web.pages import Site, mail_of, site, taught
 from tests.web.test_chromium import ARGUMENTS, SHOTS, WIDTHS, listened, opened
 
 B, C = "b@example.test", "c@example.test"
@@ -40,29 +40,21 @@ LISTS = {"results_from": ["mx.test"]}
 def pages() -> Iterator[Site]:
     """A relay that has learnt some mail, keeps spam, and sends digests."""
     verdict = {"spam": 0.8, "on_spam": "quarantine"}
-    with (
-        workshop() as folder,
-        site(folder / "s", verdict=verdict, digest=DIGEST, lists=LISTS, feedback={"language": "de"}) as made,
-    ):
-        anna = made.browser("anna")
-        for label, text in (("ham", "the agenda of the meeting on monday"), ("spam", PILLS)):
-            for number in range(5):
-                id = made.send(mail_of(f"{label}{number}", f"{label} {number}", text))
-                assert anna.submit("/", f"/messages/{id}/mark", label=label).status == 303
-        digests(made)  # of what was kept while it learnt
-        yield made
+    texts: dict[Label, str] = {"ham": "the agenda of the meeting on monday", "spam": PILLS}
+    with workshop() as folder:
+        mails = [
+            (label, mail_of(f"{label}{number}", f"{label} {number}", text))
+            for number in range(5)
+            for label, text in texts.items()
+        ]
+        taught(folder / "s" / "state" / "spamfilter.db", mails)
+        with site(folder / "s", verdict=verdict, digest=DIGEST, lists=LISTS, feedback={"language": "de"}) as made:
+            yield made
 
 
 def send(pages: Site, name: str, subject: str, *recipients: str, text: str = PILLS, head: bytes = b"") -> str:
     """Send a mail, which looks like spam if nothing is said; its id."""
-    before = len(pages.relay.ids())
-    with Client(pages.relay.port) as client:
-        assert client.deliver(head + mail_of(name, subject, text), recipients).code == 250
-    wait_until(lambda: len(pages.relay.ids()) > before, "the log's line")
-    id = pages.relay.ids()[-1]
-    laura = pages.browser("laura")
-    wait_until(lambda: laura.get(f"/messages/{id}").status == 200, "the journal's entry")
-    return id
+    return pages.send(head + mail_of(name, subject, text), *recipients)
 
 
 def digests(pages: Site) -> dict[str, EmailMessage]:
