@@ -26,7 +26,9 @@ from spamfilter.system.terminal import colours_wanted
 
 # For numpy, which is imported later: its linear algebra, which is not used here, would start a thread for each core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Otherwise Python searches all objects for cycles before the process ends.
+# Of a short command a seventh would be searches for reference cycles in what is imported, and stays; and before the
+# process ends Python would search all objects once more.
+gc.set_threshold(200_000)
 atexit.register(gc.freeze)
 # A stream that was closed before the start is None; it is as if it led to /dev/null.
 for _name, _mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

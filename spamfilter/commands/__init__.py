@@ -8,8 +8,6 @@ from importlib import import_module
 
 import click
 
-from spamfilter.system.process import gc_paused
-
 COMMANDS = {
     "serve": "serve.serve",
     "train": "train.train",
@@ -49,6 +47,5 @@ def find(name: str) -> click.Command | None:
     if name not in COMMANDS:
         return None
     module, function = COMMANDS[name].split(".")
-    with gc_paused():
-        found: click.Command = getattr(import_module(f"spamfilter.commands.{module}"), function)
+    found: click.Command = getattr(import_module(f"spamfilter.commands.{module}"), function)
     return found

@@ -5,7 +5,6 @@ the same address never touches the database.
 """
 
 import asyncio
-import gc
 import logging
 from contextlib import ExitStack, closing
 from functools import partial
@@ -29,7 +28,7 @@ from spamfilter.service.worker import Worker
 from spamfilter.stores import Store, open_store
 from spamfilter.system import logs
 from spamfilter.system.event_loop import loop_factory
-from spamfilter.system.process import return_large_blocks
+from spamfilter.system.process import freeze_heap, return_large_blocks
 
 log = logging.getLogger("spamfilter")
 
@@ -71,10 +70,7 @@ def serve(settings: Settings, file: Path | None) -> None:
             shared = _shared(filter)
             filter, writing = ReadingFilter(store, filter.voices, shared), WritingFilter(store, filter.voices, shared)
             store.close()  # no connection may cross a fork; a process that needs one opens it
-        # The objects made so far stay. Searching them for garbage again and again would take a twentieth of the relay's
-        # time, and would make each process copy the memory that it shares with the others.
-        gc.collect()
-        gc.freeze()
+        freeze_heap()
         if workers > 1:
             ready = partial(announce, settings, places, filter)
             supervisor = Supervisor(settings, file, tls, next_hop, workers, ready, places.close)

@@ -30,7 +30,7 @@ from spamfilter.errors import ConfigError, SpamfilterError
 from spamfilter.service.listening import bound, name_of
 from spamfilter.stores import Store, open_store
 from spamfilter.system import logs
-from spamfilter.system.process import notify
+from spamfilter.system.process import freeze_heap, notify
 from spamfilter.web import api, doctor, kept, learning, messages, overview, quarantine, review, senders, signing_in
 from spamfilter.web.message_views import status_of
 from spamfilter.web.site import Page, Site, Visit, new_token, redirected, shown
@@ -92,6 +92,7 @@ def serve(settings: Settings, file: Path | None) -> None:
             signal.signal(number, lambda *_: None)
         # Its warnings are about what visitors send: a line for each broken request would fill the disk.
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
+        freeze_heap()
         asyncio.run(_Server(config, app.state.site).serve(sockets))
     log.info("stopped")
 
