@@ -1,6 +1,7 @@
 """The command `review`: label the messages that teach the filter most, one key for each."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,6 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.provenance import provenance
 from spamfilter.learning.review import Review, Waiting
-from spamfilter.learning.transaction import Reading
 from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless
@@ -113,8 +113,8 @@ class _Session:
         self._settings = settings
         self._review = review
         self._queue = queue
-        self._done: list[tuple[int, Label | None]] = []
-        """Place in the queue and label of each answer; None: skipped."""
+        self._done: list[tuple[int, Subject, Label | None]] = []
+        """Place in the queue, message and label of each answer; None: skipped."""
 
     def run(self, pressed: Iterator[str]) -> None:
         """Ask until there are no more keys or messages."""
@@ -163,12 +163,15 @@ class _Session:
             told = judgement_text(subject.name, score, class_, subject.reading, evidence, because, width=table_width())
             judgement(told, class_)
         elif key in LABELLED:
+            if self._review.subject(self._queue[at].entry) is None:
+                click.echo(f"{subject.id}: somebody else has marked it meanwhile")
+                return at + 1, at
             click.echo(self._mark(subject, LABELLED[key]))
-            self._done.append((at, LABELLED[key]))
+            self._done.append((at, subject, LABELLED[key]))
             return at + 1, at
         elif key in ("n", " "):
             self._review.skip(subject.reading.digest)
-            self._done.append((at, None))
+            self._done.append((at, subject, None))
             return at + 1, at
         return at, at
 
@@ -177,17 +180,16 @@ class _Session:
         if not self._done:
             click.echo("nothing to undo")
             return at, at
-        last, label = self._done[-1]
-        entry = self._queue[last].entry
+        last, subject, label = self._done[-1]
         if label is None:
-            self._review.unskip(entry.digest)
+            self._review.unskip(subject.reading.digest)
         else:
-            active = self._filter.store.active(entry.digest)
-            if active is None or (active.source, active.label) != (SOURCE, label):
-                click.echo(f"{entry.id}: not undone, because somebody else has changed it since")
+            learnt = marks.learnings_of(self._filter.store, subject.reading)
+            if (SOURCE, label) not in [(entry.source, entry.label) for entry in learnt]:
+                click.echo(f"{subject.id}: not undone, because somebody else has changed it since")
                 self._done.pop()
                 return at, at
-            click.echo(self._mark(Subject(entry.id, entry.id, Reading(entry.digest, active.tokens)), None))
+            click.echo(self._mark(subject, None))
         self._done.pop()
         return last, -1
 
@@ -222,6 +224,6 @@ class _Session:
             sentence(line, indent=11)
 
     def _summary(self) -> None:
-        numbers = [f"{sum(given == label for _, given in self._done)} {label}" for label in LABELS]
-        skipped = sum(given is None for _, given in self._done)
-        click.echo(f"marked {', '.join(numbers)}; skipped {skipped}; {len(self._queue) - len(self._done)} left")
+        given = Counter(label for *_, label in self._done)
+        numbers = [f"{given[label]} {label}" for label in LABELS]
+        click.echo(f"marked {', '.join(numbers)}; skipped {given[None]}; {len(self._queue) - len(self._done)} left")

@@ -79,6 +79,11 @@ def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, 
     return _learnt(filter, asked, subject, label, author, feedback)
 
 
+def learnings_of(store: Store, reading: Reading) -> list[Entry]:
+    """The learnings of a message that count: that of its group, and that of everybody, as `train` learns it."""
+    return [*store.learnt({reading.digest, reading.digest_for_all}).values()]
+
+
 def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
     """The message as this author teaches it: to everybody, or to a group.
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from spamfilter.bayes.labels import COUNTERPART
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
+from spamfilter.learning.marks import learnings_of
 from spamfilter.learning.transaction import Reading
 from spamfilter.stores import JournalEntry, Store
 
@@ -74,12 +75,14 @@ class Review:
     def subject(self, entry: JournalEntry) -> Subject | None:
         """The message as it was judged; None if it was learnt meanwhile, or its tokens have expired."""
         found = self._store.find_journal(entry.id)
-        active = self._store.active(entry.digest)
-        if found is None or found.tokens is None or (active is not None and active.source != COUNTERPART):
+        if found is None or found.tokens is None:
             return None
         if not any(voice.name in found.tokens for voice in self._filter.voices):
             return None  # judged by other voices
-        return Subject(entry.id, entry.id, Reading(entry.digest, found.tokens))
+        reading = Reading(entry.digest, found.tokens)
+        if any(learnt.source != COUNTERPART for learnt in learnings_of(self._store, reading)):
+            return None
+        return Subject(entry.id, entry.id, reading)
 
     def skip(self, digest: bytes) -> None:
         """Put a message at the end."""

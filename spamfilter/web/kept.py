@@ -158,6 +158,8 @@ def act_on_mail(visit: Visit) -> Response:
         return _opened(
             visit, found, "Your mail server does not take it, and it is still kept. Ask your administrator.", 502
         )
+    if _do(visit) == "delete":
+        return _opened(visit, found, "It did not work now. Try again later.", 503)
     return _opened(visit, found, "It could not be delivered now and is still kept. Try again later.", 503)
 
 

@@ -12,7 +12,9 @@ from spamfilter.bayes.tokens import is_read
 from spamfilter.bayes.verdict import EVIDENCE_SHOWN
 from spamfilter.bayes.voices import Evidence
 from spamfilter.errors import InputError
+from spamfilter.learning.marks import learnings_of
 from spamfilter.learning.review import Review, Waiting
+from spamfilter.learning.transaction import Reading
 from spamfilter.stores import JournalEntry
 from spamfilter.web import marking, message_views
 from spamfilter.web.site import Site, Visit, redirected, shown
@@ -127,8 +129,8 @@ def undo(visit: Visit) -> Response:
     if label is None:
         review_of(site).unskip(entry.digest)
     else:
-        active = site.store.active(entry.digest)
-        if active is None or (active.by, active.source, active.label) != (visit.user.name, marking.SOURCE, label):
+        learnt = learnings_of(site.store, Reading(entry.digest, entry.tokens or {}))
+        if (visit.user.name, marking.SOURCE, label) not in [(one.by, one.source, one.label) for one in learnt]:
             visit.tell(f"{id}: not undone, because somebody else has changed it since")
         else:
             done = marking.mark(site, id, None, marking.author_of(visit.user))

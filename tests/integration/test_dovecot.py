@@ -343,6 +343,9 @@ def test_what_says_nothing_of_a_mail_teaches_nothing(house: House) -> None:
         mailboxes.copy(mailboxes.number(subject), "Archive")
         mailboxes.select("Trash")
         mailboxes.move(mailboxes.number(subject), "INBOX")
+        mailboxes.select("Junk.2026")
+        mailboxes.copy(mailboxes.number(subject), "Junk")
+        mailboxes.move(mailboxes.number(subject), "INBOX")
     assert house.ledger() == entries
     assert not COMPLAINT.search(house.dovecot.log()[earlier:])
 

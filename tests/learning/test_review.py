@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from spamfilter.config.settings import Settings
 from spamfilter.errors import Refused
 from spamfilter.learning import review as reviewing
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.review import Review
+from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, JournalEntry
 from spamfilter.system import paths
 from spamfilter.system.ids import new_id
@@ -277,6 +279,40 @@ def test_what_another_has_labelled_is_passed_over(reviewer: Reviewer, monkeypatc
     monkeypatch.setattr(Review, "waiting", and_then_another)
     reviewer.press("h")
     assert {name: label for name, (label, _, _) in reviewer.labels().items()} == {"one": "spam", "two": "ham"}
+
+
+def test_what_another_labels_while_it_is_shown_stays(reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = reviewer.fill("one", "two")
+    subject, asked = Review.subject, []
+
+    def and_another_before_the_answer(self: Review, entry: JournalEntry) -> object:
+        asked.append(entry.subject)
+        if asked.count("one") == 3:
+            reviewer.done("mark-spam", ids["one"])
+        return subject(self, entry)
+
+    monkeypatch.setattr(Review, "subject", and_another_before_the_answer)
+    said = reviewer.press("h", "h", "u", "u").stdout
+    assert f"{ids['one']}: somebody else has marked it meanwhile\n" in said
+    assert reviewer.labels() == {"one": ("spam", "cli", "ann")}
+
+
+def test_a_mail_of_a_group_that_train_has_learnt_is_not_offered(
+    reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPAMFILTER_LEARN__GROUPS", "mailbox")
+    file = reviewer.write("mail", mail(subject="one"))
+    with reviewer.store() as store:
+        filter = Filter(store, Settings().voices())
+        read = filter.read(parse(file.read_bytes())).for_group("b@example.net")
+        store.write_journal([seen("one", digest=read.digest, tokens=read.tokens, at=NOW)])
+    assert reviewer.listed() == ["one"]
+    reviewer.done("train", "--spam", file)
+    assert reviewer.listed() == []
+    reviewer.done("forget", file)
+    assert "forgotten as ham" in reviewer.press("h", "u").stdout
+    assert reviewer.listed() == ["one"]
+    assert reviewer.learnt() == ({"ham": 0, "spam": 0}, [])
 
 
 def test_the_end_of_the_keys_ends_it_and_all_is_kept(reviewer: Reviewer) -> None:

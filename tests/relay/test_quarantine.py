@@ -407,7 +407,10 @@ async def test_several_are_released_whatever_becomes_of_one_of_them(warder: Ward
     (one, _), (two, _) = warder.keep(mail(name="one")), warder.keep(mail(name="two"))
     unknown = new_id()
     said = await warder.release(one, unknown, f"X-Spamfilter-Id: {two.lower()}", code=2)
-    assert f"{unknown}: not in the quarantine {warder.path}; it was released or deleted, or has expired" in said
+    assert (
+        f"{unknown}: not in the quarantine {warder.path}; it was released or deleted, has expired, or was never kept"
+        in said
+    )
     assert len(warder.hop.messages) == 2
     assert warder.files() == {}
 

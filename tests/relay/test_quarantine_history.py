@@ -197,4 +197,4 @@ async def test_a_mail_that_another_host_has_kept_is_not_gone(warder: Warder, mon
     assert "mx2.test has kept it: release it there" in await warder.release(id, code=2)
     assert "on mx2.test" in await asyncio.to_thread(warder.shell.done, "show", id)
     monkeypatch.setenv("SPAMFILTER_RELAY__HOSTNAME", "mx2.test")
-    assert "it was released or deleted, or has expired" in await warder.release(id, code=2)
+    assert "it was released or deleted, has expired, or was never kept" in await warder.release(id, code=2)

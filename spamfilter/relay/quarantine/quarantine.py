@@ -88,7 +88,7 @@ class Quarantine:
         kept = _unsettled(mail, events) if mail is not None else None
         if kept is None:
             final = [event for event in events if event.outcome != "announced"]
-            became = event_text(final[-1]) if final else "it was released or deleted, or has expired"
+            became = event_text(final[-1]) if final else "it was released or deleted, has expired, or was never kept"
             entry = self._store.find_journal(id) if self._store is not None and not final else None
             if entry and (elsewhere := other_host(entry, self._host)):
                 became = f"{elsewhere} has kept it: release it there"
