@@ -8,14 +8,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from spamfilter.errors import InputError, NotMail
+from spamfilter.errors import InputError, NotMail, SpamfilterError, StoreError
 from spamfilter.system.screen import complain
 
 if TYPE_CHECKING:
@@ -209,14 +209,31 @@ def has_store(settings: "Settings") -> bool:
     return path is None or path.exists()
 
 
+def status_of_relay(settings: "Settings", place: str) -> dict[str, Any] | None:
+    """The status of a relay on this host that learns into the database of this place; None if there is none."""
+    from spamfilter.service.control_socket.client import NoRelay, SocketClient
+
+    with suppress(NoRelay, SpamfilterError), closing(SocketClient(settings.socket_path())) as client:
+        status = client.ask({"command": "status"})
+        return status if status["database"] == place else None
+    return None
+
+
 @contextmanager
 def opened_store(settings: "Settings", existing: bool = False) -> "Iterator[Store]":
-    """The store of the configuration. existing: raise InputError where there is none yet, and make none."""
-    from spamfilter.stores import NO_TABLES, open_store
+    """The store of the configuration. existing: raise InputError where there is none yet, and make none.
+
+    Raises StoreError where there is none any more, and a relay still judges by it.
+    """
+    from spamfilter.stores import GONE, NO_TABLES, open_store
     from spamfilter.stores.sql.connection import place_of
 
-    if existing and not has_store(settings):
-        raise InputError(f"{place_of(settings.store_url())}: {NO_TABLES}")
+    place = place_of(settings.store_url())
+    if not has_store(settings):
+        if existing:
+            raise InputError(f"{place}: {NO_TABLES}")
+        if (status := status_of_relay(settings, place)) and any(status["learnt"].values()):
+            raise StoreError(f"{place}: the database is gone; {GONE}")
     with closing(open_store(settings.store_url(), create=not existing)) as store:
         yield store
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from spamfilter.bayes.voices import view
-from spamfilter.commands.command import as_json_option, opened_store, settings_of
+from spamfilter.commands.command import as_json_option, opened_store, settings_of, status_of_relay
 from spamfilter.config import settings as config
 from spamfilter.config.redaction import redacted
 from spamfilter.config.sections import store_url
@@ -50,7 +50,7 @@ def migrate(file: Path | None, revision: str | None, yes: bool, source: str | No
     if source or target:
         if revision or yes:
             raise InputError("--from and --to move between databases; --revision and --yes do not go with them")
-        _move(_url(settings, "--from", source), _url(settings, "--to", target))
+        _move(settings, _url(settings, "--from", source), _url(settings, "--to", target))
         return
     revision = revision or "head"
     if not re.fullmatch(r"head|[0-9]{4}", revision):
@@ -72,12 +72,16 @@ def _url(settings: config.Settings, option: str, url: str | None) -> str:
         raise InputError(f"{option}: {error}") from None
 
 
-def _move(source: str, target: str) -> None:
+def _move(settings: config.Settings, source: str, target: str) -> None:
     from spamfilter.stores.sql.connection import file_of, place_of
     from spamfilter.stores.sql.moving import move
 
     if (path := file_of(source)) is not None and not path.exists():
         raise InputError(f"{path}: no such database; name it by --from or [store] url")
+    if status_of_relay(settings, place_of(source)):
+        raise InputError(
+            f"{place_of(source)}: a relay learns into it; stop it first, or what it learns now is not moved"
+        )
     with click.progressbar(length=0, label="Moving", file=sys.stderr, show_percent=False) as bar:
         rows = move(source, target, bar.update)
     for name, number in rows.items():
@@ -152,8 +156,16 @@ def backup(file: Path | None, target: Path) -> None:
 
     Example: spamfilter backup /var/backups/spamfilter-monday.db
     """
-    with opened_store(settings_of(file), existing=True) as store:
-        store.backup(target)
+    from spamfilter.stores import NO_TABLES
+    from spamfilter.stores.sql.connection import file_of
+    from spamfilter.stores.sql.database import Database
+
+    url = settings_of(file).store_url()
+    if (path := file_of(url)) is not None and not path.exists():
+        raise InputError(f"{path}: {NO_TABLES}")
+    with closing(Database(url)) as database:  # of any schema: after an upgrade, too, the old one can be copied
+        database.revision()  # or why it has none
+        database.backup(target)
     click.echo(f"{target}: {target.stat().st_size} bytes")
 
 

@@ -139,8 +139,8 @@ class _Probe:
                 if answer["last"] >= last:
                     return answer
                 said = f"after {WITHIN:.0f} s at entry {answer['last']} of the ledger instead of {last}"
-            except InputError as error:  # not in the journal yet
-                said = str(error)
+            except InputError:
+                said = f"not there after {WITHIN:.0f} s; see journal and disk"
             if time.monotonic() > give_up:
                 raise TimeoutError(said)
             time.sleep(0.05)

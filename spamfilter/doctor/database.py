@@ -7,7 +7,8 @@ from pathlib import Path
 from spamfilter.bayes.voices import everybodys
 from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, warning
 from spamfilter.errors import SpamfilterError, StoreBusy
-from spamfilter.learning.filter import RULES, Filter, rules, rules_text
+from spamfilter.learning.filter import RULES, Filter, rules, rules_text, usable
+from spamfilter.stores import GONE
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.file_access import ANYBODY, User, may, owner
@@ -31,7 +32,8 @@ def database(examined: Examination) -> Iterator[Finding]:
         yield failed(f"{path.parent}: no such folder", f"{made}, or set [store] url")
         return
     if not path.exists():
-        yield failed(f"{path}: no such file", "the relay makes it when it starts; see [store] url")
+        lost = isinstance(examined.status, dict) and any(examined.status["learnt"].values())
+        yield failed(f"{path}: no such file", GONE if lost else "the relay makes it when it starts; see [store] url")
         return
     troubles = list(_troubles(path, user))
     yield from troubles
@@ -115,10 +117,14 @@ def integrity(examined: Examination) -> Iterator[Finding]:
 
 def counting(examined: Examination) -> Iterator[Finding]:
     """Whether the counts were learnt by the rules of the configuration."""
-    kept, asked = examined.store.get_setting(RULES), rules(examined.settings.voices())
+    voices = examined.settings.voices()
+    kept, asked = examined.store.get_setting(RULES), rules(voices)
     if kept is None or kept == asked:
-        yield ok(
-            ", ".join(f"{voice.name} by {voice.likelihood.name}" for voice in everybodys(examined.settings.voices()))
+        yield ok(", ".join(f"{voice.name} by {voice.likelihood.name}" for voice in everybodys(voices)))
+    elif usable(kept, voices):
+        yield warning(
+            f"learnt by an earlier version, with {rules_text(kept)}; this one has {rules_text(asked)}",
+            "run `spamfilter retrain`, after which it judges better",
         )
     else:
         yield failed(

@@ -14,7 +14,7 @@ from spamfilter.bayes import compiled
 from spamfilter.bayes.voices import Voices
 from spamfilter.config.settings import Settings
 from spamfilter.errors import ConfigError
-from spamfilter.learning.filter import RULES, Filter, rules, rules_text
+from spamfilter.learning.filter import RULES, Filter, rules, rules_text, usable
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.service import expiry
@@ -101,8 +101,10 @@ def _voices(settings: Settings, store: Store) -> Voices:
     kept, asked = store.get_setting(RULES), rules(settings.voices())
     if kept in (None, asked):
         return settings.voices()
+    fits = usable(kept, settings.voices())
     log.warning(
-        "the database was learnt with %s; the configuration says %s; judging by the first: run `spamfilter retrain`",
-        rules_text(kept), rules_text(asked),
+        "the database was learnt with %s; %s %s%s: run `spamfilter retrain`",
+        rules_text(kept), "this version has" if fits else "the configuration says", rules_text(asked),
+        "" if fits else "; judging by the first",
     )  # fmt: skip
-    return settings.learn.as_learnt(kept)
+    return settings.voices() if fits else settings.learn.as_learnt(kept)

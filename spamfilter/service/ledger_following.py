@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from spamfilter.bayes.labels import LABELS
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.settings import Settings
 from spamfilter.errors import CountError, SpamfilterError, StoreError
@@ -116,6 +117,12 @@ class Following:
                 f"{filter.store.where}: is another database, which has learnt nothing; put the former one back, or"
                 " restart the relay to begin anew"
             )
+        before, now = filter.learnt, loaded.learnt
+        if any(now[label] < before[label] for label in LABELS):
+            log.warning(
+                "%s: has learnt %d ham and %d spam, fewer than the %d and %d that judged until now",
+                filter.store.where, now["ham"], now["spam"], before["ham"], before["spam"],
+            )  # fmt: skip
         filter.adopt(loaded, voices)
         self.learn = learn
         self._generation = generation

@@ -51,6 +51,7 @@ __all__ = [
 ]
 
 
+GONE = "put a backup in its place before you restart the relay, which still judges by what it had learnt"
 NO_TABLES = "no database yet; `serve`, `train` and marks make one; see [store] url"
 
 

@@ -14,17 +14,19 @@ import pytest
 
 from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.token_codec import Packed
+from spamfilter.bayes.tokens import TOKENIZER
 from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
 from spamfilter.doctor import learning as learning_checks
+from spamfilter.doctor.database import counting
 from spamfilter.doctor.delivery import free_space
 from spamfilter.doctor.dovecot import dovecot
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.doctor.learning import SILENT, classes, clock, feedback, following
 from spamfilter.doctor.process import journal_backlog, limit_hits, memory_use
 from spamfilter.errors import InputError, Refused, StoreBusy
-from spamfilter.learning.filter import Filter
+from spamfilter.learning.filter import RULES, Filter, rules
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author, mark
 from spamfilter.relay.canary import MOST_PROBES, Canaries
@@ -74,6 +76,14 @@ def test_each_check_stands_in_the_description() -> None:
 def test_the_exit_code_is_that_of_the_worst_finding(worst: str, code: int) -> None:
     (status,) = (status for status in STATUSES if status == worst)
     assert Diagnosis(status, "", [], {}).exit_code == code
+
+
+def test_counts_of_an_older_tokenizer_are_usable_and_said(tmp_path: Path) -> None:
+    examined = Examination(settings(tmp_path), None)
+    with closing(open_store(examined.settings.store_url())) as store:
+        store.put_setting(RULES, {**rules(examined.settings.voices()), "tokenizer": TOKENIZER - 1})
+    (found,) = look(counting, examined)
+    assert (found.status, "earlier version" in found.found, "retrain" in found.advice) == ("warning", True, True)
 
 
 def test_looking_makes_nothing(tmp_path: Path) -> None:

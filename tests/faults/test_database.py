@@ -32,6 +32,10 @@ def test_a_database_that_is_deleted(hop: Hop, tmp_path: Path, account: Account) 
         assert [judged_with(relay, account) for _ in range(3)] == ["0/1"] * 3
         wait_until(lambda: "the database is gone" in relay.log(), "the complaint")
         assert "no such file" in ailing(relay)["database"]
+        (tmp_path / "one.eml").write_bytes(mail_of("one", "cheap pills"))
+        refused = relay.command("train", "--spam", str(tmp_path / "one.eml"))
+        assert (refused.returncode, "the database is gone; put a backup in its place" in refused.stderr) == (2, True)
+        assert not list(relay.state.glob("spamfilter.db*"))
         assert seen.value("faults_total", "ledger") > 0
         account.settle()
         relay.restart()  # with a new one

@@ -220,9 +220,18 @@ def test_a_restored_backup_takes_the_place_of_the_database_under_a_running_relay
         copy.rename(server.state / "spamfilter.db")
         wait_until(lambda: "was replaced or rebuilt; loading all counts anew" in server.log(), "the restored database")
         wait_until(lambda: scored_anew(server) < 0.6, "the counts of the restored database")
+        assert "has learnt 1 ham and 0 spam, fewer than the 1 and 1 that judged until now" in server.log()
         # And the new one is followed and written, too.
         assert server.command("mark-spam", id_of(delivered(server)[-1])).returncode == 0
         wait_until(lambda: scored_anew(server) > 0.6, "the mark in the restored database")
+
+
+def test_a_database_is_not_moved_from_under_a_running_relay(tmp_path: Path) -> None:
+    with relay(tmp_path / "relay") as server:
+        moved = server.command("migrate", "--to", f"sqlite:///{tmp_path}/moved.db")
+        assert (moved.returncode, "a relay learns into it; stop it first" in moved.stderr) == (2, True)
+    assert not (tmp_path / "moved.db").exists()
+    assert server.command("migrate", "--to", f"sqlite:///{tmp_path}/moved.db").returncode == 0
 
 
 def scored_anew(server: Relay) -> float:
