@@ -28,15 +28,11 @@ from spamfilter.evaluation.protocols import PROTOCOLS, Example, Progress, Run, T
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import UNJUDGED, Store
-from spamfilter.system.batches import batches
 
 CONFIGURED = "configured"
 """The contender that is the filter of the configuration."""
 JOURNAL = "journal"
 """The name under which the relay's own scores in the journal are shown among the contenders."""
-
-ASKED = 500
-"""Messages of one query: below SQLite's limit of variables."""
 
 PLAIN = Trial()
 """The default parameters of a protocol."""
@@ -254,14 +250,13 @@ def of_journal(store: Store) -> Run | None:
     """
     learnings = {entry.digest: entry for entry in store.learnings() if entry.source != COUNTERPART}
     run = Run(JOURNAL)
-    for digests in batches(list(learnings), ASKED):
-        for digest, entry in store.journal_of(digests).items():
-            if entry.class_ == UNJUDGED or entry.at > learnings[digest].at:
-                continue  # it was judged after it had been learnt
-            run.examples.append(Example(entry.id, learnings[digest].message_label, dict))
-            run.log_odds.append(entry.log_odds)
-            run.posteriors.append(entry.score)
-            run.classes.append(entry.class_)
+    for digest, entry in store.journal_of(learnings).items():
+        if entry.class_ == UNJUDGED or entry.at > learnings[digest].at:
+            continue  # it was judged after it had been learnt
+        run.examples.append(Example(entry.id, learnings[digest].message_label, dict))
+        run.log_odds.append(entry.log_odds)
+        run.posteriors.append(entry.score)
+        run.classes.append(entry.class_)
     return run if len(set(run.labels)) == len(LABELS) else None
 
 

@@ -21,7 +21,6 @@ from spamfilter.bayes.labels import COUNTERPART
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading, Training
 from spamfilter.stores import Entry, JournalEntry, Store, Wanted
-from spamfilter.system.batches import batches
 
 EACH = 3
 """Counterparts of one mark, at most. With one, users who mark spam alone and leave ham in Junk lose twice as much of
@@ -40,8 +39,6 @@ TRIED = 8
 SENT_A_DAY, A_DAY, OF_ALL = 2, 300, 3000
 """Counterparts in 24 hours: those of a group from one domain, as for answers (see `automatic_rules`), all those of a
 group, and those of all groups."""
-ASKED = 500
-"""Messages of one query: below SQLite's limit of variables."""
 
 
 def candidates(filter: Filter, group: str, window: timedelta) -> list[JournalEntry]:
@@ -51,9 +48,8 @@ def candidates(filter: Filter, group: str, window: timedelta) -> list[JournalEnt
     """
     now, of_domain = datetime.now(UTC), Counter[str]()
     today = [entry.digest for entry in learnt_since(filter.store, now - timedelta(days=1))]
-    for some in batches(today, ASKED):
-        mails = filter.store.journal_of(some).values()
-        of_domain.update(_domain(mail) for mail in mails if filter.group_of(mail.recipients) == group)
+    mails = filter.store.journal_of(today).values()
+    of_domain.update(_domain(mail) for mail in mails if filter.group_of(mail.recipients) == group)
     if len(today) >= OF_ALL or of_domain.total() >= A_DAY:
         return []
     found, chosen = _latest(filter, group, now - window, of_domain), list[JournalEntry]()

@@ -29,8 +29,6 @@ PAUSE = 0.12
 give up without a gap."""
 MANY = 50
 """From this many learnings on, loading all counts once is faster than loading those of each message."""
-ASKED = 500
-"""Messages of one query: below SQLite's limit of variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +50,18 @@ def taught_by(store: Store, by: str, since: datetime | None, source: str | None 
     def meant(entry: Entry) -> bool:
         return entry.by == by and (since is None or entry.at >= since) and source in (None, entry.source)
 
-    found = []
-    for batch in batches(store.last_words(by, since), ASKED):
-        digests = [entry.digest for entry in batch]
-        seen, said = store.journal_of(digests), store.histories(digests)
-        for entry in filter(meant, batch):
-            before = _before([other for other in said[entry.digest] if not meant(other)], by)
-            if before is not None and before.source == COUNTERPART:
-                mark = mark_of(store, before)
-                before = None if mark is None or meant(mark) else before
-            if entry.undoes and before is None:
-                continue  # without this author it would not be learnt, either
-            mail = seen.get(entry.digest)
-            found.append(Taught(entry, before, mail.id if mail else "", mail.subject if mail else ""))
+    found, last = [], [entry for entry in store.last_words(by, since) if meant(entry)]
+    digests = [entry.digest for entry in last]
+    seen, said = store.journal_of(digests), store.histories(digests)
+    for entry in last:
+        before = _before([other for other in said[entry.digest] if not meant(other)], by)
+        if before is not None and before.source == COUNTERPART:
+            mark = mark_of(store, before)
+            before = None if mark is None or meant(mark) else before
+        if entry.undoes and before is None:
+            continue  # without this author it would not be learnt, either
+        mail = seen.get(entry.digest)
+        found.append(Taught(entry, before, mail.id if mail else "", mail.subject if mail else ""))
     return found
 
 

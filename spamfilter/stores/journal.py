@@ -182,12 +182,12 @@ class Journal(ABC):
         """
 
     @abstractmethod
-    def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:
+    def journal_of(self, digests: Collection[bytes]) -> dict[bytes, JournalEntry]:
         """The latest entry of each of these messages that the journal has, without tokens."""
 
     @abstractmethod
     def in_journal(self, digests: Collection[bytes], message_ids: Collection[str]) -> set[bytes | str]:
-        """Those of these digests and Message-IDs, a few hundred at most, that the journal has."""
+        """Those of these digests and Message-IDs that the journal has."""
 
     @abstractmethod
     def journal_named(self, message_id: str) -> list[JournalEntry]:

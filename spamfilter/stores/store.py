@@ -117,7 +117,7 @@ class Ledger(ABC):
 
     @abstractmethod
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
-        """The active learnings of these messages, a few hundred at most, with their tokens."""
+        """The active learnings of these messages, with their tokens."""
 
     @abstractmethod
     def learnt_at(self, at: datetime) -> list[Entry]:

@@ -11,7 +11,7 @@ from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import State
 from spamfilter.errors import CountError, StoreError
 from spamfilter.stores import STORES, Entry, Store, open_store
-from spamfilter.stores.sql import queries
+from spamfilter.stores.sql.database import TOGETHER
 from spamfilter.stores.store import ENTRIES
 from tests.stores.made import GREEN, STEP, entry, learn, write
 from tests.support.made import NOON, journal_entry, spelled
@@ -98,7 +98,7 @@ def test_more_words_are_looked_up_in_a_transaction(store: Store) -> None:
 
 
 def test_a_message_of_many_tokens_is_looked_up_whole(store: Store) -> None:
-    tokens = {b"word%d" % number: 1 for number in range(3 * queries.LOOK_UP + 1)}
+    tokens = {b"word%d" % number: 1 for number in range(3 * TOGETHER + 1)}
     with store.learning() as learning:
         learning.append(Entry("ham", {"fields": 8}, STEP, {"fields": tokens}, NOON, b"0" * 16, "cli", ""))
         learning.change("fields", "ham", dict.fromkeys(tokens, 8), 1, Growth(len(tokens)))

@@ -281,7 +281,7 @@ class MemoryStore(MemorySenderLists, Store):
     def put_summary(self, day: date, body: Mapping[str, Any]) -> None:
         self._summaries[day] = body
 
-    def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:
+    def journal_of(self, digests: Collection[bytes]) -> dict[bytes, JournalEntry]:
         entries = sorted(self._journal.values(), key=lambda entry: entry.id)
         return {entry.digest: replace(entry, tokens=None) for entry in entries if entry.digest in digests}
 

@@ -14,14 +14,11 @@ from spamfilter.learning.bulk.rounds import Amounts
 from spamfilter.learning.transaction import Training
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.stores import Entry, Store
-from spamfilter.system.batches import batches
 
 UNFINISHED = "unfinished_trainings"
 """The setting that remembers runs that did not come to their end, by a digest of their mails' names: see `_to_json`."""
 MOST_UNFINISHED = 20
 """Runs remembered; the oldest ones are forgotten first."""
-ASKED = 500
-"""Messages of one query: below SQLite's limit of variables."""
 FEWEST = 200
 """Mails of each class that a run goes over again, if there are as many: one of hams and spams, whose hams are of one
 kind, loses other ham without them (benchmarks/training_order.py)."""
@@ -107,14 +104,13 @@ def to_rehearse(store: Store, mails: Sequence[tuple[Label, Mail]]) -> Sequence[t
 def _of_bulk_training(store: Store) -> list[Entry]:
     """The learnings of bulk training, and those of persons that took the place of one with the same label."""
     learnt = store.learnings()
-    confirmed = set[int]()
-    for some in batches([one for one in learnt if one.source not in NOBODYS], ASKED):
-        said = store.histories([one.digest for one in some])
-        for one in some:
-            before = {entry.id: entry for entry in said[one.digest]}
-            taught = (before.get(entry.undoes or 0) for entry in before.values() if entry.at == one.at)
-            if any(of is not None and (of.source, of.label) == (BULK, one.label) for of in taught):
-                confirmed.add(one.id)
+    of_persons = [one for one in learnt if one.source not in NOBODYS]
+    said, confirmed = store.histories([one.digest for one in of_persons]), set[int]()
+    for one in of_persons:
+        before = {entry.id: entry for entry in said[one.digest]}
+        taught = (before.get(entry.undoes or 0) for entry in before.values() if entry.at == one.at)
+        if any(of is not None and (of.source, of.label) == (BULK, one.label) for of in taught):
+            confirmed.add(one.id)
     return [one for one in learnt if one.source == BULK or one.id in confirmed]
 
 

@@ -23,7 +23,7 @@ from spamfilter.bayes.token_arrays import by_hash
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError
 from spamfilter.learning.bulk import earlier_runs
-from spamfilter.learning.bulk.earlier_runs import ASKED, UNFINISHED, Unfinished, label_of
+from spamfilter.learning.bulk.earlier_runs import UNFINISHED, Unfinished, label_of
 from spamfilter.learning.bulk.labelled_mail import mixed
 from spamfilter.learning.bulk.reading_ahead import read_ahead, told_apart
 from spamfilter.learning.bulk.rounds import ROUNDS as ROUNDS
@@ -196,7 +196,7 @@ class _Run:
         relabelled = named = done = 0
         with self._filter.training() as training:
             began = time.monotonic()
-            known = _learnt(training, [read.reading.digest for read in group])
+            known = training.learnt([read.reading.digest for read in group])
             for read in group:
                 entry = known.get(read.reading.digest)
                 named += self._is_named(read.number)
@@ -241,7 +241,7 @@ class _Run:
         """What the rounds after the first add, on a copy of the counts: voice -> number of a mail -> its new amount."""
         before = no_amounts(self._filter.voices)
         learnt = set()
-        for some in batches([*self._numbers.items()], ASKED):
+        for some in batches([*self._numbers.items()], TOGETHER):
             known = self._filter.store.learnt([digest for digest, _ in some])
             for digest, number in some:
                 entry = known.get(digest)
@@ -310,7 +310,7 @@ class _Run:
         reinforced = done = 0
         with self._filter.training() as training:
             began = time.monotonic()
-            known = _learnt(training, [digest for _, digest in mails])
+            known = training.learnt([digest for _, digest in mails])
             for number, digest in mails:
                 entry = known.get(digest)
                 if entry is not None and self._is_ours(entry, number):
@@ -342,8 +342,3 @@ class _Run:
     def tell_up_to(self, step: int) -> None:
         """Tell that all mails were dealt with so many times, those passed over and needless rounds too."""
         self._tell_of(max(0, step * len(self._mails) - self._told))
-
-
-def _learnt(training: Training, digests: Sequence[bytes]) -> dict[bytes, Entry]:
-    """The learnings of these messages."""
-    return {digest: entry for some in batches(digests, ASKED) for digest, entry in training.learnt(some).items()}

@@ -8,7 +8,7 @@ queries what they and the store ask.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -34,13 +34,13 @@ from spamfilter.bayes.token_codec import unpack_with
 from spamfilter.bayes.tokens import Token
 from spamfilter.stores import schema
 from spamfilter.stores.schema import EDITION, amounts, ledger
+from spamfilter.stores.sql.database import TOGETHER
 from spamfilter.stores.sql.dialects import has_text, keep_last_id, last_id
 from spamfilter.stores.sql.editions import SqlEditions
 from spamfilter.stores.sql.journal import SqlJournal
 from spamfilter.stores.sql.ledger_writing import SqlLearning
 from spamfilter.stores.sql.quarantine_events import SqlQuarantineEvents
 from spamfilter.stores.sql.queries import (
-    LOOK_UP,
     REBUILT,
     active,
     entries,
@@ -161,10 +161,9 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
             query = query.where(ledger.c.at >= since)
         return [entry_of(row, {}) for row in self.rows(query)]
 
-    def histories(self, digests: Sequence[bytes]) -> dict[bytes, list[Entry]]:
+    def histories(self, digests: Collection[bytes]) -> dict[bytes, list[Entry]]:
         found: dict[bytes, list[Entry]] = {digest: [] for digest in digests}
-        query = entries().where(ledger.c.digest.in_(digests)).order_by(ledger.c.id)
-        for row in self.rows(query):
+        for row in self.rows_of(entries().order_by(ledger.c.id), ledger.c.digest, found):
             found[row.digest].append(entry_of(row, {}))
         return found
 
@@ -203,7 +202,7 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
             pairs = list(connection.scalars(own.where(ledger.c.source == source, ledger.c.at < before)))
             if last := last_id(connection, ledger):
                 keep_last_id(connection, ledger, last)
-            for some in batches(pairs, LOOK_UP):
+            for some in batches(pairs, TOGETHER):
                 connection.execute(delete(ledger).where(ledger.c.undoes.in_(some)))
                 connection.execute(delete(ledger).where(ledger.c.id.in_(some)))
         return 2 * len(pairs)

@@ -5,17 +5,32 @@ wait; a writer waits at most BUSY_SECONDS and then raises StoreBusy.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, Select, String, Table, insert, inspect
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    MetaData,
+    PrimaryKeyConstraint,
+    Select,
+    String,
+    Table,
+    insert,
+    inspect,
+)
 
 from spamfilter.errors import StoreError
 from spamfilter.stores.schema import HEAD, metadata
 from spamfilter.stores.sql.connection import connect, file_errors, file_of, place_of, store_errors
+from spamfilter.system.batches import batches
 from spamfilter.system.file_access import whole_file
+
+TOGETHER = 500
+"""Values of one IN: well below SQLite's limit on variables, and few round trips for a mail."""
 
 _versions = Table(
     "alembic_version",
@@ -73,6 +88,12 @@ class Database:
         """The rows that a query finds, as they are read."""
         with self.reading() as connection:
             yield from connection.execute(query)
+
+    def rows_of(self, query: Select[Any], column: ColumnElement[Any], values: Collection[Any]) -> Iterator[Any]:
+        """The rows of a query whose column has one of these values, as they are read."""
+        with self.reading() as connection:
+            for some in batches([*values], TOGETHER):
+                yield from connection.execute(query.where(column.in_(some)))
 
     @contextmanager
     def writing(self, migrating: bool = False) -> Iterator[Connection]:

@@ -60,18 +60,14 @@ class SqlJournal(Database):
         query = query.order_by(journal.c.id)
         return [journal_entry_of(row) for row in self.rows(query)]
 
-    def journal_of(self, digests: Sequence[bytes]) -> dict[bytes, JournalEntry]:
-        latest = select(func.max(journal.c.id)).where(journal.c.digest.in_(digests)).group_by(journal.c.digest)
-        query = select(*SUMMARY).where(journal.c.id.in_(latest))
-        return {row.digest: journal_entry_of(row) for row in self.rows(query)}
+    def journal_of(self, digests: Collection[bytes]) -> dict[bytes, JournalEntry]:
+        latest = select(func.max(journal.c.id)).group_by(journal.c.digest)
+        ids = [id for (id,) in self.rows_of(latest, journal.c.digest, digests)]
+        return {row.digest: journal_entry_of(row) for row in self.rows_of(select(*SUMMARY), journal.c.id, ids)}
 
     def in_journal(self, digests: Collection[bytes], message_ids: Collection[str]) -> set[bytes | str]:
-        with self.reading() as connection:
-            return {
-                found
-                for column, asked in ((journal.c.digest, digests), (journal.c.message_id, message_ids))
-                for found in connection.scalars(select(column).where(column.in_(asked)))
-            }
+        asked = ((journal.c.digest, digests), (journal.c.message_id, message_ids))
+        return {found for column, values in asked for (found,) in self.rows_of(select(column), column, values)}
 
     def journal_named(self, message_id: str) -> list[JournalEntry]:
         if not message_id:

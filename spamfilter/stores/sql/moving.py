@@ -58,14 +58,17 @@ def _prepare(new: Database, writer: Connection) -> None:
 def _copy(table: Table, reader: Connection, writer: Connection, where: str, moved: Callable[[int], None]) -> int:
     plain = _plain(table)
     rows = sum_read = 0
-    for batch in _all_rows(reader, plain).partitions(BATCH):
-        writer.execute(plain.insert(), [dict(row._mapping) for row in batch])
-        rows += len(batch)
-        sum_read += sum(map(_hash, batch))
-        moved(len(batch))
+    with _all_rows(reader, plain) as all_rows:
+        for batch in all_rows.partitions(BATCH):
+            writer.execute(plain.insert(), [dict(row._mapping) for row in batch])
+            rows += len(batch)
+            sum_read += sum(map(_hash, batch))
+            moved(len(batch))
     if table.autoincrement_column is not None and (last := last_id(reader, table)):
         keep_last_id(writer, table, last)
-    if sum(map(_hash, _all_rows(writer, plain))) % _MODULUS != sum_read % _MODULUS:
+    with _all_rows(writer, plain) as all_rows:
+        sum_written = sum(map(_hash, all_rows))
+    if sum_written % _MODULUS != sum_read % _MODULUS:
         raise StoreError(f"{where}: {table.name} has not the rows that were written; nothing was moved")
     return rows
 

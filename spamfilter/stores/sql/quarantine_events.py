@@ -9,8 +9,6 @@ from sqlalchemy import delete, insert, select
 from spamfilter.stores.quarantine_events import QuarantineEvent
 from spamfilter.stores.schema import quarantine_events
 from spamfilter.stores.sql.database import Database
-from spamfilter.stores.sql.queries import LOOK_UP
-from spamfilter.system.batches import batches
 
 FACTS = [column for column in quarantine_events.columns if column.name != "id"]
 """In the order of the fields of QuarantineEvent."""
@@ -26,12 +24,10 @@ class SqlQuarantineEvents(Database):
             connection.execute(insert(quarantine_events), [*map(asdict, events)])
 
     def quarantine_events(self, mails: Collection[str]) -> dict[str, list[QuarantineEvent]]:
-        names, table = [*mails], quarantine_events.c
         found: dict[str, list[QuarantineEvent]] = {}
-        with self.reading() as connection:
-            for some in batches(names, LOOK_UP):
-                for row in connection.execute(select(*FACTS).where(table.mail.in_(some)).order_by(table.id)):
-                    found.setdefault(row.mail, []).append(QuarantineEvent(*row))
+        query = select(*FACTS).order_by(quarantine_events.c.id)
+        for row in self.rows_of(query, quarantine_events.c.mail, mails):
+            found.setdefault(row.mail, []).append(QuarantineEvent(*row))
         return found
 
     def all_quarantine_events(self) -> list[QuarantineEvent]:

@@ -40,17 +40,15 @@ from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import StoreError
 from spamfilter.stores import schema
 from spamfilter.stores.schema import EDITION, INTEGER, amounts, classes, ledger, settings, tallies, vocabularies, words
+from spamfilter.stores.sql.database import TOGETHER
 from spamfilter.stores.sql.dialects import SEPARATOR, each_number, each_text, numbers_listed
 from spamfilter.stores.store import ENTRIES, Entry
 from spamfilter.system.batches import batches
 
-LOOK_UP = 500
-"""Values of one IN: well below SQLite's limit on variables, and few round trips for a mail."""
-
 LOADED = 200_000
 """Words read at a time by `load_words`: some megabytes."""
 
-TOGETHER = 32
+ADDED = 32
 """Rows of words that one statement adds: a third less time than one by one, and no less with more."""
 
 LISTED = 10_000
@@ -153,8 +151,11 @@ def active(connection: Connection, digest: bytes) -> Entry | None:
 
 
 def learnt(connection: Connection, digests: Collection[bytes]) -> dict[bytes, Entry]:
-    found = connection.execute(_LEARNT, {"asked": [*digests]})
-    return {row.digest: entry_of(row, row.tokens) for row in found}
+    found: dict[bytes, Entry] = {}
+    for some in batches([*digests], TOGETHER):
+        rows = connection.execute(_LEARNT, {"asked": some})
+        found |= {row.digest: entry_of(row, row.tokens) for row in rows}
+    return found
 
 
 def learnt_at(connection: Connection, at: datetime) -> list[Entry]:
@@ -240,7 +241,7 @@ def add_words(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
             connection.execute(_ADD_LISTED, {"edition": editions[0], "voice": voices[0], **lists})
         return
     rows = spelt(connection.dialect, rows)
-    groups = [*batches(rows, TOGETHER)]
+    groups = [*batches(rows, ADDED)]
     for alike in filter(None, (groups[:-1], groups[-1:])):
         values: Any = [tuple(chain.from_iterable(group)) for group in alike]
         connection.exec_driver_sql(_add_words(connection.dialect, len(alike[0])), values)
@@ -320,7 +321,7 @@ def look_up(connection: Connection, counts: dict[str, Counts], some: Mapping[str
     for voice, wanted in some.items():
         names = [token.decode() for token in wanted]
         sqlite = connection.dialect.name == "sqlite"
-        for part in batches(names, LOOK_UP if sqlite else LISTED):
+        for part in batches(names, TOGETHER if sqlite else LISTED):
             asked = {"asked_voice": voice, "asked": part if sqlite else SEPARATOR.join(part)}
             rows = connection.execute(_LOOK_UP[connection.dialect.name], asked).all()
             tokens = [word.encode() for word, _, _ in rows]
