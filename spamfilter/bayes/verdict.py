@@ -103,13 +103,11 @@ class Policy:
 class Verdict:
     """The decision about one message, and its reasons.
 
-    known: share of its words that have counts; few_ham: as of a `Score`; passage: the part of the text that decided, if
-    not the whole. fault: empty, or why the filter could not judge; the class is then unsure. listed: the rule on the
+    fault: empty, or why the filter could not judge; the class is then unsure. listed: the rule on the
     sender, as key=value. flagged: whether the mail is flagged as spam; None: by its class. policy: name of the policy.
     """
 
-    posterior: float
-    log_odds: float
+    score: Score
     class_: Class
     action: Action
     threshold: float
@@ -117,10 +115,6 @@ class Verdict:
     evidence: Sequence[Evidence] = ()
     size: int = 0
     scanned: int = 0
-    known: float = 1.0
-    doubt: float = 0.0
-    few_ham: float = 0.0
-    passage: str = ""
     fault: str = ""
     listed: str = ""
     flagged: bool | None = None
@@ -129,17 +123,17 @@ class Verdict:
     def fields(self, id: str, with_evidence: bool = False) -> list[tuple[str, str]]:
         """The header fields for the mail; the id is last, where a stray folded line does no harm."""
         flagged = self.class_ == "spam" if self.flagged is None else self.flagged
-        flag = "Yes" if flagged else "No"
+        flag, score = "Yes" if flagged else "No", self.score
         status = (
-            f"{flag}, score={self.posterior:.3f} class={self.class_} threshold={self.threshold:.3f}"
+            f"{flag}, score={score.posterior:.3f} class={self.class_} threshold={self.threshold:.3f}"
             f" learnt={self.learnt['ham']}/{self.learnt['spam']}"
         )
-        if self.doubt or not self.known:
-            status += f" known={self.known:.2f}"
-        if self.few_ham:
+        if score.doubt or not score.known:
+            status += f" known={score.known:.2f}"
+        if score.few_ham:
             status += " few-ham=yes"
-        if self.passage:
-            status += f" passage={self.passage.replace(' ', '-')}"
+        if score.passage:
+            status += f" passage={score.passage.replace(' ', '-')}"
         if self.scanned < self.size:
             status += f" scanned={self.scanned}/{self.size}"
         if self.fault:

@@ -232,8 +232,8 @@ def record(
         subject=message.field(b"subject").strip() if message else "",
         size=len(mail),
         client=transaction.client,
-        log_odds=verdict.log_odds,
-        score=verdict.posterior,
+        log_odds=verdict.score.log_odds,
+        score=verdict.score.posterior,
         class_=verdict.class_,
         action=verdict.action,
         reply=reply.text,
@@ -251,7 +251,7 @@ def record(
         metrics.count("rules_met", use_of(verdict.listed))
     metrics.count("final_replies", f"{reply.code // 100}xx")
     metrics.count("message_bytes", by=len(mail))
-    metrics.observe("score", verdict.posterior)
+    metrics.observe("score", verdict.score.posterior)
     for stage, seconds in judgement.stages.items():
         metrics.observe("stage_seconds", seconds, stage)
     metrics.observe("judge_seconds", judge_us / 1e6)

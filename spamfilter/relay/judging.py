@@ -65,9 +65,8 @@ class Judge:
         class_: Class = "unsure"
         action = policy.on_fault()
         if not verdict.fault:
-            score = Score(verdict.log_odds, verdict.posterior, doubt=verdict.doubt)
             is_test = judgement.message is not None and judgement.message.is_test
-            class_, action = _decided(policy, score, verdict.learnt, is_test=is_test)
+            class_, action = _decided(policy, verdict.score, verdict.learnt, is_test=is_test)
         verdict = replace(verdict, class_=class_, action=action, threshold=policy.spam, policy=policy.name)
         return replace(judgement, verdict=verdict)
 
@@ -89,8 +88,7 @@ class Judge:
                 score, evidence = self.filter.explained(reading, EVIDENCE_SHOWN)
             class_, action = _decided(self.policy, score, learnt, is_test=message.is_test)
             verdict = Verdict(
-                posterior=score.posterior,
-                log_odds=score.log_odds,
+                score=score,
                 class_=class_,
                 action=action,
                 threshold=self.policy.spam,
@@ -98,10 +96,6 @@ class Judge:
                 evidence=evidence,
                 size=message.size,
                 scanned=message.scanned,
-                known=score.known,
-                doubt=score.doubt,
-                few_ham=score.few_ham,
-                passage=score.passage,
             )
             stages = {"parse": parsed - began, "tokens": read - parsed, "score": perf_counter() - read}
             # Drop its tokens: until it is in the journal, they would take five times the memory of the message.
@@ -110,8 +104,7 @@ class Judge:
         except Exception as error:
             log.exception("%s: cannot be judged, passed on as unsure", id)
             verdict = Verdict(
-                posterior=0.5,
-                log_odds=0.0,
+                score=Score(0.0, 0.5),
                 class_="unsure",
                 action=self.policy.on_fault(),
                 threshold=self.policy.spam,

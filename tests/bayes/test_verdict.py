@@ -117,8 +117,7 @@ def test_nothing_is_refused_without_leave(
 
 
 VERDICT = Verdict(
-    posterior=0.03149,
-    log_odds=-3.4,
+    score=Score(-3.4, 0.03149),
     class_="ham",
     action="pass",
     threshold=0.9,
@@ -135,7 +134,7 @@ STATUS = "No, score=0.031 class=ham threshold=0.900 learnt=812/944"
     [
         pytest.param(VERDICT, False, [("X-Spam-Status", STATUS)], id="ham"),
         pytest.param(
-            replace(VERDICT, class_="spam", posterior=0.99),
+            replace(VERDICT, class_="spam", score=Score(5.0, 0.99)),
             False,
             [
                 ("X-Spam-Flag", "YES"),
@@ -144,7 +143,7 @@ STATUS = "No, score=0.031 class=ham threshold=0.900 learnt=812/944"
             id="spam",
         ),
         pytest.param(
-            replace(VERDICT, class_="unsure", posterior=0.5),
+            replace(VERDICT, class_="unsure", score=Score(0.0, 0.5)),
             False,
             [("X-Spam-Status", "No, score=0.500 class=unsure threshold=0.900 learnt=812/944")],
             id="unsure",

@@ -44,7 +44,7 @@ def target() -> Iterator[Run]:
         most = (MAX_NAME + 20) * min(len(data), SCANNED)
         assert sum(len(token) for tokens in seen.values() for token in tokens) <= most
         verdict = judge.judge(data, "id").verdict
-        assert 0 <= verdict.posterior <= 1
+        assert 0 <= verdict.score.posterior <= 1
         for _, value in verdict.fields("id", with_evidence=True):
             assert value.isascii()
             assert value.isprintable()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import Verdict
 from spamfilter.bayes.voices import Evidence
 from spamfilter.mail.tagging import header_end, mark
@@ -169,7 +170,12 @@ def test_a_prefix_is_put_in_once_and_keeps_the_lines(mail: bytes, prefix: str) -
 @given(st.lists(st.text(st.characters(), max_size=40), min_size=1, max_size=5))
 def test_evidence_cannot_inject_a_header_or_a_body(tokens: list[str]) -> None:
     verdict = Verdict(
-        1.0, 9.0, "spam", "tag", 0.9, {"ham": 1, "spam": 1}, [Evidence(token, "fields", 0, 1, 1.0) for token in tokens]
+        Score(9.0, 1.0),
+        "spam",
+        "tag",
+        0.9,
+        {"ham": 1, "spam": 1},
+        [Evidence(token, "fields", 0, 1, 1.0) for token in tokens],
     )
     lines = b"".join(mark(REST, verdict.fields("01ABC", with_evidence=True))).split(b"\r\n")
     names = [line.partition(b":")[0] for line in lines[: lines.index(b"")]]

@@ -68,7 +68,7 @@ def test_a_mail_gets_the_verdict_of_filter_and_policy(subject: str, body: str, c
     assert (verdict.class_, verdict.action, verdict.fault) == (class_, action, "")
     assert judgement.reading is not None
     score = filter.score(judgement.reading)
-    assert (verdict.posterior, verdict.log_odds) == (score.posterior, score.log_odds)
+    assert (verdict.score.posterior, verdict.score.log_odds) == (score.posterior, score.log_odds)
     assert verdict.learnt == {"ham": LEARNT, "spam": LEARNT}
     assert (verdict.size, verdict.scanned, verdict.threshold) == (len(sent), len(sent), 0.65)
     assert len(verdict.evidence) == 5
@@ -100,7 +100,7 @@ def test_what_cannot_be_scored_passes_as_unsure(
         judgement = Judge(filter, policy).judge(mail(), "01ID")
     verdict = judgement.verdict
     assert (verdict.class_, verdict.action, verdict.fault) == ("unsure", action, "ZeroDivisionError")
-    assert verdict.posterior == 0.5
+    assert verdict.score.posterior == 0.5
     assert judgement.digest == parse(mail()).digest()
     assert "01ID" in caplog.text
     head, _ = mark(mail(), verdict.fields("01ID"))
@@ -140,11 +140,11 @@ def test_gtube_is_spam_whatever_is_learnt() -> None:
     for filter, learnt in ((Filter(MemoryStore(), VOICE), 0), (trained(), LEARNT)):
         for raw in (TEST_MAIL, base64):
             verdict = Judge(filter, Policy(reject_after=LEARNT)).judge(raw, "x").verdict
-            assert (verdict.class_, verdict.posterior) == ("spam", 1.0)
+            assert (verdict.class_, verdict.score.posterior) == ("spam", 1.0)
             assert verdict.action == ("reject" if learnt else "tag")
             assert [item.token for item in verdict.evidence] == ["GTUBE"]
     elsewhere = mail(GTUBE.decode(), GTUBE.decode()[:-1])
-    assert Judge(trained(), Policy()).judge(elsewhere, "x").verdict.posterior < 1
+    assert Judge(trained(), Policy()).judge(elsewhere, "x").verdict.score.posterior < 1
 
 
 def test_gtube_does_as_spam_is_done_to() -> None:

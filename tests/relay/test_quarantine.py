@@ -20,6 +20,7 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import Verdict
 from spamfilter.config.settings import load
 from spamfilter.errors import InputError, StoreFull
@@ -60,7 +61,7 @@ class Warder:
     ) -> tuple[str, bytes]:
         """Put a mail there as the relay does; its id, and the mail as it was marked."""
         id = new_id()
-        verdict = Verdict(0.987, 5.0, "spam", "quarantine", 0.9, {"ham": 1, "spam": 1})
+        verdict = Verdict(Score(5.0, 0.987), "spam", "quarantine", 0.9, {"ham": 1, "spam": 1})
         parts = mark(sent or mail(), verdict.fields(id))
         self._maildir.write(parts, sender, recipients, id)
         return id, b"".join(parts)

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import spamfilter
+from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import Verdict
 from spamfilter.config.settings import Settings
 from spamfilter.config.translation import LANGUAGES, catalog
@@ -64,7 +65,7 @@ def settings(folder: Path, **digest: object) -> Settings:
 
 def keep(folder: Path, *recipients: bytes, sender: bytes = b"a@example.org") -> str:
     id = new_id()
-    verdict = Verdict(0.987, 5.0, "spam", "quarantine", 0.9, {"ham": 1, "spam": 1})
+    verdict = Verdict(Score(5.0, 0.987), "spam", "quarantine", 0.9, {"ham": 1, "spam": 1})
     Maildir(folder).write(mark(mail(), verdict.fields(id)), sender, recipients, id)
     return id
 

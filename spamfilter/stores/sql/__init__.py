@@ -34,29 +34,13 @@ from spamfilter.bayes.token_codec import unpack_with
 from spamfilter.bayes.tokens import Token
 from spamfilter.stores import schema
 from spamfilter.stores.schema import EDITION, amounts, ledger
+from spamfilter.stores.sql import queries
 from spamfilter.stores.sql.database import TOGETHER
 from spamfilter.stores.sql.dialects import has_text, keep_last_id, last_id
 from spamfilter.stores.sql.editions import SqlEditions
 from spamfilter.stores.sql.journal import SqlJournal
 from spamfilter.stores.sql.ledger_writing import SqlLearning
 from spamfilter.stores.sql.quarantine_events import SqlQuarantineEvents
-from spamfilter.stores.sql.queries import (
-    REBUILT,
-    active,
-    entries,
-    entries_after,
-    entry_of,
-    learnt,
-    learnt_at,
-    load_words,
-    only_active,
-    part_state,
-    put_setting_row,
-    setting,
-    totals,
-    undone,
-    whole_state,
-)
 from spamfilter.stores.sql.reporting import SqlReporting
 from spamfilter.stores.sql.searching import SqlSearch
 from spamfilter.stores.sql.sender_lists import SqlSenderLists
@@ -66,14 +50,18 @@ from spamfilter.system.batches import batches
 __all__ = ["SqlStore"]
 
 
-_NOTICED = select(schema.settings.c.name, schema.settings.c.value).where(schema.settings.c.name.in_([REBUILT, EDITION]))
+_NOTICED = select(schema.settings.c.name, schema.settings.c.value).where(
+    schema.settings.c.name.in_([queries.REBUILT, EDITION])
+)
 
 
 def _on_day(by: str, since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return ledger.c.by == by, ledger.c.at.between(since, since + timedelta(days=1))
 
 
-class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSenderLists, Store):
+class SqlStore(
+    SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlReporting, SqlSenderLists, queries.SqlLedger, Store
+):
     """One database. Its schema must be at `schema.HEAD`; `stores.migration` brings it there."""
 
     _rebuilt: int | None = None
@@ -86,7 +74,7 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
     def _notice(self, connection: Connection) -> int:
         """Notice that the counts were rebuilt; returns the edition that judges."""
         found = {row.name: row.value for row in connection.execute(_NOTICED)}
-        rebuilt = found.get(REBUILT, 0)
+        rebuilt = found.get(queries.REBUILT, 0)
         if self._rebuilt is not None and rebuilt != self._rebuilt:
             self.generation += 1
         self._rebuilt = rebuilt
@@ -101,37 +89,26 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
 
     def load(self, voices: Iterable[str]) -> State:
         with self.reading() as connection:
-            counts = totals(connection, voices)
+            counts = queries.totals(connection, voices)
             for voice in counts:
-                counts[voice].kept = load_words(connection, voice, counts[voice].vocabulary)
+                counts[voice].kept = queries.load_words(connection, voice, counts[voice].vocabulary)
                 if not any((counts[voice].tallies or {}).values()):
                     counts[voice].tallies = None  # this voice's likelihood does not need them
-            return whole_state(connection, counts)
+            return queries.whole_state(connection, counts)
 
     def state(self, words: Mapping[str, Iterable[Token]]) -> State:
         with self.reading() as connection:
-            return part_state(connection, words)
+            return queries.part_state(connection, words)
 
-    def entries_after(self, last: int) -> list[Entry]:
+    @contextmanager
+    def ledger_reading(self) -> Iterator[Connection]:
         with self.reading() as connection:
             self._notice(connection)
-            return entries_after(connection, last)
-
-    def active(self, digest: bytes) -> Entry | None:
-        with self.reading() as connection:
-            return active(connection, digest)
-
-    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
-        with self.reading() as connection:
-            return learnt(connection, digests)
-
-    def learnt_at(self, at: datetime) -> list[Entry]:
-        with self.reading() as connection:
-            return learnt_at(connection, at)
+            yield connection
 
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         packed = type_coerce(ledger.c.tokens, LargeBinary).label("packed")
-        older = only_active(entries(packed)).where(ledger.c.id < before).order_by(ledger.c.id.desc())
+        older = queries.only_active(queries.entries(packed)).where(ledger.c.id < before).order_by(ledger.c.id.desc())
         found, looked_at, last = [], 0, 0
         with self.reading() as connection:
             for row in connection.execute(older.limit(limit)):
@@ -140,31 +117,31 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
                 learnt = [word for voice, some in words.items() if added.get(voice) for word in some]
                 # Most learnings of a filter that errs rarely have added nothing, and are not unpacked.
                 tokens = unpack_with(row.packed, learnt) if learnt else None
-                if tokens is not None and (entry := entry_of(row, tokens)).holds(words):
+                if tokens is not None and (entry := queries.entry_of(row, tokens)).holds(words):
                     found.append(entry)
-            rest = only_active(select(ledger.c.id)).where(ledger.c.id < last).limit(1)
+            rest = queries.only_active(select(ledger.c.id)).where(ledger.c.id < last).limit(1)
             more = looked_at and connection.execute(rest).first()
         return Holders(found, looked_at, last if more else 0)
 
     def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
-        query = only_active(entries()).order_by(ledger.c.id)
+        query = queries.only_active(queries.entries()).order_by(ledger.c.id)
         if since is not None:
             query = query.where(ledger.c.at >= since)
         if by is not None:
             query = query.where(ledger.c.by == by)
-        return [entry_of(row, {}) for row in self.rows(query)]
+        return [queries.entry_of(row, {}) for row in self.rows(query)]
 
     def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
-        followed = exists().where(undone.c.digest == ledger.c.digest, undone.c.id > ledger.c.id)
-        query = entries().where(ledger.c.by == by, ~followed).order_by(ledger.c.id)
+        followed = exists().where(queries.undone.c.digest == ledger.c.digest, queries.undone.c.id > ledger.c.id)
+        query = queries.entries().where(ledger.c.by == by, ~followed).order_by(ledger.c.id)
         if since is not None:
             query = query.where(ledger.c.at >= since)
-        return [entry_of(row, {}) for row in self.rows(query)]
+        return [queries.entry_of(row, {}) for row in self.rows(query)]
 
     def histories(self, digests: Collection[bytes]) -> dict[bytes, list[Entry]]:
         found: dict[bytes, list[Entry]] = {digest: [] for digest in digests}
-        for row in self.rows_of(entries().order_by(ledger.c.id), ledger.c.digest, found):
-            found[row.digest].append(entry_of(row, {}))
+        for row in self.rows_of(queries.entries().order_by(ledger.c.id), ledger.c.digest, found):
+            found[row.digest].append(queries.entry_of(row, {}))
         return found
 
     def marks_by(self, by: str, since: datetime) -> int:
@@ -175,8 +152,13 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
     def surprises_by(self, by: str, since: datetime, most: int) -> list[Entry]:
         surprising = cast(amounts.c.calibrated[ERROR_ENERGY].as_string(), BigInteger) >= SURPRISING
         mine = *_on_day(by, since), ledger.c.label == "spam"
-        query = only_active(entries(ledger.c.tokens)).where(*mine, surprising).order_by(ledger.c.at).limit(most)
-        return [entry_of(row, row.tokens) for row in self.rows(query)]
+        query = (
+            queries.only_active(queries.entries(ledger.c.tokens))
+            .where(*mine, surprising)
+            .order_by(ledger.c.at)
+            .limit(most)
+        )
+        return [queries.entry_of(row, row.tokens) for row in self.rows(query)]
 
     def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
         mail = schema.journal.c
@@ -197,7 +179,11 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
         return {source: (first, last) for source, first, last in found}
 
     def sweep(self, source: str, before: datetime) -> int:
-        own = select(ledger.c.undoes).join(undone, ledger.c.undoes == undone.c.id).where(undone.c.source == source)
+        own = (
+            select(ledger.c.undoes)
+            .join(queries.undone, ledger.c.undoes == queries.undone.c.id)
+            .where(queries.undone.c.source == source)
+        )
         with self.writing() as connection:
             pairs = list(connection.scalars(own.where(ledger.c.source == source, ledger.c.at < before)))
             if last := last_id(connection, ledger):
@@ -209,7 +195,7 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
 
     def get_setting(self, name: str) -> object:
         with self.reading() as connection:
-            value: object = setting(connection, name)
+            value: object = queries.setting(connection, name)
             return value
 
     def settings_of(self, kind: str) -> dict[str, object]:
@@ -219,4 +205,4 @@ class SqlStore(SqlEditions, SqlJournal, SqlSearch, SqlQuarantineEvents, SqlRepor
 
     def put_setting(self, name: str, value: object) -> None:
         with self.writing() as connection:
-            put_setting_row(connection, name, value)
+            queries.put_setting_row(connection, name, value)

@@ -1,8 +1,8 @@
 """A transaction of learning in SQL."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -27,25 +27,9 @@ from spamfilter.bayes.model import State, messages
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import CountError
 from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
+from spamfilter.stores.sql import queries
 from spamfilter.stores.sql.dialects import last_id
 from spamfilter.stores.sql.editions import write_rest
-from spamfilter.stores.sql.queries import (
-    REBUILT,
-    active,
-    add_words,
-    append_entries,
-    entries_after,
-    execute_many,
-    history,
-    learnt,
-    learnt_at,
-    look_up,
-    part_state,
-    put_setting_row,
-    setting,
-    spelt,
-    written_over,
-)
 from spamfilter.stores.store import Entry, Learning, Rewriting
 
 Row = tuple[int, str, str, int, int, int]
@@ -67,7 +51,7 @@ class _Changes(NamedTuple):
         return [row for row in rows if row[3] or row[4]]
 
 
-class SqlLearning(Learning):
+class SqlLearning(queries.SqlLedger, Learning):
     """One write transaction; the changes of words are summed, and written at its end or before a look at them."""
 
     def __init__(self, connection: Connection, edition: int) -> None:
@@ -83,30 +67,20 @@ class SqlLearning(Learning):
 
     def state(self, words: Mapping[str, Iterable[Token]]) -> State:
         self.flush()
-        return part_state(self._connection, words)
+        return queries.part_state(self._connection, words)
 
     def look_up(self, state: State, words: Mapping[str, Iterable[Token]]) -> None:
-        look_up(self._connection, state.counts, words)
+        queries.look_up(self._connection, state.counts, words)
 
-    def active(self, digest: bytes) -> Entry | None:
+    @contextmanager
+    def ledger_reading(self) -> Iterator[Connection]:
         self._write_entries()
-        return active(self._connection, digest)
-
-    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
-        self._write_entries()
-        return learnt(self._connection, digests)
+        yield self._connection
 
     def history(self, digest: bytes) -> list[Entry]:
-        self._write_entries()
-        return history(self._connection, digest)
-
-    def learnt_at(self, at: datetime) -> list[Entry]:
-        self._write_entries()
-        return learnt_at(self._connection, at)
-
-    def entries_after(self, last: int) -> list[Entry]:
-        self._write_entries()
-        return entries_after(self._connection, last)
+        query = queries.entries(ledger.c.tokens).where(ledger.c.digest == digest).order_by(ledger.c.id)
+        with self.ledger_reading() as connection:
+            return [queries.entry_of(row, row.tokens or {}) for row in connection.execute(query)]
 
     def append(self, entry: Entry, like: int | None = None) -> Entry:
         if self._last < 0:
@@ -119,7 +93,7 @@ class SqlLearning(Learning):
         return entry
 
     def _write_entries(self) -> None:
-        append_entries(self._connection, self._edition, self._entries)
+        queries.append_entries(self._connection, self._edition, self._entries)
         self._entries.clear()
 
     def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, growth: Growth) -> None:
@@ -147,17 +121,17 @@ class SqlLearning(Learning):
         self.load_anew()
 
     def load_anew(self) -> None:
-        self.put_setting(REBUILT, (setting(self._connection, REBUILT) or 0) + 1)
+        self.put_setting(queries.REBUILT, (queries.setting(self._connection, queries.REBUILT) or 0) + 1)
 
     def put_setting(self, name: str, value: object) -> None:
-        put_setting_row(self._connection, name, value)
+        queries.put_setting_row(self._connection, name, value)
 
     def flush(self) -> None:
         self._write_entries()
         for voice, changes in self._words.items():
             rows = changes.rows(self._edition, voice)
             less = [row for row in rows if row[3] < 0 or row[4] < 0]
-            add_words(self._connection, [row for row in rows if row[3] >= 0 and row[4] >= 0] if less else rows)
+            queries.add_words(self._connection, [row for row in rows if row[3] >= 0 and row[4] >= 0] if less else rows)
             if less:
                 self._take_away(less)
         self._add(classes, [(self._edition, *key, *added) for key, added in self._classes.items()])
@@ -171,7 +145,7 @@ class SqlLearning(Learning):
         left = [row[:4] for row in moved if row[4] < 0]
         self._many(_DROP_TALLIES, _TALLY, (), left, "new_")  # those that no word has any more
         if any(self._learnt.values()):
-            learnt = setting(self._connection, "learnt") or dict.fromkeys(LABELS, 0)
+            learnt = queries.setting(self._connection, "learnt") or dict.fromkeys(LABELS, 0)
             self.put_setting("learnt", {label: learnt[label] + self._learnt[label] for label in LABELS})
             self._learnt = dict.fromkeys(LABELS, 0)
         if self._calibration is not None:
@@ -186,7 +160,7 @@ class SqlLearning(Learning):
         self, statement: Executable, key: tuple[str, ...], values: tuple[str, ...], rows: list[Any], prefix: str = ""
     ) -> int:
         names = tuple(f"{prefix}{name}" for name in (*key, *values))
-        return execute_many(self._connection, statement, names, rows)
+        return queries.execute_many(self._connection, statement, names, rows)
 
     def _add(self, table: Table, rows: list[tuple[Any, ...]]) -> None:
         """Add to the numbers of rows, which follow their key; a row that gets more is made where it is missing."""
@@ -198,7 +172,7 @@ class SqlLearning(Learning):
 
     def _take_away(self, less: list[Row]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
-        less = [*map(tuple, spelt(self._connection.dialect, less))]
+        less = [*map(tuple, queries.spelt(self._connection.dialect, less))]
         if self._many(_TAKE_WORDS, _WORD, (*LABELS, "touched"), less, "new_") != len(less):
             raise CountError("the words table lacks words of the learning that is to be taken back")
         self._many(_DROP_WORDS, _WORD, (), [row[:3] for row in less], "new_")
@@ -225,6 +199,6 @@ _NOTHING: ColumnElement[int] = literal_column("0")
 _WORD, _TALLY = _key(words), _key(tallies)
 _TAKE_WORDS = _adding(words, *LABELS).values(touched=bindparam("new_touched"))
 _DROP_WORDS = delete(words).where(_at(words, *_WORD), words.c.ham == _NOTHING, words.c.spam == _NOTHING)
-_MORE = {table: written_over(upsert(table), _numbers(table)) for table in (classes, vocabularies, tallies)}
+_MORE = {table: queries.written_over(upsert(table), _numbers(table)) for table in (classes, vocabularies, tallies)}
 _LESS = {table: _adding(table, *_numbers(table)) for table in _MORE}
 _DROP_TALLIES = delete(tallies).where(_at(tallies, *_TALLY), tallies.c.words == _NOTHING)

@@ -1,6 +1,8 @@
 """Queries of ledger, counts and settings, on a connection whose transaction the caller has begun."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import cache
 from itertools import chain
@@ -42,7 +44,7 @@ from spamfilter.stores import schema
 from spamfilter.stores.schema import EDITION, INTEGER, amounts, classes, ledger, settings, tallies, vocabularies, words
 from spamfilter.stores.sql.database import TOGETHER
 from spamfilter.stores.sql.dialects import SEPARATOR, each_number, each_text, numbers_listed
-from spamfilter.stores.store import ENTRIES, Entry
+from spamfilter.stores.store import ENTRIES, Entry, Ledger
 from spamfilter.system.batches import batches
 
 LOADED = 200_000
@@ -145,33 +147,36 @@ _ACTIVE = only_active(entries(ledger.c.tokens)).where(ledger.c.digest == bindpar
 _LEARNT = only_active(entries(ledger.c.tokens)).where(ledger.c.digest.in_(bindparam("asked", expanding=True)))
 
 
-def active(connection: Connection, digest: bytes) -> Entry | None:
-    row = connection.execute(_ACTIVE, {"asked": digest}).one_or_none()
-    return None if row is None else entry_of(row, row.tokens)
+class SqlLedger(Ledger):
+    """The reads that are the same in a transaction of learning and outside."""
 
+    @abstractmethod
+    def ledger_reading(self) -> AbstractContextManager[Connection]:
+        """A connection that sees all entries."""
 
-def learnt(connection: Connection, digests: Collection[bytes]) -> dict[bytes, Entry]:
-    found: dict[bytes, Entry] = {}
-    for some in batches([*digests], TOGETHER):
-        rows = connection.execute(_LEARNT, {"asked": some})
-        found |= {row.digest: entry_of(row, row.tokens) for row in rows}
-    return found
+    def active(self, digest: bytes) -> Entry | None:
+        with self.ledger_reading() as connection:
+            row = connection.execute(_ACTIVE, {"asked": digest}).one_or_none()
+            return None if row is None else entry_of(row, row.tokens)
 
+    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
+        found: dict[bytes, Entry] = {}
+        with self.ledger_reading() as connection:
+            for some in batches([*digests], TOGETHER):
+                rows = connection.execute(_LEARNT, {"asked": some})
+                found |= {row.digest: entry_of(row, row.tokens) for row in rows}
+        return found
 
-def learnt_at(connection: Connection, at: datetime) -> list[Entry]:
-    query = only_active(entries(ledger.c.tokens)).where(ledger.c.at == at).order_by(ledger.c.id)
-    return [entry_of(row, row.tokens) for row in connection.execute(query)]
+    def learnt_at(self, at: datetime) -> list[Entry]:
+        query = only_active(entries(ledger.c.tokens)).where(ledger.c.at == at).order_by(ledger.c.id)
+        with self.ledger_reading() as connection:
+            return [entry_of(row, row.tokens) for row in connection.execute(query)]
 
-
-def history(connection: Connection, digest: bytes) -> list[Entry]:
-    query = entries(ledger.c.tokens).where(ledger.c.digest == digest).order_by(ledger.c.id)
-    return [entry_of(row, row.tokens or {}) for row in connection.execute(query)]
-
-
-def entries_after(connection: Connection, last: int) -> list[Entry]:
-    tokens = func.coalesce(ledger.c.tokens, undone.c.tokens, type_=schema.PackedTokens).label("tokens")
-    new = entries(tokens).outerjoin(undone, ledger.c.undoes == undone.c.id).where(ledger.c.id > last)
-    return [entry_of(row, row.tokens) for row in connection.execute(new.order_by(ledger.c.id).limit(ENTRIES))]
+    def entries_after(self, last: int) -> list[Entry]:
+        tokens = func.coalesce(ledger.c.tokens, undone.c.tokens, type_=schema.PackedTokens).label("tokens")
+        new = entries(tokens).outerjoin(undone, ledger.c.undoes == undone.c.id).where(ledger.c.id > last)
+        with self.ledger_reading() as connection:
+            return [entry_of(row, row.tokens) for row in connection.execute(new.order_by(ledger.c.id).limit(ENTRIES))]
 
 
 _facts = attrgetter(*(column.name for column in FACTS))

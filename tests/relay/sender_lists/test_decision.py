@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import PARTLY, Action, Class, Policy, Verdict
 from spamfilter.config.sender_rules import rule
 from spamfilter.mail.folded_addresses import folded
@@ -115,7 +116,7 @@ def test_what_a_user_allows_yields_to_what_the_administrator_blocks() -> None:
 
 
 def judged(class_: Class, action: Action) -> Verdict:
-    return Verdict(0.95, 3.0, class_, action, 0.9, {"ham": 300, "spam": 300})
+    return Verdict(Score(3.0, 0.95), class_, action, 0.9, {"ham": 300, "spam": 300})
 
 
 ALL = ["-good.example"]
@@ -150,7 +151,7 @@ def test_the_mildest_action_of_all_recipients_holds(
     verdict = decided(judged(class_, action), policy, uses)
     fields = dict(verdict.fields("ID"))
     assert (verdict.action, fields.get("X-Spam-Flag")) == expected
-    assert (verdict.listed, verdict.class_, verdict.posterior) == (said, class_, 0.95)
+    assert (verdict.listed, verdict.class_, verdict.score.posterior) == (said, class_, 0.95)
     shown = "" if PARTLY in said else said
     assert fields["X-Spam-Status"].endswith(shown or "learnt=300/300")
     assert fields["X-Spam-Status"].startswith("Yes" if expected[1] else "No")
