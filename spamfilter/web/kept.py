@@ -44,6 +44,14 @@ Do = Literal["teach", "deliver", "delete"]
 Outcome = Literal["done", "untaught", "refused", "failed"]
 """What became of it; untaught: done, but not learnt; refused by the next hop; failed for now."""
 DONE = {"teach": "delivered", "deliver": "delivered", "delete": "deleted"}
+NUMBERS = {
+    "delivered": "Mails delivered: {number}",
+    "deleted": "Mails deleted: {number}",
+    "untaught": "Delivered, but not learnt as not spam: {number}.",
+    "refused": "Still kept, because your mail server does not take it: {number}. Ask your administrator.",
+    "failed": "Still kept, because it did not work now: {number}. Try again later.",
+}
+"""What was just done with some mails -> the sentence about them, which is translated."""
 
 
 def listed(visit: Visit) -> Response:
@@ -93,21 +101,7 @@ def _said(visit: Visit, address: str) -> list[str]:
     said = []
     if "again" in asked:
         said.append(say("This page was too old, and nothing was done. Please do it again."))
-    if number := asked.get("delivered"):
-        said.append(say("Mails delivered: {number}", number=number))
-    if number := asked.get("deleted"):
-        said.append(say("Mails deleted: {number}", number=number))
-    if number := asked.get("untaught"):
-        said.append(say("Delivered, but not learnt as not spam: {number}.", number=number))
-    if number := asked.get("refused"):
-        said.append(
-            say(
-                "Still kept, because your mail server does not take it: {number}. Ask your administrator.",
-                number=number,
-            )
-        )
-    if number := asked.get("failed"):
-        said.append(say("Still kept, because it did not work now: {number}. Try again later.", number=number))
+    said += [say(sentence, number=asked[what]) for what, sentence in NUMBERS.items() if asked.get(what)]
     if "ticked" in asked:
         gone = say("This mail is not kept for you: it was delivered or deleted.")
         said.append(gone if asked["ticked"] else say("Tick the mails first."))
