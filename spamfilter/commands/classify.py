@@ -289,7 +289,7 @@ def _predict(maker: TableClassifier, known: Table, new: Table, plot: Path | None
         return
     for number, one in enumerate(found, start=1):
         if one.class_ is None:
-            click.echo(f"{number}: no classification possible: each class has a value that it never had")
+            click.echo(f"{number}: no classification possible: by m = 0 each class is impossible")
             continue
         unknown = [printable(name, 24) for name in one.unknown[:3]] + ["more"] * (len(one.unknown) > 3)
         each = ", ".join(

@@ -219,21 +219,28 @@ def status_of_relay(settings: "Settings", place: str) -> dict[str, Any] | None:
     return None
 
 
+def check_not_lost(settings: "Settings") -> None:
+    """Raise StoreError where there is no database any more, but a relay that judges by it: it must get no new one."""
+    from spamfilter.stores import GONE
+    from spamfilter.stores.sql.connection import place_of
+
+    place = place_of(settings.store_url())
+    if not has_store(settings) and (status := status_of_relay(settings, place)) and any(status["learnt"].values()):
+        raise StoreError(f"{place}: the database is gone; {GONE}")
+
+
 @contextmanager
 def opened_store(settings: "Settings", existing: bool = False) -> "Iterator[Store]":
     """The store of the configuration. existing: raise InputError where there is none yet, and make none.
 
     Raises StoreError where there is none any more, and a relay still judges by it.
     """
-    from spamfilter.stores import GONE, NO_TABLES, open_store
+    from spamfilter.stores import NO_TABLES, open_store
     from spamfilter.stores.sql.connection import place_of
 
-    place = place_of(settings.store_url())
-    if not has_store(settings):
-        if existing:
-            raise InputError(f"{place}: {NO_TABLES}")
-        if (status := status_of_relay(settings, place)) and any(status["learnt"].values()):
-            raise StoreError(f"{place}: the database is gone; {GONE}")
+    if existing and not has_store(settings):
+        raise InputError(f"{place_of(settings.store_url())}: {NO_TABLES}")
+    check_not_lost(settings)
     with closing(open_store(settings.store_url(), create=not existing)) as store:
         yield store
 

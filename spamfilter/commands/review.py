@@ -186,7 +186,7 @@ class _Session:
         else:
             learnt = marks.learnings_of(self._filter.store, subject.reading)
             if (SOURCE, label) not in [(entry.source, entry.label) for entry in learnt]:
-                click.echo(f"{subject.id}: not undone, because somebody else has changed it since")
+                click.echo(f"{subject.id}: not undone, because it was changed since")
                 self._done.pop()
                 return at, at
             click.echo(self._mark(subject, None))

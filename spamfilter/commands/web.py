@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from spamfilter.commands.command import settings_of
+from spamfilter.commands.command import check_not_lost, settings_of
 from spamfilter.errors import InputError
 from spamfilter.web.accounts import ROLES, Role, line_of
 
@@ -44,4 +44,6 @@ def web(file: Path | None) -> None:
         from spamfilter.web import serve
     except ModuleNotFoundError as error:
         raise InputError(f"the web page needs {error.name}: in the checkout, .venv/bin/pip install '.[web]'") from None
-    serve(settings_of(file), file)
+    settings = settings_of(file)
+    check_not_lost(settings)
+    serve(settings, file)

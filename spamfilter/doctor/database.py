@@ -58,6 +58,8 @@ def _server(examined: Examination) -> Finding:
         return failed(str(store), "start the server, or correct [store] url")
     if isinstance(store, SpamfilterError):
         return failed(str(store), "docs/postgresql.md says what it needs")
+    if examined.revision == HEAD and not store.may_write():
+        return failed(f"{store.where}: its user may not write", "name the user who owns the tables in [store] url")
     return ok(f"{store.where}, {store.size() / 1e6:.1f} MB")
 
 

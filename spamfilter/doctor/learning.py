@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 
 from spamfilter.bayes.doubt import LITTLE_COMPARED, compared
@@ -132,12 +132,14 @@ def clock(examined: Examination) -> Iterator[Finding]:
     if seen and (now < seen or not isinstance(examined.status, Exception)) and (leaping := leap(now, seen)):
         yield warning(f"the clock is {leaping[0]}", leaping[1])
         return
-    ahead: list[datetime] = [entry.at for entry in store.journal(now + TOLERANCE, now + CENTURY)]
+    entries = store.journal(now + TOLERANCE, now + CENTURY)
+    ahead = [entry.at for entry in entries]
     ahead += [at for _, at in store.times_of_sources().values() if at > now + TOLERANCE]
     if ahead:
+        names = ", ".join(sorted({entry.host for entry in entries} - {""}))
         yield warning(
-            f"{len(ahead)} entries are in the future, up to {moment_text(max(ahead))}",
-            "set the clock and synchronise it: timedatectl set-ntp true",
+            f"entries in the future: {len(ahead)}, up to {moment_text(max(ahead))}" + f", of {names}" * bool(names),
+            "set the clock there and synchronise it: timedatectl set-ntp true",
         )
         return
     pairs = pairwise(store.learnings(now - LOOKED_BACK))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spamfilter.bayes.labels import Label
+from spamfilter.evaluation.confidence_intervals import wilson
 
 BINS = 10
 """Bins of probability in which calibration is measured and plotted."""
@@ -77,9 +78,11 @@ def measure(log_odds: Sequence[float], posteriors: Sequence[float], labels: Sequ
 def intervals(
     log_odds: Sequence[float], posteriors: Sequence[float], labels: Sequence[Label], resamples: int, seed: int = 1
 ) -> dict[str, tuple[float, float]]:
-    """The 95 % confidence interval of each of RATES: percentiles of bootstrap samples, drawn within each class.
+    """The 95 % confidence interval of each of RATES: Wilson's for shares of messages, of the others percentiles of
+    bootstrap samples, drawn within each class.
 
-    It says how much a figure depends on the choice of messages; the filter's learning is not repeated.
+    It says how much a figure depends on the choice of messages; the filter's learning is not repeated. The bootstrap
+    cannot know of errors that have not occurred yet.
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993.
     """
     odds, p, spam = np.asarray(log_odds, np.float64), np.asarray(posteriors, np.float64), _spam(labels)
@@ -91,7 +94,12 @@ def intervals(
         sample = _measure(odds[drawn], p[drawn], spam[drawn])
         found.append([getattr(sample, name) for name in RATES])
     low, high = np.percentile(np.array(found), (2.5, 97.5), axis=0)
-    return {name: (float(low[at]), float(high[at])) for at, name in enumerate(RATES)}
+    bounds = {name: (float(low[at]), float(high[at])) for at, name in enumerate(RATES)}
+    wrong = (p >= 0.5) != spam
+    for name, counted in (("hm", wrong[~spam]), ("sm", wrong[spam]), ("accuracy", ~wrong)):
+        least, most = wilson(int(counted.sum()), len(counted))
+        bounds[name] = 100 * least, 100 * most
+    return bounds
 
 
 def contradicted(log_odds: Sequence[float], posteriors: Sequence[float], labels: Sequence[Label]) -> list[int]:

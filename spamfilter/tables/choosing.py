@@ -13,7 +13,6 @@ import numpy as np
 
 from spamfilter.bayes.estimator import log_normalised
 from spamfilter.bayes.likelihoods.likelihood import log_priors
-from spamfilter.errors import InputError
 from spamfilter.tables.columns import KINDS, Options, fits
 from spamfilter.tables.reading import Table
 
@@ -26,7 +25,7 @@ MOST_ROWS = 1_000
 
 
 def best_kinds(columns: Iterable[str], table: Table, options: Options) -> dict[str, str]:
-    """Column -> its kind, by these rows alone. Raises InputError for a column without a value."""
+    """Column -> its kind, by these rows alone; `category` for one without a value."""
     sample = table.part(np.random.default_rng(1).permutation(len(table.rows))[:MOST_ROWS].tolist())
     halves = [sample.part(range(first, len(sample.rows), 2)) for first in (0, 1)]
     return {column: _best(column, table, halves, options) for column in columns}
@@ -35,7 +34,7 @@ def best_kinds(columns: Iterable[str], table: Table, options: Options) -> dict[s
 def _best(column: str, table: Table, halves: list[Table], options: Options) -> str:
     cells = {str(row[column]) for row in table.rows if column in row}
     if not cells:
-        raise InputError(f"column {column!r}: no value; say what it is with --column, or ignore")
+        return "category"
     one, other = halves
     told = {
         kind: _told(column, kind, one, other, options) + _told(column, kind, other, one, options)

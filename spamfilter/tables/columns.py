@@ -10,6 +10,7 @@ from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise
 from statistics import quantiles
 from typing import Any, cast
 
@@ -29,13 +30,13 @@ OF_TEXT = tuple(name for name, row in LIKELIHOODS.items() if issubclass(row, Gen
 """Likelihoods of the words of a text."""
 COUNT, BEST, IGNORE = "count", "best", "ignore"
 """A kind of columns that are counted together; what may be said instead of a kind: see `choosing`, and left out."""
-SMALL = 3
-"""Numbers within 10 to the power of -SMALL are small."""
+SMALL, MOST_DECIMALS = 3, 100
+"""Numbers that differ by less than 10 to the power of -SMALL are kept with more decimals, so many more at most."""
 FEW_VALUES = 20
 """Up to so many different values a column without numbers is a category, if nothing else is said."""
 MOST = 1e100
 """The greatest number, whose square and sums are still floats."""
-NO = frozenset(("0", "no", "false", "n", "f"))
+NO = frozenset(("no", "false", "n", "f"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +167,19 @@ def _category(kind: str, columns: tuple[str, ...], table: Table, options: Option
 
 
 def _presence(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:
-    """Whether it is there."""
-    model = NaiveBayes(Bernoulli(options.m(kind), prior="equal"))
-    return Part(columns, model, lambda column, value: {column: int(str(value).lower() not in NO)})
+    """Whether it is there: neither no nor zero."""
+
+    def is_there(column: str, value: Value) -> Features:
+        return {column: int(str(value).lower() not in NO and _finite(str(value)) != 0)}
+
+    return Part(columns, NaiveBayes(Bernoulli(options.m(kind), prior="equal")), is_there)
 
 
 def _number(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:
-    """A mean and a variance; of small numbers with more decimals, and with a smaller least variance."""
-    numbers = [_number_of(column, row[column]) for column in columns for row in table.rows if column in row]
-    spread = max(numbers, default=0.0) - min(numbers, default=0.0)
-    more = max(0, math.ceil(-math.log10(spread)) - SMALL) if spread else 0
+    """A mean and a variance; where numbers differ by little, with more decimals, and with a smaller least variance."""
+    numbers = sorted({_number_of(column, row[column]) for column in columns for row in table.rows if column in row})
+    least = min((two - one for one, two in pairwise(numbers)), default=1.0)
+    more = min(max(0, math.ceil(-math.log10(least)) - SMALL), MOST_DECIMALS)
     model = GaussianNaiveBayes(6 + more, options.unbiased, 10.0 ** (-9 - 2 * more), prior="equal")
     return Part(columns, model, lambda column, value: {column: _number_of(column, value)})
 

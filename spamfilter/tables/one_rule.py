@@ -73,6 +73,8 @@ def _edges(table: Table, column: str, small: int) -> tuple[float, ...]:
         for row, label in zip(table.rows, table.labels, strict=True)
         if column in row
     )  # fmt: skip
+    if not pairs:
+        return ()
     ends: list[tuple[float, str]] = []
     inside: Counter[str] = Counter()
     for (value, label), (following, next_label) in pairwise(pairs):

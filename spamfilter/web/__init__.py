@@ -256,6 +256,8 @@ def _allowed(page: Page, request: Request, visit: Visit) -> Response:
         return _refused(visit, f"this needs the role {page.role!r}; your role is {visit.user.role!r}")
     if post and not visit.site.sessions.is_stamp(visit.token, visit.form.get("stamp", "")):
         if visit.path == "/login" and visit.account is not None:  # signed in already, in another tab
+            if visit.account.name != visit.form.get("name"):
+                return _refused(visit, f"you are signed in as {visit.account.name!r}: sign out first")
             return redirected(visit.form.get("next", "/"))
         if visit.path.startswith(BY_LINK):
             return kept.again(visit)

@@ -75,7 +75,7 @@ def act(visit: Visit) -> Response:
     if "undo" in visit.form:
         return _back(visit, undone=_undone(visit, address, visit.form["undo"]))
     ids, do = marking.ticked(visit.form), _do(visit)
-    mails = _kept_for(visit, address, ids)
+    mails = _kept_for(visit, address, ids) if "do" in visit.form else []  # without it as by Enter in a box
     if not mails:
         return _back(visit, ticked=len(ids))
     results = Counter(_carried_out(visit, address, found, do) for found in marking.in_time(mails))

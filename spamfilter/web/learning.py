@@ -1,6 +1,7 @@
 """The page "Learning": recent learnings by author; administrators can undo all marks of one author."""
 
 from datetime import datetime
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -34,6 +35,8 @@ def _since(period: str) -> datetime:
 def asked(visit: Visit) -> Response:
     """Ask before the marks of an author are undone; the page shows them."""
     by, period = visit.query.get("by", ""), visit.query.get("period", "week")
+    if "by" not in visit.query:
+        return learning(visit)  # after signing in again
     since = _since(period)
     taught = marking.taught(visit.site, by, since)
     counterparts = learnt_with(visit.site.store, taught, since).total()
@@ -45,9 +48,9 @@ def asked(visit: Visit) -> Response:
 def forget(visit: Visit) -> Response:
     """Undo the marks of an author, at most marking.AT_ONCE of them."""
     site = visit.site
-    by = visit.form.get("by", "")
-    taught = marking.taught(site, by, _since(visit.form.get("period", "")))
+    by, period = visit.form.get("by", ""), visit.form.get("period", "")
+    taught = marking.taught(site, by, _since(period))
     done = marking.forget(site, taught, visit.user)
     rest = len(taught) - done
     visit.tell(f"{done} marks of {by} undone" + (f"; {rest} are left: press the button again" if rest else ""))
-    return redirected("/learning")
+    return redirected(f"/learning/forget?{urlencode({'by': by, 'period': period})}" if rest else "/learning")

@@ -89,11 +89,12 @@ def notice(entry: JournalEntry, label: Label | None, done: Mapping[str, Any]) ->
 @dataclass(frozen=True, slots=True)
 class Delivered:
     """What a release has done, in sentences. Those of them that are bad news: stays, for whom the mail stays in
-    quarantine, and untaught, why it was not learnt; '' without."""
+    quarantine, untaught, why it was not learnt, and unnoted, why the history lacks it; '' without."""
 
     said: Sequence[str]
     stays: str = ""
     untaught: str = ""
+    unnoted: str = ""
 
 
 def release(site: Site, id: str, author: Author, only: str = "", teach: bool = True) -> Delivered:
@@ -115,7 +116,7 @@ def release(site: Site, id: str, author: Author, only: str = "", teach: bool = T
     refused = "; ".join(f"{readable(path)}: {reply.text}" for path, reply in released.refused)
     stays = f"{id}: stays in quarantine for {refused}" if refused else ""
     delivered = f"{id}: delivered to {', '.join(map(readable, released.delivered))}"
-    return Delivered([*filter(None, (delivered, stays, unnoted, learnt, untaught))], stays, untaught)
+    return Delivered([*filter(None, (delivered, stays, unnoted, learnt, untaught))], stays, untaught, unnoted)
 
 
 def delete(site: Site, id: str, author: Author, only: str = "") -> None:

@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from spamfilter.errors import SpamfilterError
+from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.web import marking, message_views
 from spamfilter.web.site import Visit, redirected, shown
 
@@ -20,7 +20,9 @@ def act(visit: Visit) -> Response:
     """Deliver the mails that were ticked and mark them as not spam, deliver them only, or delete them."""
     site, author, do = visit.site, marking.author_of(visit.user), visit.form.get("do")
     ids = marking.ticked(visit.form)
-    done, failed, stay, untaught = 0, list[str](), list[str](), list[str]()
+    if do not in ("teach", "deliver", "delete"):  # as by Enter in a box, where no script runs
+        raise InputError("nothing was done: choose what to do with the mails that are ticked")
+    done, failed, stay, untaught, unnoted = 0, list[str](), list[str](), list[str](), list[str]()
     for id in marking.in_time(ids):
         try:
             if do == "delete":
@@ -29,12 +31,17 @@ def act(visit: Visit) -> Response:
                 delivered = marking.release(site, id, author, teach=do != "deliver")
                 stay += filter(None, [delivered.stays])
                 untaught += filter(None, [delivered.untaught])
+                unnoted += filter(None, [delivered.unnoted])
             done += 1
         except SpamfilterError as error:
             failed.append(str(error))
     if done:
         visit.tell(f"{done} mail{'s' * (done != 1)} {'deleted' if do == 'delete' else 'delivered'}")
-    for some, what in ((stay, "of these still kept"), (untaught, "of these not learnt")):
+    for some, what in (
+        (stay, "of these still kept"),
+        (untaught, "of these not learnt"),
+        (unnoted, "of these not noted"),
+    ):
         if some:
             visit.tell(f"{len(some)} {what}: {some[0]}" + "; ..." * (len(some) > 1))
     if rest := len(ids) - done:

@@ -131,7 +131,7 @@ def undo(visit: Visit) -> Response:
     else:
         learnt = learnings_of(site.store, Reading(entry.digest, entry.tokens or {}))
         if (visit.user.name, marking.SOURCE, label) not in [(one.by, one.source, one.label) for one in learnt]:
-            visit.tell(f"{id}: not undone, because somebody else has changed it since")
+            visit.tell(f"{id}: not undone, because it was changed since")
         else:
             done = marking.mark(site, id, None, marking.author_of(visit.user))
             visit.tell(marking.notice(entry, None, done))

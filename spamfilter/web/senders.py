@@ -29,7 +29,7 @@ def add(visit: Visit) -> Response:
         rule = visit.site.store.add_rule(_rule(form, visit.user.name, now), now)
     except (InputError, ValueError) as error:
         return _shown(visit, str(error), 400)
-    visit.tell(f"rule {rule.id}: {rule.what} is {'allowed' if rule.kind == 'allow' else 'blocked'}")
+    visit.tell(f"rule {rule.id}: {rule.what} is {'allowed' if rule.kind == 'allow' else 'blocked'}{_for(rule)}")
     if waits_for_proof(rule, visit.site.settings.lists.results_from):
         visit.tell(
             "The rule is not obeyed yet: nothing proves who the sender is; name your mail server in [lists]"
@@ -45,8 +45,12 @@ def undo(visit: Visit) -> Response:
     rule = visit.site.store.remove_rule(int(id), visit.user.name, datetime.now(UTC)) if known else None
     if rule is None:
         raise InputError("no rule has this number: it was undone or replaced, or has expired")
-    visit.tell(f"rule {rule.id} on {rule.what} is undone")
+    visit.tell(f"rule {rule.id} on {rule.what}{_for(rule)} is undone")
     return redirected("/senders")
+
+
+def _for(rule: Rule) -> str:
+    return f" for {rule.whom}" * bool(rule.whom)
 
 
 def _rule(form: dict[str, str], by: str, now: datetime) -> Rule:

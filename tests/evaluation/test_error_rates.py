@@ -138,6 +138,16 @@ def test_the_accuracy_is_the_share_of_messages_on_the_right_side_of_one_half(
 Scores = tuple[list[float], list[float], list[Label]]
 
 
+def test_no_error_yet_is_no_promise_that_there_will_be_none() -> None:
+    """Wilson: of 20 without an error up to 16 % may have one."""
+    labels: list[Label] = ["ham", "spam"] * 20
+    odds = [9.0 if label == "spam" else -9.0 for label in labels]
+    bounds = intervals(odds, [float(label == "spam") for label in labels], labels, resamples=20)
+    assert [round(bound, 1) for name in ("hm", "sm", "accuracy") for bound in bounds[name]] == [
+        0.0, 16.1, 0.0, 16.1, 91.2, 100.0,
+    ]  # fmt: skip
+
+
 def overlapping(messages: int, seed: int = 1) -> Scores:
     """Scores of two bells that overlap, with probabilities that are too sure; half ham, half spam."""
     chance = np.random.default_rng(seed)
@@ -174,7 +184,7 @@ def test_samples_are_drawn_within_each_class() -> None:
     labels: list[Label] = [*["ham"] * 99, "spam"]  # type: ignore[list-item]  # a display of literals
     scores = [float(number) for number in range(100)]
     bounds = intervals(scores, [number / 99 for number in range(100)], labels, resamples=200)
-    assert bounds["roca"] == bounds["sm"] == (0.0, 0.0)
+    assert bounds["roca"] == bounds["sm_at_hm_01"] == (0.0, 0.0)
 
 
 def test_an_interval_covers_the_true_figure_about_nineteen_times_of_twenty() -> None:

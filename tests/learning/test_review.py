@@ -263,7 +263,7 @@ def test_undo_leaves_alone_what_somebody_has_changed_since(reviewer: Reviewer, m
 
     monkeypatch.setattr(Review, "subject", and_another_at_the_second)
     said = reviewer.press("s", "u", "q").stdout
-    assert f"{ids['one']}: not undone, because somebody else has changed it since" in said
+    assert f"{ids['one']}: not undone, because it was changed since" in said
     assert reviewer.labels() == {"one": ("ham", "cli", "ann")}
 
 

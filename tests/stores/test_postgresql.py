@@ -226,6 +226,9 @@ def test_a_user_who_may_not_write_is_told_so(url: str) -> None:
             assert store.load(["fields"]).last == 0
             with pytest.raises(StoreError, match="permission denied for table settings; the user of"):
                 store.put_setting("a", 1)
+        for user, may in (("looker", False), ("spamfilter", True)):
+            with closing(Database(url.replace("spamfilter@", f"{user}@"))) as database:
+                assert database.may_write() is may
         server().execute("DROP OWNED BY looker", name_in(url))
     finally:
         server().execute("DROP ROLE looker")

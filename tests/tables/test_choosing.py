@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from spamfilter.errors import InputError
 from spamfilter.tables.choosing import best_kinds
 from spamfilter.tables.classifier import TableClassifier
 from spamfilter.tables.columns import Options
@@ -61,9 +60,14 @@ def test_the_choice_is_no_constant() -> None:
     assert len({best_kinds(["x"], _drawn(kind), Options(bins=6))["x"] for kind in DRAWN}) >= 4
 
 
-def test_a_column_without_a_value_is_an_error() -> None:
-    with pytest.raises(InputError, match="column 'x': no value"):
-        best_kinds(["x"], Table(("x",), [{}, {}], ["no", "yes"]), Options())
+def test_a_column_without_a_value_leaves_its_factor_out(shell: Shell) -> None:
+    assert best_kinds(["x"], Table(("x",), [{}, {}], ["no", "yes"]), Options()) == {"x": "category"}
+    rows = [
+        f"{'old' if number % 2 else 'young'},{'7' if number == 3 else ''},{number // 2 % 2}" for number in range(20)
+    ]
+    file = shell.write("t.csv", "\n".join(["age,score,class", *rows]).encode())  # most folds lack the only value
+    assert "naive_bayes: " in shell.done("classify", file, "--column", "score=best")
+    assert "one_rule: " in shell.done("classify", file, "--likelihood", "one_rule")
 
 
 def test_the_choice_is_told(shell: Shell) -> None:

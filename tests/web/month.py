@@ -54,7 +54,7 @@ def overview_differences(browser: Browser, period: str, count: dict[str, Any]) -
     settled = count["unsure_settled"]
     sentence = (
         f"Of {count['classes']['unsure']:,} unsure messages, users have since marked {settled['spam']:,} as spam and"
-        f" {settled['ham']:,} as not spam; {count['waiting_in_all']:,} need review."
+        f" {settled['ham']:,} as not spam; {count['waiting_in_all']:,} are not marked."
     )
     found += ["unsure"] * (sentence not in page)
     found += ["learnings"] * (f"<p>{count['learnings']:,} messages in this period;" not in page)

@@ -277,7 +277,7 @@ def test_a_mail_too_old_to_mark_by_id_is_learnt_as_it_is_delivered(pages: Site) 
     browser, anna = pages.browser(), pages.browser("anna")
     path = f"{link}/{ids['by link']}"
     assert "nicht als" not in browser.submitted(path, path, do="teach").words
-    anna.submit("/quarantine", "/quarantine/act", **{f"mail-{ids['by page']}": "on"})
+    anna.submit("/quarantine", "/quarantine/act", do="teach", **{f"mail-{ids['by page']}": "on"})
     with closing(sqlite3.connect(pages.relay.database)) as database:
         query = "SELECT ledger.label FROM ledger JOIN journal USING (digest) WHERE journal.id = ?"
         assert [database.execute(query, [id]).fetchone() for id in ids.values()] == [("ham",)] * 2

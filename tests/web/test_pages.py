@@ -170,6 +170,7 @@ def test_who_has_signed_in_in_another_tab_goes_on_where_both_led(pages: Site, se
         assert (answer.status, answer.fields["location"]) == (303, path)
     assert tabs.get("/login?next=/review").fields["location"] == "/review"
     assert tabs.post("/login", {**form, "next": "//evil.example/"}).fields["location"] == "/"
+    assert "you are signed in as 'anna': sign out first" in tabs.post("/login", {**form, "name": "lena"}).words
 
 
 def test_every_answer_has_the_fields_that_keep_a_browser_in(pages: Site, sent: str) -> None:
@@ -311,6 +312,8 @@ def test_a_proxys_word_is_nothing_from_elsewhere() -> None:
         made.accounts.write_text(kept + "broken\n")
         assert other.get("/").status == 303
         assert "nobody can sign in" in made.log()
+        for _ in range(12):  # which lock nobody out
+            assert "the file of accounts has an error" in made.browser().sign_in("lena").words
         made.accounts.write_text(kept)
         assert made.browser("lena").get("/").status == 200
 
@@ -346,6 +349,7 @@ def test_what_one_account_taught_is_forgotten_by_an_administrator(pages: Site) -
     assert f"1 marks of {author} undone" in anna.get("/learning").words
     assert learnings(pages.relay)[-1] == ("web", "anna", "undo")
     assert pages.relay.problems() == []
+    assert "Learning" in anna.get("/learning/forget").words  # where a session that has ended leads back to
     assert anna.submit("/", "/learning/forget", by="", period="day").status == 400
     assert anna.submit("/", "/learning/forget", by="lena", period="always").status == 400
 
@@ -443,7 +447,9 @@ def test_many_mails_are_delivered_or_deleted_by_an_administrator_alone(pages: Si
     assert anna.submit("/", "/quarantine/act", do="delete", **{f"mail-{one}": "on", f"mail-{two}": "on"}).status == 303
     assert "2 mails deleted" in anna.get("/quarantine").words
     assert "Quarantine: deleted deleted by anna, " in lena.get(f"/messages/{one}").words
-    assert anna.submit("/", "/quarantine/act", **{f"mail-{two}": "on", f"mail-{three}": "on"}).status == 303
+    ticked = {f"mail-{two}": "on", f"mail-{three}": "on"}
+    assert "nothing was done: choose what" in anna.submit("/", "/quarantine/act", **ticked).words  # Enter in a box
+    assert anna.submit("/", "/quarantine/act", do="teach", **ticked).status == 303
     seen = anna.get("/quarantine").words
     assert "1 mail delivered" in seen
     assert f"1 not done: {two}: not in the quarantine" in seen
@@ -453,7 +459,7 @@ def test_many_mails_are_delivered_or_deleted_by_an_administrator_alone(pages: Si
     assert anna.submit("/", f"/messages/{four}/delete").status == 303
     assert "Quarantine: deleted deleted by anna, " in lena.get(f"/messages/{four}").words
     assert anna.submit("/", f"/messages/{four}/delete").status == 404
-    assert anna.submit("/", "/quarantine/act", **{"mail-": "on", "mail-../x": "on"}).status == 303
+    assert anna.submit("/", "/quarantine/act", do="teach", **{"mail-": "on", "mail-../x": "on"}).status == 303
     assert "Tick the mails first." in anna.get("/quarantine").words
 
 

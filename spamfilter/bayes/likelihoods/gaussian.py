@@ -75,9 +75,10 @@ class Gaussian(Generative):
         return found
 
 
-def mean_and_variance(n: int, total: int, squares: int, unbiased: bool = False) -> tuple[float, float]:
-    """Of n whole numbers by their sum and the sum of their squares; the variance divided by n, or by n - 1."""
-    return total / n, (n * squares - total * total) / (n * (n - unbiased))
+def mean_and_variance(n: int, total: int, squares: int, unbiased: bool = False, scale: int = 1) -> tuple[float, float]:
+    """Of n numbers, in units of 1 / scale, by their sum and the sum of their squares; the variance divided by n, or by
+    n - 1."""
+    return total / (n * scale), (n * squares - total * total) / (n * (n - unbiased) * scale * scale)
 
 
 def log_density(value: float, mean: float, variance: float) -> float:

@@ -67,8 +67,8 @@ class GaussianNaiveBayes(Classifier):
         found = self._sums[self.classes.index(label)].get(feature, Sums())
         if found.number < 1 + self.unbiased:
             return None
-        mean, variance = mean_and_variance(found.number, found.total, found.squares, self.unbiased)
-        return mean / self._scale, max(variance / self._scale**2, self.floor)
+        mean, variance = mean_and_variance(found.number, found.total, found.squares, self.unbiased, self._scale)
+        return mean, max(variance, self.floor)
 
     def log_likelihood(self, x: Features) -> dict[Hashable, float]:
         logarithms = dict.fromkeys(self.classes, 0.0)

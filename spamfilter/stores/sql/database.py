@@ -165,5 +165,12 @@ class Database:
         files = (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm"))
         return sum(file.stat().st_size for file in files if file.exists())
 
+    def may_write(self) -> bool:
+        """Whether the user of the database may add rows; of a file its permissions say so."""
+        if self._path is not None:
+            return True
+        with self.reading() as connection:
+            return bool(connection.exec_driver_sql("SELECT has_table_privilege('ledger', 'INSERT')").scalar_one())
+
     def close(self) -> None:
         self.engine.dispose()

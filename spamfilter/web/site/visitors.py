@@ -42,12 +42,16 @@ class TooOften(Exception):
 
 
 class Accounts:
-    """The accounts as the file has them now. With an error in the file nobody can sign in; the error is logged."""
+    """The accounts as the file has them now. With an error in the file nobody can sign in; the error is logged.
+
+    wrong: whether the file has an error.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._seen: tuple[int, ...] = self._identity()
         self._accounts = read_accounts(file)
+        self.wrong = False
 
     def _identity(self) -> tuple[int, ...]:
         try:
@@ -61,9 +65,9 @@ class Accounts:
         if seen != self._seen:
             self._seen = seen
             try:
-                self._accounts = read_accounts(self._file)
+                self._accounts, self.wrong = read_accounts(self._file), False
             except ConfigError as error:
-                self._accounts = {}
+                self._accounts, self.wrong = {}, True
                 log.error("nobody can sign in: %s", error)  # noqa: TRY400 - the sentence says it
         return self._accounts
 
@@ -110,11 +114,13 @@ class Visitors:
         return Origin(address, headers.get("x-forwarded-proto", "") == "https", proxied)
 
     def signed_in(self, origin: Origin, name: str, password: str) -> Account | None:
-        """The account, if name and password are right. Raises TooOften."""
+        """The account, if name and password are right. Raises TooOften, and ConfigError where nobody can sign in."""
+        account = self.accounts.now().get(name)
+        if self.accounts.wrong:
+            raise ConfigError("nobody can sign in: the file of accounts has an error, which is in the log of this page")
         wait = self._throttle.attempt(origin.address, name)
         if wait:
             raise TooOften(wait)
-        account = self.accounts.now().get(name)
         with HASHING:
             right = is_right(account, password)
         if not right:
