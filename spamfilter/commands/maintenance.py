@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from spamfilter.bayes.voices import view
-from spamfilter.commands.command import as_json_option, opened_store, settings_of, status_of_relay
+from spamfilter.commands.command import as_json_option, check_not_lost, opened_store, settings_of, status_of_relay
 from spamfilter.config import settings as config
 from spamfilter.config.redaction import redacted
 from spamfilter.config.sections import store_url
@@ -57,6 +57,7 @@ def migrate(file: Path | None, revision: str | None, yes: bool, source: str | No
         raise InputError(f"--revision {revision!r}: neither 'head' nor four digits")
     if revision != "head" and not yes:
         _confirm_back(settings, revision)
+    check_not_lost(settings)
     before, after = run(settings.store_url(), revision)
     change = f"schema {before or 'none'} -> {after}" if before != after else f"schema {after}, nothing to do"
     sentence(f"{redacted(settings.store_url())}: {change}")
