@@ -7,6 +7,7 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from spamfilter.bayes.verdict import PARTLY
 from spamfilter.relay.sender_lists.decision import use_of
 from spamfilter.reports.charts import COLOURS, HEIGHT, PALE, charts_of
 from spamfilter.reports.report import Report
@@ -85,9 +86,13 @@ def class_name(class_: str) -> str:
 
 
 def _rule_name(listed: str) -> str:
-    """The rule that a message has met, for readers of a list."""
+    """The rule that a message has met, for readers of a list.
+
+    >>> _rule_name("blocked=a@example.org for-all=no rule=1")
+    'sender blocked for some recipients'
+    """
     names = {"blocked": "sender blocked", "allowed": "sender allowed", "unproved": "sender allowed, but not proved"}
-    return names.get(use_of(listed), "")
+    return names.get(use_of(listed), "") + " for some recipients" * (PARTLY in listed)
 
 
 def _percent(share: float) -> str:
