@@ -516,4 +516,6 @@ def test_a_list_of_messages_shows_which_have_met_a_rule(pages: Site) -> None:
     pages.send(mail_of("unruled", "Lunch for none", "see you at lunch"))
     assert "sender blocked" in anna.get("/messages?subject=Lunch+for+all").words
     assert "sender blocked" not in anna.get("/messages?subject=Lunch+for+none").words
-    assert f"blocked=127.0.0.1/32 rule={number}" in anna.get(f"/messages/{id}").words
+    said = anna.get(f"/messages/{id}").words
+    assert f"blocked=127.0.0.1/32 rule={number}" in said
+    assert "Why By a rule: sender blocked. What follows is what its words say." in said
