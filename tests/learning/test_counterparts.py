@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.groups import OWN
 from spamfilter.bayes.labels import AUTOMATIC, BULK, CANARY, COUNTERPART, Label
 from spamfilter.bayes.likelihoods.soft import Soft
@@ -75,6 +76,15 @@ def learnt(filter: Filter) -> Sequence[Entry]:
 
 
 SPAM_SEEN = reading("seen", "viagra", "pills")
+
+
+def with_one(filter: Filter) -> tuple[dict[str, Counts], dict[str, Counts], Reading]:
+    """Mark SPAM_SEEN, with one counterpart: the counts before and after, and the counterpart."""
+    came_ham(filter, 1)
+    before = filter.store.load(["fields"]).counts
+    assert marked(filter, SPAM_SEEN)
+    (one,) = learnt(filter)
+    return before, filter.store.load(["fields"]).counts, Reading(one.digest, one.tokens)
 
 
 @pytest.mark.parametrize("passed", [0, 1, 3, 30])
@@ -229,29 +239,21 @@ def test_what_an_author_has_taken_back_does_not_come_again(filter: Filter) -> No
 
 @pytest.mark.parametrize("label", ["ham", "spam"])
 def test_a_persons_mark_of_a_counterpart_is_taken_back_to_nothing(filter: Filter, label: Label) -> None:
-    came_ham(filter, 1)
-    before = filter.store.load(["fields"]).counts
-    assert marked(filter, SPAM_SEEN)
-    (one,) = learnt(filter)
-    assert marked(filter, Reading(one.digest, one.tokens), label, BOB, OFF)
+    before, _, one = with_one(filter)
+    assert marked(filter, one, label, BOB, OFF)
     assert marked(filter, SPAM_SEEN, None)
-    assert marked(filter, Reading(one.digest, one.tokens), None, BOB)
+    assert marked(filter, one, None, BOB)
     assert filter.store.load(["fields"]).counts == before
 
 
 @pytest.mark.parametrize("label", ["ham", "spam"])
 def test_a_mark_of_a_counterpart_that_is_taken_back_leaves_it_one(filter: Filter, label: Label) -> None:
     """While the mark that it was learnt with still counts; and with that it goes."""
-    came_ham(filter, 1)
-    before = filter.store.load(["fields"]).counts
-    assert marked(filter, SPAM_SEEN)
-    with_it = filter.store.load(["fields"]).counts
-    (one,) = learnt(filter)
-    mine = Reading(one.digest, one.tokens)
+    before, with_it, mine = with_one(filter)
     assert marked(filter, mine, label, BOB, OFF)
     assert not learnt(filter)
     assert mark(filter, Subject("it", "", mine), None, BOB, ON).again == "ham"
-    assert [entry.digest for entry in learnt(filter)] == [one.digest]
+    assert [entry.digest for entry in learnt(filter)] == [mine.digest]
     assert filter.store.load(["fields"]).counts == with_it
     assert marked(filter, SPAM_SEEN, None)
     assert filter.store.load(["fields"]).counts == before
@@ -260,12 +262,8 @@ def test_a_mark_of_a_counterpart_that_is_taken_back_leaves_it_one(filter: Filter
 
 @pytest.mark.parametrize("author", ["bob", "ann"])
 def test_what_is_forgotten_of_an_author_leaves_the_counterparts_of_others(filter: Filter, author: str) -> None:
-    came_ham(filter, 1)
-    before = filter.store.load(["fields"]).counts
-    assert marked(filter, SPAM_SEEN)
-    with_it = filter.store.load(["fields"]).counts
-    (one,) = learnt(filter)
-    assert marked(filter, Reading(one.digest, one.tokens), "spam", Author(author, "imap"), OFF)
+    before, with_it, one = with_one(filter)
+    assert marked(filter, one, "spam", Author(author, "imap"), OFF)
     undo(filter, taught_by(filter.store, author, None), "cli", "root", lambda ids: None)
     assert filter.store.load(["fields"]).counts == (with_it if author == "bob" else before)
     assert filter.verify() == []

@@ -169,6 +169,18 @@ class Reviewer(Shell):
     def press(self, *keys: str) -> Result:
         return self.run("review", stdin="".join(f"{key}\n" for key in keys).encode())
 
+    def marked_meanwhile(self, monkeypatch: pytest.MonkeyPatch, name: str, look: int, *words: object) -> None:
+        """Another person runs a command just before review looks at this message for the so manyth time."""
+        subject, asked = Review.subject, list[str]()
+
+        def and_another(review: Review, entry: JournalEntry) -> object:
+            asked.append(entry.subject)
+            if entry.subject == name and asked.count(name) == look:
+                self.done(*words)
+            return subject(review, entry)
+
+        monkeypatch.setattr(Review, "subject", and_another)
+
     def labels(self) -> dict[str, tuple[str, str, str]]:
         """Name of a message -> its label, and by which way and by whom it was learnt."""
         with self.store() as store:
@@ -253,15 +265,7 @@ def test_what_is_undone_can_be_labelled_otherwise(reviewer: Reviewer) -> None:
 
 def test_undo_leaves_alone_what_somebody_has_changed_since(reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = reviewer.fill("one", "two")
-    subject, asked = Review.subject, []
-
-    def and_another_at_the_second(self: Review, entry: JournalEntry) -> object:
-        asked.append(entry.subject)
-        if asked.count("two") == 2:
-            reviewer.done("mark-ham", ids["one"])
-        return subject(self, entry)
-
-    monkeypatch.setattr(Review, "subject", and_another_at_the_second)
+    reviewer.marked_meanwhile(monkeypatch, "two", 2, "mark-ham", ids["one"])
     said = reviewer.press("s", "u", "q").stdout
     assert f"{ids['one']}: not undone, because it was changed since" in said
     assert reviewer.labels() == {"one": ("ham", "cli", "ann")}
@@ -283,15 +287,7 @@ def test_what_another_has_labelled_is_passed_over(reviewer: Reviewer, monkeypatc
 
 def test_what_another_labels_while_it_is_shown_stays(reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = reviewer.fill("one", "two")
-    subject, asked = Review.subject, []
-
-    def and_another_before_the_answer(self: Review, entry: JournalEntry) -> object:
-        asked.append(entry.subject)
-        if asked.count("one") == 3:
-            reviewer.done("mark-spam", ids["one"])
-        return subject(self, entry)
-
-    monkeypatch.setattr(Review, "subject", and_another_before_the_answer)
+    reviewer.marked_meanwhile(monkeypatch, "one", 3, "mark-spam", ids["one"])  # it is listed, shown, and then answered
     said = reviewer.press("h", "h", "u", "u").stdout
     assert f"{ids['one']}: somebody else has marked it meanwhile\n" in said
     assert reviewer.labels() == {"one": ("spam", "cli", "ann")}
