@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -188,10 +188,9 @@ def check_config(file: Path | None, systemd: bool) -> None:
     dangers = settings.relay.dangers()
     accounts, database = Path(settings.web.accounts), file_of(settings.store_url())
     if settings.web.listen and (not accounts.exists() or os.access(accounts, os.R_OK)):
-        with suppress(ImportError):  # the extra [web] is not installed, so the page does not run here
-            from spamfilter.web.accounts import read_accounts
+        from spamfilter.web.accounts import read_accounts
 
-            read_accounts(accounts)
+        read_accounts(accounts)
     if settings.store.url and database is not None and not database.parent.is_dir():
         warn(f"store.url = {settings.store.url!r}: {database.parent} is no folder; create it before the start")
     for warning in settings.warnings():

@@ -41,7 +41,7 @@ def web(file: Path | None) -> None:
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # until the page can obey; it would end a start
     try:
-        from spamfilter.web import serve
+        from spamfilter.web.server import serve
     except ModuleNotFoundError as error:
         raise InputError(f"the web page needs {error.name}: in the checkout, .venv/bin/pip install '.[web]'") from None
     settings = settings_of(file)

@@ -113,7 +113,7 @@ def _hasher() -> "PasswordHasher":
     try:
         from argon2 import PasswordHasher
     except ImportError:
-        raise InputError("the web page needs more libraries: in the checkout, .venv/bin/pip install '.[web]'") from None
+        raise InputError("the web page needs argon2: in the checkout, .venv/bin/pip install '.[web]'") from None
     return PasswordHasher()
 
 

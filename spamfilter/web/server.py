@@ -1,9 +1,4 @@
-"""The web page of a relay, served by a separate process. PAGES is the table of its pages.
-
-Guarantee: the relay loads none of this code. Every action is a POST with the stamp of its session, by an account whose
-role allows it, and is in the ledger under the account's name. An error is shown as one sentence, never as a traceback.
-Imports: every room from errors to doctor. Start with site/, which a page is given, then messages for one page.
-"""
+"""The server of the web page: its table of pages, and what each request goes through. PAGES is the table."""
 
 import asyncio
 import logging

@@ -27,7 +27,7 @@ from spamfilter.mail.tagging import header_id, mark
 from spamfilter.relay.sender_lists.decision import Origin
 from spamfilter.relay.sender_lists.raw_header import RawHeader
 from spamfilter.system.escaping import printable
-from spamfilter.web import _sent
+from spamfilter.web.server import _sent
 
 QUADRATIC, LINEAR = 16, 4
 BOUND = 9

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from manual import pages
 
+from spamfilter.commands import COMMANDS
 from spamfilter.stores.schema import HEAD
 from spamfilter.system.packaged_files import samples
 from tests.integration.installed import clean_environment, install_wheel
@@ -29,6 +30,28 @@ def spamfilter(binaries: Path, home: Path, *arguments: str) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_every_command_has_a_help_without_the_extras(binaries: Path, tmp_path: Path) -> None:
+    shown = spamfilter(binaries, tmp_path, "--help")
+    assert all(f"  {name} " in shown for name in COMMANDS)
+
+
+def test_what_needs_an_extra_names_it(binaries: Path, tmp_path: Path) -> None:
+    (tmp_path / "accounts").write_text("alice:rule:-\n")
+    web, store = {"SPAMFILTER_WEB__LISTEN": "127.0.0.1:0"}, "postgresql+psycopg:///x"
+    for asked, environment, wanted in (
+        (["web"], web, "'.[web]'"),
+        (["web-password", "alice"], {}, "'.[web]'"),
+        (["stats"], {"SPAMFILTER_STORE__URL": store}, "[postgresql]'"),
+        (["check-config"], web | {"SPAMFILTER_WEB__ACCOUNTS": str(tmp_path / "accounts")}, "accounts:1"),
+    ):
+        done = subprocess.run(
+            [str(binaries / "spamfilter"), *asked], env=clean_environment(tmp_path) | environment, cwd=tmp_path,
+            input="a long password\n", capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert wanted in done.stderr, done.stderr
 
 
 def test_the_wheel_serves_and_delivers(binaries: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from html import unescape
 import pytest
 
 from spamfilter.mail.message import GTUBE
-from spamfilter.web import MOST_FIELDS, PAGES
+from spamfilter.web.server import MOST_FIELDS, PAGES
 from spamfilter.web.site.connections import MOST_CONNECTIONS
 from spamfilter.web.site.limits import FIELDS, MOST_BODY
 from spamfilter.web.site.throttle import OF_ADDRESS

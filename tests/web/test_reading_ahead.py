@@ -10,7 +10,8 @@ import pytest
 from spamfilter.config.settings import Settings
 from spamfilter.errors import StoreError
 from spamfilter.stores import open_store
-from spamfilter.web import application, overview
+from spamfilter.web import overview
+from spamfilter.web.server import application
 from spamfilter.web.site import Site
 from spamfilter.web.site.visitors import Accounts
 from tests.support.made import journal_entry
