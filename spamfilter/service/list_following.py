@@ -18,18 +18,23 @@ their metrics, so that a rule counts within a second. A look takes 0.2 ms."""
 
 
 class ListFollowing:
-    """Keeps `relay.lists` up to date. configured: the settings; set them, and call `look`, when they change.
+    """Keeps `relay.lists` up to date.
 
     One process of a relay watches the database for all, so that idle workers ask it nothing.
     """
 
     def __init__(self, relay: Relay, store: Store, configured: Settings) -> None:
-        self.configured = configured
         self._relay = relay
         self._store = store
         self._watched: object = None
         self._known: object = None
-        relay.lists = _lists(configured, [])
+        self._rules: Sequence[Rule] = ()
+        self.configure(configured)
+
+    def configure(self, configured: Settings) -> None:
+        """Use the lists of these settings, with the rules of the database that are known."""
+        self._configured = configured
+        self._relay.lists = Lists([*configured.rules(), *self._rules], configured.lists.results_from)
 
     async def watch(self) -> None:
         """Tell all processes if there are other rules than at the last look. Raises StoreError."""
@@ -40,15 +45,7 @@ class ListFollowing:
 
     async def look(self) -> None:
         """Read the rules if there are others than at the last look. Raises StoreError."""
-        configured = self.configured
-        known = self._relay.shared.rules[0], configured.lists, configured.recipients
-        if known != self._known:
-            self._relay.lists = await asyncio.to_thread(self._read, configured)
+        if (known := self._relay.shared.rules[0]) != self._known:
+            self._rules = await asyncio.to_thread(self._store.rules)
             self._known = known
-
-    def _read(self, configured: Settings) -> Lists:
-        return _lists(configured, self._store.rules())
-
-
-def _lists(configured: Settings, others: Sequence[Rule]) -> Lists:
-    return Lists([*configured.rules(), *others], configured.lists.results_from)
+            self.configure(self._configured)

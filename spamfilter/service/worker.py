@@ -257,7 +257,7 @@ class Worker:
             if new is not None:
                 self._settings, waiting = self._following.at_work(self._settings).reloaded(new)
                 apply(self._settings, self._relay, self._socket)
-                self._list_following.configured = self._settings
+                self._list_following.configure(self._settings)
                 if process.keeps:
                     log.info(
                         "reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else ""

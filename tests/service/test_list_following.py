@@ -60,5 +60,21 @@ async def test_rules_come_and_go_while_the_relay_runs(tmp_path: Path, monkeypatc
         assert await said() == f" blocked=a@example.org rule={rule.id}"
         running.store.remove_rule(rule.id, "anna", now)
         assert await said() == ""
-        following.configured = Settings(lists=Lists(block=["example.org"]))
+        following.configure(Settings(lists=Lists(block=["example.org"])))
         assert await said() == " blocked=example.org rule=config"
+
+
+async def test_a_reload_changes_the_lists_of_the_configuration_at_once_and_keeps_the_rules(tmp_path: Path) -> None:
+    async with listing(tmp_path) as (hop, running):
+        now = datetime.now(UTC)
+        running.store.add_rule(Rule("block", "example.org", at=now), now)
+        following = ListFollowing(running.relay, running.store, Settings())
+        await following.watch()
+        await following.look()
+        following.configure(Settings(lists=Lists(block=["a@example.org"])))  # what no look has followed yet
+        await (await running.connect()).send(HAM)
+        assert status(hop).endswith(" blocked=a@example.org rule=config")
+        following.configure(Settings())
+        hop.messages.clear()
+        await (await running.connect()).send(HAM)
+        assert " blocked=example.org " in status(hop)
