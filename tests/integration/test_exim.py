@@ -70,7 +70,8 @@ mailbox:
   allow_localhost
 
 begin retry
-* * F,1h,1s
+{retry}
+* * {rule}
 """
 
 
@@ -113,11 +114,22 @@ class Exim:
 
 
 def configure(
-    program: str, folder: Path, layout: str, *, filter: int = 10025, back: int = 10026, to: int = 10027
+    program: str,
+    folder: Path,
+    layout: str,
+    *,
+    filter: int = 10025,
+    back: int = 10026,
+    to: int = 10027,
+    limit: str = "50M",
+    rule: str = "F,1h,1s",
 ) -> Exim:
-    """A configuration from the fragments of one layout, with the ports exchanged for those given."""
+    """A configuration from the fragments of one layout, with ports and limit exchanged for those given.
+
+    rule: when Exim tries other hosts again.
+    """
     sample, front = shipped(f"config/exim/{layout}"), free_port()
-    files = {name: sample / f"{name}.fragment" for name in ("main", "acl", "router", "transport")}
+    files = {name: sample / f"{name}.fragment" for name in ("main", "acl", "router", "transport", "retry")}
     parts = {name: file.read_text() if file.exists() else "" for name, file in files.items()}
     for sampled, here in (
         ("= 10025", f"= {filter}"),
@@ -125,10 +137,11 @@ def configure(
         # The world is one port of loopback.
         ("[0.0.0.0]:25 ; [::0]:25", f"[127.0.0.1]:{front}"),
         ("[0.0.0.0]:587 ; [::0]:587", f"[127.0.0.1]:{front}"),
+        ("50M", limit),
     ):
         parts["main"] = parts["main"].replace(sampled, here)
     folder.mkdir()
-    (folder / "exim.conf").write_text(MAIN.format(program=program, folder=folder, sink=to, **parts))
+    (folder / "exim.conf").write_text(MAIN.format(program=program, folder=folder, sink=to, rule=rule, **parts))
     exim = Exim(program, folder, front, back)
     # Exim gives its privileges up, and writes its spool and log as a user that was chosen when it was built.
     owner = re.search(r"^exim_user = (\S+)", exim.run("-bP", "exim_user").stdout, re.MULTILINE)
@@ -245,6 +258,52 @@ def test_after_the_queue_a_line_of_any_length_reaches_the_filter(exim: str, fold
         (mail,) = filter.wait(1)
         assert mail.recipients == ["alice@example.test"]
         assert b"x" * 5_000 in mail.mail
+
+
+def test_after_the_queue_a_mail_as_large_as_exim_takes_arrives(exim: str, folder: Path) -> None:
+    """SMTP counts a byte more for each line end than Exim, which adds fields, too."""
+    back, lines = free_port(), 13_000
+    with (
+        sink() as mailbox,
+        relay(
+            folder / "relay",
+            relay={"next_hop": f"smtp://127.0.0.1:{back}", "mode": "after-queue"},
+            limits={"message_size": 2_000_000},
+        ) as filter,
+        running(
+            configure(exim, folder / "exim", "after-queue", filter=filter.port, back=back, to=mailbox.port, limit="1M")
+        ) as server,
+    ):
+        assert lines * 80 < 2**20 - 1000 < 2**20 < lines * 81
+        with smtplib.SMTP("127.0.0.1", server.front, "client.test", timeout=60) as client:
+            client.helo()  # a client that declares no size
+            client.mail("sender@example.org")
+            client.rcpt("alice@example.test")
+            assert client.data("Subject: minutes\r\n\r\n" + f"{'x' * 79}\r\n" * lines)[0] == 250
+        (mail,) = mailbox.wait(1)
+        assert len(mail.mail) > 2**20
+        assert server.run("-bp").stdout == ""
+
+
+def test_after_the_queue_mail_flows_as_soon_as_a_relay_is_back(exim: str, folder: Path) -> None:
+    """With the rule of Debian's Exim the first mail would hold up the later ones for a quarter of an hour."""
+    back, port = free_port(), free_port()
+    usual = "F,2h,15m; G,16h,1h,1.5; F,4d,6h"
+    with (
+        sink() as mailbox,
+        running(
+            configure(exim, folder / "exim", "after-queue", filter=port, back=back, to=mailbox.port, rule=usual)
+        ) as server,
+    ):
+        send(server.front, "alice@example.test")
+        wait_until(lambda: "Connection refused" in server.log(), "a refused connection")
+        with relay(
+            folder / "relay",
+            relay={"listen": [f"127.0.0.1:{port}"], "next_hop": f"smtp://127.0.0.1:{back}", "mode": "after-queue"},
+        ):
+            time.sleep(2)
+            send(server.front, "bob@example.test")
+            mailbox.wait(1)
 
 
 def test_before_the_queue_exim_may_end_a_kept_connection(exim: str, folder: Path) -> None:
