@@ -73,6 +73,8 @@ def lists(file: Path | None, history: bool, as_json: bool) -> None:
     if history:
         for former in ended:
             _show_former(former, as_json, now)
+        if not ended and not as_json:
+            click.echo("no rule has ended")
         return
     for rule in rules:
         _show(rule, as_json, now)

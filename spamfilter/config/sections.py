@@ -93,6 +93,13 @@ class Relay(Section):
         """All addresses at which mail is received."""
         return [*self.listen, *self.submission, *self.lmtp, *self.milter]
 
+    @property
+    def without_next_hop(self) -> str:
+        """What happens while the next hop does not answer."""
+        if self.milter:
+            return "mail by milter goes on; other clients hear 451, and releases, digests and answers wait"
+        return "clients hear 451 and keep their mail"
+
     def dangers(self) -> list[str]:
         """A sentence for each value that lets mail loop, loses all mail from outside, or relays for everybody."""
         found = []

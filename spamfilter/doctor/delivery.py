@@ -1,4 +1,4 @@
-"""Checks of delivery: the next hop, the quarantine, free disk space."""
+"""Checks of delivery: the next hop, outages, the quarantine, free disk space."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.doctor.examination import Examination, Finding, failed, ok, warning
 from spamfilter.errors import NextHopError, StoreError
 from spamfilter.relay.next_hops import next_hop_of
-from spamfilter.reports.outages import downtimes, hosts
+from spamfilter.reports.outages import downtimes, hosts, messages_text
 from spamfilter.reports.outages import outages as outages_of
 from spamfilter.reports.text import downtime_text
 from spamfilter.stores.sql.connection import file_of
@@ -39,7 +39,8 @@ def next_hop(examined: Examination) -> Iterator[Finding]:
     except (NextHopError, OSError) as error:
         refused = isinstance(error.__cause__ or error, ConnectionRefusedError)
         found = f"the next hop {address.removeprefix('//')} refuses connections" if refused else str(error)
-        yield failed(found, "start it, or correct [relay] next_hop; until then clients hear 451 and try again")
+        until = examined.settings.relay.without_next_hop
+        yield failed(found, f"start it, or correct [relay] next_hop; until then {until}")
         return
     yield ok(f"{url} answers, and announces {', '.join(keywords) or 'nothing'}")
 
@@ -56,12 +57,12 @@ async def _announced(settings: Settings) -> list[str]:
 
 
 def outages(examined: Examination) -> Iterator[Finding]:
-    """Whether mail was put off, or the relay did not run, in the last day."""
+    """Whether mail was deferred, or the relay did not run, in the last day."""
     since, store = examined.now - LOOK_BACK, examined.store
     found = outages_of(store, since, examined.now)
     for one in found:
         yield warning(
-            f"{span_text(one.begin, one.end)}: {one.messages:,} messages were put off: {printable(one.reply, 200)}",
+            f"{span_text(one.begin, one.end)}: {messages_text([one])} deferred: {printable(one.reply, 200)}",
             "senders try again; the logs of the relay and of the next hop say why;"
             " spamfilter stats --since 24h has the replies",
         )
@@ -72,7 +73,7 @@ def outages(examined: Examination) -> Iterator[Finding]:
             continue  # it cannot note it in the database
         yield warning(downtime_text(down, members), "journalctl -u spamfilter says why")
     if not found:
-        yield ok("no mail was put off in the last 24 hours")
+        yield ok("no mail was deferred in the last 24 hours")
 
 
 def quarantine(examined: Examination) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """The input of every check of `doctor`: the configuration, the status of the relay, the database.
 
-Guarantee: an examination changes nothing. No database is created or migrated, and no folder is made.
+Guarantee: an examination changes nothing; only canary does. No database is created or migrated, and no folder is made.
 """
 
 import os
@@ -30,6 +30,8 @@ GREETING_SECONDS = 10.0
 """Time for a relay to greet: usually a millisecond, a second while it judges a huge mail."""
 BANNER = "MTP spamfilter"
 """The name of the program in the greeting of the relay."""
+OPEN = "is open, for [relay] trusted alone, where this host is not"
+"""What is found of a port for milter that this host may not try."""
 
 DOVECOT = (Path("/etc/dovecot"), Path("/usr/local/etc/dovecot"))
 FRAGMENT = Path("conf.d") / "90-spamfilter.conf"
@@ -119,7 +121,7 @@ class Examination:
     @cached_property
     def milters(self) -> dict[str, str | OSError]:
         """Address for milter -> what was agreed upon there."""
-        return {address: agreement(address) for address in self._listed("milter")}
+        return {address: agreement(address, self.settings.relay) for address in self._listed("milter")}
 
     def _listed(self, *keys: str) -> list[str]:
         """The addresses that the relay names, or else the configuration."""
@@ -144,7 +146,11 @@ class Examination:
             if path is not None:
                 path.stat()  # or opening it would make it
             store = SqlStore(self.settings.store_url())
-            self.revision = store.revision()
+            try:
+                self.revision = store.revision()
+            except SpamfilterError:
+                store.close()
+                raise
         except OSError as error:
             return StoreError(f"{path}: {error.strerror}")
         except SpamfilterError as error:
@@ -235,12 +241,14 @@ def greeting(address: str, relay: Relay) -> str | OSError:
     return line.decode("ascii", "replace").strip()
 
 
-def agreement(address: str) -> str | OSError:
+def agreement(address: str, relay: Relay) -> str | OSError:
     """What a milter agrees upon with a mail server that can do everything, or the error. address: as in `greeting`."""
     answers = packets.Decoder()
     everything = packets.Offer(packets.VERSIONS[-1], ~packets.Actions(0), ~packets.Steps(0))
     try:
         with _connected(address) as client:
+            if socket_of(address) is None and not is_in(client.getsockname()[0], relay.networks()):
+                return OPEN
             client.sendall(everything.packet())
             while (answer := answers.packet()) is None and (block := client.recv(512)):
                 answers.feed(block)

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from spamfilter import __version__
-from spamfilter.config.settings import Settings
-from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, warning
+from spamfilter.doctor.examination import OPEN, Examination, Finding, NotTried, failed, ok, warning
 from spamfilter.errors import Refused, StoreError
 from spamfilter.stores.sql.connection import place_of
 from spamfilter.system.file_access import ANYBODY, may, user_named
@@ -49,9 +49,9 @@ def process(examined: Examination) -> Iterator[Finding]:
 def _stale(examined: Examination, status: dict[str, Any]) -> Iterator[str]:
     if status["version"] != __version__:
         yield f"runs version {status['version']}; this program is {__version__}"
-    database = _where(examined.settings)
-    if database and status["database"] != database:
-        yield f"uses the database {status['database']}; the configuration names {database}"
+    with suppress(StoreError):
+        if status["database"] != (database := place_of(examined.settings.store_url())):
+            yield f"uses the database {status['database']}; the configuration names {database}"
     if status.get("config", examined.config) != examined.config:
         yield f"was started with the configuration {status['config'] or 'of no file'}; this is {examined.config}"
 
@@ -67,13 +67,6 @@ def judging(examined: Examination) -> Iterator[Finding]:
     yield warning(found, advice) if relay["refused"] else ok(found)
 
 
-def _where(settings: Settings) -> str:
-    try:
-        return place_of(settings.store_url())
-    except StoreError:
-        return ""
-
-
 def smtp(examined: Examination) -> Iterator[Finding]:
     """Whether the relay greets on each of its addresses, or agrees to speak milter there."""
     if isinstance(examined.status, Exception) and not examined.greeted:
@@ -84,7 +77,7 @@ def smtp(examined: Examination) -> Iterator[Finding]:
         else:
             yield _silent(address, said)
     for address, agreed in examined.milters.items():
-        if isinstance(agreed, str) and agreed.startswith("speaks milter"):
+        if isinstance(agreed, str) and agreed.startswith(("speaks milter", OPEN)):
             yield ok(f"{address} {agreed}")
         else:
             yield _silent(address, agreed)

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from spamfilter.bayes.doubt import LITTLE_COMPARED, compared
 from spamfilter.bayes.labels import LABELS
 from spamfilter.reports.drift import Drift
-from spamfilter.reports.outages import Downtime, Outage
+from spamfilter.reports.outages import Downtime, Outage, messages_text
 from spamfilter.reports.report_figures import Figures
-from spamfilter.stores.journal import MANY
 from spamfilter.system.moments import moment_text
 
 SOON = 60
@@ -33,8 +32,8 @@ def advice(
     """Advice, a sentence each, the most important first.
 
     before: the figures of the period before. learnt: messages of each class. marks: those of the period. waiting:
-    messages that need review. days_left: until the disk is full, None if that is far away. off, down: when mail was put
-    off, and when the relay did not run.
+    messages that need review. days_left: until the disk is full, None if that is far away. off, down: when mail was
+    deferred, and when the relay did not run.
     """
     found = []
     if before.messages and not figures.messages:
@@ -51,10 +50,9 @@ def advice(
     if days_left is not None and days_left < SOON:
         found.append(f"the disk will be full in {days_left:.0f} days: lower [report] journal_days, or add space")
     if off:
-        last, number = off[-1], sum(one.messages for one in off)
-        were = f"{'at least ' * (number >= MANY)}{number:,} message{'s were' if number > 1 else ' was'}"
+        last, were = off[-1], "was" if sum(one.messages for one in off) == 1 else "were"
         found.append(
-            f"{were} put off, the last at {moment_text(last.end)}"
+            f"{messages_text(off)} {were} deferred, the last at {moment_text(last.end)}"
             f" ({last.reply}): senders try again; see Outages, and the logs of the relay and of the next hop"
         )
     if down:

@@ -125,13 +125,10 @@ class Summary:
             verdicts, shares = self.words.get(token, (0, 0.0))
             self.words[token] = verdicts + 1, shares + weight
 
-    def trim_to(self, most: int) -> None:
-        """Keep the most frequent names and words, if there are more than this."""
-        if max(len(getattr(self, name)) for name in (*_NAMED, "troubles")) > most:
-            self.trim(most)
-
-    def trim(self, most: int = KEPT) -> None:
-        """Keep only the most frequent names and words."""
+    def trim(self, most: int) -> None:
+        """Keep only the most frequent names and words, if there are more than this."""
+        if max(len(getattr(self, name)) for name in (*_NAMED, "troubles")) <= most:
+            return
         self.troubles = Counter(dict(sorted(self.troubles.items(), key=lambda item: (-item[1], item[0]))[:most]))
         for name in _NAMED:
             found = getattr(self, name).items()
@@ -195,9 +192,9 @@ def of_period(
         if hours is not None:
             hours[key] = hour
         made.merge(hour)
-        made.trim_to(COUNTED)
+        made.trim(COUNTED)
         since = end
-    made.trim()
+    made.trim(KEPT)
     return made
 
 
@@ -208,7 +205,7 @@ def _counted(store: Store, since: datetime, until: datetime, entries: int, host:
         end = min(until, since + piece)
         for entry in store.journal(since, end, host):
             made.add(entry)
-        made.trim_to(COUNTED)
+        made.trim(COUNTED)
         since = end
     return made
 

@@ -3,6 +3,7 @@
 Guarantee: no script, no external resource; text from a mail is never markup.
 """
 
+import functools
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -29,6 +30,7 @@ def report_html(report: Report, host: str = "") -> str:
     return environment("spamfilter.reports").get_template("report.html").render(facts(report, host))
 
 
+@functools.cache
 def environment(room: str) -> Environment:
     """The templates of a room and those of reports/. Text from a mail is escaped."""
     loader = ChoiceLoader([PackageLoader(room), PackageLoader("spamfilter.reports")])

@@ -1,4 +1,4 @@
-"""When mail was put off, and when the relay did not run.
+"""When mail was deferred, and when the relay did not run.
 
 Each relay notes every minute that it runs; one that starts long after the last note of its host was down in between,
 and one that could write no note for long had no database.
@@ -6,11 +6,12 @@ and one that could write no note for long had no database.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from spamfilter.stores import Deferral, Store
+from spamfilter.stores.journal import MANY
 from spamfilter.system.ids import without_ids
 
 NOTE_EVERY = 60.0
@@ -18,7 +19,7 @@ NOTE_EVERY = 60.0
 ABSENT = timedelta(minutes=3)
 """Time without a note after which the relay was down; a restart takes seconds."""
 GAP = timedelta(minutes=15)
-"""Time without mail that is put off, after which an outage is over: senders try again every few minutes."""
+"""Time without mail that is deferred, after which an outage is over: senders try again every few minutes."""
 MOST = 100
 """Downtimes that are remembered."""
 ALIVE, DOWN = "alive", "downtimes"
@@ -30,12 +31,18 @@ _ADDRESS = re.compile(r"<[^<>@]{1,64}@[^<>]{1,255}>")
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A time in which messages were put off: how many, and the reply that most of them heard."""
+    """A time in which messages were deferred: how many, and the reply that most of them heard."""
 
     begin: datetime
     end: datetime
     messages: int
     reply: str
+
+
+def messages_text(outages: Sequence[Outage]) -> str:
+    """How many messages were deferred; the store counts MANY at most."""
+    number = sum(one.messages for one in outages)
+    return f"{'at least ' * (number >= MANY)}{number:,} message{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True, slots=True)

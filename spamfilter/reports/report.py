@@ -114,7 +114,7 @@ class Report:
     host: whose mail the figures are of, '' for that of all; what was learnt is of all. waiting: the latest messages
     that need review; waiting_in_all: how many there are. troubles: the most frequent replies that deferred or rejected
     mail. zone: of the days and hours. timeline: each hour of a period of at most HOURLY. outages, downtimes: when mail
-    was put off, and when the relay did not run, the latest of them. risen, fallen: words that were influential in
+    was deferred, and when the relay did not run, the latest of them. risen, fallen: words that were influential in
     significantly more or fewer verdicts than before.
     """
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 from spamfilter.reports.drift import Drift
-from spamfilter.reports.outages import Downtime
+from spamfilter.reports.outages import Downtime, messages_text
 from spamfilter.reports.report import MatteringWord, Report
 from spamfilter.reports.report_figures import Delay, Figures, Rate
 from spamfilter.system.moments import moment_text, offset_text, span_text
@@ -96,9 +96,9 @@ def drift_text(drift: Drift) -> str:
 
 
 def outage_texts(report: Report) -> list[str]:
-    """When mail was put off and when the relay did not run, a sentence each, in their order."""
+    """When mail was deferred and when the relay did not run, a sentence each, in their order."""
     found = [
-        (one.begin, f"{span_text(one.begin, one.end)}: {_messages(one.messages)} put off: {cell(one.reply, 200)}")
+        (one.begin, f"{span_text(one.begin, one.end)}: {messages_text([one])} deferred: {cell(one.reply, 200)}")
         for one in report.outages
     ]
     found += [(down.begin, downtime_text(down, report.hosts)) for down in report.downtimes]

@@ -15,11 +15,12 @@ log = logging.getLogger("spamfilter")
 
 
 class Uptime:
-    """The notes of one relay."""
+    """The notes of one relay. without_next_hop: what happens while that does not answer."""
 
-    def __init__(self, store: Store, next_hop: NextHop, host: str) -> None:
+    def __init__(self, store: Store, next_hop: NextHop, without_next_hop: str, host: str) -> None:
         self._store = store
         self._next_hop = next_hop
+        self._without_next_hop = without_next_hop
         self._host = host
         self._started = datetime.now(UTC)
         self._greeted = False
@@ -46,8 +47,8 @@ class Uptime:
             conversation = await self._next_hop.open()
         except NextHopError as error:
             log.warning(
-                "the next hop does not answer: %s; clients hear 451 and keep their mail until it does",
-                printable(str(error), 300),
-            )
+                "the next hop does not answer: %s; until it does, %s",
+                printable(str(error), 300), self._without_next_hop,
+            )  # fmt: skip
         else:
             conversation.release()

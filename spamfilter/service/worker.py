@@ -171,7 +171,12 @@ class Worker:
             background.start("following the ledger", self._following.run, FOLLOW_EVERY)
             await self._open_socket()
             expiry = Expiry(self._filter.store, self._relay.quarantine.path, lambda: self._settings)
-            uptime = Uptime(self._filter.store, self._relay.next_hop, self._relay.hostname)
+            uptime = Uptime(
+                self._filter.store,
+                self._relay.next_hop,
+                self._settings.relay.without_next_hop,
+                self._relay.hostname,
+            )
             background.start("noting that the relay runs", uptime.note, NOTE_EVERY)
             background.start("expiry", partial(asyncio.to_thread, expiry.look), EXPIRE_EVERY, GRACE_SECONDS)
         self._journal.start()

@@ -21,7 +21,7 @@ WANTED_CLASSES: tuple[WantedClass, ...] = (*CLASSES, "judged", UNJUDGED)
 NAMED = 5
 """Most journal entries found by one Message-ID: a mail is judged again at each delivery attempt and for each list."""
 MANY = 100_000
-"""Most entries of a period that were put off: an outage of hours on a busy relay."""
+"""Most entries of a period that were deferred: an outage of hours on a busy relay."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,11 +54,25 @@ NUMBERS = {
 """What was just done with some mails -> the sentence about them, which is translated."""
 
 
-def listed(visit: Visit) -> Response:
+def _by_link(answer: Callable[[Visit, str], Response]) -> Callable[[Visit], Response]:
+    """A page for the address of its link, or what is wrong with the link."""
+
+    def page(visit: Visit) -> Response:
+        try:
+            address = address_of_link(read_key(), visit.parts["link"], datetime.now(UTC))
+        except InputError as error:
+            log.warning("links of digests do not work: %s", error)
+            address = None
+        if address is None:
+            return _trouble(visit, "This link is wrong or has expired. The next digest has a new one.", 403)
+        return answer(visit, address)
+
+    return page
+
+
+@_by_link
+def listed(visit: Visit, address: str) -> Response:
     """All mail that is kept for the address of the link, the rules on senders that hold for it alone, what was done."""
-    address = _address(visit)
-    if address is None:
-        return _wrong(visit)
     mails = visit.site.quarantine().latest(SHOWN + 1, address)
     rules = [(rule, _is_own(rule, address)) for rule in visit.site.store.rules() if rule.whom == address]
     return _shown(
@@ -67,11 +81,9 @@ def listed(visit: Visit) -> Response:
     )  # fmt: skip
 
 
-def act(visit: Visit) -> Response:
+@_by_link
+def act(visit: Visit, address: str) -> Response:
     """Deliver or delete the mails that were ticked, or undo a rule."""
-    address = _address(visit)
-    if address is None:
-        return _wrong(visit)
     if "undo" in visit.form:
         return _back(visit, undone=_undone(visit, address, visit.form["undo"]))
     ids, do = marking.ticked(visit.form), _do(visit)
@@ -125,20 +137,16 @@ def _rule_said(say: Callable[..., str], rule: Rule) -> str:
     )
 
 
-def mail(visit: Visit) -> Response:
+@_by_link
+def mail(visit: Visit, address: str) -> Response:
     """One kept mail: its sender, its subject, the beginning of its text."""
-    address = _address(visit)
-    if address is None:
-        return _wrong(visit)
     found = _mail(visit, address)
     return _gone(visit) if found is None else _opened(visit, found)
 
 
-def act_on_mail(visit: Visit) -> Response:
+@_by_link
+def act_on_mail(visit: Visit, address: str) -> Response:
     """Deliver or delete a mail for the address of the link, or make a rule on its sender."""
-    address = _address(visit)
-    if address is None:
-        return _wrong(visit)
     found = _mail(visit, address)
     if found is None:
         return _gone(visit)
@@ -226,14 +234,6 @@ def _is_own(rule: Rule, address: str) -> bool:
     return rule.whom == address and rule.by == user_of(address)
 
 
-def _address(visit: Visit) -> str | None:
-    try:
-        return address_of_link(read_key(), visit.parts["link"], datetime.now(UTC))
-    except InputError as error:
-        log.warning("links of digests do not work: %s", error)
-        return None
-
-
 def _kept_for(visit: Visit, address: str, ids: Iterable[str]) -> list[Quarantined]:
     """The kept mails of these ids that are for this address."""
     given = {id.upper() for id in ids if is_id(id)}
@@ -291,10 +291,6 @@ def _opened(visit: Visit, found: Quarantined, trouble: str = "", status: int = 2
 
 def _gone(visit: Visit) -> Response:
     return _trouble(visit, "This mail is not kept for you: it was delivered or deleted.", 404)
-
-
-def _wrong(visit: Visit) -> Response:
-    return _trouble(visit, "This link is wrong or has expired. The next digest has a new one.", 403)
 
 
 def _trouble(visit: Visit, sentence: str, status: int) -> Response:

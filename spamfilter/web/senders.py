@@ -16,9 +16,16 @@ FORMER = 50
 """Rules that have ended on the page; `spamfilter lists --history` shows all."""
 
 
-def listed(visit: Visit) -> Response:
+def listed(visit: Visit, trouble: str = "", status: int = 200) -> Response:
     """The rules, those of the configuration first and then the latest, and the last that have ended."""
-    return _shown(visit)
+    store, settings = visit.site.store, visit.site.settings
+    rules = [*settings.rules(), *store.rules()[::-1]]
+    return shown(
+        visit, "senders", status, trouble=trouble, form=visit.form, now=datetime.now(UTC), rules=rules[:SHOWN],
+        more=len(rules) - SHOWN, former=store.former_rules(FORMER),
+        waiting={rule for rule in rules if waits_for_proof(rule, settings.lists.results_from)},
+        policies=settings.policies().values(), usual=settings.policy(),
+    )  # fmt: skip
 
 
 def add(visit: Visit) -> Response:
@@ -28,7 +35,7 @@ def add(visit: Visit) -> Response:
     try:
         rule = visit.site.store.add_rule(_rule(form, visit.user.name, now), now)
     except (InputError, ValueError) as error:
-        return _shown(visit, str(error), 400)
+        return listed(visit, str(error), 400)
     visit.tell(f"rule {rule.id}: {rule.what} is {'allowed' if rule.kind == 'allow' else 'blocked'}{_for(rule)}")
     if waits_for_proof(rule, visit.site.settings.lists.results_from):
         visit.tell(
@@ -63,14 +70,3 @@ def _rule(form: dict[str, str], by: str, now: datetime) -> Rule:
     return new_rule(
         kind, form.get("sender", ""), form.get("for", ""), int(days) if days else None, by, now, form.get("note", "")
     )
-
-
-def _shown(visit: Visit, trouble: str = "", status: int = 200) -> Response:
-    store, settings = visit.site.store, visit.site.settings
-    rules = [*settings.rules(), *store.rules()[::-1]]
-    return shown(
-        visit, "senders", status, trouble=trouble, form=visit.form, now=datetime.now(UTC), rules=rules[:SHOWN],
-        more=len(rules) - SHOWN, former=store.former_rules(FORMER),
-        waiting={rule for rule in rules if waits_for_proof(rule, settings.lists.results_from)},
-        policies=settings.policies().values(), usual=settings.policy(),
-    )  # fmt: skip

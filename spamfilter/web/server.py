@@ -28,10 +28,10 @@ from spamfilter.system import logs
 from spamfilter.system.process import freeze_heap, notify
 from spamfilter.web import api, doctor, kept, learning, messages, overview, quarantine, review, senders, signing_in
 from spamfilter.web.message_views import status_of
-from spamfilter.web.site import Page, Site, Visit, new_token, redirected, shown
+from spamfilter.web.site import Page, Site, Visit, redirected, shown
 from spamfilter.web.site.connections import Bounded
 from spamfilter.web.site.limits import Fields, body_of, kind_of
-from spamfilter.web.site.sessions import Sessions
+from spamfilter.web.site.sessions import Sessions, new_token
 from spamfilter.web.site.throttle import Throttle
 from spamfilter.web.site.visitors import Accounts, Origin, Visitors, is_from_another_site
 
@@ -120,7 +120,9 @@ def application(settings: Settings, file: Path | None, store: Store, accounts: A
     site = Site(settings, file, store, Sessions(settings.web.session_hours), visitors, Lock())
     folder = Path(__file__).parent / "templates"
     routes = [Route(page.path, _endpoint(site, page), methods=_methods(page)) for page in PAGES]
-    routes += [Route(f"/{name}", _file((folder / name).read_bytes(), kind)) for name, kind in FILES.items()]
+    for name, kind in FILES.items():
+        content = Response((folder / name).read_bytes(), media_type=kind)
+        routes.append(Route(f"/{name}", content, methods=["GET"]))
     routes += api.routes(site)
     app = Starlette(
         routes=routes,
@@ -133,13 +135,6 @@ def application(settings: Settings, file: Path | None, store: Store, accounts: A
 
 def _methods(page: Page) -> list[str]:
     return [name for name, answer in (("GET", page.get), ("POST", page.post)) if answer is not None]
-
-
-def _file(content: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        return Response(content, media_type=kind)
-
-    return answer
 
 
 async def _failed(request: Request, error: Exception) -> Response:

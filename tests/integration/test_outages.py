@@ -43,24 +43,24 @@ def test_a_night_of_outages_is_seen_everywhere_by_when_and_how_many(tmp_path: Pa
         assert sent(relay, "in-part", "nobody@example.test", "b@example.test") == 250
         hop.faults["MAIL"] = Say(b"421 4.3.2 Leaving\r\n")
         assert sent(relay, "again") == 421
-        wait_until(lambda: unjudged(relay) == 4, "the entries of what was put off")
+        wait_until(lambda: unjudged(relay) == 4, "the entries of what was deferred")
 
         assert [scraper.value("final_replies_total", code) for code in ("2xx", "4xx", "5xx")] == [2, 4, 1]
         report = json.loads(relay.command("stats", "--since", "1h", "--json").stdout)
         assert report["unjudged"] == {"put_off": 4, "refused": 2}
         assert [(one["messages"], one["reply"]) for one in report["outages"]] == [(4, "451 4.3.0 Out of order")]
         assert {"reply": "550 5.1.1 <>: no such user", "messages": 2} in report["troubles"]
-        assert any("4 messages were put off" in sentence for sentence in report["advice"])
+        assert any("4 messages were deferred" in sentence for sentence in report["advice"])
 
         said = json.loads(relay.command("doctor", "--no-canary", "--json").stdout)
         [warning] = [line for line in said["lines"] if line["check"] == "outages"]
-        assert (warning["status"], "4 messages were put off" in warning["found"]) == ("warning", True)
+        assert (warning["status"], "4 messages deferred" in warning["found"]) == ("warning", True)
         assert "log" in warning["advice"]
 
         page = site.browser("anna").get("/?period=day").words
         assert "relay runs" in page
         assert "database answers" in page
-        assert "4 messages put off" in page
+        assert "4 messages deferred" in page
         assert "451 4.3.0 Out of order" in page
 
         relay.stop()

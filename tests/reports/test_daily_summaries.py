@@ -176,7 +176,7 @@ def test_a_flood_of_names_does_not_fill_the_memory(store: Store, monkeypatch: py
     monkeypatch.setattr(daily_summaries, "COUNTED", 3 * KEPT)
     held, trim = list[int](), Summary.trim
 
-    def noted(made: Summary, most: int = KEPT) -> None:
+    def noted(made: Summary, most: int) -> None:
         held.append(len(made.recipients))
         trim(made, most)
 

@@ -1,4 +1,4 @@
-"""When mail was put off, and when the relay did not run, from journal and database."""
+"""When mail was deferred, and when the relay did not run, from journal and database."""
 
 from datetime import datetime, timedelta
 
@@ -58,8 +58,8 @@ def test_what_was_put_off_is_counted_beside_what_was_judged(store: Store) -> Non
     report = build(store, ["fields"], NOON - 60 * MINUTE, NOON + 60 * MINUTE)
     assert (report.figures.messages, report.figures.unjudged) == (1, {"put_off": 2, "refused": 4})
     assert [(one.reply, one.messages) for one in report.troubles] == [("550 5.1.1 <>: nobody", 4), (AWAY, 2)]
-    assert outage_texts(report) == [f"{span_text(NOON, NOON + MINUTE)}: 2 messages put off: {AWAY}"]
-    assert any("2 messages were put off" in sentence for sentence in report.advice)
+    assert outage_texts(report) == [f"{span_text(NOON, NOON + MINUTE)}: 2 messages deferred: {AWAY}"]
+    assert any("2 messages were deferred" in sentence for sentence in report.advice)
     assert "unjudged  2 deferred, 4 rejected" in report_text(report)
 
 

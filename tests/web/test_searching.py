@@ -29,7 +29,7 @@ def sent(pages: Site) -> str:
     for number in range(3):
         pages.send(mail_of(f"mail{number}", f"Mail {number}", "some words"))
     with Client(pages.relay.port) as client:
-        for reply in (b"550 5.1.1 no such user\r\n", b"451 4.3.0 later\r\n"):  # refused and put off before the text
+        for reply in (b"550 5.1.1 no such user\r\n", b"451 4.3.0 later\r\n"):  # rejected and deferred before the text
             pages.hop.faults["RCPT"] = Say(reply)
             client.ask("EHLO client.test")
             client.ask("MAIL FROM:<a@example.org>")

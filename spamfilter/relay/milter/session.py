@@ -243,14 +243,14 @@ class Session:
 
     def _abort(self, data: bytes) -> None:
         self._clear()
+        self._login = b""
 
     def _quit(self, data: bytes) -> None:
         self._clear()
         self.closed = True
 
     def _reuse(self, data: bytes) -> None:
-        self._clear()
-        self._login = b""
+        self._abort(data)
         self._client = packets.UNKNOWN
 
     def _nothing(self, data: bytes) -> None:

@@ -45,7 +45,7 @@ def _described(operation: Operation) -> dict[str, Any]:
         found["requestBody"] = {"required": True, "content": _json(schema)}
     result = {"type": "object", "properties": {name: {} for name in operation.result}, "required": [*operation.result]}
     return found | {
-        "operationId": operation.name,
+        "operationId": operation.answer.__name__,
         "summary": operation.summary,
         "description": f"For the role `{operation.role}`.",
         "parameters": parameters,

@@ -74,10 +74,6 @@ class Operation:
     result: tuple[str, ...]
     input: type[Input] = Input
 
-    @property
-    def name(self) -> str:
-        return self.answer.__name__
-
 
 def report(call: Call) -> Result:
     return report_json(report_of(call.site, min(call.input.days, 366), host=call.input.host))

@@ -3,15 +3,12 @@
 Guarantee: text from a mail is never markup; characters that would hide or reorder others are written out.
 """
 
-import functools
 import logging
-import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -115,14 +112,9 @@ class Page:
     post: Handler | None = None
 
 
-@functools.cache
-def _environment() -> Any:
-    return environment("spamfilter.web")
-
-
 def shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Response:
     """A page made from a template."""
-    page = _environment().get_template(f"{template}.html")
+    page = environment("spamfilter.web").get_template(f"{template}.html")
     text = page.render(
         visit=visit,
         account=visit.account,
@@ -135,15 +127,6 @@ def shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Re
 
 
 def redirected(path: str) -> Response:
-    """A redirect to another page of this site."""
-    return RedirectResponse(own_path(path), 303)
-
-
-def own_path(path: str) -> str:
-    """The path, if it cannot lead to another site; else the path of the first page."""
+    """A redirect to another page of this site; to the first one if the path could lead to another site."""
     ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and len(path) < 2000
-    return path if ours else "/"
-
-
-def new_token() -> str:
-    return secrets.token_urlsafe(32)
+    return RedirectResponse(path if ours else "/", 303)

@@ -18,7 +18,10 @@ from spamfilter.web.accounts import Account
 MOST_SESSIONS = 20
 """Sessions of one account: more browsers than a person uses at a time; the oldest ends first."""
 NOTICES = 5
-TOKEN_BYTES = 32
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)
 
 
 @dataclass(slots=True)
@@ -59,8 +62,7 @@ class Sessions:
 
     def begin(self, account: Account) -> tuple[str, Session]:
         """A new session, and the token that finds it."""
-        token = secrets.token_urlsafe(TOKEN_BYTES)
-        now = self._clock()
+        token, now = new_token(), self._clock()
         with self._lock:
             self._sessions = {key: one for key, one in self._sessions.items() if one.ends > now}
             own = [key for key, one in self._sessions.items() if one.account == account.name]

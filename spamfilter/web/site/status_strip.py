@@ -1,4 +1,4 @@
-"""The line on top of every page: does the relay run, do next hop and database answer, was mail put off."""
+"""The line on top of every page: does the relay run, do next hop and database answer, was mail deferred."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.doctor import Examination
 from spamfilter.doctor.delivery import next_hop
 from spamfilter.errors import Refused, SpamfilterError
-from spamfilter.reports.outages import outages
+from spamfilter.reports.outages import messages_text, outages
 from spamfilter.service.control_socket.client import NoRelay
 from spamfilter.stores import Store
 from spamfilter.system.moments import moment_text, span_text
@@ -90,10 +90,9 @@ class StatusStrip:
             return
         yield State("database answers", True, DOCTOR)
         for one in found[-1:]:
-            number = sum(each.messages for each in found)
             when = span_text(one.begin, one.end) if len(found) == 1 else "in the last 24 hours"
             search = f"/messages?{urlencode({'reply': 4, 'since': moment_text(found[0].begin)})}"
-            yield State(f"{number:,} message{'s' if number > 1 else ''} put off {when}", False, search)
+            yield State(f"{messages_text(found)} deferred {when}", False, search)
 
 
 def _within(look: Callable[[], State], name: str) -> State:
