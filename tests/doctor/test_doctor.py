@@ -1,6 +1,7 @@
 """Each check of `doctor` on real files, databases and sockets; the whole command is tested in tests/integration."""
 
 import asyncio
+import gc
 import os
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ from spamfilter.doctor.dovecot import dovecot
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.doctor.learning import SILENT, classes, clock, feedback, following
 from spamfilter.doctor.process import journal_backlog, limit_hits, memory_use
-from spamfilter.errors import InputError, Refused, StoreBusy
+from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
 from spamfilter.learning.filter import RULES, Filter, rules
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author, mark
@@ -107,6 +108,17 @@ def test_a_check_that_breaks_is_a_failed_line_and_hides_no_other(tmp_path: Path)
     assert "cannot be opened" in line.found
     assert "file is not a database" in line.found
     assert {line.check for line in diagnosis.lines} >= {"disk", "dovecot"}
+
+
+def test_a_database_that_cannot_be_read_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "spamfilter.db").write_bytes(b"no database " * 1000)
+    gc.disable()  # which would close it, too
+    try:
+        before = os.listdir("/proc/self/fd")
+        assert isinstance(Examination(settings(tmp_path), None).database, StoreError)
+        assert os.listdir("/proc/self/fd") == before
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

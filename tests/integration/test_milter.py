@@ -121,6 +121,19 @@ def test_doctor_and_check_config_name_the_milter(chain: Chain) -> None:
     assert f"{address} speaks milter, version 6" in chain.relay.command("doctor", "--no-canary").stdout
 
 
+def test_without_a_next_hop_mail_by_milter_goes_on_and_doctor_says_so(tmp_path: Path) -> None:
+    gone, port = free_port(), free_port()
+    wanted = {"milter": [f"127.0.0.1:{port}"], "next_hop": f"smtp://127.0.0.1:{gone}", "trusted": ["192.0.2.1/32"]}
+    with relay(tmp_path / "relay", relay=wanted) as running:
+        wait_until(lambda: "the next hop does not answer" in running.log(), "the look at the next hop")
+        assert "until it does, mail by milter goes on; other clients hear 451" in running.log()
+        said = running.command("doctor", "--no-canary").stdout
+        assert "until then mail by milter goes on" in said
+        assert f"ok       smtp             127.0.0.1:{port} is open, for [relay] trusted alone" in re.sub(
+            r"\n +", "", said
+        )
+
+
 def test_postfix_accepts_the_sample_without_a_warning() -> None:
     require("postfix", "postfix")
     require_root("`postfix check` looks at owners")

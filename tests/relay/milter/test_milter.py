@@ -146,6 +146,9 @@ async def test_mail_of_authenticated_senders_passes_and_the_next_of_another_does
         assert (await server.send(MAIL)).reply.startswith("550")
         assert (await server.send(MAIL, macros={"{mail_addr}": "a@example.org"})).reply.startswith("550")
         assert (await server.send(MAIL, macros={"{auth_authen}": ""})).reply.startswith("550")
+        server.put(b"D", b"M{auth_authen}\0ann\0")
+        server.put(b"A")
+        assert (await server.send(MAIL)).reply.startswith("550")
 
 
 async def test_rules_on_senders_hold(tmp_path: Path) -> None:
