@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spamfilter.commands.command import as_json_option, has_store, opened_store, settings_of, user
+from spamfilter.config.addresses import is_in
 from spamfilter.errors import InputError
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import harmless
@@ -115,6 +116,8 @@ def _add(kind: "Kind", file: Path | None, sender: str, whom: str, days: int | No
     _show(rule, as_json, now)
     if sender_rules.waits_for_proof(rule, settings.lists.results_from):
         warn("not obeyed yet: nothing proves who the sender is; name your mail server in [lists] results_from")
+    if kind == "block" and is_in(rule.what.partition("/")[0], settings.relay.networks()):
+        warn("blocks a client in [relay] trusted, by which all mail of your mail server may come")
 
 
 def _show(rule: "Rule", as_json: bool, now: datetime) -> None:

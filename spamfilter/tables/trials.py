@@ -95,8 +95,8 @@ def learning_curve(table: Table, train: Trained, seed: int) -> Iterator[Outcome]
     places = _by_class(table, seed)
     half, rest = places[::2], table.part(places[1::2])
     random.Random(seed).shuffle(half)
-    for share in SIZES:
-        known = table.part(half[: max(2, round(share * len(half)))])
+    for size in dict.fromkeys(max(2, round(share * len(half))) for share in SIZES):
+        known = table.part(half[:size])
         if len(set(known.labels)) > 1:
             yield Outcome(judged(train, known, rest), len(known.rows))
 

@@ -31,6 +31,11 @@ def test_a_sender_is_blocked_and_unlisted(shell: Shell) -> None:
     assert (former["rule"], former["ending"], former["ended_by"]) == (1, "undone", rule["by"])
 
 
+def test_to_block_the_own_mail_server_is_warned_of(shell: Shell) -> None:
+    assert "by which all mail of your mail server may come" in shell.run("block", "127.0.0.1").stderr
+    assert shell.run("block", "192.0.2.1").stderr == ""
+
+
 def test_an_allowed_domain_waits_for_a_server_that_proves_it(shell: Shell) -> None:
     assert "not obeyed yet: nothing proves who the sender is" in shell.run("allow", "example.org").stderr
     assert shell.run("allow", "192.0.2.1").stderr == ""
