@@ -102,6 +102,9 @@ class Following:
             self.catching_up = True
             await self._load()
             return False  # if the counts do not fit again, they are not loaded without a pause
+        except Exception:
+            self._generation = None  # half of an entry may be counted, as where memory ends: all are loaded anew
+            raise
         return bool(entries)
 
     async def _load(self) -> None:

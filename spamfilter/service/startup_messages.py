@@ -1,6 +1,7 @@
 """The lines of log when the relay is ready: its addresses, its database, its next hop."""
 
 import logging
+import socket
 from contextlib import closing
 
 from spamfilter.bayes import compiled
@@ -34,6 +35,6 @@ def announce(settings: Settings, sockets: Sockets, filter: Filter) -> None:
     log.info("database %s: %d ham and %d spam learnt", filter.store.where, learnt["ham"], learnt["spam"])
     with closing(next_hop_of(settings)) as next_hop:
         log.info("ready: send mail to %s; it goes on to %s", name_of(sockets.mail[0]), next_hop.where)
-    if not settings.relay.next_hop:
+    if not settings.relay.next_hop and sockets.mail[0].family != socket.AF_UNIX:
         host, port = sockets.mail[0].getsockname()[:2]
         log.info("to try it: " + TRIAL, host, port)

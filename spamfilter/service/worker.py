@@ -250,7 +250,7 @@ class Worker:
             loop.add_signal_handler(signal.SIGINT, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         if process.end is not None:
-            loop.add_reader(process.end, stop.set)
+            loop.add_reader(process.end, self._ended, process.end, stop)
             if process.keeps:
                 loop.add_reader(process.wake, self._woken, process.wake)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
@@ -268,6 +268,10 @@ class Worker:
                         "reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else ""
                     )
             process.shared.state[process.shared.own] += 1
+
+    def _ended(self, end: int, stop: asyncio.Event) -> None:
+        asyncio.get_running_loop().remove_reader(end)  # which is at its end from now on
+        stop.set()
 
     def _woken(self, wake: int) -> None:
         os.eventfd_read(wake)

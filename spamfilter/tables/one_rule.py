@@ -17,7 +17,8 @@ from spamfilter.tables.reading import Row, Table, Value
 SMALL, SMALLER, FEW_ROWS = 6, 3, 50
 """Rows of the most frequent class in an interval, at least, but for the last: Holte's number, and the one for tables of
 few rows."""
-MISSING = "missing"
+MISSING = ""
+"""Of a missing value, as no value is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,7 @@ class OneRule:
 
     def lines(self) -> list[str]:
         """The rule, a line for each value."""
-        named = {_named(bucket, self.edges): class_ for bucket, class_ in self.classes.items()}
-        return [f"{self.column}: {name} -> {class_}" for name, class_ in named.items()]
+        return [f"{self.column}: {_named(bucket, self.edges)} -> {class_}" for bucket, class_ in self.classes.items()]
 
 
 def one_rule(table: Table, kinds: Mapping[str, str] | None = None) -> OneRule:
@@ -101,7 +101,7 @@ def _in_order(item: tuple[str, Counter[str]]) -> tuple[bool, int, str]:
 
 def _named(bucket: str, edges: tuple[float, ...] | None) -> str:
     if edges is None or bucket == MISSING:
-        return bucket
+        return bucket or "missing"
     if not edges:
         return "any number"
     at = int(bucket)

@@ -44,7 +44,7 @@ def test_what_needs_an_extra_names_it(binaries: Path, tmp_path: Path) -> None:
         (["web"], web, "'.[web]'"),
         (["web-password", "alice"], {}, "'.[web]'"),
         (["stats"], {"SPAMFILTER_STORE__URL": store}, "[postgresql]'"),
-        (["check-config"], web | {"SPAMFILTER_WEB__ACCOUNTS": str(tmp_path / "accounts")}, "accounts:1"),
+        (["check-config"], web | {"SPAMFILTER_WEB__ACCOUNTS": str(tmp_path / "accounts")}, "accounts: line 1"),
     ):
         done = subprocess.run(
             [str(binaries / "spamfilter"), *asked], env=clean_environment(tmp_path) | environment, cwd=tmp_path,

@@ -4,6 +4,7 @@ import contextlib
 import re
 import signal
 import socket
+import time
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from tests.faults.account import Account
 from tests.faults.client import Client, mail_of
 from tests.faults.daemon import Daemon
 from tests.faults.hop import Hop
-from tests.integration.processes import accepts, at_each_worker, hop, kill_one, relay
+from tests.integration.processes import accepts, at_each_worker, hop, kill_one, relay, workers
 from tests.integration.servers import wait_until
-from tests.load.process import family
+from tests.load.process import cpu_seconds, family
 from tests.load.serving import shares
 from tests.relay.limits.scraping import Scraper
 
@@ -174,3 +175,19 @@ def test_one_worker_is_one_process(tmp_path: Path, hop: Hop) -> None:
     relay = Daemon(tmp_path, f"smtp://127.0.0.1:{hop.port}", relay={"workers": 1})
     with relay.run():
         assert family(relay.process.pid) == [relay.process.pid]
+
+
+def test_workers_that_wait_for_their_last_mail_do_nothing_else(relay: Daemon) -> None:
+    with at_each_worker(relay) as clients:
+        for client in clients:
+            client.ask("EHLO client.test")
+            client.ask("MAIL FROM:<a@example.org>")
+        before = {pid: cpu_seconds(pid) for pid in workers(relay)}
+        relay.process.terminate()
+        wait_until(lambda: not accepts(relay.port), "the end of the listening")
+        time.sleep(2)
+        assert all(cpu_seconds(pid) - used < 0.2 for pid, used in before.items())
+        for client in clients:
+            assert client.ask("RCPT TO:<b@example.test>").code == 250
+            client.ask("RSET")
+    assert relay.process.wait(60) == 0

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -226,6 +226,22 @@ async def test_a_hand_over_outlives_its_client_and_so_does_its_memory(tmp_path: 
         assert running.relay.memory.used == 0
         assert running.journal() == ["pass"]
     assert (len(hop.messages), hop.released, hop.aborted) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("error", [MemoryError, asyncio.CancelledError])
+async def test_a_hand_over_that_breaks_leaves_no_envelope_at_the_next_hop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    async def broken(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("spamfilter.relay.session.mail.hand_over", broken)
+    hop = Hop()
+    async with session(tmp_path, hop) as (one, running):
+        await begin(one)
+        with suppress(error):  # a fault of ours is answered with 451
+            await one.data(receiving())
+        assert (hop.aborted, hop.released, running.relay.memory.used) == (1, 0, 0)
 
 
 async def test_recipients_that_wait_are_foreseen_up_to_the_first_that_may_not_go_on(tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import count
+from typing import Any
 
 import pytest
 
+from spamfilter.bayes.counts import Counts, Growth
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import Voice
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.transaction import Reading
 from spamfilter.relay.metrics import Metrics
 from spamfilter.service import ledger_following
 from spamfilter.service.ledger_following import Following
@@ -58,6 +62,33 @@ async def followed(following: Following, well: bool) -> None:
     async with asyncio.timeout(10):
         while following.well != well:
             await asyncio.sleep(0.001)
+
+
+async def test_an_entry_that_was_half_counted_where_memory_ends_is_not_counted_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    voices = (Voice("fields", Soft()), Voice("body", Soft()))
+    store = MemoryStore()
+    filter = Filter(store, voices)
+    assert filter.last == 0
+    following = Following(filter, Learn(), Learn, Metrics())
+    tokens = {voice.name: {b"pills": 1} for voice in voices}
+    Filter(store, voices, whole=False).learn(Reading(b"a" * 16, tokens), "spam", "cli")
+    calls = count()
+
+    def fails_at_the_second_voice(*arguments: Any) -> Growth:
+        if next(calls) % 2:
+            raise MemoryError
+        return add(*arguments)
+
+    add = Counts.add
+    with monkeypatch.context() as full:
+        full.setattr(Counts, "add", fails_at_the_second_voice)
+        running = asyncio.create_task(following.run())
+        await followed(following, False)
+    await followed(following, True)
+    running.cancel()
+    assert {name: counts.messages["spam"] for name, counts in filter.copied(voices).items()} == {"fields": 1, "body": 1}
 
 
 async def test_an_empty_database_in_the_place_of_the_old_one_is_not_judged_by() -> None:

@@ -200,6 +200,8 @@ def test_a_missing_value_is_a_value_of_one_rule() -> None:
     rule = one_rule(of("x", "a a . . b", "yes yes no no yes"))
     assert rule.lines() == ["x: a -> yes", "x: b -> yes", "x: missing -> no"]
     assert (rule.predict({}), rule.predict({"x": "new"})) == ("no", "yes")
+    called = one_rule(of("x", "missing missing . .", "yes yes no no"))
+    assert (called.errors, called.lines()) == (0, ["x: missing -> yes", "x: missing -> no"])
 
 
 def test_in_cross_validation_each_row_is_judged_once_by_the_others() -> None:

@@ -120,6 +120,9 @@ class Connection(asyncio.Protocol):
             self._session.close()
             return
         self._transport.write(answer)
+        if self._relay.draining:
+            self._transport.close()
+            return
         self._transport.resume_reading()
         self._obey()
 

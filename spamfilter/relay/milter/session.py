@@ -208,7 +208,7 @@ class Session:
         if not _is_sound(path):
             reply: Reply | None = NO_ADDRESS
             recipient = ""
-        elif len(self.transaction.recipients) >= self._relay.limits.recipients:
+        elif packets.RCPT in self._answered and len(self.transaction.recipients) >= self._relay.limits.recipients:
             reply = self._over("recipients")
         else:
             reply = refusal(self.transaction, purpose)

@@ -183,11 +183,16 @@ class Connection(asyncio.BufferedProtocol):
             self._room.set_exception(error or ConnectionResetError("the connection is lost"))
 
 
+FIRST_SECONDS = 3.0
+"""For an address that says nothing, before the next one is tried: the kernel asks again after one second."""
+
+
 async def connected(addresses: Sequence[str], port: int) -> Connection:
     """A connection to the first of these IP addresses that accepts one. Raises OSError."""
     loop = asyncio.get_running_loop()
     *others, last = addresses
     for address in others:
         with suppress(OSError):
-            return (await loop.create_connection(Connection, address, port))[1]
+            async with asyncio.timeout(FIRST_SECONDS):
+                return (await loop.create_connection(Connection, address, port))[1]
     return (await loop.create_connection(Connection, last, port))[1]

@@ -1,6 +1,7 @@
 """The keywords that a next hop announces, for clients that say EHLO before a connection to it is needed.
 
-Guarantee: EHLO makes at most one connection every FRESH_SECONDS, however many clients say it.
+Guarantee: however many clients say EHLO, that makes one connection at a time, and while the next hop answers one every
+FRESH_SECONDS at most.
 """
 
 import asyncio

@@ -21,6 +21,7 @@ from spamfilter.mail.tagging import MBOX_LINE
 from spamfilter.relay.envelope_paths import decoded, encoded, path_of
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
 from spamfilter.system.file_access import make_folder
+from spamfilter.system.ids import new_id
 
 _ENVELOPE = re.compile(rb"X-Spamfilter-Sender: <([^\n]*)>\nX-Spamfilter-Recipients: (<[^\n]*>(?:,\n <[^\n]*>)*)\n")
 
@@ -62,7 +63,7 @@ class Maildir:
 
         If root writes, an existing file keeps its owner, and a new one gets the owner of its folder.
         """
-        temporary = self.path / "tmp" / final.name
+        temporary = self.path / "tmp" / f"{final.name}.{new_id()}"
         folder = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with open(temporary, "xb", opener=_private) as file:

@@ -252,11 +252,15 @@ class Session(Greeting):
     ) -> Reply:
         """Deliver a mail, even if the client hangs up."""
         with held:
-            if transaction.purpose == "relay":
-                reply = await hand_over(self._relay, conversation, transaction, mail, self._gone)
-                conversation.release()
-            else:
-                await conversation.forget()
-                conversation.release()
+            try:
+                if transaction.purpose == "relay":
+                    reply = await hand_over(self._relay, conversation, transaction, mail, self._gone)
+                else:
+                    await conversation.forget()
+            except BaseException:
+                conversation.abort()
+                raise
+            conversation.release()
+            if transaction.purpose != "relay":
                 reply = await end_here(self._relay, transaction, mail, self._gone)
         return reply

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spamfilter.bayes.verdict import Policy
-from spamfilter.config.sections import Limits
+from spamfilter.config.sections import Feedback, Limits
 from spamfilter.relay.front_ends import FRONT_ENDS
 from spamfilter.relay.next_hops.maildir import unwrapped
 from spamfilter.relay.quarantine.quarantine import Quarantine
@@ -22,25 +22,30 @@ def always(action: str) -> Policy:
     return Policy(actions={"ham": action, "unsure": action, "spam": action}, reject_after=0)  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize(
-    ("limits", "reply", "limit"),
-    [
-        pytest.param({"message_size": 70_000}, "552 5.3.4", "message_size", id="size"),
-        pytest.param({"message_size": 70_000, "recipients": 1}, "452 4.5.3", "recipients", id="recipients"),
-    ],
-)
-async def test_limits_answer_as_those_of_the_proxy(
-    tmp_path: Path, limits: dict[str, int], reply: str, limit: str
-) -> None:
-    async with milter(tmp_path, limits=Limits().model_copy(update=limits)) as running:
+BOTH = ("<b@example.test>", "<c@example.test>")
+
+
+async def test_a_large_mail_is_rejected_as_by_the_proxy(tmp_path: Path) -> None:
+    async with milter(tmp_path, limits=Limits(message_size=70_000)) as running:
         server = await MailServer.connect(running)
-        text = MAIL if limit == "recipients" else MAIL + b"x" * 70_000
-        outcome = await server.send(text, recipients=["<b@example.test>", "<c@example.test>"])
-        assert outcome.reply.startswith(reply)
-        assert running.relay.metrics.value("limits_hit", limit) == 1
-        assert [(entry.class_, entry.reply[:9]) for entry in running.entries()] == [(UNJUDGED, reply)]
+        outcome = await server.send(MAIL + b"x" * 70_000, recipients=BOTH)
+        assert outcome.reply.startswith("552 5.3.4")
+        assert running.relay.metrics.value("limits_hit", "message_size") == 1
+        assert [(entry.class_, entry.reply[:9]) for entry in running.entries()] == [(UNJUDGED, "552 5.3.4")]
         assert running.relay.memory.used == 0
         assert (await server.send(MAIL)).reply == ""
+
+
+@pytest.mark.parametrize("spam_addresses", [["spam@example.test"], []], ids=["asked", "not asked"])
+async def test_recipients_are_limited_where_the_mail_server_asks_for_each(
+    tmp_path: Path, spam_addresses: list[str]
+) -> None:
+    """At the end of the mail it is too late: all of it would be deferred, again and again."""
+    feedback = Feedback(spam_addresses=spam_addresses)
+    async with milter(tmp_path, limits=Limits(recipients=1), feedback=feedback) as running:
+        outcome = await (await MailServer.connect(running)).send(MAIL, recipients=BOTH)
+        assert outcome.reply == ""
+        assert [reply[:9] for reply in outcome.refused.values()] == ["452 4.5.3"] * len(spam_addresses)
 
 
 async def test_without_memory_mail_is_deferred_and_all_of_it_is_given_back(tmp_path: Path) -> None:
@@ -167,6 +172,7 @@ async def test_at_the_end_a_running_mail_is_answered_and_idle_connections_are_cl
         assert await idle.packet() == (b"", b"")
         busy.put(b"B", b"text\r\n")
         busy.put(b"E")
+        busy.put(b"M", b"<another@example.org>\0")
         assert [(await busy.packet())[0] for _ in range(3)] == [b"i", b"i", b"c"]
         await ending
         assert await busy.packet() == (b"", b"")

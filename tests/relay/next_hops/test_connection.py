@@ -6,11 +6,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import uvloop
 
-from spamfilter.relay.next_hops.connection import UNREAD, Connection, TooLate
+from spamfilter.relay.next_hops.connection import UNREAD, Connection, TooLate, connected
 
 SENT = 64 * UNREAD
 
@@ -30,6 +31,21 @@ async def test_a_deadline_that_passes_while_nobody_waits_is_not_forgotten() -> N
             connection.set_deadline(math.inf)
             await connection.drain()
         connection.abort()
+
+
+async def test_an_address_that_says_nothing_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def filtered(protocol: Any, host: str, port: int) -> Any:
+        if host == "192.0.2.1":
+            await asyncio.sleep(3600)
+        return await connect(protocol, host, port)
+
+    monkeypatch.setattr(loop, "create_connection", filtered)
+    monkeypatch.setattr("spamfilter.relay.next_hops.connection.FIRST_SECONDS", 0.01)
+    async with await loop.create_server(asyncio.Protocol, "127.0.0.1", 0) as server, asyncio.timeout(10):
+        (await connected(["192.0.2.1", "127.0.0.1"], server.sockets[0].getsockname()[1])).abort()
 
 
 class Slow(Connection):

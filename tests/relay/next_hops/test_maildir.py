@@ -35,6 +35,14 @@ async def test_a_keep_alive_forgets_nobody_and_vrfy_promises_nothing(tmp_path: P
     assert b"X-Spamfilter-Recipients: <b@y>\n" in file.read_bytes()
 
 
+def test_what_a_crash_left_in_tmp_is_in_nobodys_way(tmp_path: Path) -> None:
+    maildir = Maildir(tmp_path / "mail")
+    left = maildir.path / "tmp" / "one"
+    left.write_bytes(b"left")
+    maildir.put(b"whole", maildir.path / "new" / "one")
+    assert ((maildir.path / "new" / "one").read_bytes(), left.read_bytes()) == (b"whole", b"left")
+
+
 async def test_rset_forgets_the_recipients(tmp_path: Path) -> None:
     conversation = await MaildirNextHop(tmp_path / "mail").open()
     for line in (b"MAIL FROM:<a@x>", b"RCPT TO:<old@y>", b"RSET", b"MAIL FROM:<>", b"RCPT TO:<new@y>"):
