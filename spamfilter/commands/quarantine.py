@@ -178,7 +178,7 @@ def expire(file: Path | None) -> None:
         if warning := expiry.leap(clock, now):
             warn(f"the clock is {'; '.join(warning)}")
         kept = Quarantine(settings.quarantine_path(), store)
-        number = kept.expire(now - timedelta(days=days), now, by=user())
+        number = kept.expire(now - timedelta(days=days), clock, by=user())
     click.echo(f"{number} older than {days:g} days deleted from {kept.path}")
 
 

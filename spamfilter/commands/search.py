@@ -33,7 +33,11 @@ _score = click.FloatRange(0, 1)
 @click.option("--subject", default="", metavar="WORDS", help="Words of the subject, or parts of words.")
 @click.option("--since", help="Mail since then; a span (24h, 7d, 4w) or a date or time (2026-01-31, 2026-01-31T13:00).")
 @click.option("--until", help="Mail until then: the end of a date (2026-01-31), or a time.")
-@click.option("--hour", type=click.IntRange(0, 23), help="Only mail of this hour of each day, by the clock of today.")
+@click.option(
+    "--hour",
+    type=click.IntRange(0, 23),
+    help="Only mail of this hour of each day, by the clock of today; of UTC where that differs by minutes, too.",
+)
 @click.option("--client", default="", metavar="ADDRESS", help="The IP address of the client, or a part of one.")
 @click.option("--host", default="", metavar="NAME", help="Only mail of the relay with this [relay] hostname.")
 @click.option("--message-id", default="", metavar="ID", help="The whole Message-ID.")

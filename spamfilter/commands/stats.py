@@ -11,8 +11,9 @@ from spamfilter.bayes.verdict import CLASSES
 from spamfilter.commands.command import moment, opened_store, settings_of
 from spamfilter.errors import InputError, SpamfilterError
 from spamfilter.reports import rendering
+from spamfilter.reports.daily_summaries import is_whole
 from spamfilter.system.moments import hour_zone
-from spamfilter.system.screen import coloured, complain
+from spamfilter.system.screen import coloured, complain, warn
 from spamfilter.system.terminal import WIDTH, columns
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def stats(
         if host and host not in report.hosts:
             known = ", ".join(report.hosts) or "none"
             raise InputError(f"--host {host!r}: no relay of this name has used {store.where}; known: {known}")
+        if host and not is_whole(store, begin.date()):
+            warn("of one host there is only what the journal still has: see [report] journal_days")
     if recipients:
         _send(settings, report, recipients, now)
     elif as_json or form == "json":

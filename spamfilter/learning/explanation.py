@@ -161,7 +161,7 @@ def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everyt
         ).rstrip()
     others = [] if everything else [item.weight for item in evidence if not is_read(item.word)]
     if rest := len(evidence) - len(rows) - len(others):
-        yield f"  {rest} more words had less influence"
+        yield f"  {rest} more word{'s' * (rest > 1)} had less influence"
     if others:
         yield f"  {sum(others):+.3f} by {len(others)} words that people do not read, of headers and markup (--all)"
 

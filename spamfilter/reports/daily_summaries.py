@@ -220,16 +220,17 @@ def marks(store: Store, since: datetime, until: datetime, host: str = "") -> dic
 
 def begin(store: Store, since: datetime, host: str = "") -> datetime:
     """Where a period can begin: at midnight if some entries of that day have expired, and a summary has them."""
-    return since if host or _can_be_divided(store, since.date()) else midnight(since.date())
+    return since if host or is_whole(store, since.date()) else midnight(since.date())
 
 
 def end(store: Store, until: datetime, host: str = "") -> datetime:
     """Where a period can end, likewise."""
     last = (until - timedelta(microseconds=1)).date()
-    return until if host or _can_be_divided(store, last) else midnight(last) + DAY
+    return until if host or is_whole(store, last) else midnight(last) + DAY
 
 
-def _can_be_divided(store: Store, day: date) -> bool:
+def is_whole(store: Store, day: date) -> bool:
+    """Whether no entry of a day has expired."""
     body = store.summaries(day, day).get(day)
     return body is None or Summary.of_json(body).entries <= store.journal_days(day, day).get(day, 0)
 

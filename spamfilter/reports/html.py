@@ -17,8 +17,8 @@ from spamfilter.reports.text import (
     TRAININGS,
     disk_text,
     drift_text,
+    message_change,
     outage_texts,
-    relative_change,
     size_text,
 )
 from spamfilter.system.escaping import harmless
@@ -67,7 +67,7 @@ def facts(report: Report, host: str = "") -> dict[str, Any]:
         "now": report.figures,
         "before": report.before,
         "host": whose(report, host),
-        "change": relative_change(report.figures.messages, report.before.messages),
+        "change": message_change(report),
         "charts": charts_of(report),
     }
 

@@ -109,7 +109,8 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One period. before: the figures of the period of the same length before it.
+    """One period. before: the figures of the period of the same length before it, from `before_since` on: that is
+    earlier where some entries of its first day have expired.
 
     host: whose mail the figures are of, '' for that of all; what was learnt is of all. waiting: the latest messages
     that need review; waiting_in_all: how many there are. troubles: the most frequent replies that deferred or rejected
@@ -125,6 +126,7 @@ class Report:
     hosts: list[str]
     figures: Figures
     before: Figures
+    before_since: datetime
     days: list[Slot]
     hours: list[Slot]
     timeline: list[Slot]
@@ -197,6 +199,7 @@ def build(
         hosts=hosts(store),
         figures=figures,
         before=figures_of(previous),
+        before_since=ends[1],
         days=_slots(by_hour, since, until, now, DAY, zone),
         timeline=_slots(by_hour, since, until, now, HOUR, zone) if span <= HOURLY else [],
         hours=[slot_of(f"{hour:02}", by_clock, hour) for hour in range(24)],

@@ -85,6 +85,12 @@ def relative_change(now: float, before: float) -> str:
     return f"{change:+d} %" if change else "0 %"
 
 
+def message_change(report: Report) -> str:
+    """The change of messages for the same time, compared with the period before; '' if that had none."""
+    longer = (report.since - report.before_since) / (report.until - report.since)
+    return relative_change(report.figures.messages * longer, report.before.messages)
+
+
 def drift_text(drift: Drift) -> str:
     """How a rate has changed.
 
@@ -126,8 +132,7 @@ def disk_text(days: float) -> str:
 
 
 def _mail(report: Report, width: int) -> Iterator[str]:
-    now, before = report.figures, report.before
-    change = relative_change(now.messages, before.messages)
+    now, change = report.figures, message_change(report)
     yield ""
     compared = f", {change} compared with the period before" if change else ""
     yield f"Mail        {_messages(now.messages)}, {size_text(now.bytes)}{compared}"
@@ -287,4 +292,4 @@ def _rate(rate: Rate) -> str:
 
 
 def _delay(delay: Delay) -> str:
-    return f"{delay.median / 1000:.2f} ms, {delay.p99 / 1000:.2f} ms"
+    return f"{delay.median / 1000:.2f} ms, {delay.p99 / 1000:.2f} ms" if delay.p99 else "nothing yet"

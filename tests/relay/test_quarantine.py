@@ -349,12 +349,15 @@ async def test_one_mail_is_not_released_twice_at_a_time(warder: Warder, tmp_path
     assert warder.files() == {}
 
 
-async def test_a_mail_that_cannot_be_taken_out_after_its_delivery_is_named(warder: Warder) -> None:
+async def test_a_mail_that_cannot_be_taken_out_after_its_delivery_is_named(
+    warder: Warder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     id, _ = warder.keep(recipients=TWO)
+    monkeypatch.setattr("spamfilter.relay.next_hops.maildir.new_id", lambda: "1")
 
     async def in_the_way() -> None:
         (name,) = warder.files()
-        (warder.path / "tmp" / Path(name).name).mkdir()
+        (warder.path / "tmp" / f"{Path(name).name}.1").mkdir()
 
     warder.hop.before_final = in_the_way
     warder.hop.replies["RCPT TO:<b@example.net>"] = b"550 no\r\n"

@@ -15,6 +15,7 @@ from spamfilter.learning.transaction import Reading
 from spamfilter.reports import daily_summaries
 from spamfilter.reports.daily_summaries import KEPT, MANY, Summary, bucket, by_day, duration, midnight, of_period, total
 from spamfilter.reports.report import build
+from spamfilter.reports.text import message_change
 from spamfilter.stores import JournalEntry, Store
 from tests.stores.conftest import store
 from tests.support.made import NOON, VOICE, journal_entry
@@ -235,3 +236,13 @@ def test_parts_of_days_are_read_once_and_again_when_mail_came(store: Store, monk
     monkeypatch.setattr(daily_summaries, "PARTS", 1)
     by_day(store, since + DAY / 9, until, parts)
     assert len(parts) == 1
+
+
+def test_a_period_before_that_begins_in_a_day_of_which_entries_are_gone_is_compared_by_its_length(store: Store) -> None:
+    store.write_journal([journal_entry(id=f"{hour:04}", at=NOON + hour * timedelta(hours=1)) for hour in range(8 * 24)])
+    gone = midnight((NOON + 4 * DAY).date())
+    daily_summaries.keep(store, NOW, gone)
+    store.expire(gone, gone)
+    report = build(store, ["fields"], NOW - 3.5 * DAY, NOW)
+    assert (report.before_since, report.before.messages) == (NOW - 7.5 * DAY, 96)
+    assert (report.figures.messages, message_change(report)) == (84, "0 %")

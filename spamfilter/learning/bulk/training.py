@@ -34,7 +34,7 @@ from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry
 from spamfilter.system.batches import batches
-from spamfilter.system.process import gc_paused
+from spamfilter.system.process import gc_paused, uninterrupted
 
 TOGETHER = 1000
 """Mails of one transaction, at most: one sync of the disk for all of them, and each word is written once."""
@@ -139,7 +139,8 @@ class _Run:
         with closing(self._read(processes, repeats)) as groups:
             for group in groups:
                 while group:
-                    done = self._learn_some(group)
+                    with uninterrupted():
+                        done = self._learn_some(group)
                     self._tell([read.number for read in group[:done]])
                     del group[:done]
 

@@ -1,8 +1,10 @@
 """Bulk training: a mail is one learning however often it is met, and an interruption costs nothing."""
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -25,7 +27,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.retraining import retrain
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
-from spamfilter.stores import Store
+from spamfilter.stores import Learning, Store
 from tests.support.made import VOICE, mail
 from tests.support.memory_store import open_store
 
@@ -201,6 +203,24 @@ def test_an_interrupted_training_goes_on_to_the_same_counts(store: Store) -> Non
     assert (again.learnt, again.known) == ({"ham": BATCH // 2, "spam": BATCH // 2}, 2 * BATCH)
     state = store.load(["fields"])
     assert (state.counts, state.learnt, state.calibration) == straight(mails)
+
+
+def test_an_interrupt_at_the_end_of_a_transaction_is_of_what_is_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learning = store.learning
+
+    @contextmanager
+    def interrupted() -> Iterator[Learning]:
+        with learning() as made:
+            yield made
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(store, "learning", interrupted)
+    outcome = Outcome()
+    with pytest.raises(KeyboardInterrupt):
+        train(Filter(store, VOICE), labelled(BATCH), "ann", lambda count: None, outcome)
+    assert sum(outcome.learnt.values()) == store.load([]).last == BATCH
 
 
 def test_a_training_interrupted_in_a_later_round_has_lost_nothing(store: Store) -> None:
