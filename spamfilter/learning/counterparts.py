@@ -102,7 +102,7 @@ def learn(training: Training, store: Store, mails: Iterable[JournalEntry], marke
         entry = store.find_journal(mail.id)
         tokens = entry.tokens if entry is not None else None
         # The group as it was named when the mail came.
-        if tokens is None or group_in(tokens) != group or not _is_unmarked(training.history(mail.digest)):
+        if tokens is None or group_in(tokens) != group or not _is_unmarked(training.ledger.history(mail.digest)):
             continue
         learnt += training.add(Reading(mail.digest, tokens), "ham", COUNTERPART, COUNTERPART, at, SURE)
         if learnt == EACH:

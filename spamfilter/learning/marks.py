@@ -18,7 +18,7 @@ from spamfilter.errors import Refused, ShareUsed, StoreConflict
 from spamfilter.learning import counterparts
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
-from spamfilter.learning.transaction import Change, Reading, Training
+from spamfilter.learning.transaction import Change, Reading, Training, mark_of
 from spamfilter.stores import Entry, Store
 from spamfilter.stores.sender_lists import LINK
 
@@ -116,7 +116,7 @@ def _learnt(
     with filter.training() as training:
         if label is not None and OWN in asked.tokens and asked.digest != subject.reading.digest:
             _give_way(training, asked)
-        active = training.active(subject.reading.digest)
+        active = training.ledger.active(subject.reading.digest)
         if active is not None and OWN in subject.reading.tokens and not teaches_group(active.added):
             if active.label == label:
                 return training.learn(subject.reading.for_everybody(), active.label, active.source)
@@ -158,7 +158,7 @@ def _learnt(
 
 def _give_way(training: Training, asked: Reading) -> None:
     """Take back a counterpart of a group, of which somebody says now what it is to everybody."""
-    active = training.active(asked.digest)
+    active = training.ledger.active(asked.digest)
     if active is not None and active.source == COUNTERPART:
         training.forget(asked, COUNTERPART, COUNTERPART)
 
@@ -168,7 +168,9 @@ def _forgotten(training: Training, subject: Subject, active: Entry | None, autho
     by_person = active is not None and active.source not in NOBODYS
     earlier = training.replaced_by(active) if active is not None and by_person else ()
     nobodys = (entry for entry in earlier if entry.source in NOBODYS)
-    replaced = next((entry for entry in nobodys if entry.source != COUNTERPART or training.is_counterpart(entry)), None)
+    replaced = next(
+        (entry for entry in nobodys if entry.source != COUNTERPART or mark_of(training.ledger, entry)), None
+    )
     change = training.forget(subject.reading, author.source, author.name)
     if replaced is None:
         return change

@@ -5,7 +5,7 @@ first one added.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -89,21 +89,14 @@ def mark_of(ledger: Ledger, counterpart: Entry) -> Entry | None:
 class Training:
     """A transaction of learning, opened by `Filter.training`."""
 
-    def __init__(self, learning: Learning, voices: Voices, whole: State | None) -> None:
-        """whole: the state with all counts, where they are held in memory; else those of a message's words are read."""
-        self._learning = learning
+    def __init__(self, ledger: Learning, voices: Voices, whole: State | None) -> None:
+        """ledger: the transaction of the store. whole: the state with all counts, where they are held in memory; else
+        those of a message's words are read."""
+        self.ledger = ledger
         self._voices = voices
         self._whole = whole
         self._part: State | None = None
         self._held: dict[str, set[Token]] = {}
-
-    def active(self, digest: bytes) -> Entry | None:
-        """The learning of this message that has not been taken back."""
-        return self._learning.active(digest)
-
-    def history(self, digest: bytes) -> list[Entry]:
-        """All that the ledger has of this message, oldest first."""
-        return self._learning.history(digest)
 
     def step_without(self, others: Sequence[Entry], reading: Reading, label: Label) -> tuple[Step, int]:
         """The step of the calibration if these learnings were not and a message was learnt now; how many are learnt."""
@@ -128,12 +121,12 @@ class Training:
 
     def learn(self, reading: Reading, label: Label, source: str, by: str = "", at: datetime | None = None) -> Change:
         """See `Filter.learn`."""
-        active = self._learning.active(reading.digest)
+        active = self.ledger.active(reading.digest)
         if active is not None:
             # A mark speaks about the mail as it was learnt: its tokens are the ledger's, where that has them.
             learnt = active.tokens if OWN in reading.tokens else without_own(active.tokens)
             reading = Reading(reading.digest, {**reading.tokens, **learnt})
-        undone = undone_with(self._learning, active) if active is not None else []
+        undone = undone_with(self.ledger, active) if active is not None else []
         state = self._state(reading, *(Reading(entry.digest, entry.tokens) for entry in undone))
         before = unlearnt = self._score(reading, state)
         if active is not None:
@@ -173,14 +166,6 @@ class Training:
         tokens = without_imported(reading.tokens)
         self._write(state, Entry(label, added, step, tokens, at or datetime.now(UTC), reading.digest, source, by))
 
-    def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
-        """The learnings of these messages, a few hundred at most, that have not been taken back."""
-        return self._learning.learnt(digests)
-
-    def is_counterpart(self, entry: Entry) -> bool:
-        """Whether this learning was a counterpart, of a mark that still counts."""
-        return entry.source == COUNTERPART and mark_of(self._learning, entry) is not None
-
     def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
         """Learn the same anew, as this author's: the counts stay as they are."""
         state, now = self._state(Reading(reading.digest, active.tokens)), datetime.now(UTC)
@@ -191,10 +176,10 @@ class Training:
 
     def forget(self, reading: Reading, source: str, by: str = "", at: datetime | None = None) -> Change:
         """See `Filter.forget`."""
-        active = self._learning.active(reading.digest)
+        active = self.ledger.active(reading.digest)
         if active is not None:
             reading = Reading(reading.digest, active.tokens)
-        undone = undone_with(self._learning, active) if active is not None else []
+        undone = undone_with(self.ledger, active) if active is not None else []
         state = self._state(reading, *(Reading(entry.digest, entry.tokens) for entry in undone))
         before = self._score(reading, state)
         if active is None:
@@ -217,7 +202,7 @@ class Training:
 
     def replaced_by(self, active: Entry) -> Iterator[Entry]:
         """The learnings that this one has taken the place of, each in one transaction, the latest first."""
-        before = {entry.id: entry for entry in self.history(active.digest) if entry.id < active.id}
+        before = {entry.id: entry for entry in self.ledger.history(active.digest) if entry.id < active.id}
         while before:
             _, undoing = before.popitem()
             if not undoing.undoes or undoing.at != active.at or undoing.undoes not in before:
@@ -262,20 +247,16 @@ class Training:
         if not voices:
             return False
         state = self._state(Reading(active.digest, active.tokens))
-        self._learning.append(replace(active, undoes=active.id, id=0), active.id)
+        self.ledger.append(replace(active, undoes=active.id, id=0), active.id)
         more = replace(active, added={**active.added, **{voice.name: amounts[voice.name] for voice in voices}}, id=0)
-        state.last = self._learning.append(more, active.id).id
+        state.last = self.ledger.append(more, active.id).id
         for voice in voices:
             before, counts = active.added.get(voice.name, 0), state.counts[voice.name]
             # Deltas of a voice that learns in further rounds add up.
             deltas = voice.likelihood.deltas(active.tokens[voice.name], amounts[voice.name] - before)
             growth = counts.add(active.label, deltas, 0 if before else 1)
-            self._learning.change(voice.name, active.message_label, deltas, 0 if before else 1, growth)
+            self.ledger.change(voice.name, active.message_label, deltas, 0 if before else 1, growth)
         return True
-
-    def put_setting(self, name: str, value: object) -> None:
-        """Write a setting with what is learnt, or not at all."""
-        self._learning.put_setting(name, value)
 
     def score(self, reading: Reading) -> Score:
         """What the filter says of a message now."""
@@ -293,9 +274,9 @@ class Training:
             for name, some in words(voices, reading.tokens).items():
                 wanted[name] = wanted.get(name, set()) | some - self._held.get(name, set())
         if self._part is None:
-            self._part = self._learning.state(wanted)
+            self._part = self.ledger.state(wanted)
         else:
-            self._learning.look_up(self._part, wanted)
+            self.ledger.look_up(self._part, wanted)
         for name, some in wanted.items():
             self._held.setdefault(name, set()).update(some)
         return model.prepared(voices, self._part)
@@ -312,10 +293,10 @@ class Training:
 
     def _write(self, state: State, entry: Entry, like: int | None = None) -> Entry:
         """Write an entry and apply it. like: see `Learning.append`."""
-        entry = self._learning.append(entry, like)
+        entry = self.ledger.append(entry, like)
         sign = -1 if entry.undoes else 1
         for change in model.apply(self._voices, entry, state, sign):
-            self._learning.change(*change)
+            self.ledger.change(*change)
         state.last = entry.id
-        self._learning.calibrate(state.calibration)
+        self.ledger.calibrate(state.calibration)
         return entry

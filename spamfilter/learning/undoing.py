@@ -103,7 +103,7 @@ def undo(filter: Filter, taught: Sequence[Taught], source: str, by: str, undone:
         done = set()
         with filter.training() as training:
             for each in batch:
-                history = training.history(each.entry.digest)
+                history = training.ledger.history(each.entry.digest)
                 if history[-1].id != each.entry.id:
                     continue
                 # A counterpart in nobody's name: nobody has said anything of it.

@@ -55,10 +55,6 @@ class Judge:
         self.policy = policy
         self.policies = policies or {}
 
-    def policy_of(self, mailbox: str) -> Policy:
-        """The policy of a recipient, an address in lower case: its own, or that of the nearest domain."""
-        return policy_for([mailbox], self.policies, self.policy)
-
     def under(self, judgement: Judgement, policy: Policy) -> Judgement:
         """The judgement by another policy: the same score, another class and action."""
         verdict = judgement.verdict

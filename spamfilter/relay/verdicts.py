@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from spamfilter.relay.envelope import Transaction
 from spamfilter.relay.envelope_paths import mailbox_of
-from spamfilter.relay.judging import Judgement
+from spamfilter.relay.judging import Judgement, policy_for
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.sender_lists.decision import MILDEST_FIRST, Origin, Use, decided
 
@@ -59,7 +59,7 @@ def _parts(
     try:
         mailboxes = mailboxes_of(transaction)
         uses = _uses(relay, transaction, mail, mailboxes)
-        policies = [relay.judge.policy_of(mailbox) for mailbox in mailboxes]
+        policies = [policy_for([mailbox], relay.judge.policies, relay.judge.policy) for mailbox in mailboxes]
         groups: dict[tuple[str, Use | None], list[int]] = {}
         for number in everybody:
             groups.setdefault((policies[number].name, uses[number] if each else None), []).append(number)

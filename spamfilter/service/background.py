@@ -12,7 +12,7 @@ from spamfilter.system.logs import SELDOM
 
 log = logging.getLogger("spamfilter")
 
-Work = Callable[[], Awaitable[object]]
+Work = Callable[[], Awaitable[object] | None]
 
 
 class Background:
@@ -37,7 +37,8 @@ class Background:
         await asyncio.sleep(after)
         while True:
             try:
-                await work()
+                if (doing := work()) is not None:
+                    await doing
             except Exception:
                 self._metrics.count("faults", "background")
                 log.exception("%s has failed; it is tried again in %g s", name, every, extra=SELDOM)

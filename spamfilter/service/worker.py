@@ -161,9 +161,9 @@ class Worker:
         self._filter.learnt  # noqa: B018 - loads the counts
         self._facts |= {kind: [*map(name_of, listed)] for kind, listed in sockets.of_mail.items()}
         background = Background(self._limit_log.metrics)
-        background.start("the heartbeat", self._beat, BEAT_EVERY)
+        background.start("the heartbeat", process.beat, BEAT_EVERY)
         await self._follow_lists()
-        background.start("the log of limits", self._sum_up, PERIOD, PERIOD)
+        background.start("the log of limits", self._limit_log.sum_up, PERIOD, PERIOD)
         if process.keeps:
             background.start("following the lists", self._follow_lists, FOLLOW_LISTS_EVERY)
             if process.again:
@@ -277,10 +277,6 @@ class Worker:
         os.eventfd_read(wake)
         self._following.wake()
 
-    async def _beat(self) -> None:
-        """Show that this process does not hang."""
-        self._process.beat()
-
     async def _publish(self) -> None:
         """Write the gauges of this process to shared memory. Counters are always there."""
         if not self._process.keeps:
@@ -300,10 +296,6 @@ class Worker:
         front_end = MetricsFrontEnd(self._figures)
         await front_end.start(sockets)
         return front_end
-
-    async def _sum_up(self) -> None:
-        """Log which limits are still exceeded."""
-        self._limit_log.sum_up()
 
     async def _open_socket(self) -> None:
         """Listen for feedback. A default path that does not work is a warning; a configured one raises ConfigError."""

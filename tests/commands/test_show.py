@@ -43,7 +43,7 @@ def test_a_training_that_later_runs_went_over_again_is_one_line(shell: Shell) ->
             training.add(filter.read(message), "ham", BULK, "root")
         for amount in (9, 10):
             with filter.training() as training:
-                active = training.active(message.digest())
+                active = training.ledger.active(message.digest())
                 assert active is not None
                 assert training.reinforce(active, {"fields": amount})
     found = re.findall(r"^  #.*$", shell.done("show", "1"), re.MULTILINE)

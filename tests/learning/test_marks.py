@@ -35,7 +35,7 @@ def marked(filter: Filter, label: Label | None, author: Author, limit: int = 200
 
 def active(filter: Filter, subject: Subject = ONE) -> Entry | None:
     with filter.training() as training:
-        return training.active(subject.reading.digest)
+        return training.ledger.active(subject.reading.digest)
 
 
 def entries(filter: Filter) -> list[Entry]:

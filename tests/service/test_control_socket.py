@@ -722,7 +722,7 @@ async def test_of_a_long_mail_the_part_is_sent_that_is_looked_at(there: Place) -
     client.close()
     there.filter.follow()
     with there.filter.training() as training:
-        found = training.active(there.filter.read(parse(long)).digest)
+        found = training.ledger.active(there.filter.read(parse(long)).digest)
     assert found is not None
 
 

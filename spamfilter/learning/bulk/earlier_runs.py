@@ -76,7 +76,7 @@ def begin(store: Store, name: str, earlier: Sequence[tuple[Label, bytes]], train
 def remember(store: Store, name: str, run: Unfinished, training: Training) -> None:
     """Write down what a run is to do when it is started again."""
     others = [*without(store, name).items()][-MOST_UNFINISHED:]
-    training.put_setting(UNFINISHED, {**dict(others), name: _to_json(run)})
+    training.ledger.put_setting(UNFINISHED, {**dict(others), name: _to_json(run)})
 
 
 def without(store: Store, name: str) -> dict[str, object]:

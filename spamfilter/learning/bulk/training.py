@@ -104,7 +104,7 @@ def train(
         if decided is not None:
             run.reinforce(decided)
             with filter.training() as training:
-                training.put_setting(UNFINISHED, earlier_runs.without(filter.store, name))
+                training.ledger.put_setting(UNFINISHED, earlier_runs.without(filter.store, name))
         run.tell_up_to(STEPS)
 
 
@@ -197,7 +197,7 @@ class _Run:
         relabelled = named = done = 0
         with self._filter.training() as training:
             began = time.monotonic()
-            known = training.learnt([read.reading.digest for read in group])
+            known = training.ledger.learnt([read.reading.digest for read in group])
             for read in group:
                 entry = known.get(read.reading.digest)
                 named += self._is_named(read.number)
@@ -233,7 +233,7 @@ class _Run:
     def _rehearse(self, training: Training) -> None:
         """Go over the waiting mails of earlier runs again, in the transaction of the new mail that follows them."""
         for number in self._waiting:
-            entry = training.active(self._earlier[number - len(self._mails)][1])
+            entry = training.ledger.active(self._earlier[number - len(self._mails)][1])
             if entry is not None and self._is_ours(entry, number):
                 training.rehearse(entry)
         self._waiting.clear()
@@ -311,7 +311,7 @@ class _Run:
         reinforced = done = 0
         with self._filter.training() as training:
             began = time.monotonic()
-            known = training.learnt([digest for _, digest in mails])
+            known = training.ledger.learnt([digest for _, digest in mails])
             for number, digest in mails:
                 entry = known.get(digest)
                 if entry is not None and self._is_ours(entry, number):

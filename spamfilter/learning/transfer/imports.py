@@ -85,7 +85,7 @@ def take_in(filter: Filter, imported: Import, digest: bytes, by: str) -> Taken:
     """Learn an import. filter: holds all counts in memory. digest: of its file, 16 bytes."""
     announce(filter.store, imported.voices)
     with filter.training() as training:
-        active = training.active(digest)
+        active = training.ledger.active(digest)
         if active is not None:
             return Taken(f"{ID}{active.id}", False)
         added: dict[str, int] = {str(label): number for label, number in imported.messages.items()}
@@ -101,7 +101,7 @@ def forget(filter: Filter, id: str, source: str, by: str) -> Entry:
     with filter.training() as training:
         for entry in filter.store.learnings():
             if entry.label == IMPORT and str(entry.id) == number:
-                active = training.active(entry.digest)
+                active = training.ledger.active(entry.digest)
                 assert active is not None
                 training.take_back(active, source, by)
                 return active

@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         self._crowd.leave(self)
         self._deadline.cancel()
         if not self._busy:
-            self._session.close()
+            self._session.clear()
 
     def data_received(self, data: bytes) -> None:
         if self._transport.is_closing():
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         finally:
             self._busy = False
         if self._transport.is_closing():
-            self._session.close()
+            self._session.clear()
             return
         self._transport.write(answer)
         if self._relay.draining:

@@ -82,7 +82,7 @@ class Session:
         self._queue_id = b""
         self._began = 0.0
         self._held = ExitStack()
-        self._clear()
+        self.clear()
 
     def obey(self, command: bytes, data: bytes) -> bytes:
         """The answer to any packet but that at the end of a mail. Raises ProtocolError."""
@@ -107,7 +107,7 @@ class Session:
             self._body(data)
         incoming, refused, queue_id = self._text(), self._refused, self._queue_id
         held = self._held.pop_all()
-        self._clear()
+        self.clear()
         with held:
             loop = asyncio.get_running_loop()
             self._relay.metrics.observe("stage_seconds", loop.time() - self._began, "receive")
@@ -128,11 +128,8 @@ class Session:
                 reply = await end_here(self._relay, transaction, mail, self._gone)
             return self._answer(reply, server.changes)
 
-    def close(self) -> None:
+    def clear(self) -> None:
         """Release what is held for a mail that will not come to its end."""
-        self._clear()
-
-    def _clear(self) -> None:
         self._held.close()
         self.transaction = self.incoming = None
         self._attempt: Attempt | None = None
@@ -172,12 +169,12 @@ class Session:
         self._queue_id = found.get(b"i", self._queue_id)
 
     def _connect(self, data: bytes) -> None:
-        self._clear()
+        self.clear()
         self._client = packets.client_address(data)
 
     def _mail(self, data: bytes) -> None:
         queue_id = self._queue_id
-        self._clear()
+        self.clear()
         self._queue_id = queue_id
         sender, *parameters = packets.texts(data)
         path = _path(sender)
@@ -242,11 +239,11 @@ class Session:
         return self.incoming
 
     def _abort(self, data: bytes) -> None:
-        self._clear()
+        self.clear()
         self._login = b""
 
     def _quit(self, data: bytes) -> None:
-        self._clear()
+        self.clear()
         self.closed = True
 
     def _reuse(self, data: bytes) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from spamfilter.config.addresses import split_address
 from spamfilter.config.settings import Settings
-from spamfilter.errors import ConfigError
 from spamfilter.relay.next_hops.lmtp import LmtpNextHop, LmtpSocketNextHop
 from spamfilter.relay.next_hops.maildir import Maildir, MaildirNextHop
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply, Timeouts, offer
@@ -53,13 +52,11 @@ NEXT_HOPS: dict[str, Callable[[str, str, ssl.SSLContext | None, Timeouts], NextH
 def open_next_hop(url: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:
     """The next hop of a URL, as in smtp://127.0.0.1:10026, lmtp:///run/dovecot/lmtp or maildir:/mail."""
     kind, _, address = url.partition(":")
-    if kind not in NEXT_HOPS:
-        raise ConfigError(f"{url}: unknown kind of next hop; known: {', '.join(NEXT_HOPS)}")
     return NEXT_HOPS[kind](address, hostname, tls, timeouts)
 
 
 def next_hop_of(settings: Settings) -> NextHop:
-    """The next hop of the configuration. Raises ConfigError."""
+    """The next hop of the configuration. Raises OSError as `next_hop_tls`."""
     limits = settings.limits
     timeouts = Timeouts(limits.connect_seconds, limits.command_seconds, limits.final_seconds)
     return open_next_hop(settings.next_hop_url(), settings.hostname(), next_hop_tls(settings), timeouts)

@@ -29,11 +29,8 @@ from spamfilter.errors import CountError
 from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql import queries
 from spamfilter.stores.sql.dialects import last_id
-from spamfilter.stores.sql.editions import write_rest
+from spamfilter.stores.sql.editions import WordRow, write_rest
 from spamfilter.stores.store import Entry, Learning, Rewriting
-
-Row = tuple[int, str, str, int, int, int]
-"""Of the words table: edition, voice, word, ham, spam, touched."""
 
 
 class _Changes(NamedTuple):
@@ -42,7 +39,7 @@ class _Changes(NamedTuple):
     counts: dict[Label, dict[Token, int]]
     touched: dict[Token, int]
 
-    def rows(self, edition: int, voice: str) -> list[Row]:
+    def rows(self, edition: int, voice: str) -> list[WordRow]:
         """Rows of the words table, in its order, of the words that count more or less than before."""
         words = sorted(self.touched)
         ham, spam = (map(self.counts[label].get, words, repeat(0)) for label in LABELS)
@@ -170,7 +167,7 @@ class SqlLearning(queries.SqlLedger, Learning):
         if self._many(_LESS[table], key, _numbers(table), less, "new_") != len(less):
             raise CountError(f"the {table.name} table lacks rows of the learning that is to be taken back")
 
-    def _take_away(self, less: list[Row]) -> None:
+    def _take_away(self, less: list[WordRow]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
         less = [*map(tuple, queries.spelt(self._connection.dialect, less))]
         if self._many(_TAKE_WORDS, _WORD, (*LABELS, "touched"), less, "new_") != len(less):
