@@ -86,9 +86,11 @@ def relative_change(now: float, before: float) -> str:
 
 
 def message_change(report: Report) -> str:
-    """The change of messages for the same time, compared with the period before; '' if that had none."""
-    longer = (report.since - report.before_since) / (report.until - report.since)
-    return relative_change(report.figures.messages * longer, report.before.messages)
+    """The change of messages in the same time, compared with the period before; '' if that had none."""
+    now, before = report.until - report.since, report.since - report.before_since
+    return relative_change(
+        report.figures.messages * before.total_seconds(), report.before.messages * now.total_seconds()
+    )
 
 
 def drift_text(drift: Drift) -> str:

@@ -246,3 +246,4 @@ def test_a_period_before_that_begins_in_a_day_of_which_entries_are_gone_is_compa
     report = build(store, ["fields"], NOW - 3.5 * DAY, NOW)
     assert (report.before_since, report.before.messages) == (NOW - 7.5 * DAY, 96)
     assert (report.figures.messages, message_change(report)) == (84, "0 %")
+    assert message_change(build(store, ["fields"], NOW, NOW)) == ""
