@@ -1,13 +1,13 @@
 """The commands `allow`, `block`, `lists` and `unlist`: senders whose mail passes, or is treated as spam."""
 
 from datetime import UTC, datetime
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from spamfilter.commands.command import as_json_option, has_store, opened_store, settings_of, user
-from spamfilter.config.addresses import is_in
 from spamfilter.errors import InputError
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import harmless
@@ -116,8 +116,10 @@ def _add(kind: "Kind", file: Path | None, sender: str, whom: str, days: int | No
     _show(rule, as_json, now)
     if sender_rules.waits_for_proof(rule, settings.lists.results_from):
         warn("not obeyed yet: nothing proves who the sender is; name your mail server in [lists] results_from")
-    if kind == "block" and is_in(rule.what.partition("/")[0], settings.relay.networks()):
-        warn("blocks a client in [relay] trusted, by which all mail of your mail server may come")
+    if kind == "block" and "/" in rule.what and "@" not in rule.what:
+        blocked = ip_network(rule.what)
+        if any(own.version == blocked.version and own.overlaps(blocked) for own in settings.relay.networks()):
+            warn(f"blocks clients in [relay] trusted, and so your mail server, perhaps: spamfilter unlist {rule.id}")
 
 
 def _show(rule: "Rule", as_json: bool, now: datetime) -> None:

@@ -163,7 +163,7 @@ def delete(file: Path | None, names: tuple[str, ...]) -> None:
 def expire(file: Path | None) -> None:
     """Delete what is older than [verdict] quarantine_days; a running relay does this every hour.
 
-    It counts by the latest time that the relay has seen, so that a clock that is ahead deletes nothing.
+    It counts by the latest time that the relay has seen, so that a clock that is ahead deletes no mail.
 
     Example: spamfilter quarantine expire
     """

@@ -76,7 +76,7 @@ def stats(
         if host and host not in report.hosts:
             known = ", ".join(report.hosts) or "none"
             raise InputError(f"--host {host!r}: no relay of this name has used {store.where}; known: {known}")
-        if host and not is_whole(store, begin.date()):
+        if host and not is_whole(store, report.before_since.date(), end.date()):
             warn("of one host there is only what the journal still has: see [report] journal_days")
     if recipients:
         _send(settings, report, recipients, now)

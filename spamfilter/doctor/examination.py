@@ -30,7 +30,7 @@ GREETING_SECONDS = 10.0
 """Time for a relay to greet: usually a millisecond, a second while it judges a huge mail."""
 BANNER = "MTP spamfilter"
 """The name of the program in the greeting of the relay."""
-OPEN = "is open, for [relay] trusted alone, where this host is not"
+OPEN = "is open, and was not tried: this host is not in [relay] trusted"
 """What is found of a port for milter that this host may not try."""
 
 DOVECOT = (Path("/etc/dovecot"), Path("/usr/local/etc/dovecot"))

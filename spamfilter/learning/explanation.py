@@ -163,7 +163,8 @@ def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everyt
     if rest := len(evidence) - len(rows) - len(others):
         yield f"  {rest} more word{'s' * (rest > 1)} had less influence"
     if others:
-        yield f"  {sum(others):+.3f} by {len(others)} words that people do not read, of headers and markup (--all)"
+        words = f"{len(others)} word{'s' * (len(others) > 1)}"
+        yield f"  {sum(others):+.3f} by {words} that people do not read, of headers and markup (--all)"
 
 
 def _disguises(written: Mapping[str, str], width: int) -> Iterator[str]:

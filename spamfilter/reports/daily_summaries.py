@@ -220,19 +220,20 @@ def marks(store: Store, since: datetime, until: datetime, host: str = "") -> dic
 
 def begin(store: Store, since: datetime, host: str = "") -> datetime:
     """Where a period can begin: at midnight if some entries of that day have expired, and a summary has them."""
-    return since if host or is_whole(store, since.date()) else midnight(since.date())
+    return since if host or is_whole(store, since.date(), since.date()) else midnight(since.date())
 
 
 def end(store: Store, until: datetime, host: str = "") -> datetime:
     """Where a period can end, likewise."""
     last = (until - timedelta(microseconds=1)).date()
-    return until if host or is_whole(store, last) else midnight(last) + DAY
+    return until if host or is_whole(store, last, last) else midnight(last) + DAY
 
 
-def is_whole(store: Store, day: date) -> bool:
-    """Whether no entry of a day has expired."""
-    body = store.summaries(day, day).get(day)
-    return body is None or Summary.of_json(body).entries <= store.journal_days(day, day).get(day, 0)
+def is_whole(store: Store, first: date, last: date) -> bool:
+    """Whether no entry of these days has expired, as far as their summaries tell."""
+    entries = store.journal_days(first, last)
+    kept = store.summaries(first, last).items()
+    return all(Summary.of_json(body).entries <= entries.get(day, 0) for day, body in kept)
 
 
 Parts = dict[tuple[datetime, datetime, int, str], Summary]

@@ -270,7 +270,7 @@ class Worker:
             process.shared.state[process.shared.own] += 1
 
     def _ended(self, end: int, stop: asyncio.Event) -> None:
-        asyncio.get_running_loop().remove_reader(end)  # which is at its end from now on
+        asyncio.get_running_loop().remove_reader(end)  # it stays readable: the loop would call this again and again
         stop.set()
 
     def _woken(self, wake: int) -> None:

@@ -81,7 +81,7 @@ def gc_paused() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the end of the block. In the main thread, which alone hears of it."""
+    """Ctrl-C waits until the end of the block. Python acts on it in the main thread; in others this does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -91,8 +91,8 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-    if came:
-        signal.raise_signal(signal.SIGINT)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def freeze_heap() -> None:

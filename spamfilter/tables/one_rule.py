@@ -18,7 +18,7 @@ SMALL, SMALLER, FEW_ROWS = 6, 3, 50
 """Rows of the most frequent class in an interval, at least, but for the last: Holte's number, and the one for tables of
 few rows."""
 MISSING = ""
-"""Of a missing value, as no value is."""
+"""The bucket of missing values. No cell has this text, because an empty cell is a missing value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ def test_a_sender_is_blocked_and_unlisted(shell: Shell) -> None:
 
 
 def test_to_block_the_own_mail_server_is_warned_of(shell: Shell) -> None:
-    assert "by which all mail of your mail server may come" in shell.run("block", "127.0.0.1").stderr
+    assert "your mail server, perhaps: spamfilter unlist 1" in shell.run("block", "127.0.0.1").stderr
+    assert "your mail server, perhaps: spamfilter unlist 2" in shell.run("block", "126.0.0.0/7").stderr
     assert shell.run("block", "192.0.2.1").stderr == ""
 
 

@@ -87,8 +87,8 @@ def test_a_mail_that_is_too_large_is_dropped_as_it_comes(server: Daemon, name: s
     assert outcome.reply.startswith("552 5.3.4 ")
 
 
-def test_of_many_recipients_a_thousand_are_taken(server: Daemon) -> None:
-    """The whole mail hears 452, since by milter nobody waits for the answer to one."""
+def test_many_recipients_take_little_memory(server: Daemon) -> None:
+    """None is refused, since by milter nobody waits for the answer to one: the mail server has a limit of its own."""
 
     async def many() -> Outcome:
         outcome = Outcome()
@@ -98,7 +98,7 @@ def test_of_many_recipients_a_thousand_are_taken(server: Daemon) -> None:
         return outcome
 
     with bounded(server, BESIDE):
-        assert asyncio.run(many()).reply.startswith("452 4.5.3 ")
+        assert asyncio.run(many()).reply == ""
 
 
 def test_macros_for_any_command_are_not_kept(server: Daemon) -> None:

@@ -302,7 +302,8 @@ class _Run:
         digests = {number: digest for digest, number in self._numbers.items()}
         numbers = sorted({number for amounts in decided.values() for number in amounts} & digests.keys())
         while numbers:
-            done = self._reinforce_some([(number, digests[number]) for number in numbers[:TOGETHER]], decided)
+            with uninterrupted():
+                done = self._reinforce_some([(number, digests[number]) for number in numbers[:TOGETHER]], decided)
             self._tell(numbers[:done])
             del numbers[:done]
 
