@@ -96,15 +96,15 @@ class Following:
                 filter.take_in(chunk)
                 self._count(chunk)
                 await asyncio.sleep(0)
-        except CountError as error:
+        except Exception as error:
+            self._generation = None  # half of an entry may be counted, as where memory ends: all are loaded anew
+            if not isinstance(error, CountError):
+                raise
             if self.well:
                 log.warning("%s; loading all counts anew", error)
             self.catching_up = True
             await self._load()
             return False  # if the counts do not fit again, they are not loaded without a pause
-        except Exception:
-            self._generation = None  # half of an entry may be counted, as where memory ends: all are loaded anew
-            raise
         return bool(entries)
 
     async def _load(self) -> None:
