@@ -171,7 +171,7 @@ def test_counts_are_rebuilt_under_a_relay_that_goes_on_and_judges_by_them_soon(t
         assert "run `spamfilter retrain`" in refused.stderr
         for command in ("mark-spam", "forget"):  # the relay learns by the rules that it judges by
             assert server.command(command, input="Subject: x\n\ny\n").returncode == 0
-        assert scores(server) == before
+        wait_until(lambda: scores(server) == before, "verdicts as before the mark", SEEN_WITHIN)
         with mail_meanwhile(server) as accepted:
             assert "rebuilt from 12 messages" in done(server, "retrain")
         wait_until(lambda: "loading all counts anew" in server.log(), "the new counts", 2 * SEEN_WITHIN)
@@ -222,7 +222,7 @@ def test_an_upgrade_to_other_rules_judges_by_those_of_the_counts_until_they_are_
         assert "the relay judges by the first" in counting["found"]
         assert server.command("mark-spam", input="Subject: x\n\ny\n").returncode == 0
         assert server.command("forget", input="Subject: x\n\ny\n").returncode == 0
-        assert scores(server) == before
+        wait_until(lambda: scores(server) == before, "verdicts as before the mark", SEEN_WITHIN)
         done(server, "retrain", "--mail", tmp_path)
         expected = fresh_scores(server, tmp_path)
         assert expected != before
