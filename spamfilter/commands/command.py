@@ -238,9 +238,9 @@ def opened_store(settings: "Settings", existing: bool = False) -> "Iterator[Stor
     from spamfilter.stores import NO_TABLES, open_store
     from spamfilter.stores.sql.connection import place_of
 
+    check_not_lost(settings)
     if existing and not has_store(settings):
         raise InputError(f"{place_of(settings.store_url())}: {NO_TABLES}")
-    check_not_lost(settings)
     with closing(open_store(settings.store_url(), create=not existing)) as store:
         yield store
 

@@ -161,7 +161,9 @@ def backup(file: Path | None, target: Path) -> None:
     from spamfilter.stores.sql.connection import file_of
     from spamfilter.stores.sql.database import Database
 
-    url = settings_of(file).store_url()
+    settings = settings_of(file)
+    check_not_lost(settings)
+    url = settings.store_url()
     if (path := file_of(url)) is not None and not path.exists():
         raise InputError(f"{path}: {NO_TABLES}")
     with closing(Database(url)) as database:  # of any schema: after an upgrade, too, the old one can be copied

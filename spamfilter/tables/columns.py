@@ -30,6 +30,8 @@ OF_TEXT = tuple(name for name, row in LIKELIHOODS.items() if issubclass(row, Gen
 """Likelihoods of the words of a text."""
 COUNT, BEST, IGNORE = "count", "best", "ignore"
 """A kind of columns that are counted together; what may be said instead of a kind: see `choosing`, and left out."""
+NOISE = 1e-12
+"""Numbers that differ by less than this share of them, as .3 and .1 + .2, are the same but for rounding."""
 SMALL, MOST_DECIMALS = 3, 100
 """Numbers that differ by less than 10 to the power of -SMALL are kept with more decimals, so many more at most."""
 FEW_VALUES = 20
@@ -178,7 +180,8 @@ def _presence(kind: str, columns: tuple[str, ...], table: Table, options: Option
 def _number(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:
     """A mean and a variance; where numbers differ by little, with more decimals, and with a smaller least variance."""
     numbers = sorted({_number_of(column, row[column]) for column in columns for row in table.rows if column in row})
-    least = min((two - one for one, two in pairwise(numbers)), default=1.0)
+    gaps = (two - one for one, two in pairwise(numbers) if not math.isclose(one, two, rel_tol=NOISE))
+    least = min(gaps, default=1.0)
     more = min(max(0, math.ceil(-math.log10(least)) - SMALL), MOST_DECIMALS)
     model = GaussianNaiveBayes(6 + more, options.unbiased, 10.0 ** (-9 - 2 * more), prior="equal")
     return Part(columns, model, lambda column, value: {column: _number_of(column, value)})

@@ -87,7 +87,9 @@ def act(visit: Visit, address: str) -> Response:
     if "undo" in visit.form:
         return _back(visit, undone=_undone(visit, address, visit.form["undo"]))
     ids, do = marking.ticked(visit.form), _do(visit)
-    mails = _kept_for(visit, address, ids) if "do" in visit.form else []  # without it as by Enter in a box
+    if ids and "do" not in visit.form:  # as by Enter in a box
+        return _back(visit, undecided=1)
+    mails = _kept_for(visit, address, ids)
     if not mails:
         return _back(visit, ticked=len(ids))
     results = Counter(_carried_out(visit, address, found, do) for found in marking.in_time(mails))
@@ -114,6 +116,8 @@ def _said(visit: Visit, address: str) -> list[str]:
     if "again" in asked:
         said.append(say("This page was too old, and nothing was done. Please do it again."))
     said += [say(sentence, number=asked[what]) for what, sentence in NUMBERS.items() if asked.get(what)]
+    if "undecided" in asked:
+        said.append(say("Nothing was done: choose what to do with the mails that are ticked."))
     if "ticked" in asked:
         gone = say("This mail is not kept for you: it was delivered or deleted.")
         said.append(gone if asked["ticked"] else say("Tick the mails first."))

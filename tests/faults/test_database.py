@@ -33,7 +33,8 @@ def test_a_database_that_is_deleted(hop: Hop, tmp_path: Path, account: Account) 
         wait_until(lambda: "the database is gone" in relay.log(), "the complaint")
         assert "no such file" in ailing(relay)["database"]
         (tmp_path / "one.eml").write_bytes(mail_of("one", "cheap pills"))
-        for words in (("train", "--spam", str(tmp_path / "one.eml")), ("web",), ("migrate",)):
+        others = (("web",), ("migrate",), ("stats",), ("retrain",), ("backup", str(tmp_path / "copy.db")))
+        for words in (("train", "--spam", str(tmp_path / "one.eml")), *others):
             refused = relay.command(*words)
             assert (refused.returncode, "is gone; put a backup in its place" in refused.stderr) == (2, True)
         assert not list(relay.state.glob("spamfilter.db*"))

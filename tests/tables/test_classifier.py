@@ -59,6 +59,19 @@ def test_numbers_by_mean_and_variance_give_the_figures_of_the_book(weather: Tabl
     assert {label: round(p, 3) for label, p in found.posterior.items()} == {"no": 0.792, "yes": 0.208}
 
 
+def test_a_difference_of_rounding_alone_is_no_spread_of_a_column() -> None:
+    """With a least variance by the difference of .3 and .1 + .2, 5.00001 would be impossible beside many 5.0."""
+    rows = "5.0 5.0 5.0 0.1 0.3 9.9", "a a a b b b"
+    table, noisy = of("x", *rows), of("x", f"{rows[0]} 0.30000000000000004", f"{rows[1]} b")
+    found = []
+    for known in (table, noisy):
+        classifier = TableClassifier({"x": "number"}, priors="equal")
+        classifier.train(known)
+        found.append(posterior(classifier, x="5.00001"))
+    assert found[0]["a"] > 0.99
+    assert found[1] == pytest.approx(found[0], abs=1e-3)
+
+
 def test_a_missing_value_leaves_its_factor_out(weather: Table) -> None:
     classifier = TableClassifier({"temperature": "ignore", "humidity": "ignore"}, Options(smoothing=0), "empirical")
     classifier.train(weather)

@@ -375,6 +375,10 @@ def test_many_are_delivered_or_deleted_at_once(pages: Site, chromium: Browser) -
     assert f"deleted for {B} by digest link: {B}, " in seen
     before = outcomes(pages)
     empty = browser.get(other).stamp
+    asked = browser.post(other, {"stamp": empty, f"mail-{foreign}": "on"})  # as by Enter in a box without scripts
+    said = browser.get(asked.fields["location"]).words
+    assert "Es wurde nichts getan: W\N{LATIN SMALL LETTER A WITH DIAERESIS}hlen Sie" in said
+    assert "gel\N{LATIN SMALL LETTER O WITH DIAERESIS}scht" not in said
     asked = browser.post(link, {"stamp": empty, "do": "delete", f"mail-{foreign}": "on", "mail-x": "on"})
     said = browser.get(asked.fields["location"]).words
     assert "Diese Mail wird f\N{LATIN SMALL LETTER U WITH DIAERESIS}r Sie nicht zur" in said

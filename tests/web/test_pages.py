@@ -1,5 +1,6 @@
 """Attacks on the pages of a running relay: no account exceeds its role, and content of a mail is never markup."""
 
+import base64
 import json
 import re
 import socket
@@ -313,7 +314,12 @@ def test_a_proxys_word_is_nothing_from_elsewhere() -> None:
         assert other.get("/").status == 303
         assert "nobody can sign in" in made.log()
         for _ in range(12):  # which lock nobody out
-            assert "the file of accounts has an error" in made.browser().sign_in("lena").words
+            refused = made.browser().sign_in("lena")
+            assert (refused.status, "the file of accounts has an error" in refused.words) == (503, True)
+        basic = base64.b64encode(b"lena:any").decode()
+        refused = made.browser(Authorization=f"Basic {basic}").get("/api/openapi.json")
+        assert (refused.status, "the file of accounts has an error" in json.loads(refused.body)["error"]) == (503, True)
+        assert "Traceback" not in made.log()
         made.accounts.write_text(kept)
         assert made.browser("lena").get("/").status == 200
 
@@ -518,4 +524,4 @@ def test_a_list_of_messages_shows_which_have_met_a_rule(pages: Site) -> None:
     assert "sender blocked" not in anna.get("/messages?subject=Lunch+for+none").words
     said = anna.get(f"/messages/{id}").words
     assert f"blocked=127.0.0.1/32 rule={number}" in said
-    assert "Why By a rule: sender blocked. What follows is what its words say." in said
+    assert "Why A rule met its sender: sender blocked. What follows is what its words say." in said

@@ -86,6 +86,8 @@ def _account(site: Site, request: Request) -> Account:
             account = site.visitors.basic(origin, request.headers.get("authorization", ""))
         except TooOften as error:
             raise HTTPException(429, str(error), {"Retry-After": str(int(error.seconds) + 1)}) from None
+        except SpamfilterError as error:
+            raise HTTPException(status_of(error), str(error)) from None
     if account is None:
         raise HTTPException(401, "send name and password of an account by HTTP Basic", CHALLENGE)
     return account

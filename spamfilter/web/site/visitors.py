@@ -21,7 +21,7 @@ from starlette.requests import Request
 
 from spamfilter.config.addresses import is_in
 from spamfilter.config.sections import Web
-from spamfilter.errors import ConfigError
+from spamfilter.errors import ConfigError, TryAgain
 from spamfilter.web.accounts import Account, is_right, read_accounts
 from spamfilter.web.site.throttle import Throttle
 
@@ -114,10 +114,10 @@ class Visitors:
         return Origin(address, headers.get("x-forwarded-proto", "") == "https", proxied)
 
     def signed_in(self, origin: Origin, name: str, password: str) -> Account | None:
-        """The account, if name and password are right. Raises TooOften, and ConfigError where nobody can sign in."""
+        """The account, if name and password are right. Raises TooOften, and TryAgain where nobody can sign in."""
         account = self.accounts.now().get(name)
         if self.accounts.wrong:
-            raise ConfigError("nobody can sign in: the file of accounts has an error, which is in the log of this page")
+            raise TryAgain("nobody can sign in: the file of accounts has an error, which is in the log of this page")
         wait = self._throttle.attempt(origin.address, name)
         if wait:
             raise TooOften(wait)
@@ -130,7 +130,7 @@ class Visitors:
         return account
 
     def basic(self, origin: Origin, authorization: str) -> Account | None:
-        """The account of an Authorization field: RFC 7617. Raises TooOften."""
+        """The account of an Authorization field: RFC 7617. Raises as `signed_in`."""
         scheme, _, value = authorization.partition(" ")
         if scheme.lower() != "basic":
             return None
