@@ -149,8 +149,11 @@ def _exists(name: str) -> bool:
     return True
 
 
-def subjects(filter: "Filter", mails: Iterable[NamedMail]) -> "Iterator[Subject]":
-    """These messages, in order. Where `mails` raises InputError, it does so after the messages before."""
+def subjects(filter: "Filter", mails: Iterable[NamedMail], author: str = "") -> "Iterator[Subject]":
+    """These messages, in order. Where `mails` raises InputError, it does so after the messages before.
+
+    author: the user who marks them, as in `mark_lookup.by_mail`.
+    """
     from spamfilter.learning.mark_lookup import by_id, by_mails, mail_at_hand
 
     waiting: list[MailAtHand] = []
@@ -159,14 +162,14 @@ def subjects(filter: "Filter", mails: Iterable[NamedMail]) -> "Iterator[Subject]
             if mail is not None:
                 waiting.append(mail_at_hand(filter, name, mail))
             if mail is None or len(waiting) == TOGETHER:
-                yield from by_mails(filter, waiting)
+                yield from by_mails(filter, waiting, author)
                 waiting.clear()
             if mail is None:
                 yield by_id(filter, name)
     except InputError:
-        yield from by_mails(filter, waiting)
+        yield from by_mails(filter, waiting, author)
         raise
-    yield from by_mails(filter, waiting)
+    yield from by_mails(filter, waiting, author)
 
 
 def settings_of(file: Path | None) -> "Settings":

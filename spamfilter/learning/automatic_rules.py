@@ -85,20 +85,21 @@ def _answered(seen: Seen, store: Store) -> Iterable[Subject]:
     as a counterpart."""
     entries = store.journal_named(_parent(seen.message))
     # A sender who gives a mail the Message-ID of another must gain nothing by an answer to the other one.
-    if len({entry.digest for entry in entries}) != 1 or any(entry.class_ == "spam" for entry in entries):
+    # By LMTP each group has a verdict, and a digest, of its own.
+    mails = {Reading(entry.digest, entry.tokens or {}).digest_for_all for entry in entries}
+    if len(mails) != 1 or any(entry.class_ == "spam" for entry in entries):
         return
-    entry, answerer = entries[0], folded(seen.sender)
-    mine = next((to for one in entries for to in one.recipients if folded(to) == answerer), None)
-    if mine is None:
-        return
-    if entry.tokens is None or not _goes_to_sender(seen, entry, entry.tokens):
+    answerer = folded(seen.sender)
+    received = ((entry, to) for entry in entries for to in entry.recipients if folded(to) == answerer)
+    entry, mine = next(received, (entries[0], ""))
+    if not mine or entry.tokens is None or not _goes_to_sender(seen, entry, entry.tokens):
         return
     said = store.histories([entry.digest])[entry.digest]
     if entry.digest == seen.reading.digest or any(each.source != COUNTERPART for each in said):
         return
     domain = entry.sender.rpartition("@")[2].lower()
-    received, sent = store.marks_on_mail("answered", datetime.now(UTC) - DAY, mine, domain)
-    if received >= RECEIVED_A_DAY or sent >= SENT_A_DAY:
+    of_user, sent = store.marks_on_mail("answered", datetime.now(UTC) - DAY, mine, domain)
+    if of_user >= RECEIVED_A_DAY or sent >= SENT_A_DAY:
         log.info("automatic: %s is answered, but not learnt: enough for a day of this user or domain", entry.id)
         return
     yield Subject(entry.id, entry.id, Reading(entry.digest, entry.tokens))

@@ -22,6 +22,7 @@ from spamfilter.mail.letters import as_written
 from spamfilter.mail.message import Message, parse
 from spamfilter.mail.tagging import header_id
 from spamfilter.stores import UNJUDGED, JournalEntry, Store
+from spamfilter.stores.sender_lists import LINK
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import is_id
 
@@ -111,28 +112,28 @@ def mail_at_hand(filter: Filter, name: str, mail: bytes) -> MailAtHand:
     return MailAtHand(name, message, filter.read(message), header_id(mail))
 
 
-def by_mail(filter: Filter, name: str, mail: bytes) -> Subject:
+def by_mail(filter: Filter, name: str, mail: bytes, author: str = "") -> Subject:
     """The message in these bytes: as it was judged, if it passed the relay; as it is, if it was learnt as it is.
 
     A mail may have been learnt in bulk, or before the journal knew it; it must be possible to forget it by the same
-    bytes.
+    bytes. author: the user who marks it; without its id, no mail of another group is meant by it.
     """
-    return _as_judged(filter, mail_at_hand(filter, name, mail))
+    return _as_judged(filter, mail_at_hand(filter, name, mail), author)
 
 
-def by_mails(filter: Filter, mails: Sequence[MailAtHand]) -> Iterator[Subject]:
+def by_mails(filter: Filter, mails: Sequence[MailAtHand], author: str = "") -> Iterator[Subject]:
     """As `by_mail`, for at most some hundred mails, with one query for those that the journal may know."""
     message_ids = [mail.message.field(b"message-id") for mail in mails]
     known = filter.store.in_journal([mail.reading.digest for mail in mails], [id for id in message_ids if id])
     for mail, message_id in zip(mails, message_ids, strict=True):
         if mail.id or mail.reading.digest in known or message_id in known:
-            yield _as_judged(filter, mail)
+            yield _as_judged(filter, mail, author)
         else:
             yield mail.subject
 
 
-def _as_judged(filter: Filter, mail: MailAtHand) -> Subject:
-    reading = mail.reading
+def _as_judged(filter: Filter, mail: MailAtHand, author: str) -> Subject:
+    reading, own = mail.reading, filter.group_of([author.removeprefix(LINK)])
     for entry in _candidates(filter.store, mail):
         if entry.digest == reading.digest or _same(entry, mail):
             if entry.tokens is not None:
@@ -141,7 +142,10 @@ def _as_judged(filter: Filter, mail: MailAtHand) -> Subject:
                 group = ""
             else:
                 group = filter.group_of(entry.recipients)  # that it was judged for
-            if entry.digest != reading.digest and filter.store.active(reading.digest) is not None:
+            if own and group and group != own and entry.id != mail.id:
+                continue
+            is_altered = entry.digest != reading.digest and filter.store.active(entry.digest) is None
+            if is_altered and filter.store.active(reading.digest) is not None:
                 return replace(mail.subject, id=entry.id, group=group)
             at_hand = reading.for_group(group) if group else reading
             # Voices that were added after the verdict get their tokens from the mail at hand.

@@ -63,7 +63,7 @@ class MarkQueue:
 
         Raises Refused, StoreBusy, StoreError; then nothing has changed.
         """
-        return await self._mark(lambda own: mark_lookup.by_mail(own, name, mail), label, author)
+        return await self._mark(lambda own: mark_lookup.by_mail(own, name, mail, author.user), label, author)
 
     async def mark_id(self, id: str, label: Label | None, author: Author) -> Marked:
         """Learn a mail by the id of its verdict. Raises as `mark_mail`, and InputError for an unknown id."""

@@ -51,6 +51,11 @@ class Author:
     rule_for_all: bool = False
 
     @property
+    def user(self) -> str:
+        """The name of a user, who speaks for one group at most; '' for the owner of the database."""
+        return "" if self.master else self.name
+
+    @property
     def limited(self) -> bool:
         """Whether the limit of marks a day holds: for people, not for the administrator and not for rules."""
         return not self.master and self.source != AUTOMATIC
@@ -91,8 +96,9 @@ def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
     """
     if author.master or author.rule_for_all or not groups_of(filter.voices):
         reading, trained = subject.reading.for_everybody(), subject.reading.digest_for_all
-        if trained != reading.digest and filter.store.active(trained) is not None:
-            reading = replace(reading, digest=trained)  # learnt by `train`, which knows no groups
+        # What `train` has learnt, or a trap of several groups learns, is known by the digest that it has in no group.
+        if trained != reading.digest and (author.rule_for_all or filter.store.active(trained) is not None):
+            reading = replace(reading, digest=trained)
         return replace(subject, reading=reading)
     if OWN in subject.reading.tokens:
         return subject

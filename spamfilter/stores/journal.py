@@ -18,8 +18,9 @@ WantedClass = JournalClass | Literal["judged"]
 WANTED_CLASSES: tuple[WantedClass, ...] = (*CLASSES, "judged", UNJUDGED)
 """What a search can ask for; judged: of any class of a verdict."""
 
-NAMED = 5
-"""Most journal entries found by one Message-ID: a mail is judged again at each delivery attempt and for each list."""
+NAMED = 30
+"""Most journal entries found by one Message-ID: a mail is judged again at each delivery attempt, for each list, and by
+LMTP for each group of recipients."""
 MANY = 100_000
 """Most entries of a period that were deferred: an outage of hours on a busy relay."""
 

@@ -60,7 +60,9 @@ def mark(site: Site, id: str, label: Label | None, author: Author, mail: bytes |
         client = SocketClient(site.settings.socket_path())
     except NoRelay:
         filter = site.filter()
-        subject = mark_lookup.by_mail(filter, id, mail) if mail else mark_lookup.by_id(filter, id, wait=False)
+        subject = (
+            mark_lookup.by_mail(filter, id, mail, author.user) if mail else mark_lookup.by_id(filter, id, wait=False)
+        )
         change = marks.mark(filter, subject, label, author, site.settings.feedback)
         return rendering.change_json(subject, label, change)
     with closing(client):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -13,6 +14,7 @@ from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.sections import Feedback
 from spamfilter.errors import Refused, ShareUsed
 from spamfilter.learning import marks
+from spamfilter.learning.automatic_rules import RULES, Seen
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject, by_id, by_mail
 from spamfilter.learning.marks import Author, mark
@@ -138,6 +140,60 @@ def test_the_administrator_and_a_trap_teach_everybody(filter: Filter) -> None:
     )
     assert before < between < probability(filter, "z.example")
     assert filter.store.load([OWN]).counts[OWN].vocabulary == 0
+
+
+def test_a_trap_learns_a_mail_once_that_came_for_several_groups(filter: Filter) -> None:
+    before, trap = filter.learnt["spam"], Author("trap", AUTOMATIC, rule_for_all=True)
+    ids = [arrived(filter, NEWS, f"trap@{group}.example") for group in "xyz"]
+    assert [marked(filter, id, "spam", trap) for id in ids] == [True, False, False]
+    assert filter.learnt["spam"] == before + 1
+
+
+def test_an_answer_teaches_the_group_of_who_answers_a_mail_that_came_for_many(filter: Filter) -> None:
+    ids = [arrived(filter, NEWS, f"bert@{group}.example") for group in "yabcdefg"]
+    answer = parse(b"From: bert@y.example\r\nIn-Reply-To: " + parse(NEWS).field(b"message-id").encode() + b"\r\n\r\n")
+    to = by_id(filter, ids[0]).reading.tokens
+    asked = filter.store.find_journal(ids[0])
+    assert asked is not None
+    seen = Seen("", answer, Reading(b"answer", to), BERT.name, [asked.sender], proven=True, authenticated=True)
+    (subject,) = RULES["answered"].subjects(seen, filter.store)
+    assert subject.id == ids[0]
+    filter.store.write_journal(
+        [replace(asked, id=new_id(), digest=b"another", tokens=filter.read(parse(mail())).tokens)]
+    )
+    assert not [*RULES["answered"].subjects(seen, filter.store)]  # two mails of one Message-ID
+
+
+def test_a_copy_without_its_id_is_its_users_own_and_no_other_groups(filter: Filter) -> None:
+    arrived(filter, NEWS, "anna@x.example")
+    own = arrived(filter, NEWS, "bert@y.example")
+    theirs = arrived(filter, NEWS, "carl@z.example")
+    before = {group: says(filter, group) for group in ("x.example", "z.example", "")}
+    assert mark(filter, by_mail(filter, "news.eml", NEWS, BERT.user), "spam", BERT, Feedback()).changed
+    assert not marked(filter, own, "spam", BERT)  # it was that mail
+    assert {group: says(filter, group) for group in before} == before
+    assert marked(filter, theirs, "ham", Author("carl@z.example", "imap"))
+    stranger = Author("eve@other.example", "imap")  # who has a copy that came another way
+    assert by_mail(filter, "news.eml", NEWS, stranger.user).id == ""
+    assert mark(filter, by_mail(filter, "news.eml", NEWS, stranger.user), "spam", stranger, Feedback()).changed
+    with_id = NEWS.replace(b"\r\n\r\n", b"\r\nX-Spamfilter-Id: " + theirs.encode() + b"\r\n\r\n", 1)
+    assert by_mail(filter, "news.eml", with_id, BERT.user).id == theirs
+    assert filter.verify() == []
+
+
+def test_a_mark_of_an_altered_copy_is_taken_back_though_the_copy_was_trained(filter: Filter) -> None:
+    before = says(filter, "x.example")
+    id = arrived(filter, NEWS, "anna@x.example")
+    header = b"\r\nX-Spamfilter-Id: " + id.encode() + b"\r\n\r\n"
+    altered = NEWS.replace(b"\r\n\r\n", header, 1) + b"-- \r\nThe list of the gardeners\r\n"
+    assert mark(filter, by_mail(filter, "news.eml", altered), "spam", ANNA, Feedback()).changed
+    with filter.training() as training:
+        training.add(filter.read(parse(altered)), "spam", BULK, "")
+    assert mark(filter, by_mail(filter, "news.eml", altered), None, ANNA, Feedback()).was == "spam"
+    assert filter.store.load([OWN]).counts[OWN].vocabulary == 0
+    filter.forget(filter.read(parse(altered)), "cli")
+    assert says(filter, "x.example") == before
+    assert filter.verify() == []
 
 
 def test_what_everybody_was_taught_of_a_mail_no_user_of_a_group_takes_away(filter: Filter) -> None:
