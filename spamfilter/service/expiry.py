@@ -1,4 +1,4 @@
-"""What is too old is deleted: mail in quarantine, entries of the journal, traces of probes.
+"""What is too old is deleted: mail in quarantine, entries of the journal, traces of probes, rules on senders.
 
 Guarantee: a wrong clock deletes nothing at once. The database keeps the latest time that was seen, which follows the
 clock by at most STEP from look to look, and of several hosts by no more than of one; everything expires by that time,
@@ -120,6 +120,7 @@ class Expiry:
             now - timedelta(days=feedback.window_days), entries_before, feedback.window_megabytes * 10**6
         )
         self._store.sweep(CANARY, now - CANARY_KEPT)
+        self._store.end_expired_rules(now)
         longest = max(report.journal_days, self._settings().verdict.quarantine_days)
         self._store.expire_quarantine_events(now - timedelta(days=longest) - HISTORY_KEPT)
 

@@ -65,8 +65,12 @@ class SenderLists(ABC):
     def add_rule(self, rule: Rule, now: datetime) -> Rule:
         """Add a rule; returns it with its id. It replaces a rule on the same sender for the same recipients.
 
-        Rules that expired before `now` become former ones. Raises InputError if there are MOST_RULES already.
+        Raises InputError if there are MOST_RULES already.
         """
+
+    @abstractmethod
+    def end_expired_rules(self, now: datetime) -> None:
+        """Make former rules of those that have expired by `now`, which hold no more anyway."""
 
     @abstractmethod
     def remove_rule(self, id: int, by: str, now: datetime) -> Rule | None:

@@ -371,6 +371,9 @@ class Busy(Store):
     def add_rule(self, rule: Any, now: Any) -> Any:
         raise NotImplementedError
 
+    def end_expired_rules(self, now: Any) -> Any:
+        raise NotImplementedError
+
     def remove_rule(self, id: int, by: Any, now: Any) -> Any:
         raise NotImplementedError
 

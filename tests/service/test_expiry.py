@@ -16,7 +16,7 @@ from spamfilter.relay.next_hops import Maildir
 from spamfilter.relay.quarantine import MOST_EXPIRED
 from spamfilter.service import expiry
 from spamfilter.service.expiry import STEP, Expiry, begin, known_time, latest_time
-from spamfilter.stores import JournalEntry, Store, open_store
+from spamfilter.stores import JournalEntry, Rule, Store, open_store
 from tests.support.made import NOON, VOICE, journal_entry, reading
 from tests.support.memory_store import MemoryStore
 
@@ -118,6 +118,18 @@ def test_to_expire_fails_quietly_while_the_store_is_away(
     monkeypatch.setattr(store, "put_setting", locked)
     look()
     assert "nothing expires: locked" in caplog.text
+
+
+def test_a_rule_on_a_sender_ends_by_the_noted_time(tmp_path: Path, clock: type[Clock]) -> None:
+    store = MemoryStore()
+    rule = store.add_rule(Rule("block", "bad.example", expires=NOON + DAY), NOON)
+    look = looks(tmp_path, store).look
+    clock.at = NOON + 365 * DAY
+    look()
+    assert store.rules() == [rule]
+    for _ in range(5):
+        look()
+    assert (store.rules(), store.former_rules()[0].ending) == ([], "expired")
 
 
 def test_a_mail_is_deleted_at_the_second_look_that_finds_it_old(tmp_path: Path, clock: type[Clock]) -> None:

@@ -44,7 +44,7 @@ def test_how_a_rule_ended_is_remembered(store: Store) -> None:
     second = store.add_rule(replace(RULE, what="b.example", expires=None), NOON)
     third = store.add_rule(replace(RULE, what="b.example", expires=None, by="otto"), NOON + timedelta(hours=1))
     store.remove_rule(third.id, "paula", later)
-    store.add_rule(replace(RULE, what="c.example", expires=None), later)
+    store.end_expired_rules(later)
     expected = [
         FormerRule(third, later, "paula", "undone"),
         FormerRule(first, later, "", "expired"),
@@ -63,9 +63,11 @@ def test_there_is_an_end_to_former_rules(store: Store, monkeypatch: pytest.Monke
     assert [one.rule.id for one in store.former_rules()] == [4, 3]
 
 
-def test_expired_rules_go_when_one_is_added(store: Store) -> None:
-    store.add_rule(RULE, NOON)
-    new = store.add_rule(replace(RULE, what="b.example", expires=None), NOON + timedelta(days=1))
+def test_a_rule_ends_when_it_expires_and_not_when_one_is_added_by_a_wrong_clock(store: Store) -> None:
+    rule = store.add_rule(RULE, NOON)
+    new = store.add_rule(replace(RULE, what="b.example", expires=None), NOON + timedelta(days=365))
+    assert store.rules() == [rule, new]
+    store.end_expired_rules(NOON + timedelta(days=1))
     assert store.rules() == [new]
 
 

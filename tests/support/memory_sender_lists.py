@@ -23,15 +23,18 @@ class MemorySenderLists(SenderLists):
 
     def add_rule(self, rule: Rule, now: datetime) -> Rule:
         for id, old in [*self._rules.items()]:
-            if old.expires is not None and old.expires <= now:
-                self._end(id, now, "", "expired")
-            elif (old.what, old.whom) == (rule.what, rule.whom):
+            if (old.what, old.whom) == (rule.what, rule.whom):
                 self._end(id, now, rule.by, "replaced")
         if len(self._rules) >= MOST_RULES:
             raise InputError("no room")
         self._last_rule += 1
         self._rules[self._last_rule] = replace(rule, id=self._last_rule)
         return self._rules[self._last_rule]
+
+    def end_expired_rules(self, now: datetime) -> None:
+        for id, rule in [*self._rules.items()]:
+            if rule.expires is not None and rule.expires <= now:
+                self._end(id, now, "", "expired")
 
     def remove_rule(self, id: int, by: str, now: datetime) -> Rule | None:
         return self._end(id, now, by, "undone") if id in self._rules else None

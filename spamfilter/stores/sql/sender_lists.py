@@ -29,7 +29,6 @@ class SqlSenderLists(Database):
         same = (rules.c.what == rule.what) & (rules.c.whom == rule.whom)
         values = {column.name: getattr(rule, column.name) for column in rules.columns if column.name != "id"}
         with self.writing() as connection:
-            _end(connection, rules.c.expires <= now, now, "", "expired")
             _end(connection, same, now, rule.by, "replaced")
             if connection.execute(select(func.count()).select_from(rules)).scalar_one() >= MOST_RULES:
                 raise InputError(
@@ -37,6 +36,10 @@ class SqlSenderLists(Database):
                 )
             (id,) = connection.execute(insert(rules).values(values)).inserted_primary_key or (0,)
             return replace(rule, id=id)
+
+    def end_expired_rules(self, now: datetime) -> None:
+        with self.writing() as connection:
+            _end(connection, rules.c.expires <= now, now, "", "expired")
 
     def remove_rule(self, id: int, by: str, now: datetime) -> Rule | None:
         with self.writing() as connection:
