@@ -21,6 +21,7 @@ from spamfilter.reports import rendering
 from spamfilter.system.escaping import harmless
 from spamfilter.system.file_access import whole_file
 from spamfilter.system.moments import moment_text
+from spamfilter.system.process import ended_tidily
 from spamfilter.system.screen import note, sentence
 
 STANDARD = "-"
@@ -72,11 +73,14 @@ def train(
     with opened_filter(file, whole=True) as (filter, settings):
         sentence(f"learning into {harmless(filter.store.where)}", err=True)
         try:
-            with click.progressbar(
-                length=STEPS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
-            ) as bar:
+            with (
+                ended_tidily(),
+                click.progressbar(
+                    length=STEPS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
+                ) as bar,
+            ):
                 run(filter, mails, user(), bar.update, outcome, processes_here(), repeats == "count")
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             click.echo(err=True)
             sentence("stopped; what was learnt is kept. Run the same command to continue", err=True)
             raise

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from spamfilter.system.process import ended_tidily
+
 
 @dataclass(frozen=True, slots=True)
 class User:
@@ -68,7 +70,7 @@ def whole_file(target: Path) -> Iterator[Path]:
     """
     if target.exists():
         raise FileExistsError(errno.EEXIST, "exists already; name a new file", str(target))
-    with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+    with ended_tidily(), TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         partial = Path(folder) / target.name
         _hand_over(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), target.parent)
         yield partial

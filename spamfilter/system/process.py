@@ -6,10 +6,12 @@ import os
 import resource
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 LARGE = 2**19
 """Bytes of a block of memory that goes back to the system as soon as it is free. Fifty mails of 24 MB at once leave
@@ -79,20 +81,44 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
+Handler = Callable[[int, FrameType | None], object]
+
+
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the end of the block. Python acts on it in the main thread; in others this does nothing."""
+def _handled(handler: Handler, *signals: signal.Signals) -> Iterator[None]:
+    """A handler of signals until the end of the block. Only the main thread has any; in others this does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    before = {number: signal.signal(number, handler) for number in signals}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
-        if came:
-            signal.raise_signal(signal.SIGINT)
+        for number, former in before.items():
+            signal.signal(number, signal.SIG_DFL if former is None else former)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the end of the block."""
+    came: list[int] = []
+    try:
+        with _handled(lambda number, _: came.append(number), signal.SIGINT, signal.SIGTERM):
+            yield
+    finally:
+        for number in came[:1]:
+            signal.raise_signal(number)
+
+
+@contextmanager
+def ended_tidily() -> Iterator[None]:
+    """SIGTERM ends this process within the block by an exception, as Ctrl-C does, so that what was begun is undone."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    with _handled(end, signal.SIGTERM):
+        yield
 
 
 def freeze_heap() -> None:

@@ -1,6 +1,7 @@
 """New files and folders are private, whatever the umask and whoever runs the command."""
 
 import os
+import signal
 import smtplib
 import stat
 import subprocess
@@ -18,7 +19,7 @@ from spamfilter.doctor.examination import Examination
 from spamfilter.errors import StoreError
 from spamfilter.relay.next_hops import Maildir
 from spamfilter.stores import open_store
-from spamfilter.system.file_access import make_file, make_folder
+from spamfilter.system.file_access import make_file, make_folder, whole_file
 from tests.integration.servers import relay, workshop
 from tests.support.made import mail
 from tests.support.real import require_root
@@ -157,3 +158,12 @@ def test_a_file_is_made_by_nobody_elses_link(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         make_file(tmp_path / "link")
     assert not (tmp_path / "target").exists()
+
+
+def test_what_a_process_has_begun_that_is_ended_is_removed(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended, whole_file(tmp_path / "export"):
+        signal.raise_signal(signal.SIGTERM)
+    assert ended.value.code == 143
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -20,6 +20,8 @@ def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
     found: list[tuple[Label, Mail]] = []
     try:
         lines = index.read_text(encoding="utf-8").splitlines()
+    except IsADirectoryError as error:
+        raise InputError(f"{index}: a folder, and no index; name folders by --spam and --ham") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{index}: cannot be read as an index: {error}") from error
     folder = str(index.parent)

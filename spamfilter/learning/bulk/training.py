@@ -94,7 +94,6 @@ def train(
     with gc_paused():
         run = _Run(filter, mails, earlier, by, progress, outcome, name)
         run.first_round(processes, repeats)
-        outcome.went_over.update(Counter(map(label_of, earlier if run.changed else ())))
         decided = begun.decided if begun else None
         if decided is None and (run.changed or begun is not None):
             decided = run.decide()
@@ -241,7 +240,7 @@ class _Run:
     def decide(self) -> Amounts:
         """What the rounds after the first add, on a copy of the counts: voice -> number of a mail -> its new amount."""
         before = no_amounts(self._filter.voices)
-        learnt = set()
+        learnt = set[int]()
         for some in batches([*self._numbers.items()], TOGETHER):
             known = self._filter.store.learnt([digest for digest, _ in some])
             for digest, number in some:
@@ -249,6 +248,7 @@ class _Run:
                 if entry is not None and self._is_ours(entry, number):
                     learnt.add(number)
                     note(before, number, entry.added)
+        self._outcome.went_over.update(Counter(map(self._label, learnt)) - Counter(self._outcome.learnt))
         after = {voice: dict(amounts) for voice, amounts in before.items()}
         voices = tuple(voice for voice in self._filter.voices if voice.name in before)
         met = [number for number in self._met if number in learnt]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -12,6 +13,7 @@ from spamfilter.bayes.labels import BULK, Label
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.sections import Feedback
+from spamfilter.learning.bulk import earlier_runs
 from spamfilter.learning.bulk import training as bulk_training
 from spamfilter.learning.bulk.labelled_mail import find_indexed
 from spamfilter.learning.bulk.training import STEPS, Outcome, train
@@ -86,6 +88,14 @@ def test_mail_that_a_person_has_confirmed_is_gone_over_again(store: Store, mails
     assert outcome.went_over["ham"] >= len(spams)
     assert verdicts(store, mails)["ham", "spam"] == 0
     assert {entry.by for entry in store.learnings() if entry.label == "ham"} == {"root"}
+
+
+def test_mail_that_is_named_again_is_gone_over_again(store: Store, mails: Mails) -> None:
+    hams, spams = of("ham", mails)[:30], of("spam", mails)
+    with patch.object(earlier_runs, "FEWEST", 1):
+        assert run(store, hams + spams[:5]).went_over == {"ham": 0, "spam": 0}
+        outcome = run(store, hams + spams[:50])
+    assert (outcome.learnt["spam"], outcome.went_over) == (45, {"ham": 30, "spam": 5})
 
 
 def test_mail_that_was_marked_otherwise_is_not_gone_over_again(store: Store, mails: Mails) -> None:

@@ -28,6 +28,7 @@ from spamfilter.learning.retraining import retrain
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Learning, Store
+from spamfilter.system.process import ended_tidily
 from tests.support.made import VOICE, mail
 from tests.support.memory_store import open_store
 
@@ -205,8 +206,9 @@ def test_an_interrupted_training_goes_on_to_the_same_counts(store: Store) -> Non
     assert (state.counts, state.learnt, state.calibration) == straight(mails)
 
 
+@pytest.mark.parametrize(("sent", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_an_interrupt_at_the_end_of_a_transaction_is_of_what_is_written(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    sent: signal.Signals, raised: type[BaseException], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learning = store.learning
 
@@ -214,11 +216,11 @@ def test_an_interrupt_at_the_end_of_a_transaction_is_of_what_is_written(
     def interrupted() -> Iterator[Learning]:
         with learning() as made:
             yield made
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(sent)
 
     monkeypatch.setattr(store, "learning", interrupted)
     outcome = Outcome()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(raised), ended_tidily():
         train(Filter(store, VOICE), labelled(BATCH), "ann", lambda count: None, outcome)
     assert sum(outcome.learnt.values()) == store.load([]).last == BATCH
 
