@@ -56,7 +56,7 @@ def advice(
             f" ({last.reply}): senders try again; see Outages, and the logs of the relay and of the next hop"
         )
     if down:
-        found.append("the relay did not run, or had no database, for a while, see Outages: its log says why")
+        found.append("the relay did not run, had no database, or had its clock set, see Outages: its log says why")
     if waiting:
         found.append(f"{waiting:,} message{'s need' if waiting > 1 else ' needs'} review: spamfilter review")
     if any(one.what == "put_off" and one.share > one.before for one in drifts):

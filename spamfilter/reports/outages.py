@@ -1,14 +1,14 @@
 """When mail was deferred, and when the relay did not run.
 
 Each relay notes every minute that it runs; one that starts long after the last note of its host was down in between,
-and one that could write no note for long had no database.
+and one that could write no note for long had no database. A clock that is set forward looks the same.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from spamfilter.stores import Deferral, Store
 from spamfilter.stores.journal import MANY
@@ -105,15 +105,17 @@ def hosts(store: Store) -> list[str]:
 def downtimes(store: Store, since: datetime, until: datetime, host: str = "") -> list[Downtime]:
     """When the relay of this host, or of any, was down in a period, the earliest first.
 
-    A host of a fleet that has not run in the period is no member any more.
+    A host of a fleet that has not run in the period is no member any more. What was noted by a clock that was ahead is
+    left out.
     """
+    now = datetime.now(UTC)
     alive = {name: _moment(noted) for name, noted in store.settings_of(ALIVE).items()}
     kept = {"": store.get_setting(DOWN), **store.settings_of(DOWN)}
     found = []
     for name in [host] if host else sorted({"", *alive, *kept}):
         pairs = kept.get(name)
         for begin, end in (map(datetime.fromisoformat, pair) for pair in pairs) if isinstance(pairs, list) else ():
-            if begin < until and end > since:
+            if begin < until and since < end <= now:
                 found.append(Downtime(begin, end, name))
         last = alive.get(name)
         if last is not None and until - last > ABSENT and (last >= since or len(alive) == 1):

@@ -117,7 +117,7 @@ def downtime_text(down: Downtime, hosts: Sequence[str]) -> str:
     """When the relay did not run, as a sentence; which one, if there are several hosts."""
     until = span_text(down.begin, down.end) if down.end else f"since {moment_text(down.begin)}"
     host = f" of {cell(down.host, 100)}" if down.host and len(hosts) > 1 else ""
-    return f"{until}: the relay{host} did not run, or had no database"
+    return f"{until}: the relay{host} did not run, had no database, or had its clock set"
 
 
 def _messages(number: int) -> str:

@@ -1,6 +1,6 @@
 """When mail was deferred, and when the relay did not run, from journal and database."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -128,6 +128,13 @@ def test_a_host_of_a_fleet_that_is_down_is_named_until_it_has_long_left(store: S
     assert downtimes(store, NOON, now, "mx1.test") == []
     assert downtimes(store, NOON + MINUTE, now) == []
     assert "the relay of mx2.test did not run" in report_text(build(store, [], NOON, now))
+
+
+def test_a_downtime_until_a_moment_that_is_to_come_was_a_wrong_clock(store: Store) -> None:
+    now = datetime.now(UTC)
+    store.put_setting(f"{ALIVE} {HOST}", now.isoformat())
+    store.put_setting(f"{DOWN} {HOST}", [[now.isoformat(), (now + timedelta(days=200)).isoformat()]])
+    assert downtimes(store, now - timedelta(days=1), now + MINUTE) == []
 
 
 def test_what_was_noted_before_hosts_were_is_kept(store: Store) -> None:
