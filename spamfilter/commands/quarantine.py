@@ -127,7 +127,12 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool, only: str
     with _opened(file) as (kept, _):
 
         def one(id: str) -> None:
-            mail = kept.find(id)
+            try:
+                mail = kept.find(id)
+            except InputError as error:
+                if any(event.outcome == "delivered" for event in kept.events([id]).get(id, [])):
+                    raise InputError(f"{error}; `spamfilter mark-ham {id}` learns it, if it is not learnt") from None
+                raise
             if mail.broken_off:
                 warn(f"{id}: an earlier release was interrupted; its recipients may get the mail twice")
             released = asyncio.run(kept.release(mail, next_hop, user(), mailbox_of(only) if only else ""))

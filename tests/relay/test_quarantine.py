@@ -697,6 +697,22 @@ def test_a_running_relay_expires_and_what_it_keeps_is_released_as_it_would_have_
         assert list(quarantine.iterdir()) == []
 
 
+def test_what_cannot_be_deleted_is_not_in_the_history(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 2) as small, closing(open_store(f"sqlite:///{tmp_path}/s.db")) as store:
+        kept, id = Quarantine(small / "quarantine", store), new_id()
+        mail = b"Subject: x\r\nX-Spamfilter-Id: %s\r\n\r\n" % id.encode()
+        Maildir(small / "quarantine").write([mail], b"a@example.org", [b"b@example.test"], id)
+        subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+        now = datetime.now(UTC)
+        with pytest.raises(OSError, match="Read-only file system"):
+            kept.delete(kept.find(id), "root")
+        with pytest.raises(OSError, match="Read-only file system"):
+            kept.expire(now + timedelta(hours=1), now)
+        assert store.quarantine_events([id]) == {}
+        subprocess.run(["mount", "-o", "remount,rw", str(small)], check=True)
+        assert kept.expire(now + timedelta(hours=1), now) == 1
+
+
 def test_a_quarantine_that_has_filled_its_disk_can_be_emptied(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 2) as small, closing(open_store(f"sqlite:///{small}/s.db")) as store:
         kept, mails = Quarantine(small / "quarantine", store), Maildir(small / "quarantine")

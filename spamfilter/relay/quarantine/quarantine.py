@@ -6,6 +6,7 @@ release warns, because the mail may arrive twice. It is never lost. What the his
 again.
 """
 
+import errno
 import fcntl
 import itertools
 import logging
@@ -147,6 +148,7 @@ class Quarantine:
             if left and not gone:
                 raise _gone(mail)
             event = QuarantineEvent(mail.id, datetime.now(UTC), "deleted", gone, by)
+            _check_removable(mail.path.parent)
             if left:
                 self._note([event])
                 Maildir(self.path).put(wrapped(text, sender, left), mail.path)
@@ -171,6 +173,8 @@ class Quarantine:
             if noted is not None:
                 most = max(MOST_EXPIRED, sum(1 for _ in self._files("new", "cur")) // 10)
                 old = sorted((path for path in old if path.name in noted), key=came)[:most]
+            for folder in {path.parent for path in old}:
+                _check_removable(folder)
             mails = [mail for path in old if (mail := looked_at(path)) is not None]
             self._note_if_it_fits([QuarantineEvent(mail.id, now, "expired", (), by) for mail in mails if mail.id])
             abandoned = now - TEMPORARY_KEPT
@@ -256,6 +260,13 @@ def _unsettled(mail: Quarantined, events: list[QuarantineEvent]) -> Quarantined 
         return mail
     left = [name for name in mail.recipients if name not in done]
     return replace(mail, recipients=left) if left else None
+
+
+def _check_removable(folder: Path) -> None:
+    """Raise OSError, before anything is noted, if no file can be removed from a folder."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        number = errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES
+        raise OSError(number, os.strerror(number), str(folder))
 
 
 def _gone(mail: Quarantined) -> InputError:
