@@ -47,6 +47,7 @@ from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import BEAT_EVERY, TOLD, Process
 from spamfilter.service.uptime import Uptime
 from spamfilter.system.process import notify, proportional_bytes, resident_bytes
+from spamfilter.system.unix_socket import Occupied
 
 if TYPE_CHECKING:
     from spamfilter.service.metrics_endpoint import MetricsFrontEnd
@@ -56,6 +57,8 @@ log = logging.getLogger("spamfilter")
 PUBLISH_EVERY = 0.5
 """Seconds between two updates of the gauges in shared memory, when a worker also looks whether there are other rules on
 senders: it wakes up for both together, and an idle one costs a twentieth of the keeper."""
+TRY_AGAIN = 1.0
+"""Seconds after which a feedback socket is tried again on which another relay listens."""
 WEIGH_EVERY = 60
 """A process measures its memory once in this many updates, because the kernel reads all of its page tables for it."""
 
@@ -169,7 +172,8 @@ class Worker:
             if process.again:
                 await self._following.load()
             background.start("following the ledger", self._following.run, FOLLOW_EVERY)
-            await self._open_socket()
+            if not await self._open_socket():
+                background.start("the feedback socket", self._open_late, TRY_AGAIN, TRY_AGAIN)
             expiry = Expiry(self._filter.store, self._relay.quarantine.path, lambda: self._settings)
             uptime = Uptime(
                 self._filter.store,
@@ -297,16 +301,30 @@ class Worker:
         await front_end.start(sockets)
         return front_end
 
-    async def _open_socket(self) -> None:
-        """Listen for feedback. A default path that does not work is a warning; a configured one raises ConfigError."""
+    async def _open_socket(self) -> bool:
+        """Listen for feedback; False if another relay does, which may be stopping.
+
+        A default path that does not work is a warning; a configured one raises ConfigError.
+        """
         try:
             await self._socket.start()
+        except Occupied as error:
+            log.warning("no feedback socket yet: %s; tried again until that has stopped", error)
+            return False
         except ConfigError as error:
             if self._settings.feedback.socket:
                 raise
             log.warning("no feedback socket: %s", error)
         else:
             log.info("feedback socket %s", self._socket.path)
+        return True
+
+    async def _open_late(self) -> None:
+        """Listen for feedback as soon as no other relay does."""
+        if not self._socket.listens:
+            with suppress(ConfigError):
+                await self._socket.start()
+                log.info("feedback socket %s", self._socket.path)
 
     async def _status(self, request: Answer) -> Answer:
         return {

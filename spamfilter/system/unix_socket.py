@@ -17,6 +17,10 @@ MAIL_SERVER = "postfix"
 """The user of the mail server that connects: Postfix's mail_owner, which nobody changes as a rule. Sendmail is root."""
 
 
+class Occupied(ConfigError):
+    """Another process listens at this path; perhaps a relay that is stopping."""
+
+
 def user_of(client: socket.socket) -> int:
     """The user that a connected client had when it connected, as the kernel says."""
     return int(_CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1])
@@ -35,14 +39,14 @@ def is_mail_server(uid: int) -> bool:
 def bound(path: Path) -> socket.socket:
     """A socket at this path, which all users may connect to.
 
-    Raises ConfigError if another process listens there, or if no socket can be made there.
+    Raises Occupied if another process listens there, ConfigError if no socket can be made there.
     """
     if len(os.fsencode(path)) > LONGEST_SOCKET:
         raise ConfigError(f"longer than the {LONGEST_SOCKET} bytes of a socket's path")
     try:
         if identity(path) is not None:
             if _answers(path):
-                raise ConfigError("another relay listens there")
+                raise Occupied("another relay listens there")
             path.unlink()
         if os.path.lexists(path):
             raise ConfigError("something is there that is no socket; remove it")

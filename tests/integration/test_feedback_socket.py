@@ -358,6 +358,17 @@ def test_a_socket_that_is_not_asked_for_is_no_reason_to_stop(tmp_path: Path) -> 
         assert (done.returncode, "no relay at" in done.stderr) == (0, True)
 
 
+@pytest.mark.parametrize("configured", [False, True])
+def test_a_relay_that_starts_while_another_one_stops_has_the_socket_after_it(tmp_path: Path, configured: bool) -> None:
+    feedback = {"socket": str(tmp_path / "relay" / "state" / "feedback.sock")} if configured else {}
+    with relay(tmp_path / "relay", feedback=feedback) as first, relay(tmp_path / "relay", feedback=feedback) as second:
+        wait_until(lambda: "no feedback socket yet: " in second.log(), "the second one's start")  # they share a log
+        first.process.terminate()
+        first.process.wait(30)
+        wait_until(lambda: second.log().count("INFO feedback socket /") == 2, "the socket")
+        assert "no relay at" not in second.command("mark-ham", input=mail().decode()).stderr
+
+
 @pytest.mark.parametrize("place", ["none/x.sock", "file"])
 def test_a_socket_that_is_asked_for_and_cannot_be_is_an_error(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("precious")

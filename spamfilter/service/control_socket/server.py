@@ -80,13 +80,18 @@ class FeedbackSocket:
         self._name_service = ThreadPoolExecutor(1, "names")
 
     async def start(self) -> None:
-        """Listen. Raises ConfigError if another relay listens there or the socket cannot be made."""
+        """Listen. Raises Occupied if another relay listens there, ConfigError if the socket cannot be made."""
         try:
             sock = unix_socket.bound(self.path)
         except ConfigError as error:
-            raise ConfigError(f"feedback.socket = {str(self.path)!r}: {error}") from error
+            raise type(error)(f"feedback.socket = {str(self.path)!r}: {error}") from error
         self._file = unix_socket.identity(self.path)
         self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=MAX_LINE, backlog=BACKLOG)
+
+    @property
+    def listens(self) -> bool:
+        """Whether `start` has succeeded."""
+        return self._server is not None
 
     async def close(self) -> None:
         """Take no more requests. Marks that have begun are answered; close the MarkQueue at the same time."""
