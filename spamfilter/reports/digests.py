@@ -4,7 +4,7 @@ Guarantee: a digest goes to recipients in [digest] domains alone, straight to th
 lists is noted after the next hop's 250; after a crash before the note a mail is listed again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -123,11 +123,17 @@ def digest_mail(digest: Digest, settings: Settings, sender: str, key: bytes, now
         "say": say, "address": digest.address, "mails": digest.mails[: options.entries], "base": base,
         "more": max(len(digest.mails) - options.entries, 0), "expires": expires,
         "subject_of": lambda mail: mail.subject[:SUBJECT] or say("(no subject)"),
-        "days": f"{settings.verdict.quarantine_days:g}", "language": settings.feedback.language,
+        "deleted": _deleted(say, settings.verdict.quarantine_days), "language": settings.feedback.language,
     }  # fmt: skip
     subject = say("Mail kept as spam: {number}", number=len(digest.mails))
     page = environment("spamfilter.reports").get_template("digest.html").render(facts)
     return own_mail(sender, digest.address, subject, now, _plain(facts), page)
+
+
+def _deleted(say: Callable[..., str], days: float) -> str:
+    if days == 1:
+        return say("What you do not need, you may leave alone: it is deleted after a day.")
+    return say("What you do not need, you may leave alone: it is deleted after {days} days.", days=f"{days:g}")
 
 
 def _plain(facts: Mapping[str, Any]) -> str:
@@ -142,5 +148,5 @@ def _plain(facts: Mapping[str, Any]) -> str:
     if facts["more"]:
         lines += [say("{number} more are on the page.", number=facts["more"]), ""]
     lines += [say("All kept mails, until {day}:", day=day_text(facts["expires"])), f"{base}", ""]
-    lines.append(say("What you do not need, you may leave alone: it is deleted after {days} days.", days=facts["days"]))
+    lines.append(facts["deleted"])
     return "\n".join(lines) + "\n"

@@ -64,7 +64,7 @@ def _by_link(answer: Callable[[Visit, str], Response]) -> Callable[[Visit], Resp
             log.warning("links of digests do not work: %s", error)
             address = None
         if address is None:
-            return _trouble(visit, "This link is wrong or has expired. The next digest has a new one.", 403)
+            return wrong_link(visit, 403)
         return answer(visit, address)
 
     return page
@@ -293,6 +293,11 @@ def _opened(visit: Visit, found: Quarantined, trouble: str = "", status: int = 2
     )
 
 
+def wrong_link(visit: Visit, status: int) -> Response:
+    """A page for a link that leads nowhere, such as one that was cut by a mail program."""
+    return _trouble(visit, "This link is wrong or has expired. The next digest has a new one.", status)
+
+
 def _gone(visit: Visit) -> Response:
     return _trouble(visit, "This mail is not kept for you: it was delivered or deleted.", 404)
 
@@ -303,7 +308,7 @@ def _trouble(visit: Visit, sentence: str, status: int) -> Response:
 
 def _shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Response:
     language = visit.site.settings.feedback.language
-    link = f"/kept/{visit.parts['link']}"
+    link = f"/kept/{visit.parts.get('link', '')}"
     return shown(visit, template, status, say=_translator(visit), language=language, link=link, **facts)
 
 

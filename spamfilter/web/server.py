@@ -157,6 +157,8 @@ def _error_page(request: Request, sentence: str, status: int) -> Response:
     """A page for an error outside of the pages; it shows no account, as no session was looked for."""
     site: Site = request.app.state.site
     visit = Visit(site, site.visitors.origin(request), request.url.path, None, None, "", {}, {}, {})
+    if visit.path.startswith(BY_LINK) and status in SENTENCES:
+        return kept.wrong_link(visit, status)
     return shown(visit, "error", status, trouble=sentence)
 
 

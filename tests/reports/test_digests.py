@@ -3,6 +3,8 @@
 import re
 import string
 from datetime import UTC, datetime, timedelta
+from email import message_from_bytes
+from email.policy import default
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -105,6 +107,18 @@ def test_two_processes_never_send_the_same_digests(tmp_path: Path, monkeypatch: 
 def test_without_domains_nobody_is_guessed(tmp_path: Path, store: Store) -> None:
     with pytest.raises(ConfigError, match="name the domains whose users get digests"):
         new_digests(settings(tmp_path, domains=[]), store)
+
+
+@pytest.mark.parametrize(("days", "said"), [(1.0, "after a day."), (1.5, "after 1.5 days."), (30.0, "after 30 days.")])
+def test_a_digest_says_when_a_mail_is_deleted(tmp_path: Path, store: Store, days: float, said: str) -> None:
+    keep(tmp_path, b"ann@example.net")
+    some = settings(tmp_path)
+    some = some.model_copy(update={"verdict": some.verdict.model_copy(update={"quarantine_days": days})})
+    (one,) = new_digests(some, store)
+    sent = message_from_bytes(digest_mail(one, some, "filter@example.org", b"k" * 32, NOW), policy=default)
+    parts = [part.get_content() for part in sent.walk() if not part.is_multipart()]
+    assert len(parts) == 2
+    assert all(f"you may leave alone: it is deleted {said}" in " ".join(part.split()) for part in parts)
 
 
 def test_a_digest_lists_so_many_and_counts_the_rest(tmp_path: Path, store: Store) -> None:
