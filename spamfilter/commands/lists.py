@@ -1,7 +1,7 @@
 """The commands `allow`, `block`, `lists` and `unlist`: senders whose mail passes, or is treated as spam."""
 
+import re
 from datetime import UTC, datetime
-from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,19 +84,20 @@ def lists(file: Path | None, history: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("id", type=click.IntRange(0, 2**63 - 1), metavar="NUMBER")
+@click.argument("number")
 @as_json_option
 @click.pass_obj
-def unlist(file: Path | None, id: int, as_json: bool) -> None:
+def unlist(file: Path | None, number: str, as_json: bool) -> None:
     """Remove a rule by its number in `spamfilter lists`. Those of the configuration file are removed there.
 
     Example: spamfilter unlist 12
     """
     now = datetime.now(UTC)
     with opened_store(settings_of(file), existing=True) as store:
+        id = int(number) if re.fullmatch("[0-9]{1,18}", number) else 0
         rule = store.remove_rule(id, user(), now)
     if rule is None:
-        raise InputError(f"{id}: no rule has this number; `spamfilter lists` shows them")
+        raise InputError(f"{harmless(number)}: no rule has this number; `spamfilter lists` shows them")
     if not as_json:
         click.echo("removed:")
     _show(rule, as_json, now)
@@ -116,10 +117,8 @@ def _add(kind: "Kind", file: Path | None, sender: str, whom: str, days: int | No
     _show(rule, as_json, now)
     if sender_rules.waits_for_proof(rule, settings.lists.results_from):
         warn("not obeyed yet: nothing proves who the sender is; name your mail server in [lists] results_from")
-    if kind == "block" and "/" in rule.what and "@" not in rule.what:
-        blocked = ip_network(rule.what)
-        if any(own.version == blocked.version and own.overlaps(blocked) for own in settings.relay.networks()):
-            warn(f"blocks clients in [relay] trusted, and so your mail server, perhaps: spamfilter unlist {rule.id}")
+    if sender_rules.blocks(rule, settings.relay.networks()):
+        warn(f"blocks clients in [relay] trusted, and so your mail server, perhaps: spamfilter unlist {rule.id}")
 
 
 def _show(rule: "Rule", as_json: bool, now: datetime) -> None:

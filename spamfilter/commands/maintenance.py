@@ -14,7 +14,7 @@ from spamfilter.commands.command import as_json_option, check_not_lost, opened_s
 from spamfilter.config import settings as config
 from spamfilter.config.redaction import redacted
 from spamfilter.config.sections import store_url
-from spamfilter.errors import InputError, SpamfilterError
+from spamfilter.errors import InputError, SpamfilterError, StoreDamaged
 from spamfilter.mail import mailboxes
 from spamfilter.mail.message import parse
 from spamfilter.reports import rendering
@@ -216,20 +216,21 @@ def check_config(file: Path | None, systemd: bool) -> None:
         sentence(f"groups         each {settings.learn.groups} has counts of its own", indent=15)
     click.echo(f"next hop       {settings.next_hop_url()}")
     click.echo(f"database       {redacted(settings.store_url())}")
-    sentence(f"rejects        {_rejecting(settings)}", indent=15)
-    if dangers:
+    rejecting, is_damaged = _rejecting(settings)
+    sentence(f"rejects        {rejecting}", indent=15)
+    if dangers or is_damaged:
         sys.exit(InputError.exit_code)
     click.echo(coloured("ok"))
 
 
-def _rejecting(settings: config.Settings) -> str:
-    """What the relay rejects with what is learnt."""
+def _rejecting(settings: config.Settings) -> tuple[str, bool]:
+    """What the relay rejects with what is learnt; whether the database is damaged, or none."""
     try:
         with opened_store(settings, existing=True) as store:
-            return settings.policy().rejecting(store.state({}).learnt).removeprefix("rejects ")
+            return settings.policy().rejecting(store.state({}).learnt).removeprefix("rejects "), False
     except (SpamfilterError, OSError) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        return f"unknown: {harmless(reason)}"
+        return f"unknown: {harmless(reason)}", isinstance(error, StoreDamaged)
 
 
 @click.command("sample-config")

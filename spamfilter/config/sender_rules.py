@@ -5,7 +5,7 @@ Each function raises ValueError with a sentence for the user.
 
 import ipaddress
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import date, datetime, timedelta
 
 from spamfilter.config import addresses
@@ -98,6 +98,14 @@ def new_rule(kind: Kind, what: str, whom: str, days: int | None, by: str, now: d
 def waits_for_proof(rule: Rule, results_from: Collection[str]) -> bool:
     """Whether an allowing rule is never obeyed, because no server is named that proves who a sender is."""
     return rule.kind == "allow" and ("@" in rule.what or "/" not in rule.what) and not results_from
+
+
+def blocks(rule: Rule, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
+    """Whether a rule blocks clients of these networks."""
+    if rule.kind != "block" or "/" not in rule.what or "@" in rule.what:
+        return False
+    blocked = ipaddress.ip_network(rule.what)
+    return any(own.version == blocked.version and own.overlaps(blocked) for own in networks)
 
 
 def checked(text: str) -> str:

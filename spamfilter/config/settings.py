@@ -17,12 +17,21 @@ from spamfilter.config import sections
 from spamfilter.config.addresses import socket_of
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.redaction import redacted
+from spamfilter.config.sender_rules import blocks, waits_for_proof
 from spamfilter.errors import ConfigError
 from spamfilter.stores import Rule
 from spamfilter.system import tls
 from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import ANYBODY, by_mode
-from spamfilter.system.paths import QUOTES, config_file, socket_path, state_directory, toml_value, values_of
+from spamfilter.system.paths import (
+    QUOTES,
+    config_file,
+    database_in,
+    socket_path,
+    state_directory,
+    toml_value,
+    values_of,
+)
 from spamfilter.system.process import own_name
 
 PREFIX = "SPAMFILTER_"
@@ -167,6 +176,14 @@ class Settings(sections.Section):
                 'feedback.automatic has "answered", but relay.submission names no socket, as in'
                 ' "unix:/run/spamfilter/submission.sock": no answer will teach'
             )
+        if self.feedback.traps and "trap" not in self.feedback.automatic:
+            found.append(
+                'feedback.traps names addresses, but feedback.automatic has no "trap": their mail teaches nothing'
+            )
+        if unproved := [rule.what for rule in self.rules() if waits_for_proof(rule, self.lists.results_from)]:
+            found.append(f"allow {unproved[0]!r} is not obeyed: lists.results_from names no server that proves senders")
+        if own := [rule.what for rule in self.rules() if blocks(rule, self.relay.networks())]:
+            found.append(f"block {own[0]!r} has clients in relay.trusted, and so your mail server, perhaps")
         found += self.relay.dangers()
         if self.relay.tls_key and by_mode(ANYBODY, Path(self.relay.tls_key), os.R_OK):
             found.append(f"relay.tls_key = {self.relay.tls_key!r} can be read by every user of this host; chmod go= it")
@@ -278,9 +295,19 @@ def _check_files(settings: Settings, file: str) -> None:
             f"{file}: verdict.quarantine = {settings.verdict.quarantine!r} and relay.next_hop = {relay.next_hop!r}"
             " are one Maildir: delivered mail would expire; name two folders"
         )
-    if f"unix:{settings.socket_path()}" in relay.places():
-        shared = settings.feedback.socket
-        raise ConfigError(f"{file}: feedback.socket = {shared!r} is an address of [relay], too; each needs its own")
+    for key, folder in (("verdict.quarantine", settings.quarantine_path()), ("relay.next_hop", maildir)):
+        if (key != "relay.next_hop" or kind == "maildir") and os.path.isfile(folder):
+            raise ConfigError(f"{file}: {key}: {folder} is a file, and no Maildir; name a folder")
+    database = database_in(settings.store_url())
+    if os.path.isdir(database):
+        raise ConfigError(f"{file}: store.url: {database} is a folder; name the file of the database")
+    for key, named, place in (
+        ("feedback.socket", settings.feedback.socket, f"unix:{settings.socket_path()}"),
+        ("metrics.listen", settings.metrics.listen, settings.metrics.listen),
+        ("web.listen", settings.web.listen, settings.web.listen),
+    ):
+        if place and place in relay.places():
+            raise ConfigError(f"{file}: {key} = {named!r} is an address of [relay], too; each needs its own")
     if relay.next_hop_ca:
         try:
             tls.client_context(relay.next_hop_ca)

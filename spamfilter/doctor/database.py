@@ -36,14 +36,15 @@ def database(examined: Examination) -> Iterator[Finding]:
         yield failed(f"{path}: no such file", GONE if lost else "the relay makes it when it starts; see [store] url")
         return
     troubles = list(_troubles(path, user))
-    yield from troubles
     if isinstance(examined.database, SpamfilterError):
-        error = examined.database
+        error, reasons = examined.database, [found for found in troubles if found.status == "failed"]
+        yield from reasons
         if isinstance(error, StoreBusy):
             yield warning(str(error), "another command is running; try again when it has ended")
-        elif not troubles:  # which are why
+        elif not reasons:
             yield failed(f"{path} cannot be opened: {error}", RESTORE)
         return
+    yield from troubles
     if not troubles:
         size = examined.database.size()
         yield ok(

@@ -174,12 +174,17 @@ class Examination:
 
     @property
     def user(self) -> User:
-        """The user of the relay; if it does not say, the owner of the database's folder, or who runs this."""
+        """The user of the relay; if it does not say, the owner of the database's folder, or who runs this.
+
+        Of a folder that is closed to who runs this, the owner is that of the folder that closes it, as a home does.
+        """
         if not isinstance(self.status, Exception) and "uid" in self.status:
             return user_of(self.status["uid"])
         with suppress(OSError, StoreError):
-            if (path := file_of(self.settings.store_url())) is not None:
-                return user_of(path.parent.stat().st_uid)
+            path = file_of(self.settings.store_url())
+            for folder in path.parents if path is not None else ():
+                with suppress(PermissionError):
+                    return user_of(folder.stat().st_uid)
         return user_of(os.geteuid())
 
     @property

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spamfilter import __version__
-from spamfilter.doctor.examination import OPEN, Examination, Finding, NotTried, failed, ok, warning
+from spamfilter.doctor.examination import CLOSED, OPEN, Examination, Finding, NotTried, failed, ok, warning
 from spamfilter.errors import Refused, StoreError
 from spamfilter.stores.sql.connection import place_of
 from spamfilter.system.file_access import ANYBODY, may, user_named
@@ -94,6 +94,8 @@ def feedback_socket(examined: Examination) -> Iterator[Finding]:
     if isinstance(status, Exception) and not isinstance(status, Refused):
         if not examined.greeted:
             raise NotTried("no relay is running")
+        if examined.by_a_stranger and isinstance(status.__cause__, PermissionError):
+            raise NotTried(CLOSED)
         advice = (
             f"it was removed, belongs to another relay, or [feedback] socket has changed since the start: {RESTART}"
         )
@@ -102,10 +104,15 @@ def feedback_socket(examined: Examination) -> Iterator[Finding]:
         yield failed(f"no answer: {status}", advice)
         return
     feedback = examined.settings.feedback
+    if unknown := [name for name in (*feedback.users, *feedback.proxies) if user_named(name) is None]:
+        yield failed(
+            f"this host has no user {', '.join(unknown)}", "correct [feedback] users or proxies, or create the user"
+        )
+        return
     shut_out = [name for name in (*feedback.users, *feedback.proxies) if not _reaches(name, path)]
     if shut_out:
         yield failed(
-            f"{path}: {', '.join(shut_out)} may not reach it, or does not exist",
+            f"{path}: {', '.join(shut_out)} may not reach it",
             "set [feedback] socket to a folder that all may enter, as /run/spamfilter",
         )
         return

@@ -69,6 +69,9 @@ def values_of(file: Path | None) -> dict[str, object]:
         return tomllib.loads(file.read_text(encoding="utf-8").removeprefix(BOM))
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}: line {line}: not UTF-8; save the file in that encoding") from error
     except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
         raise ConfigError(f"{file}: not TOML: {error}") from error
 

@@ -858,8 +858,10 @@ def test_an_error_does_the_terminal_no_harm(shell: Shell) -> None:
 
 
 def test_an_error_of_the_system_does_the_terminal_no_harm(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = shell.write("\x1b[2J", b"")
-    monkeypatch.setenv("SPAMFILTER_VERDICT__QUARANTINE", str(file))
+    folder = shell.folder / "\x1b[2J"
+    folder.mkdir()
+    (folder / "new").touch()
+    monkeypatch.setenv("SPAMFILTER_VERDICT__QUARANTINE", str(folder))
     assert shell.fails("quarantine", "list").endswith("/\\x1b[2J/new: Not a directory\n")
 
 

@@ -23,6 +23,7 @@ def test_a_sender_is_blocked_and_unlisted(shell: Shell) -> None:
     text = shell.done("lists")
     assert "    1  block  spammer@example.org  for example.net  until 20" in text
     assert text.endswith("  sells lists\n")
+    assert "example.org: no rule has this number; `spamfilter lists` shows" in shell.fails("unlist", "example.org")
     assert shell.done("unlist", "1").startswith("removed:\n    1  block  spammer@example.org")
     assert listed(shell) == []
     assert "\n       undone by " in shell.done("lists", "--history")

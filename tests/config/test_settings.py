@@ -351,12 +351,25 @@ def test_the_policy_is_what_the_verdict_section_says(tmp_path: Path) -> None:
             '[feedback]\nautomatic = ["answered"]\n[relay]\nmilter = ["unix:/run/x.sock"]', [], id="a-milter-socket"
         ),
         pytest.param('[feedback]\nautomatic = ["trap"]\ntraps = ["a@x.example"]', [], id="a-trap"),
+        pytest.param(
+            '[feedback]\ntraps = ["a@x.example"]', ['feedback.automatic has no "trap"'], id="traps-that-catch-nothing"
+        ),
+        pytest.param('[lists]\nallow = ["a@x.example"]', ["'a@x.example' is not obeyed"], id="nobody-proves-senders"),
+        pytest.param(
+            '[lists]\nallow = ["a@x.example", "192.0.2.0/24"]\nresults_from = ["mx"]\nblock = ["192.0.2.0/24"]',
+            [],
+            id="rules-that-hold",
+        ),
+        pytest.param('[lists]\nblock = ["127.0.0.0/8"]', ["'127.0.0.0/8' has clients in relay.trusted"], id="itself"),
         pytest.param("[limits]\nfinal_seconds = 96", ["limits.final_seconds above 95"], id="too-patient"),
         pytest.param('[relay]\nnext_hop = "smtp://127.0.0.1:10025"', ["mail would loop"], id="its-own-next-hop"),
         pytest.param(
             '[relay]\nlisten = ["0.0.0.0:25"]\nnext_hop = "smtp://localhost:25"\ndomains = ["x.example"]',
             ["mail would loop"],
             id="its-own-next-hop-by-another-name",
+        ),
+        pytest.param(
+            '[relay]\nnext_hop = "smtp://0.0.0.0:10025"', ["mail would loop"], id="its-own-next-hop-by-no-address"
         ),
         pytest.param(
             '[relay]\nlisten = ["0.0.0.0:25"]\nnext_hop = "smtp://127.0.0.1:26"\ndomains = ["x.example"]',

@@ -20,7 +20,7 @@ from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
 from spamfilter.doctor import learning as learning_checks
-from spamfilter.doctor.database import counting
+from spamfilter.doctor.database import counting, database
 from spamfilter.doctor.delivery import free_space
 from spamfilter.doctor.dovecot import dovecot
 from spamfilter.doctor.examination import Examination, Finding
@@ -108,6 +108,14 @@ def test_a_check_that_breaks_is_a_failed_line_and_hides_no_other(tmp_path: Path)
     assert "cannot be opened" in line.found
     assert "file is not a database" in line.found
     assert {line.check for line in diagnosis.lines} >= {"disk", "dovecot"}
+
+
+def test_a_file_that_is_no_database_is_called_so_and_not_only_readable_by_all(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "spamfilter.db").write_bytes(b"no database " * 1000)
+    (tmp_path / "spamfilter.db").chmod(0o644)
+    (found,) = look(database, Examination(settings(tmp_path), None))
+    assert (found.status, "file is not a database" in found.found) == ("failed", True)
 
 
 def test_a_database_that_cannot_be_read_is_closed(tmp_path: Path) -> None:

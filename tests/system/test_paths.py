@@ -73,7 +73,7 @@ def test_a_wrong_key_is_left_to_the_check_of_the_whole(nowhere: Path, text: str)
     ("content", "sentence"),
     [
         pytest.param(b"[feedback\n", "not TOML", id="not-toml"),
-        pytest.param(b"a = '\xff'", "not TOML", id="not-utf-8"),
+        pytest.param(b"a = '\xff'", "line 1: not UTF-8", id="not-utf-8"),
         pytest.param(b"a = " + b"9" * 5000, "not TOML", id="number-of-thousands-of-digits"),
         pytest.param(None, "No such file", id="missing"),
     ],
