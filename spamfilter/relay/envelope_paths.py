@@ -50,15 +50,15 @@ def path_of(argument: str, keyword: str) -> str | None:
 def mailbox_of(path: str) -> str:
     """The address of a path as `folded`, without source route, quotes and escapes.
 
-    >>> mailbox_of('@relay.example:"S\\\\pam"@Example.org')
-    'spam@example.org'
+    >>> mailbox_of('@relay.example:"S\\\\pam"@Example.org'), mailbox_of("postmaster")
+    ('spam@example.org', 'postmaster')
     """
     if path.startswith("@") and ":" in path:
         path = path.partition(":")[2]
-    local, _, domain = path.rpartition("@")
+    local, at, domain = path.rpartition("@")
     if len(local) > 1 and local[0] == local[-1] == '"':
         local = _ESCAPED.sub(r"\1", local[1:-1])
-    return folded(f"{local}@{domain}")
+    return folded(f"{local}{at}{domain}")
 
 
 def above(address: str) -> Iterator[str]:
