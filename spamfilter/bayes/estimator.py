@@ -13,10 +13,12 @@ a name, and an example is a mapping of features to how often each occurs.
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import TypeAdapter
 
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.counts import Counts
@@ -189,10 +191,12 @@ class NaiveBayes(Classifier):
     """One likelihood of counts over one kind of features."""
 
     def __init__(self, likelihood: Generative | None = None) -> None:
-        """likelihood: multinomial if none is given. Raises TypeError for one that is not of counts."""
+        """likelihood: multinomial if none is given. Raises TypeError for one that is not of counts, ValueError for one
+        with a parameter out of its bounds."""
         if likelihood is not None and (isinstance(likelihood, Gaussian) or not isinstance(likelihood, Generative)):
             raise TypeError("a likelihood of counts is wanted; numbers are learnt by GaussianNaiveBayes")
         self.likelihood = Multinomial() if likelihood is None else likelihood
+        _fields(type(self.likelihood)).validate_python(vars(self.likelihood))
         self.classes = []
         self.counts = Counts(SpelledTable(()))
         if self.likelihood.needs_tallies:
@@ -264,6 +268,12 @@ class NaiveBayes(Classifier):
             mine = labels == label
             total = by_column(counted[mine].sum(axis=0))
             self.counts.add(_key(self.admit(label)), _tokens(total), int(mine.sum()))
+
+
+@cache
+def _fields(likelihood: type[Generative]) -> TypeAdapter[Generative]:
+    """The parameters of a likelihood with their bounds."""
+    return TypeAdapter(likelihood)
 
 
 def by_column(row: NDArray[Any]) -> dict[str, Number]:

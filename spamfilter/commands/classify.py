@@ -15,7 +15,7 @@ from spamfilter.system.escaping import printable
 from spamfilter.tables.choosing import best_kinds
 from spamfilter.tables.classifier import Prediction, Priors, TableClassifier
 from spamfilter.tables.columns import BEST, COUNT, KINDS, OF_TEXT, Options, check
-from spamfilter.tables.one_rule import one_rule
+from spamfilter.tables.one_rule import kinds_for_rule, one_rule
 from spamfilter.tables.reading import FORMATS, TEXT, Format, Row, Table, read, read_classes
 from spamfilter.tables.trials import Outcome, cross_validated, judged, learning_curve
 
@@ -91,6 +91,7 @@ def classify(
         return TableClassifier(_pairs(columns, "--column"), options, _priors(prior))
 
     makers = {name: None if name == ONE_RULE else maker_of(name) for name in likelihoods or ("multinomial",)}
+    rule_kinds = kinds_for_rule(maker_of("multinomial").chosen(known), known)
     if plot is not None and new is None and not curve:
         raise InputError("--plot draws --predict or --learning-curve")
     if shown:
@@ -104,7 +105,10 @@ def classify(
     }
     if len(titled) < len(makers):
         raise InputError("likelihoods are of texts and counts, and no column is any; give one a kind with --column")
-    outcomes = {name: list(_outcomes(maker, known, itself, folds or 10, curve, seed)) for name, maker in titled.items()}
+    outcomes = {
+        name: list(_outcomes(maker, rule_kinds, known, itself, folds or 10, curve, seed))
+        for name, maker in titled.items()
+    }
     if plot is not None:
         _plot_curve(plot, outcomes)
     first = next(filter(None, makers.values()), None)
@@ -112,7 +116,7 @@ def classify(
     if as_json:
         found: dict[str, Any] = {name: [one.as_json() for one in mine] for name, mine in outcomes.items()}
         if ONE_RULE in makers:
-            found["rule"] = one_rule(known).lines()
+            found["rule"] = one_rule(known, rule_kinds).lines()
         if best:
             found["best"] = best
         click.echo(json.dumps(found))
@@ -123,7 +127,7 @@ def classify(
         click.echo(f"best, by all rows: {_by_kind(best)}")
     for name, maker in titled.items():
         if maker is None:
-            rule = one_rule(known)
+            rule = one_rule(known, rule_kinds)
             click.echo(f"1R of all rows, {rule.errors} of {rule.rows} wrong:")
             for line in rule.lines():
                 click.echo(f"  {printable(line, 100)}")
@@ -219,15 +223,23 @@ def _words(file: Path | None) -> frozenset[str] | None:
     if file is None:
         return None
     try:
-        return frozenset(file.read_text(encoding="utf-8").lower().split())
+        text = file.read_text(encoding="utf-8")
+        return frozenset((*text.lower().split(), *text.split()))  # words of texts are in lower case, terms as written
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
 
 
 def _outcomes(
-    maker: TableClassifier | None, known: Table, itself: bool, folds: int, curve: bool, seed: int
+    maker: TableClassifier | None,
+    rule_kinds: Mapping[str, str],
+    known: Table,
+    itself: bool,
+    folds: int,
+    curve: bool,
+    seed: int,
 ) -> Iterator[Outcome]:
-    kinds = (maker or TableClassifier()).chosen(known)  # not anew by a part of the rows
+    """What is found of a likelihood, or of 1R without a maker."""
+    kinds = rule_kinds if maker is None else maker.chosen(known)  # not anew by a part of the rows
 
     def train(table: Table) -> Callable[[Row], str | None]:
         if maker is None:

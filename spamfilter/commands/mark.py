@@ -245,14 +245,13 @@ def _forget_all(file: Path | None, by: str, since: str | None, source: str | Non
     from spamfilter.errors import StoreError
     from spamfilter.learning.filter import Filter
     from spamfilter.learning.undoing import learnt_with, needs_all, taught_by, undo
-    from spamfilter.mail.folded_addresses import folded
     from spamfilter.reports import rendering
 
     begin = None if since is None else moment("--since", since, datetime.now(UTC))
     settings = settings_of(file)
     done: set[int] = set()
     with opened_store(settings, existing=True) as store:
-        taught = taught_by(store, by, begin, source) or taught_by(store, folded(by), begin, source)
+        taught = taught_by(store, by, begin, source)
         counterparts = learnt_with(store, taught, begin)
         if not as_json:
             click.echo(_taught_text(by, taught, counterparts))

@@ -6,6 +6,7 @@ config/spamfilter.toml is the reference: every key with its default and reason; 
 
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
@@ -180,9 +181,10 @@ class Settings(sections.Section):
             found.append(
                 'feedback.traps names addresses, but feedback.automatic has no "trap": their mail teaches nothing'
             )
-        if unproved := [rule.what for rule in self.rules() if waits_for_proof(rule, self.lists.results_from)]:
+        rules = [rule for rule in self.rules() if rule.expires is None or rule.expires > datetime.now(UTC)]
+        if unproved := [rule.what for rule in rules if waits_for_proof(rule, self.lists.results_from)]:
             found.append(f"allow {unproved[0]!r} is not obeyed: lists.results_from names no server that proves senders")
-        if own := [rule.what for rule in self.rules() if blocks(rule, self.relay.networks())]:
+        if own := [rule.what for rule in rules if blocks(rule, self.relay.networks())]:
             found.append(f"block {own[0]!r} has clients in relay.trusted, and so your mail server, perhaps")
         found += self.relay.dangers()
         if self.relay.tls_key and by_mode(ANYBODY, Path(self.relay.tls_key), os.R_OK):

@@ -228,7 +228,7 @@ def _changes(score: Score, class_: Class, because: Provenance, width: int) -> It
         else:
             yield f"    marked as {label}: {_outcome_text(outcome)}"
     for item in because.forgotten:
-        what = "this message itself" if item.itself else f"it taught {item.tokens} of the tokens above"
+        what = "this message itself" if item.itself else f"it taught {item.tokens} of the loudest tokens"
         yield f"    without learning #{item.training} ({what}): {_outcome_text(item.outcome)}"
 
 

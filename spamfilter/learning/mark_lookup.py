@@ -144,8 +144,8 @@ def _as_judged(filter: Filter, mail: MailAtHand, author: str) -> Subject:
                 group = filter.group_of(entry.recipients)  # that it was judged for
             if own and group and group != own and entry.id != mail.id:
                 continue
-            is_altered = entry.digest != reading.digest and filter.store.active(entry.digest) is None
-            if is_altered and filter.store.active(reading.digest) is not None:
+            of_group = author and group and filter.store.active(entry.digest) is not None
+            if entry.digest != reading.digest and not of_group and filter.store.active(reading.digest) is not None:
                 return replace(mail.subject, id=entry.id, group=group)
             at_hand = reading.for_group(group) if group else reading
             # Voices that were added after the verdict get their tokens from the mail at hand.

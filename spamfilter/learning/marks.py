@@ -96,9 +96,8 @@ def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
     """
     if author.master or author.rule_for_all or not groups_of(filter.voices):
         reading, trained = subject.reading.for_everybody(), subject.reading.digest_for_all
-        # What `train` has learnt, or a trap of several groups learns, is known by the digest that it has in no group.
-        if trained != reading.digest and (author.rule_for_all or filter.store.active(trained) is not None):
-            reading = replace(reading, digest=trained)
+        if trained != reading.digest and filter.store.active(trained) is not None:
+            reading = replace(reading, digest=trained)  # learnt by `train`, which knows no groups
         return replace(subject, reading=reading)
     if OWN in subject.reading.tokens:
         return subject

@@ -89,11 +89,14 @@ def last_note(store: Store, host: str) -> datetime | None:
 
 def note_alive(store: Store, host: str, last: datetime | None, begin: datetime, now: datetime) -> None:
     """Note that the relay of a host runs now, and that it was away if its `last` note is from long before `begin`."""
-    if last is not None and begin - last > ABSENT:
+    if last is not None and not now - ABSENT <= last <= now:
         down = f"{DOWN} {host}"
         kept = store.get_setting(down)
-        before = kept if isinstance(kept, list) else []
-        store.put_setting(down, [*before, [last.isoformat(), begin.isoformat()]][-MOST:])
+        # A clock that was ahead has noted times that are to come.
+        pairs = [pair for pair in kept if datetime.fromisoformat(pair[1]) <= now] if isinstance(kept, list) else []
+        if begin - last > ABSENT:
+            pairs.append([last.isoformat(), begin.isoformat()])
+        store.put_setting(down, pairs[-MOST:])
     store.put_setting(f"{ALIVE} {host}", now.isoformat())
 
 

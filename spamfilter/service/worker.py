@@ -46,6 +46,7 @@ from spamfilter.service.reload import apply, reread
 from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import BEAT_EVERY, TOLD, Process
 from spamfilter.service.uptime import Uptime
+from spamfilter.system.logs import SELDOM
 from spamfilter.system.process import notify, proportional_bytes, resident_bytes
 from spamfilter.system.unix_socket import Occupied
 
@@ -308,23 +309,27 @@ class Worker:
         """
         try:
             await self._socket.start()
-        except Occupied as error:
-            log.warning("no feedback socket yet: %s; tried again until that has stopped", error)
-            return False
         except ConfigError as error:
             if self._settings.feedback.socket:
                 raise
             log.warning("no feedback socket: %s", error)
+            return not isinstance(error, Occupied)
         else:
             log.info("feedback socket %s", self._socket.path)
         return True
 
     async def _open_late(self) -> None:
         """Listen for feedback as soon as no other relay does."""
-        if not self._socket.listens:
-            with suppress(ConfigError):
-                await self._socket.start()
-                log.info("feedback socket %s", self._socket.path)
+        if self._socket.listens:
+            return
+        try:
+            await self._socket.start()
+        except Occupied:
+            return
+        except ConfigError as error:
+            log.warning("no feedback socket: %s", error, extra=SELDOM)
+        else:
+            log.info("feedback socket %s", self._socket.path)
 
     async def _status(self, request: Answer) -> Answer:
         return {

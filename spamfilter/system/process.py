@@ -86,11 +86,13 @@ Handler = Callable[[int, FrameType | None], object]
 
 @contextmanager
 def _handled(handler: Handler, *signals: signal.Signals) -> Iterator[None]:
-    """A handler of signals until the end of the block. Only the main thread has any; in others this does nothing."""
+    """A handler of signals until the end of the block; of those that are ignored, none. Only the main thread has
+    handlers; in others this does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, handler) for number in signals}
+    heard = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heard}
     try:
         yield
     finally:

@@ -46,7 +46,7 @@ def bound(path: Path) -> socket.socket:
     try:
         if identity(path) is not None:
             if _answers(path):
-                raise Occupied("another relay listens there")
+                raise Occupied("another relay listens there, which may be stopping")
             path.unlink()
         if os.path.lexists(path):
             raise ConfigError("something is there that is no socket; remove it")

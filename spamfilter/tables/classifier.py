@@ -52,10 +52,9 @@ class TableClassifier:
         if len(self.learnt) < 2:
             raise InputError(f"one class, {''.join(self.learnt)!r}: two at least are needed")
         if not isinstance(self.priors, str) and set(self.priors) != set(self.learnt):
-            raise InputError(f"--prior names {', '.join(self.priors)}; the classes are {', '.join(self.learnt)}")
-        for pattern in self.kinds:
-            if not any(fnmatchcase(column, pattern) for column in table.columns):
-                raise InputError(f"--column {pattern!r}: no such column; there are {', '.join(table.columns)}")
+            raise InputError(
+                f"--prior names {', '.join(self.priors)}; the classes learnt from are {', '.join(self.learnt)}"
+            )
         kinds = self.chosen(table) if chosen is None else chosen
         to_choose = [column for column, kind in kinds.items() if kind == BEST]
         self.used = {**kinds} | best_kinds(to_choose, table, self.options)
@@ -107,16 +106,24 @@ class TableClassifier:
         return bool({"text", COUNT} & set(self.chosen(table).values()))
 
     def chosen(self, table: Table) -> dict[str, str]:
-        """Column -> kind, as it was said or is guessed, without those to ignore."""
+        """Column -> kind, as it was said or is guessed, without those to ignore. Raises InputError if a kind is said of
+        no column."""
+        for pattern in self.kinds:
+            if not any(_fits(column, pattern) for column in table.columns):
+                raise InputError(f"--column {pattern!r}: no such column; there are {', '.join(table.columns)}")
         kinds = {column: self.names(column) or guessed(table, column) for column in table.columns}
         return {column: kind for column, kind in kinds.items() if kind != IGNORE}
 
     def names(self, column: str) -> str | None:
         """The kind that was said for a column."""
-        named = [kind for pattern, kind in self.kinds.items() if fnmatchcase(column, pattern)]
+        named = [kind for pattern, kind in self.kinds.items() if _fits(column, pattern)]
         return named[-1] if named else None
 
     def _log_priors(self) -> dict[str, float]:
         if isinstance(self.priors, str):
             return log_priors(self.learnt, self.priors)
         return {label: math.log(self.priors[label]) for label in self.learnt}
+
+
+def _fits(column: str, pattern: str) -> bool:
+    return column == pattern or fnmatchcase(column, pattern)

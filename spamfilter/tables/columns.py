@@ -30,7 +30,7 @@ OF_TEXT = tuple(name for name, row in LIKELIHOODS.items() if issubclass(row, Gen
 """Likelihoods of the words of a text."""
 COUNT, BEST, IGNORE = "count", "best", "ignore"
 """A kind of columns that are counted together; what may be said instead of a kind: see `choosing`, and left out."""
-NOISE = 1e-12
+NOISE = 1e-14
 """Numbers that differ by less than this share of them, as .3 and .1 + .2, are the same but for rounding."""
 SMALL, MOST_DECIMALS = 3, 100
 """Numbers that differ by less than 10 to the power of -SMALL are kept with more decimals, so many more at most."""

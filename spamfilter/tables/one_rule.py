@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from spamfilter.errors import InputError
 from spamfilter.tables.columns import guessed
-from spamfilter.tables.reading import Row, Table, Value
+from spamfilter.tables.reading import LONGEST, Row, Table, Value
 
 SMALL, SMALLER, FEW_ROWS = 6, 3, 50
 """Rows of the most frequent class in an interval, at least, but for the last: Holte's number, and the one for tables of
@@ -66,6 +66,13 @@ def one_rule(table: Table, kinds: Mapping[str, str] | None = None) -> OneRule:
     return found
 
 
+def kinds_for_rule(chosen: Mapping[str, str], table: Table) -> dict[str, str]:
+    """Column -> kind for a rule: category or number as they were chosen, any other as the column looks."""
+    return {
+        column: kind if kind in ("category", "number") else guessed(table, column) for column, kind in chosen.items()
+    }
+
+
 def _edges(table: Table, column: str, small: int) -> tuple[float, ...]:
     """Where one interval ends and the next begins: halfway between two values, and not between equal classes."""
     pairs = sorted(
@@ -96,7 +103,7 @@ def _bucket(value: Value | None, edges: tuple[float, ...] | None) -> str:
 
 def _in_order(item: tuple[str, Counter[str]]) -> tuple[bool, int, str]:
     bucket = item[0]
-    return bucket == MISSING, int(bucket) if bucket.isdecimal() else 0, bucket
+    return bucket == MISSING, int(bucket) if bucket.isdecimal() and len(bucket) <= LONGEST else 0, bucket
 
 
 def _named(bucket: str, edges: tuple[float, ...] | None) -> str:

@@ -5,7 +5,7 @@ Guarantee: a file that is not what it was said to be raises InputError with its 
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from itertools import chain
@@ -26,6 +26,7 @@ TEXT, TERMS = "text", "terms"
 """The column of a file of lines, and that of counts of terms."""
 _COUNTED = ("document", "term", "count")
 MAX_CELL = 2**24
+_WITH_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?")
 LONGEST = 15
 """The most digits of a count."""
 
@@ -69,7 +70,8 @@ def read(file: Path, label: str, format: Format | None = None, header: bool = Tr
             f"{file}: no column {label!r}; its columns: {', '.join(names)}; "
             "name one with --label, or say --no-header if line 1 is a row"
         )
-    found = _records(file, names, rows if header else chain([first], rows))
+    missing = ("",) if format == "counts" else MISSING  # a term may be written like a missing value
+    found = _records(file, names, rows if header else chain([first], rows), missing)
     if format == "counts":
         return _of_counts(file, names, label, found, labelled)
     rows_, labels, places = [], [], []
@@ -117,29 +119,26 @@ def _cells(file: Path, format: Format) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(MAX_CELL)
     text = _decoded(file)
     first = re.sub(r'"[^"]*"', "", text.partition("\n")[0])  # between the cells
-    semicolons = format == "csv" and "," not in first and ";" in first
+    semicolons = format == "csv" and ";" in first and not re.search(r"(?<!\d),|,(?!\d)", first)
     delimiter = "\t" if format == "tsv" else ";" if semicolons else ","
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         for cells in filter(None, reader):
             cells = [cell.strip() for cell in cells]
             if semicolons:
-                cells = [
-                    cell.replace(",", ".") if cell.lstrip("+-").replace(",", "", 1).isdecimal() else cell
-                    for cell in cells
-                ]
+                cells = [cell.replace(",", ".") if _WITH_COMMA.fullmatch(cell) else cell for cell in cells]
             yield reader.line_num, cells
     except csv.Error as error:
         raise InputError(f"{file}: line {reader.line_num}: {error}") from error
 
 
 def _records(
-    file: Path, names: Sequence[str], rows: Iterator[tuple[int, list[str]]]
+    file: Path, names: Sequence[str], rows: Iterator[tuple[int, list[str]]], missing: Collection[str]
 ) -> Iterator[tuple[int, dict[str, str]]]:
     for line, cells in rows:
         if len(cells) != len(names):
             raise InputError(f"{file}: line {line}: {len(cells)} cells, and the table has {len(names)} columns")
-        yield line, {name: cell for name, cell in zip(names, cells, strict=True) if cell not in MISSING}
+        yield line, {name: cell for name, cell in zip(names, cells, strict=True) if cell not in missing}
 
 
 def _label(file: Path, line: int, label: str, labelled: bool) -> str:
@@ -178,7 +177,7 @@ def _of_counts(
         terms = documents.setdefault(document, {})
         terms[term] = terms.get(term, 0) + int(count)
         said = record.get(label, "")
-        if said and labels.setdefault(document, said) != said:
+        if said not in MISSING and labels.setdefault(document, said) != said:
             raise InputError(
                 f"{file}: line {line}: document {document!r} has two labels, {labels[document]!r}, {said!r}"
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 from spamfilter.errors import InputError
 from spamfilter.evaluation.confidence_intervals import wilson
-from spamfilter.system.escaping import printable
+from spamfilter.system.escaping import harmless
 from spamfilter.tables.reading import Row, Table
 
 SIZES = tuple(tenth / 10 for tenth in range(1, 11))
@@ -60,10 +60,10 @@ class Outcome:
             return
         said = sorted({str(label) for pair in self.confusion for label in pair if label is not None})
         none = any(label is None for _, label in self.confusion)
-        yield "  true \\ said".ljust(26) + "".join(f"{printable(label, 12):>13}" for label in [*said, *["none"] * none])
+        yield "  true \\ said".ljust(26) + "".join(f"{harmless(label)[:12]:>13}" for label in [*said, *["none"] * none])
         for true in sorted({label for label, _ in self.confusion}):
             cells = [self.confusion.get((true, label), 0) for label in [*said, *[None] * none]]
-            yield f"  {printable(true, 24):<24}" + "".join(f"{cell:>13}" for cell in cells)
+            yield f"  {harmless(true)[:24]:<24}" + "".join(f"{cell:>13}" for cell in cells)
 
 
 def judged(train: Trained, known: Table, new: Table) -> Counter[tuple[str, str | None]]:

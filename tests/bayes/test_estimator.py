@@ -133,6 +133,20 @@ def test_what_was_not_learnt_cannot_be_forgotten() -> None:
             with pytest.raises(CountError):
                 model.forget_one(x, y)
         assert model.predict_proba_one({"x": 1}) == {"a": 1}
+    numbers = GaussianNaiveBayes()
+    numbers.partial_fit([[5], [6], [7]], ["a", "a", "a"])
+    with pytest.raises(CountError):
+        numbers.forget_one({"0": 100}, "a")  # it would leave a variance below zero
+    numbers.forget_one({"0": 6}, "a")
+    assert numbers.moments("0", "a") == (6, 1)
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.int32, np.int64, np.float64])
+def test_numbers_of_numpy_are_numbers(kind: Any) -> None:
+    numbers = GaussianNaiveBayes()
+    for x in (5000, 5010):
+        numbers.learn_one({"x": kind(x)}, "a")
+    assert numbers.moments("x", "a") == (5005, 25)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +173,12 @@ def test_wrong_features_and_likelihoods_say_what_is_wrong() -> None:
         NaiveBayes().learn_one({"x": 0.5}, "a")
     with pytest.raises(TypeError, match="GaussianNaiveBayes"):
         NaiveBayes(Gaussian())
+    wrongs: tuple[dict[str, Any], ...] = ({"smoothing": -5}, {"prior": "nonsense"}, {"prior": 1.5})
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            NaiveBayes(Multinomial(**wrong))
+    with pytest.raises(ValueError, match="'uniform' is no prior"):
+        GaussianNaiveBayes(prior="uniform")  # type: ignore[arg-type]  # which is wrong
     three = NaiveBayes(Multinomial(prior=0.25)).partial_fit([[1], [1], [1]], ["a", "b", "c"])
     with pytest.raises(ValueError, match="a prior of two classes"):
         three.predict([[1]])

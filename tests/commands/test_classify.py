@@ -112,7 +112,7 @@ def test_a_learning_curve_is_drawn(tmp_path: Path, plot: str) -> None:
         pytest.param((WEATHER, "--label", "play", "--column", "w=text"), "no such column", id="no-column"),
         pytest.param((WEATHER, "--label", "play", "--prior", "yes=2,no=1"), "each is between 0 and 1", id="prior"),
         pytest.param((WEATHER, "--label", "play", "--prior", "uniform"), "wanted is map, empirical", id="prior-name"),
-        pytest.param((WEATHER, "--label", "play", "--prior", "a=.5,b=.5"), "the classes are no, yes", id="prior-class"),
+        pytest.param((WEATHER, "--label", "play", "--prior", "a=.5,b=.5"), "the classes learnt from are no, yes", id="prior-class"),
         pytest.param((WEATHER, "--label", "play", "--smoothing", "words=1"), "'words' is no kind", id="smoothing-kind"),
         pytest.param((WEATHER, "--label", "play", "--smoothing", "-1"), "wanted is 0 to", id="smoothing"),
         pytest.param((WEATHER, "--label", "play", "--smoothing", "a"), "'a' is no number", id="smoothing-word"),
@@ -209,6 +209,37 @@ def test_the_most_frequent_words_are_those_of_the_named_ones(tmp_path: Path) -> 
 def test_a_number_with_a_comma_between_semicolons(tmp_path: Path) -> None:
     known = table(tmp_path, "known.csv", "x;class", "1,5;a", "2,5;b", "1,25;a", "3,5;b")
     assert "guessed: number x" in run(known, "--itself")
+
+
+@pytest.mark.parametrize("words", [("--label", "c3", "--no-header"), ("--label", "class")])
+def test_a_row_of_decimal_commas_is_separated_by_semicolons(tmp_path: Path, words: tuple[str, ...]) -> None:
+    header = [] if "--no-header" in words else ["x;y;class"]
+    rows = ("1,5e0;2,3;yes", "2,5;1,3;no", "1,7;2,2;yes", "2,9;1,1;no")
+    known = table(tmp_path, "known.csv", *header, *rows)
+    said = run(known, *words, "--itself")
+    assert ("guessed: number" in said, "  no  " in said) == (True, True)
+
+
+def test_a_rule_ignores_the_columns_that_are_to_be_ignored() -> None:
+    rule = ("--label", "play", "--likelihood", "one_rule", "--itself")
+    assert "humidity: " in run(NUMBERS, *rule)
+    assert "humidity: " not in run(NUMBERS, *rule, "--column", "humidity=ignore")
+    assert "--column 'nonsense': no such column" in run(NUMBERS, *rule, "--column", "nonsense=ignore", code=2)
+
+
+def test_a_column_with_the_signs_of_a_pattern_has_a_kind(tmp_path: Path) -> None:
+    known = table(tmp_path, "known.csv", "x[1],class", *["1,a", "2,b"] * 5)
+    assert "right" in run(known, "--column", "x[1]=category", "--itself")
+
+
+def test_terms_are_as_they_are_written(tmp_path: Path) -> None:
+    rows = ("1,NA,3,a", "1,?,2,a", "2,NA,1,b", "2,x,1,b", "3,x,5,a")
+    counts = table(tmp_path, "counts.csv", "document,term,count,class", *rows)
+    assert "NA in terms: a 0.3077, b 0.4000" in run(counts, "--format", "counts", "--show", "NA")
+    known = table(tmp_path, "known.csv", "Upon,Of,class", "3,2,a", "1,4,b", "3,3,a", "0,5,b")
+    (tmp_path / "words").write_text("Upon\nOf\n")
+    listed = ("--words", str(tmp_path / "words"), "--column", "*=count")
+    assert "4 of 4 right" in run(known, "--itself", *listed)
 
 
 def test_a_presence_that_is_not_there_is_nothing_unknown(tmp_path: Path) -> None:

@@ -360,6 +360,7 @@ def test_the_policy_is_what_the_verdict_section_says(tmp_path: Path) -> None:
             [],
             id="rules-that-hold",
         ),
+        pytest.param('[lists]\nallow = ["b@x.example until 2020-01-31"]', [], id="a-rule-that-has-expired"),
         pytest.param('[lists]\nblock = ["127.0.0.0/8"]', ["'127.0.0.0/8' has clients in relay.trusted"], id="itself"),
         pytest.param("[limits]\nfinal_seconds = 96", ["limits.final_seconds above 95"], id="too-patient"),
         pytest.param('[relay]\nnext_hop = "smtp://127.0.0.1:10025"', ["mail would loop"], id="its-own-next-hop"),

@@ -71,8 +71,8 @@ def test_the_text_tells_where_a_verdict_comes_from(folder: Path) -> None:
         r"marked as ham: \w+, score 0\.\d\d\d",
         r"marked as spam: the counts stay, as spam it is learnt already",
         r"without learning #6 \(this message itself\): spam, score 0\.\d\d\d",
-        r"without learning #4 \(it taught \d+ of the tokens above\): spam, score 0\.\d\d\d",
-        r"without learning #2 \(it taught \d+ of the tokens above\): spam, score 0\.\d\d\d",
+        r"without learning #4 \(it taught \d+ of the loudest tokens\): spam, score 0\.\d\d\d",
+        r"without learning #2 \(it taught \d+ of the loudest tokens\): spam, score 0\.\d\d\d",
     )
     assert len(lines[34:]) == len(expected)
     for line, pattern in zip(lines[34:], expected, strict=True):

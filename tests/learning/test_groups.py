@@ -142,13 +142,6 @@ def test_the_administrator_and_a_trap_teach_everybody(filter: Filter) -> None:
     assert filter.store.load([OWN]).counts[OWN].vocabulary == 0
 
 
-def test_a_trap_learns_a_mail_once_that_came_for_several_groups(filter: Filter) -> None:
-    before, trap = filter.learnt["spam"], Author("trap", AUTOMATIC, rule_for_all=True)
-    ids = [arrived(filter, NEWS, f"trap@{group}.example") for group in "xyz"]
-    assert [marked(filter, id, "spam", trap) for id in ids] == [True, False, False]
-    assert filter.learnt["spam"] == before + 1
-
-
 def test_an_answer_teaches_the_group_of_who_answers_a_mail_that_came_for_many(filter: Filter) -> None:
     ids = [arrived(filter, NEWS, f"bert@{group}.example") for group in "yabcdefg"]
     answer = parse(b"From: bert@y.example\r\nIn-Reply-To: " + parse(NEWS).field(b"message-id").encode() + b"\r\n\r\n")
@@ -186,14 +179,27 @@ def test_a_mark_of_an_altered_copy_is_taken_back_though_the_copy_was_trained(fil
     id = arrived(filter, NEWS, "anna@x.example")
     header = b"\r\nX-Spamfilter-Id: " + id.encode() + b"\r\n\r\n"
     altered = NEWS.replace(b"\r\n\r\n", header, 1) + b"-- \r\nThe list of the gardeners\r\n"
-    assert mark(filter, by_mail(filter, "news.eml", altered), "spam", ANNA, Feedback()).changed
+    assert mark(filter, by_mail(filter, "news.eml", altered, ANNA.user), "spam", ANNA, Feedback()).changed
     with filter.training() as training:
         training.add(filter.read(parse(altered)), "spam", BULK, "")
-    assert mark(filter, by_mail(filter, "news.eml", altered), None, ANNA, Feedback()).was == "spam"
+    assert mark(filter, by_mail(filter, "news.eml", altered, ANNA.user), None, ANNA, Feedback()).was == "spam"
     assert filter.store.load([OWN]).counts[OWN].vocabulary == 0
     filter.forget(filter.read(parse(altered)), "cli")
     assert says(filter, "x.example") == before
     assert filter.verify() == []
+
+
+@pytest.mark.parametrize("said", LABELS)
+def test_an_administrator_marks_the_mail_that_was_trained_and_leaves_a_groups_mark(filter: Filter, said: Label) -> None:
+    before, id = dict(filter.learnt), arrived(filter, NEWS, "anna@x.example")
+    delivered = NEWS.replace(b"\r\n\r\n", b"\r\nX-Spamfilter-Id: " + id.encode() + b"\r\n\r\n", 1)
+    with filter.training() as training:
+        training.add(filter.read(parse(delivered)), "spam", BULK, "")
+    assert marked(filter, id, said, ANNA)
+    own = says(filter, "x.example")
+    assert mark(filter, by_mail(filter, "news.eml", delivered), "ham", ROOT, Feedback(counterparts=False)).changed
+    assert filter.learnt == {"ham": before["ham"] + 1, "spam": before["spam"]}
+    assert filter.store.load([OWN]).counts[OWN].vocabulary > 0 or own == says(filter, "")
 
 
 def test_what_everybody_was_taught_of_a_mail_no_user_of_a_group_takes_away(filter: Filter) -> None:

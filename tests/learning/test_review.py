@@ -297,7 +297,7 @@ def test_a_mail_of_a_group_that_train_has_learnt_is_not_offered(
     reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPAMFILTER_LEARN__GROUPS", "mailbox")
-    file = reviewer.write("mail", mail(subject="one"))
+    file = reviewer.write("one.eml", mail(subject="one"))
     with reviewer.store() as store:
         filter = Filter(store, Settings().voices())
         read = filter.read(parse(file.read_bytes())).for_group("b@example.net")

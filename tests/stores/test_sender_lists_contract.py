@@ -67,8 +67,10 @@ def test_a_rule_ends_when_it_expires_and_not_when_one_is_added_by_a_wrong_clock(
     rule = store.add_rule(RULE, NOON)
     new = store.add_rule(replace(RULE, what="b.example", expires=None), NOON + timedelta(days=365))
     assert store.rules() == [rule, new]
-    store.end_expired_rules(NOON + timedelta(days=1))
-    assert store.rules() == [new]
+    again = store.add_rule(RULE, NOON + timedelta(days=2))
+    assert store.former_rules() == [FormerRule(rule, NOON + timedelta(days=2), "", "expired")]
+    store.end_expired_rules(NOON + timedelta(days=3))
+    assert (store.rules(), [one.rule for one in store.former_rules()]) == ([new], [again, rule])
 
 
 def test_each_change_has_a_version_of_its_own(store: Store) -> None:

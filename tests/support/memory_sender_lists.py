@@ -24,7 +24,8 @@ class MemorySenderLists(SenderLists):
     def add_rule(self, rule: Rule, now: datetime) -> Rule:
         for id, old in [*self._rules.items()]:
             if (old.what, old.whom) == (rule.what, rule.whom):
-                self._end(id, now, rule.by, "replaced")
+                expired = old.expires is not None and old.expires <= now
+                self._end(id, now, "" if expired else rule.by, "expired" if expired else "replaced")
         if len(self._rules) >= MOST_RULES:
             raise InputError("no room")
         self._last_rule += 1

@@ -231,7 +231,10 @@ class Generative(Likelihood):
 
 
 def log_priors(learnt: Mapping[Name, int], prior: Literal["map", "empirical", "equal"]) -> dict[Name, float]:
-    """Class -> ln P(class), by how many messages of each were learnt: the named ones of Prior."""
+    """Class -> ln P(class), by how many messages of each were learnt: the named ones of Prior. Raises ValueError for
+    another name."""
+    if prior not in ("map", "empirical", "equal"):
+        raise ValueError(f"{prior!r} is no prior; map, empirical and equal are known")
     total, classes = sum(learnt.values()), len(learnt)
     if prior == "equal":
         return dict.fromkeys(learnt, -float(np.log(classes)) if classes else 0.0)

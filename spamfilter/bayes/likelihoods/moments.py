@@ -14,6 +14,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from spamfilter.bayes.estimator import Classifier, Features, Number
 from spamfilter.bayes.likelihoods.gaussian import log_density, mean_and_variance
 from spamfilter.bayes.likelihoods.likelihood import log_priors
@@ -45,6 +47,7 @@ class GaussianNaiveBayes(Classifier):
         prior: Literal["map", "empirical", "equal"] = "map",
     ) -> None:
         self.decimals, self.unbiased, self.floor, self.prior = decimals, unbiased, floor, prior
+        log_priors({}, prior)  # raises ValueError for another name
         self._scale: int = 10**decimals
         self.classes = []
         self._learnt: list[int] = []
@@ -88,8 +91,14 @@ class GaussianNaiveBayes(Classifier):
         return log_priors(dict(zip(self.classes, self._learnt, strict=True)), self.prior)
 
     def _has(self, x: Features, label: Hashable) -> bool:
+        """Whether an example may have been learnt: what is left without it are sums of some values."""
         mine = self._sums[self.classes.index(label)]
-        return all(mine.get(feature, Sums()).number for feature in x)
+        for feature, value in x.items():
+            sums, whole = mine.get(feature, Sums()), self._whole(value)
+            left = Sums(sums.number - 1, sums.total - whole, sums.squares - whole * whole)
+            if left.number < 0 or left.total**2 > left.number * left.squares or (left.squares and not left.number):
+                return False
+        return True
 
     def _change(self, at: int, x: Features, times: int) -> None:
         """times: below 0 to take away."""
@@ -107,7 +116,8 @@ class GaussianNaiveBayes(Classifier):
     def _whole(self, value: Number) -> int:
         if not math.isfinite(value):
             raise ValueError(f"{value} is no number that can be learnt")
-        return value * self._scale if isinstance(value, int) else round(value * self._scale)
+        # NumPy's integers would overflow.
+        return int(value) * self._scale if isinstance(value, int | np.integer) else round(float(value) * self._scale)
 
     def admit(self, label: Hashable) -> int:
         hash(label)  # raises TypeError: later it would have to be a key of dictionaries

@@ -107,6 +107,7 @@ _work: tuple[Read, Sequence[Mail]]
 def _begin(read: Read, mails: Sequence[Mail]) -> None:
     global _work
     _work = read, mails
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the handler of the process that learns is not for this one
     os.nice(NICE)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

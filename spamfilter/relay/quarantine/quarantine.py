@@ -148,7 +148,8 @@ class Quarantine:
             if left and not gone:
                 raise _gone(mail)
             event = QuarantineEvent(mail.id, datetime.now(UTC), "deleted", gone, by)
-            _check_removable(mail.path.parent)
+            if (error := _closed(mail.path.parent)) is not None:
+                raise error
             if left:
                 self._note([event])
                 Maildir(self.path).put(wrapped(text, sender, left), mail.path)
@@ -173,13 +174,15 @@ class Quarantine:
             if noted is not None:
                 most = max(MOST_EXPIRED, sum(1 for _ in self._files("new", "cur")) // 10)
                 old = sorted((path for path in old if path.name in noted), key=came)[:most]
-            for folder in {path.parent for path in old}:
-                _check_removable(folder)
+            closed = [error for folder in {path.parent for path in old} if (error := _closed(folder))]
+            old = [path for path in old if str(path.parent) not in [error.filename for error in closed]]
             mails = [mail for path in old if (mail := looked_at(path)) is not None]
             self._note_if_it_fits([QuarantineEvent(mail.id, now, "expired", (), by) for mail in mails if mail.id])
             abandoned = now - TEMPORARY_KEPT
             for path in (*old, *(path for path in self._files("tmp") if written(path) < abandoned)):
                 path.unlink(missing_ok=True)  # a mail program may have moved it
+        if closed:
+            raise closed[0]
         return len(old)
 
     async def release(self, mail: Quarantined, next_hop: NextHop, by: str, only: str = "") -> Released:
@@ -262,11 +265,12 @@ def _unsettled(mail: Quarantined, events: list[QuarantineEvent]) -> Quarantined 
     return replace(mail, recipients=left) if left else None
 
 
-def _check_removable(folder: Path) -> None:
-    """Raise OSError, before anything is noted, if no file can be removed from a folder."""
-    if not os.access(folder, os.W_OK | os.X_OK):
-        number = errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES
-        raise OSError(number, os.strerror(number), str(folder))
+def _closed(folder: Path) -> OSError | None:
+    """Why no file can be removed from a folder, which must be known before it is noted; None if one can."""
+    if os.access(folder, os.W_OK | os.X_OK):
+        return None
+    number = errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES
+    return OSError(number, os.strerror(number), str(folder))
 
 
 def _gone(mail: Quarantined) -> InputError:

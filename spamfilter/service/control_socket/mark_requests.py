@@ -10,7 +10,6 @@ from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import InputError, Refused
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.marks import Author
-from spamfilter.mail.folded_addresses import folded
 from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import Answer
 from spamfilter.system.escaping import printable
@@ -90,6 +89,4 @@ def _author(request: Answer, user: LocalUser, users: Collection[str]) -> Author:
         raise InputError(f"by: not a name of at most {LONGEST_BY} printable characters")
     if not (user.master or user.proxy or by == user.name):
         raise Refused(f"{user.name}: may not speak for others; add it to [feedback] proxies if it should")
-    if "@" in by:
-        by = folded(by)  # one person has one name, by mail and by any spelling of a login
     return Author(by, source, master=user.master and request.get("master") is True)

@@ -29,6 +29,7 @@ class SqlSenderLists(Database):
         same = (rules.c.what == rule.what) & (rules.c.whom == rule.whom)
         values = {column.name: getattr(rule, column.name) for column in rules.columns if column.name != "id"}
         with self.writing() as connection:
+            _end(connection, same & (rules.c.expires <= now), now, "", "expired")
             _end(connection, same, now, rule.by, "replaced")
             if connection.execute(select(func.count()).select_from(rules)).scalar_one() >= MOST_RULES:
                 raise InputError(

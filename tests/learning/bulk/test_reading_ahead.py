@@ -20,6 +20,7 @@ from spamfilter.learning.bulk.reading_ahead import CHUNK, read_ahead
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
+from spamfilter.system.process import ended_tidily
 from tests.support.made import mail
 
 VOICES = Learn().chosen()
@@ -91,15 +92,17 @@ def test_a_mail_that_cannot_be_read_is_told_in_its_place(processes: int) -> None
     assert sum(isinstance(one, Reading) for one in found) == COUNT - 1
 
 
-def test_what_a_killed_process_has_not_read_this_one_reads() -> None:
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_what_a_killed_process_has_not_read_this_one_reads(sent: signal.Signals) -> None:
     here = os.getpid()
 
     def read_or_die(item: Mail) -> Reading:
         if item.name == str(2 * CHUNK + 5) and os.getpid() != here:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), sent)
         return read(item)
 
-    assert_all_read([*read_ahead(read_or_die, mails(), 2)], mails())
+    with ended_tidily():
+        assert_all_read([*read_ahead(read_or_die, mails(), 2)], mails())
 
 
 def test_a_defect_in_a_process_is_raised_here() -> None:
