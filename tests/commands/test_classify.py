@@ -112,7 +112,7 @@ def test_a_learning_curve_is_drawn(tmp_path: Path, plot: str) -> None:
         pytest.param((WEATHER, "--label", "play", "--column", "w=text"), "no such column", id="no-column"),
         pytest.param((WEATHER, "--label", "play", "--prior", "yes=2,no=1"), "each is between 0 and 1", id="prior"),
         pytest.param((WEATHER, "--label", "play", "--prior", "uniform"), "wanted is map, empirical", id="prior-name"),
-        pytest.param((WEATHER, "--label", "play", "--prior", "a=.5,b=.5"), "the classes learnt from are no, yes", id="prior-class"),
+        pytest.param((WEATHER, "--label", "play", "--prior", "a=.5,b=.5"), "learnt from are no, yes", id="prior-class"),
         pytest.param((WEATHER, "--label", "play", "--smoothing", "words=1"), "'words' is no kind", id="smoothing-kind"),
         pytest.param((WEATHER, "--label", "play", "--smoothing", "-1"), "wanted is 0 to", id="smoothing"),
         pytest.param((WEATHER, "--label", "play", "--smoothing", "a"), "'a' is no number", id="smoothing-word"),
