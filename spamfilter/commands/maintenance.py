@@ -45,6 +45,7 @@ def migrate(file: Path | None, revision: str | None, yes: bool, source: str | No
     Example: spamfilter migrate --to postgresql+psycopg://spamfilter@/spamfilter
     """
     from spamfilter.stores.migration import migrate as run
+    from spamfilter.stores.sql.connection import place_of
 
     settings = settings_of(file)
     if source or target:
@@ -58,9 +59,12 @@ def migrate(file: Path | None, revision: str | None, yes: bool, source: str | No
     if revision != "head" and not yes:
         _confirm_back(settings, revision)
     check_not_lost(settings)
+    runs = status_of_relay(settings, place_of(settings.store_url())) is not None
     before, after = run(settings.store_url(), revision)
     change = f"schema {before or 'none'} -> {after}" if before != after else f"schema {after}, nothing to do"
     sentence(f"{redacted(settings.store_url())}: {change}")
+    if runs and before != after:
+        warn("a relay runs on it by the schema before: restart it now, or it learns nothing")
 
 
 def _url(settings: config.Settings, option: str, url: str | None) -> str:
@@ -99,7 +103,10 @@ def _confirm_back(settings: config.Settings, revision: str) -> None:
         before = database.revision()
     if before is None or revision >= before:
         return
-    back = f"going back from schema {before} to {revision} loses what only the newer one keeps"
+    back = (
+        f"going back from schema {before} to {revision} loses what only the newer one keeps, and an older program"
+        " cannot use what this one has learnt"
+    )
     if not sys.stdin.isatty():
         raise InputError(f"{back}; make a backup, stop the relay, and add --yes")
     click.confirm(f"{back}. Is there a backup, and is the relay stopped?", abort=True, err=True)

@@ -79,7 +79,7 @@ def stats(
         if host and not is_whole(store, report.before_since.date(), end.date()):
             warn("of one host there is only what the journal still has: see [report] journal_days")
     if recipients:
-        _send(settings, report, recipients, now)
+        _send(settings, report, [*dict.fromkeys(recipients)], now)
     elif as_json or form == "json":
         click.echo(rendering.to_json(rendering.report_json(report)))
     elif form == "html":

@@ -46,8 +46,8 @@ LIVE: dict[str, frozenset[str]] = {
     )),
     "lists": frozenset(("allow", "block", "results_from")),
     "feedback": frozenset((
-        "users", "proxies", "marks_a_day", "counterparts", "spam_addresses", "ham_addresses", "answer", "automatic",
-        "traps",
+        "users", "proxies", "marks_a_day", "counterparts", "spam_addresses", "ham_addresses", "answer", "language",
+        "automatic", "traps",
     )),
     "limits": frozenset((
         "connections", "connections_per_client", "commands", "errors", "message_size", "recipients", "memory_megabytes",

@@ -59,6 +59,9 @@ def _stale(examined: Examination, status: dict[str, Any]) -> Iterator[str]:
 def judging(examined: Examination) -> Iterator[Finding]:
     """Whether the relay judges with the compiled helpers."""
     relay = examined.relay
+    if "plain" not in relay:
+        yield failed("the relay is of an older version than this program", RESTART)
+        return
     if not relay["plain"]:
         yield ok("by compiled helpers")
         return

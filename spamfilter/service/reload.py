@@ -7,7 +7,7 @@ nothing.
 import logging
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,6 +39,13 @@ def reread(file: Path | None) -> Iterator[Settings | None]:
         yield new
     finally:
         notify("READY=1")
+
+
+def tell_reloaded(waiting: Sequence[str]) -> None:
+    """Log that a configuration is in use, and which changed keys need a restart."""
+    if waiting:
+        log.warning("what changed in %s waits for a restart", ", ".join(waiting))
+    log.info("reloaded")
 
 
 def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:

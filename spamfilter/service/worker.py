@@ -42,7 +42,7 @@ from spamfilter.service.expiry import EXPIRE_EVERY, GRACE_SECONDS, Expiry
 from spamfilter.service.ledger_following import FOLLOW_EVERY, Following
 from spamfilter.service.list_following import FOLLOW_LISTS_EVERY, ListFollowing
 from spamfilter.service.listening import Sockets, name_of, note_fault, within_descriptors
-from spamfilter.service.reload import apply, reread
+from spamfilter.service.reload import apply, reread, tell_reloaded
 from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import BEAT_EVERY, TOLD, Process
 from spamfilter.service.uptime import Uptime
@@ -269,9 +269,7 @@ class Worker:
                 apply(self._settings, self._relay, self._socket)
                 self._list_following.configure(self._settings)
                 if process.keeps:
-                    log.info(
-                        "reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else ""
-                    )
+                    tell_reloaded(waiting)
             process.shared.state[process.shared.own] += 1
 
     def _ended(self, end: int, stop: asyncio.Event) -> None:

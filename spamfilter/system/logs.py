@@ -116,7 +116,7 @@ _JOURNALD = logging.Formatter("%(levelname)s %(message)s")
 def set_up(form: str, level: str) -> None:
     """Write the log to standard error in one of FORMATS, with priorities if systemd's journal reads it."""
     formatter, terminal = FORMATS[form], sys.stderr.isatty()
-    if os.environ.get("JOURNAL_STREAM") and not terminal:  # a terminal in a desktop session inherits the variable
+    if _is_journal():
         formatter = _Journald(_JOURNALD if form == "text" else formatter)
     elif form == "text" and terminal:
         formatter = _Text(True, colours_wanted())
@@ -124,3 +124,12 @@ def set_up(form: str, level: str) -> None:
     handler.setFormatter(formatter)
     handler.addFilter(Repetitions())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def _is_journal() -> bool:
+    """Whether systemd's journal reads standard error: systemd.exec(5), $JOURNAL_STREAM, which other outputs inherit."""
+    try:
+        found = os.fstat(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"

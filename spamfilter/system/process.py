@@ -25,7 +25,10 @@ NOTIFY_SECONDS = 1.0
 
 def own_name() -> str:
     """The host's full name, or its short one if the resolver only knows localhost."""
-    name = socket.getfqdn()
+    try:
+        name = socket.getfqdn()
+    except UnicodeError:  # of a label that no name server can be asked for
+        return socket.gethostname()
     return socket.gethostname() if name.startswith("localhost") else name
 
 

@@ -118,7 +118,10 @@ def test_sighup_takes_over_lists_and_names_what_waits_for_a_restart(tmp_path: Pa
         client.mail("a@x.example")
         assert (client.rcpt("b@old.example")[0], client.rcpt("b@new.example")[0]) == (250, 554)
         text = server.config.read_text()
-        server.config.write_text(text.replace("old.example", "new.example") + "\n[limits]\nfinal_seconds = 70\n")
+        changed = '[limits]\nfinal_seconds = 70\n[[recipients]]\nto = ["c@x.example"]\non_spam = "pass"\n'
+        server.config.write_text(f"{text.replace('old.example', 'new.example')}\n{changed}")
+        doctor = server.command("doctor", "--no-canary").stdout
+        assert "limits.final_seconds, relay.domains, recipients" in doctor
         server.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "reloaded" in server.log(), "the reload")
         assert "what changed in limits.final_seconds waits for a restart" in server.log()

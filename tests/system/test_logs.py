@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import smtplib
 import sys
 from collections.abc import Iterator
@@ -68,11 +69,17 @@ def test_an_event_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(line.isascii() for line in lines)
 
 
+def own_stream() -> str:
+    """What systemd would say of standard error."""
+    found = os.fstat(sys.stderr.fileno())
+    return f"{found.st_dev}:{found.st_ino}"
+
+
 @pytest.mark.parametrize("form", logs.FORMATS)
 def test_systemds_journal_is_told_how_grave_each_line_is(
-    capsys: pytest.CaptureFixture[str], form: str, monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str], form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JOURNAL_STREAM", "8:1")
+    monkeypatch.setenv("JOURNAL_STREAM", own_stream())
     logs.set_up(form, "debug")
     log = logging.getLogger("spamfilter")
     for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL):
@@ -81,18 +88,22 @@ def test_systemds_journal_is_told_how_grave_each_line_is(
         raise ValueError
     except ValueError:
         log.exception("a fault")
-    found = [line[:3] for line in capsys.readouterr().err.splitlines()]
+    found = [line[:3] for line in capfd.readouterr().err.splitlines()]
     assert found[:5] == ["<7>", "<6>", "<4>", "<3>", "<3>"]
     assert set(found[5:]) == {"<3>"}
 
 
 def test_systemds_journal_has_the_time_itself(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JOURNAL_STREAM", "8:1")
+    monkeypatch.setenv("JOURNAL_STREAM", own_stream())
     logs.set_up("text", "info")
     logging.getLogger("spamfilter").info("ready")
-    assert capsys.readouterr().err == "<6>INFO ready\n"
+    assert capfd.readouterr().err == "<6>INFO ready\n"
+    monkeypatch.setenv("JOURNAL_STREAM", "8:1")  # of standard output, or of the process that has started this one
+    logs.set_up("text", "info")
+    logging.getLogger("spamfilter").info("ready")
+    assert capfd.readouterr().err.endswith("Z INFO ready\n")
 
 
 @pytest.mark.parametrize(

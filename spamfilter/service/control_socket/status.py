@@ -54,7 +54,8 @@ def _changed(settings: Settings, file: Path | None) -> list[str]:
         for key in sorted(keys)
         if getattr(getattr(reloaded, section), key) != getattr(getattr(settings, section), key)
     ]
-    return [*waiting, *live]
+    policies = ["recipients"] * (reloaded.recipients != settings.recipients)
+    return [*waiting, *live, *policies]
 
 
 async def judge(filter: Filter, request: Answer) -> Answer:

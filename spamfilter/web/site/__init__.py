@@ -19,7 +19,7 @@ from spamfilter.learning.filter import RULES, Filter, rules
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.reports.daily_summaries import Parts
 from spamfilter.reports.html import environment
-from spamfilter.service.reload import reread
+from spamfilter.service.reload import reread, tell_reloaded
 from spamfilter.stores import Store
 from spamfilter.web.accounts import Account, Role
 from spamfilter.web.site.sessions import Session, Sessions
@@ -70,7 +70,7 @@ class Site:
         with reread(self.file) as new:
             if new is not None:
                 self.settings, waiting = self.settings.reloaded(new)
-                log.info("reloaded%s", f"; what changed in {', '.join(waiting)} waits for a restart" if waiting else "")
+                tell_reloaded(waiting)
 
 
 @dataclass(slots=True)
