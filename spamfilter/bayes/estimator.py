@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import TypeAdapter
+from pydantic import PydanticSchemaGenerationError, TypeAdapter
 
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.counts import Counts
@@ -196,7 +196,8 @@ class NaiveBayes(Classifier):
         if likelihood is not None and (isinstance(likelihood, Gaussian) or not isinstance(likelihood, Generative)):
             raise TypeError("a likelihood of counts is wanted; numbers are learnt by GaussianNaiveBayes")
         self.likelihood = Multinomial() if likelihood is None else likelihood
-        _fields(type(self.likelihood)).validate_python(vars(self.likelihood))
+        if (fields := _fields(type(self.likelihood))) is not None:
+            fields.validate_python(vars(self.likelihood))
         self.classes = []
         self.counts = Counts(SpelledTable(()))
         if self.likelihood.needs_tallies:
@@ -271,9 +272,12 @@ class NaiveBayes(Classifier):
 
 
 @cache
-def _fields(likelihood: type[Generative]) -> TypeAdapter[Generative]:
-    """The parameters of a likelihood with their bounds."""
-    return TypeAdapter(likelihood)
+def _fields(likelihood: type[Generative]) -> TypeAdapter[Generative] | None:
+    """The parameters of a likelihood with their bounds; None of one that is not declared as ours are."""
+    try:
+        return TypeAdapter(likelihood)
+    except PydanticSchemaGenerationError:
+        return None
 
 
 def by_column(row: NDArray[Any]) -> dict[str, Number]:

@@ -82,11 +82,11 @@ def classify(
         "--folds": folds is not None,
     })  # fmt: skip
     smoothing, of_kind = _smoothings(smoothings)
-    known = _known(table, classes, label, format_, not no_header)
+    known, listed = _known(table, classes, label, format_, not no_header), _words(words)
 
     def maker_of(likelihood: str) -> TableClassifier:
         options = Options(
-            smoothing, of_kind, likelihood, _words(words), most_frequent, least_count, fake_document, unbiased, bins
+            smoothing, of_kind, likelihood, listed, most_frequent, least_count, fake_document, unbiased, bins
         )
         return TableClassifier(_pairs(columns, "--column"), options, _priors(prior))
 

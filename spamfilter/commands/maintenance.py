@@ -63,7 +63,7 @@ def migrate(file: Path | None, revision: str | None, yes: bool, source: str | No
     before, after = run(settings.store_url(), revision)
     change = f"schema {before or 'none'} -> {after}" if before != after else f"schema {after}, nothing to do"
     sentence(f"{redacted(settings.store_url())}: {change}")
-    if runs and before != after:
+    if runs and before != after and revision == "head":
         warn("a relay runs on it by the schema before: restart it now, or it learns nothing")
 
 

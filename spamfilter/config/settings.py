@@ -55,8 +55,11 @@ LIVE: dict[str, frozenset[str]] = {
         "feedback_connections", "feedback_connections_per_user",
     )),
     "log": frozenset(("level",)),
+    "report": frozenset(("mail_to", "mail_from")),
+    "digest": frozenset(sections.Digest.model_fields),
 }  # fmt: skip
-"""Keys that a running relay takes over at SIGHUP; the others need a restart."""
+"""Keys that a running relay takes over at SIGHUP; the others need a restart. Those of reports and digests are for
+commands, which read them at each run."""
 
 
 class Settings(sections.Section):

@@ -92,8 +92,8 @@ def note_alive(store: Store, host: str, last: datetime | None, begin: datetime, 
     if last is not None and not now - ABSENT <= last <= now:
         down = f"{DOWN} {host}"
         kept = store.get_setting(down)
-        # A clock that was ahead has noted times that are to come.
-        pairs = [pair for pair in kept if datetime.fromisoformat(pair[1]) <= now] if isinstance(kept, list) else []
+        # No downtime goes on now: one that does was noted by a clock that was ahead.
+        pairs = [pair for pair in kept if not pair[0] <= now.isoformat() < pair[1]] if isinstance(kept, list) else []
         if begin - last > ABSENT:
             pairs.append([last.isoformat(), begin.isoformat()])
         store.put_setting(down, pairs[-MOST:])

@@ -269,7 +269,7 @@ class Worker:
                 apply(self._settings, self._relay, self._socket)
                 self._list_following.configure(self._settings)
                 if process.keeps:
-                    tell_reloaded(waiting)
+                    tell_reloaded([key for key in waiting if not key.startswith("web.")])
             process.shared.state[process.shared.own] += 1
 
     def _ended(self, end: int, stop: asyncio.Event) -> None:

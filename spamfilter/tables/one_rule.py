@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from spamfilter.errors import InputError
-from spamfilter.tables.columns import guessed
+from spamfilter.tables.columns import check, guessed
 from spamfilter.tables.reading import LONGEST, Row, Table, Value
 
 SMALL, SMALLER, FEW_ROWS = 6, 3, 50
@@ -67,10 +67,15 @@ def one_rule(table: Table, kinds: Mapping[str, str] | None = None) -> OneRule:
 
 
 def kinds_for_rule(chosen: Mapping[str, str], table: Table) -> dict[str, str]:
-    """Column -> kind for a rule: category or number as they were chosen, any other as the column looks."""
-    return {
+    """Column -> kind for a rule: category or number as they were chosen, any other as the column looks.
+
+    Raises InputError for a cell that is no number.
+    """
+    kinds = {
         column: kind if kind in ("category", "number") else guessed(table, column) for column, kind in chosen.items()
     }
+    check({column: kind for column, kind in kinds.items() if kind == "number"}, table)
+    return kinds
 
 
 def _edges(table: Table, column: str, small: int) -> tuple[float, ...]:

@@ -119,7 +119,8 @@ def _cells(file: Path, format: Format) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(MAX_CELL)
     text = _decoded(file)
     first = re.sub(r'"[^"]*"', "", text.partition("\n")[0])  # between the cells
-    semicolons = format == "csv" and ";" in first and not re.search(r"(?<!\d),|,(?!\d)", first)
+    decimal = all(re.fullmatch(r"[^,]*|[^,]*\d,\d[^,]*", cell) for cell in first.split(";"))
+    semicolons = format == "csv" and ";" in first and decimal
     delimiter = "\t" if format == "tsv" else ";" if semicolons else ","
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:

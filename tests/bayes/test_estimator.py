@@ -184,6 +184,15 @@ def test_wrong_features_and_likelihoods_say_what_is_wrong() -> None:
         three.predict([[1]])
 
 
+def test_a_likelihood_of_ones_own_is_taken_as_it_is() -> None:
+    class Own(Multinomial):
+        def __init__(self, weights: NDArray[Any]) -> None:
+            super().__init__()
+            object.__setattr__(self, "weights", weights)
+
+    assert NaiveBayes(Own(np.ones(3))).partial_fit([[1, 0], [0, 1]], ["a", "b"]).predict([[1, 0]]).tolist() == ["a"]
+
+
 def test_without_smoothing_it_says_which_classes_are_impossible() -> None:
     model = NaiveBayes(Multinomial(smoothing=0)).partial_fit([[1, 1, 0], [0, 1, 1]], ["a", "b"])
     assert model.possible({"0": 1}) == [True, False]

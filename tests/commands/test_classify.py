@@ -224,6 +224,8 @@ def test_a_rule_ignores_the_columns_that_are_to_be_ignored() -> None:
     rule = ("--label", "play", "--likelihood", "one_rule", "--itself")
     assert "humidity: " in run(NUMBERS, *rule)
     assert "humidity: " not in run(NUMBERS, *rule, "--column", "humidity=ignore")
+    said = run(WEATHER, *rule, "--column", "outlook=number", code=2)
+    assert "line 2: column 'outlook': 'sunny' is no number; choose another kind" in said
     assert "--column 'nonsense': no such column" in run(NUMBERS, *rule, "--column", "nonsense=ignore", code=2)
 
 

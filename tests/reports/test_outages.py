@@ -130,6 +130,16 @@ def test_a_host_of_a_fleet_that_is_down_is_named_until_it_has_long_left(store: S
     assert "the relay of mx2.test did not run" in report_text(build(store, [], NOON, now))
 
 
+def test_a_clock_that_is_behind_at_the_start_forgets_no_downtime(store: Store) -> None:
+    noted(store, HOST, NOON, NOON)
+    later = NOON + 300 * MINUTE
+    noted(store, HOST, later, later)
+    behind = NOON - timedelta(days=40)
+    noted(store, HOST, behind, behind)
+    note_alive(store, HOST, behind, behind + MINUTE, behind + MINUTE)
+    assert Downtime(NOON, later, HOST) in downtimes(store, NOON, later + MINUTE)
+
+
 def test_a_downtime_until_a_moment_that_is_to_come_was_a_wrong_clock(store: Store) -> None:
     now = datetime.now(UTC)
     store.put_setting(f"{ALIVE} {HOST}", now.isoformat())

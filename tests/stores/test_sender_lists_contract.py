@@ -94,6 +94,7 @@ def test_there_is_an_end_to_the_rules(store: Store, monkeypatch: pytest.MonkeyPa
     with pytest.raises(InputError):
         store.add_rule(replace(RULE, what="c.example"), NOON)
     assert store.rules() == before
+    store.add_rule(replace(RULE, what="c.example"), NOON + timedelta(days=1))  # the others hold no more
 
 
 def test_the_journal_keeps_the_rule_on_a_sender(store: Store) -> None:

@@ -26,7 +26,7 @@ class MemorySenderLists(SenderLists):
             if (old.what, old.whom) == (rule.what, rule.whom):
                 expired = old.expires is not None and old.expires <= now
                 self._end(id, now, "" if expired else rule.by, "expired" if expired else "replaced")
-        if len(self._rules) >= MOST_RULES:
+        if sum(old.expires is None or old.expires > now for old in self._rules.values()) >= MOST_RULES:
             raise InputError("no room")
         self._last_rule += 1
         self._rules[self._last_rule] = replace(rule, id=self._last_rule)

@@ -171,11 +171,11 @@ class Quarantine:
             return 0  # nothing was ever kept
         with self._locked():
             old = self.older(before)
+            closed = [error for folder in {path.parent for path in old} if (error := _closed(folder))]
+            old = [path for path in old if str(path.parent) not in [error.filename for error in closed]]
             if noted is not None:
                 most = max(MOST_EXPIRED, sum(1 for _ in self._files("new", "cur")) // 10)
                 old = sorted((path for path in old if path.name in noted), key=came)[:most]
-            closed = [error for folder in {path.parent for path in old} if (error := _closed(folder))]
-            old = [path for path in old if str(path.parent) not in [error.filename for error in closed]]
             mails = [mail for path in old if (mail := looked_at(path)) is not None]
             self._note_if_it_fits([QuarantineEvent(mail.id, now, "expired", (), by) for mail in mails if mail.id])
             abandoned = now - TEMPORARY_KEPT

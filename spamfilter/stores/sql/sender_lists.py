@@ -31,7 +31,8 @@ class SqlSenderLists(Database):
         with self.writing() as connection:
             _end(connection, same & (rules.c.expires <= now), now, "", "expired")
             _end(connection, same, now, rule.by, "replaced")
-            if connection.execute(select(func.count()).select_from(rules)).scalar_one() >= MOST_RULES:
+            holds = rules.c.expires.is_(None) | (rules.c.expires > now)
+            if connection.execute(select(func.count()).where(holds)).scalar_one() >= MOST_RULES:
                 raise InputError(
                     f"there are {MOST_RULES:,} rules already; remove some with `spamfilter unlist` to add more"
                 )
