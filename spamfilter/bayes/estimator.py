@@ -13,17 +13,15 @@ a name, and an example is a mapping of features to how often each occurs.
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from functools import cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import PydanticSchemaGenerationError, TypeAdapter
 
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
-from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts, OfOccurrences
+from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts, OfOccurrences, check_bounds
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.errors import CountError
 
@@ -196,8 +194,7 @@ class NaiveBayes(Classifier):
         if likelihood is not None and (isinstance(likelihood, Gaussian) or not isinstance(likelihood, Generative)):
             raise TypeError("a likelihood of counts is wanted; numbers are learnt by GaussianNaiveBayes")
         self.likelihood = Multinomial() if likelihood is None else likelihood
-        if (fields := _fields(type(self.likelihood))) is not None:
-            fields.validate_python(vars(self.likelihood))
+        check_bounds(self.likelihood)
         self.classes = []
         self.counts = Counts(SpelledTable(()))
         if self.likelihood.needs_tallies:
@@ -269,15 +266,6 @@ class NaiveBayes(Classifier):
             mine = labels == label
             total = by_column(counted[mine].sum(axis=0))
             self.counts.add(_key(self.admit(label)), _tokens(total), int(mine.sum()))
-
-
-@cache
-def _fields(likelihood: type[Generative]) -> TypeAdapter[Generative] | None:
-    """The parameters of a likelihood with their bounds; None of one that is not declared as ours are."""
-    try:
-        return TypeAdapter(likelihood)
-    except PydanticSchemaGenerationError:
-        return None
 
 
 def by_column(row: NDArray[Any]) -> dict[str, Number]:

@@ -3,10 +3,11 @@
 A likelihood writes its formula over MessageCounts, the arrays of a message.
 """
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_type_hints
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -24,6 +25,8 @@ NotBelow = Annotated[float, Ge(0), Le(1e6)]
 Prior = Literal["map", "empirical", "equal"] | Annotated[float, Gt(0), Lt(1)]
 """P(class) before a word is read, of C classes: "map" is (N_c + 1) / (N + C), "empirical" N_c / N, "equal" 1 / C; or a
 number, which is P(spam)."""
+
+_COMPARED = {Ge: operator.ge, Gt: operator.gt, Le: operator.le, Lt: operator.lt}
 
 Name = TypeVar("Name")
 """What names a class."""
@@ -228,6 +231,21 @@ class Generative(Likelihood):
 
     def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
         return 1
+
+
+def check_bounds(likelihood: Generative) -> None:
+    """Raises ValueError for a parameter of one of our likelihoods that is out of its bounds."""
+    if not type(likelihood).__module__.startswith("spamfilter."):
+        return
+    if isinstance(likelihood.prior, str):
+        log_priors({}, likelihood.prior)  # raises for another name
+    hints = {**get_type_hints(type(likelihood), include_extras=True), "prior": get_args(Prior)[1]}
+    for name, hint in hints.items():
+        value = getattr(likelihood, name)
+        for bound in getattr(hint, "__metadata__", ()):
+            compared, limit = _COMPARED[type(bound)], getattr(bound, type(bound).__name__.lower())
+            if not isinstance(value, str) and not compared(value, limit):
+                raise ValueError(f"{name} = {value!r}: wanted is {bound}")
 
 
 def log_priors(learnt: Mapping[Name, int], prior: Literal["map", "empirical", "equal"]) -> dict[Name, float]:
