@@ -33,7 +33,8 @@ ROOMS = (
 
 PURE = {
     "abc", "annotated_types", "binascii", "codecs", "collections", "dataclasses", "email", "encodings", "functools",
-    "hashlib", "html", "itertools", "json", "math", "numpy", "operator", "re", "string", "typing", "unicodedata", "zlib",
+    "hashlib", "html", "itertools", "json", "math", "numpy", "operator", "re", "string", "typing", "unicodedata",
+    "zlib",
 }  # fmt: skip
 """What mail/ and bayes/ may import besides this package. None of it opens a file, a socket or looks at a clock."""
 IMPURE = {
