@@ -470,7 +470,7 @@ def test_the_report_as_text_and_as_json(shell: Shell) -> None:
     report = json.loads(shell.done("stats", "--json"))
     assert report == {
         **json.loads(shell.done("stats", "--format", "json")),
-        **{k: report[k] for k in ("since", "until")},
+        **{key: report[key] for key in ("since", "until", "before_since")},  # of another moment
     }
     assert (report["messages"], report["learnt"], report["learnings"]) == (2, {"ham": 0, "spam": 1}, 1)
     assert datetime.fromisoformat(report["since"]).tzinfo == UTC
