@@ -166,7 +166,7 @@ def test_a_copy_without_its_id_is_its_users_own_and_no_other_groups(filter: Filt
     assert not marked(filter, own, "spam", BERT)  # it was that mail
     assert {group: says(filter, group) for group in before} == before
     assert marked(filter, theirs, "ham", Author("carl@z.example", "imap"))
-    stranger = Author("eve@other.example", "imap")  # who has a copy that came another way
+    stranger = Author("eve@other.example", "imap")  # with a copy that the relay has not judged
     assert by_mail(filter, "news.eml", NEWS, stranger.user).id == ""
     assert mark(filter, by_mail(filter, "news.eml", NEWS, stranger.user), "spam", stranger, Feedback()).changed
     with_id = NEWS.replace(b"\r\n\r\n", b"\r\nX-Spamfilter-Id: " + theirs.encode() + b"\r\n\r\n", 1)
