@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -47,30 +48,27 @@ def answered(
 ) -> Callable[Concatenate[_S, _P], Coroutine[Any, Any, Reply]]:
     """Makes a command that fails answer 451, and give up the conversation with the next hop. Notes what was refused."""
 
-    async def guarded(self: _S, *args: _P.args, **kwargs: _P.kwargs) -> Reply:
+    @wraps(method)
+    async def guarded(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> Reply:
         try:
-            return await method(self, *args, **kwargs)
+            reply = await method(self, *args, **kwargs)
         except NextHopError as error:
             log.warning("%s: %s", self.peer, printable(str(error), 300))
             self._relay.failed(error)
-            return self.drop()
+            reply = self.drop()
         except Crowded:
             self._relay.limit_log.noted("connect_seconds", f"{self.peer} hears {CROWDED.text}")
-            return self.drop(CROWDED)
+            reply = self.drop(CROWDED)
         except (EOFError, ConnectionError, asyncio.CancelledError):
             self.drop()
             raise
         except Exception:
-            return self.fault()
-
-    @wraps(method)
-    async def noted(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> Reply:
-        reply = await guarded(self, *args, **kwargs)
+            reply = self.fault()
         if self.attempt is not None:
             self.heard(method.__name__, str(args[0]) if args else "", reply)
         return reply
 
-    return noted
+    return guarded
 
 
 class Greeting:
@@ -165,7 +163,6 @@ class Greeting:
     async def restart(self) -> Reply:
         """Reset the session to its begin, as RFC 3207 demands after STARTTLS."""
         await self.rset()
-        self._forwarded.clear()
         self._greeted = ""
         return OK
 
@@ -185,17 +182,14 @@ class Greeting:
     async def rset(self) -> Reply:
         """End the transaction here and at the next hop."""
         self.settle()
-        running = self.transaction is not None
         self._end_transaction()
-        if not running or self._conversation is None:
+        if self._conversation is None:
             return OK
-        try:
+        with suppress(NextHopError):
             reply = await self._conversation.command(b"RSET")
-        except NextHopError:
-            reply = None
-        if reply is not None and reply.positive:
-            self._give_back()
-            return reply
+            if reply.positive:
+                self._give_back()
+                return reply
         self._let_go()  # without the connection, there is no envelope either
         return OK
 
