@@ -24,9 +24,8 @@ from spamfilter.errors import ConfigError, SpamfilterError
 from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
-from spamfilter.relay.accepting import FrontEnd
 from spamfilter.relay.canary import Canaries
-from spamfilter.relay.front_ends import FRONT_ENDS
+from spamfilter.relay.front_ends import FRONT_ENDS, FrontEnd
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.limit_log import PERIOD, LimitLog
