@@ -17,8 +17,8 @@ UNREAD = 262_144
 """Bytes in the buffer from which on reading pauses, and the most bytes of one read."""
 
 
-class TooLate(TimeoutError):
-    """The deadline of the connection has passed."""
+class TooLate(Exception):
+    """The deadline of the connection has passed. No OSError: the connection is whole."""
 
 
 class _ReadBuffer(threading.local):
@@ -42,7 +42,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.transport: asyncio.Transport | None = None
         self.buffer = bytearray()
         self.ended = self.lost = False
         self._held = False  # no more is read
@@ -73,16 +72,16 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._more is not None and not self._more.done():
             self._more.set_result(True)
-        elif len(self.buffer) > UNREAD and self.transport is not None and not self._held:
+        elif len(self.buffer) > UNREAD and not self._held:
             self._held = True
             self.transport.pause_reading()
 
-    def eof_received(self) -> bool | None:
+    def eof_received(self) -> bool:
         self.ended = True
         if self._more is not None and not self._more.done():
             self._more.set_result(False)
         # TLS connections cannot be half open.
-        return self.transport is not None and self.transport.get_extra_info("ssl_object") is None
+        return self.transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, error: Exception | None) -> None:
         self.ended = self.lost = True
@@ -101,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def closing(self) -> bool:
         """Whether the connection is closed for writing."""
-        return self.transport is None or self.transport.is_closing()
+        return self.transport.is_closing()
 
     async def more(self) -> None:
         """Wait until bytes are added to the buffer.
@@ -115,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
             raise EOFError
         if self._late:
             raise TooLate
-        if self._held and self.transport is not None and not self.transport.is_closing():
+        if self._held and not self.closing:
             self._held = False
             self.transport.resume_reading()
         self._more = self.loop.create_future()
@@ -127,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes. On a closed connection they are dropped, and `drain` raises an error."""
-        if self.transport is not None and not self.transport.is_closing():  # uvloop raises where asyncio drops
+        if not self.closing:  # uvloop raises where asyncio drops
             self.transport.write(data)
 
     async def drain(self) -> None:
@@ -147,7 +146,6 @@ class Connection(asyncio.BufferedProtocol):
 
     async def secure(self, context: ssl.SSLContext, server_hostname: str) -> None:
         """Do the TLS handshake. Raises OSError, of which SSLError is a subclass; then the connection is closed."""
-        assert self.transport is not None
         transport = await self.loop.start_tls(self.transport, self, context, server_hostname=server_hostname)
         if transport is None:  # it was closed meanwhile
             raise ConnectionResetError("the connection is lost")
@@ -155,13 +153,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close the connection when what was written is sent."""
-        if self.transport is not None:
-            self.transport.close()
+        self.transport.close()
 
     def abort(self) -> None:
         """Cut the connection; data that is not sent yet is dropped."""
-        if self.transport is not None:
-            self.transport.abort()
+        self.transport.abort()
 
     def set_deadline(self, at: float) -> None:
         """Set the deadline, by the event loop's clock; math.inf: none."""

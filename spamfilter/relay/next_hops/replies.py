@@ -7,7 +7,7 @@ import re
 import ssl
 
 from spamfilter.errors import NextHopError
-from spamfilter.relay.next_hops.connection import Connection, TooLate
+from spamfilter.relay.next_hops.connection import Connection
 from spamfilter.relay.next_hops.next_hop import Reply
 
 MAX_REPLY_LINE = 4096
@@ -44,8 +44,6 @@ async def read_reply(connection: Connection, where: str) -> Reply:
 async def _more(connection: Connection, where: str) -> None:
     try:
         await connection.more()
-    except TooLate:
-        raise
     except EOFError as error:
         raise NextHopError(f"{where}: closed the connection", "closed") from error
     except OSError as error:

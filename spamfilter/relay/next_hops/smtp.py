@@ -273,8 +273,6 @@ class SmtpConversation(Conversation):
                 raise NextHopError(f"{self._hop.where}: said {reply.text} before it had the message")
             connection.write(last + b".\r\n")
             await connection.drain()
-        except TooLate:
-            raise
         except OSError as error:
             # A server may send a reply before it closes the connection; a 2xx is not believed here.
             reply = await self._reply()
@@ -299,8 +297,6 @@ class SmtpConversation(Conversation):
         try:
             self._connection.write(line + b"\r\n")
             await self._connection.drain()
-        except TooLate:
-            raise
         except OSError as error:
             raise NextHopError(f"{self._hop.where}: {error}", kind_of(error, "closed")) from error
         return await self._reply()
