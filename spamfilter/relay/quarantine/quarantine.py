@@ -12,7 +12,7 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -63,14 +63,13 @@ class Quarantine:
 
     def mails(self) -> list[Quarantined]:
         """All mails that a recipient does not have yet, the oldest first."""
-        looked = (looked_at(path) for path in self._files("new", "cur"))
-        found = sorted((mail for mail in looked if mail is not None), key=lambda mail: (mail.at, mail.path.name))
-        return self._left(found)
+        found = _mails(self._files("new", "cur"))
+        return self._left(sorted(found, key=lambda mail: (mail.at, mail.path.name)))
 
     def latest(self, most: int, address: str = "") -> list[Quarantined]:
         """At most so many mails, the latest first; opens no more files than it needs. address: only mail for it."""
         paths = sorted(self._files("new", "cur"), key=lambda path: (came(path), path.name), reverse=True)
-        looked = (mail for path in paths if (mail := looked_at(path)) and (not address or mail.is_for(address)))
+        looked = (mail for mail in _mails(paths) if not address or mail.is_for(address))
         found: list[Quarantined] = []
         while len(found) < most and (some := [*itertools.islice(looked, most)]):
             found += (mail for mail in self._left(some) if not address or mail.is_for(address))
@@ -84,8 +83,9 @@ class Quarantine:
 
     def find(self, id: str) -> Quarantined:
         """The mail of an id. Raises InputError, which says what became of it."""
-        events = self.events([id]).get(id, [])
-        mail = self._file_of(id)
+        events = self._events_of(id)
+        paths = itertools.chain(self._files("new", "cur", part=id), self._files("new", "cur"))
+        mail = next((mail for mail in _mails(paths) if mail.id == id), None)
         kept = _unsettled(mail, events) if mail is not None else None
         if kept is None:
             final = [event for event in events if event.outcome != "announced"]
@@ -104,24 +104,20 @@ class Quarantine:
             kept = self.find(entry.id)
         except (InputError, OSError):
             kept = None
-        events = self.events([entry.id]).get(entry.id, [])
+        events = self._events_of(entry.id)
         return Custody(kept, state_of(kept is not None, events, other_host(entry, self._host)), events)
 
     def these(self, ids: Collection[str]) -> list[Quarantined]:
         """The kept mails of these ids, by the names of their files; opens no other mail."""
-        paths = [path for path in self._files("new", "cur") if id_in(path.name) in ids]
-        return self._left([mail for path in paths if (mail := looked_at(path)) and mail.id in ids])
-
-    def _file_of(self, id: str) -> Quarantined | None:
-        for path in itertools.chain(self._files("new", "cur", part=id), self._files("new", "cur")):
-            mail = looked_at(path)
-            if mail is not None and mail.id == id:
-                return mail
-        return None
+        paths = (path for path in self._files("new", "cur") if id_in(path.name) in ids)
+        return self._left([mail for mail in _mails(paths) if mail.id in ids])
 
     def events(self, ids: Collection[str]) -> dict[str, list[QuarantineEvent]]:
         """What was noted of mails, the oldest first."""
         return self._store.quarantine_events(ids) if self._store is not None else {}
+
+    def _events_of(self, id: str) -> list[QuarantineEvent]:
+        return self.events([id]).get(id, [])
 
     def read(self, mail: Quarantined) -> bytes:
         """The mail as it was kept, lines ended by CR LF. Raises InputError if it is gone."""
@@ -141,7 +137,7 @@ class Quarantine:
                 mail.path.stat()
             except FileNotFoundError:
                 raise _gone(mail) from None
-            done = settled_for(self.events([mail.id]).get(mail.id, [])) if only else set()
+            done = settled_for(self._events_of(mail.id)) if only else set()
             kept = [name for name in all_ if named(name) not in done]
             left = [name for name in kept if mailbox_of(named(name)) != only]
             gone = [named(name) for name in kept if name not in left] if left else []
@@ -176,8 +172,7 @@ class Quarantine:
             if noted is not None:
                 most = max(MOST_EXPIRED, sum(1 for _ in self._files("new", "cur")) // 10)
                 old = sorted((path for path in old if path.name in noted), key=came)[:most]
-            mails = [mail for path in old if (mail := looked_at(path)) is not None]
-            self._note_if_it_fits([QuarantineEvent(mail.id, now, "expired", (), by) for mail in mails if mail.id])
+            self._note_if_it_fits([QuarantineEvent(mail.id, now, "expired", (), by) for mail in _mails(old) if mail.id])
             abandoned = now - TEMPORARY_KEPT
             for path in (*old, *(path for path in self._files("tmp") if written(path) < abandoned)):
                 path.unlink(missing_ok=True)  # a mail program may have moved it
@@ -198,7 +193,7 @@ class Quarantine:
                 raise _gone(mail) from None
             if not all_:
                 raise InputError(f"{mail.path}: has no envelope, so there is nobody to deliver it to")
-            done = settled_for(self.events([mail.id]).get(mail.id, []))
+            done = settled_for(self._events_of(mail.id))
             left = [name for name in all_ if named(name) not in done]
             wanted = [name for name in left if not only or mailbox_of(named(name)) == only]
             if not left:
@@ -254,6 +249,11 @@ class Quarantine:
             yield
         finally:
             os.close(folder)
+
+
+def _mails(paths: Iterable[Path]) -> Iterator[Quarantined]:
+    """The mails in these files, as far as they are ours; each file is opened when its mail is asked for."""
+    return filter(None, map(looked_at, paths))
 
 
 def _unsettled(mail: Quarantined, events: list[QuarantineEvent]) -> Quarantined | None:
