@@ -15,11 +15,11 @@ from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.budget import Budget, Memory, conversations
-from spamfilter.relay.limits.connections import Crowd
+from spamfilter.relay.limits.connections import LIMIT_REPLIES, Crowd
 from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
-from spamfilter.relay.next_hops import Maildir, NextHop
+from spamfilter.relay.next_hops import Maildir, NextHop, Reply
 from spamfilter.relay.sender_lists.decision import Lists
 from spamfilter.stores import UNJUDGED, JournalEntry
 from spamfilter.system.logs import Event
@@ -108,6 +108,12 @@ class Relay:
             }
         log.info(Event(entry.id, {**facts, "reply": entry.reply}))
         self.journal.add(entry)
+
+    def over(self, limit: str, client: str) -> Reply:
+        """Count a client's excess over a limit, and return the reply that the client hears."""
+        reply = LIMIT_REPLIES[limit]
+        self.limit_log.noted(limit, f"{client} hears {reply.text}")
+        return reply
 
     def replied(self, code: int) -> None:
         """Count a reply to a client."""

@@ -14,7 +14,7 @@ from spamfilter.relay.delivery import hand_over
 from spamfilter.relay.envelope import Transaction
 from spamfilter.relay.envelope_paths import MAX_PATH, decoded, has_control, size_of
 from spamfilter.relay.limits.budget import Reservation
-from spamfilter.relay.limits.connections import LIMIT_REPLIES, hash_of
+from spamfilter.relay.limits.connections import hash_of
 from spamfilter.relay.local_delivery import end_here, purpose_of, refusal
 from spamfilter.relay.milter import packets
 from spamfilter.relay.milter.changes import changes
@@ -113,7 +113,7 @@ class Session:
             self._relay.metrics.observe("stage_seconds", loop.time() - self._began, "receive")
             mail = b"" if incoming.limit else incoming.mail()
             if incoming.limit:
-                refused = self._over(incoming.limit)
+                refused = self._relay.over(incoming.limit, self._client)
             elif len(incoming.forged) > MOST_FORGED:
                 refused = FORGED
             if refused is not None:
@@ -206,7 +206,7 @@ class Session:
             reply: Reply | None = NO_ADDRESS
             recipient = ""
         elif packets.RCPT in self._answered and len(self.transaction.recipients) >= self._relay.limits.recipients:
-            reply = self._over("recipients")
+            reply = self._relay.over("recipients", self._client)
         else:
             reply = refusal(self.transaction, purpose)
         self._attempt.heard(reply or OK, recipient)
@@ -252,12 +252,6 @@ class Session:
 
     def _nothing(self, data: bytes) -> None:
         return
-
-    def _over(self, limit: str) -> Reply:
-        """Count an excess over a limit, and return the reply for the client."""
-        reply = LIMIT_REPLIES[limit]
-        self._relay.limit_log.noted(limit, f"{self._client} hears {reply.text}")
-        return reply
 
 
 _METHODS: dict[bytes, Callable[[Session, bytes], Reply | None]] = {

@@ -13,7 +13,7 @@ from spamfilter.errors import NextHopError
 from spamfilter.relay.envelope import Transaction
 from spamfilter.relay.envelope_paths import encoded, path_of
 from spamfilter.relay.limits.budget import Reservation
-from spamfilter.relay.limits.connections import LIMIT_REPLIES, hash_of
+from spamfilter.relay.limits.connections import hash_of
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.session import xforward
@@ -117,12 +117,6 @@ class Greeting:
         if self._networks is not self._relay.trusted:  # they may change while the session lasts
             self._networks, self._is_trusted = self._relay.trusted, self._relay.trusts(self.peer)
         return self._is_trusted
-
-    def over(self, limit: str) -> Reply:
-        """Count an excess over a limit, and return the reply for the client."""
-        reply = LIMIT_REPLIES[limit]
-        self._relay.limit_log.noted(limit, f"{self.peer} hears {reply.text}")
-        return reply
 
     def fault(self) -> Reply:
         """Log the exception that is being handled, a fault of ours, and return the reply for the client."""

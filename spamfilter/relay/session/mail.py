@@ -81,11 +81,11 @@ class Session(Greeting):
         size = size_of(argument)
         self.attempt = Attempt(client, path, size)
         if size > self._relay.limits.message_size:
-            return self.over("message_size")
+            return self._relay.over("message_size", self.peer)
         trusted = self.trusted if client == self.peer else self._relay.trusts(client)
         origin = 0 if trusted else hash_of(client)
         if not self._relay.memory.fits(size, origin):
-            return self.over("memory_megabytes")
+            return self._relay.over("memory_megabytes", self.peer)
         began = asyncio.get_running_loop().time()
         conversation = await self._open()
         if self._supposed and not conversation.keywords.keys() >= set(NEEDED):
@@ -133,7 +133,7 @@ class Session(Greeting):
             return Reply.of("554 5.7.1 Relay access denied")
         room = self._most - len(self.transaction.recipients)
         if room <= 0:
-            return ONE_BY_ONE if self._one_by_one else self.over("recipients")
+            return ONE_BY_ONE if self._one_by_one else self._relay.over("recipients", self.peer)
         reply = refusal(self.transaction, purpose)
         if reply is None and purpose == "relay":
             assert self._conversation is not None
@@ -165,7 +165,7 @@ class Session(Greeting):
                 return Reply.of("451 4.5.1 No recipients accepted yet")
             return Reply.of("554 5.5.1 No valid recipients")
         if not self._relay.memory.fits(max(self.transaction.size, LEAST), self.transaction.origin):
-            return await self._refuse(self.over("memory_megabytes"))
+            return await self._refuse(self._relay.over("memory_megabytes", self.peer))
         assert self._conversation is not None
         with ExitStack() as stack:
             held = Reservation(self._relay.memory, self.transaction.origin)
@@ -175,9 +175,9 @@ class Session(Greeting):
                 async with kept_alive(self._conversation, self.peer):
                     mail = await receive(held.grow)
             except TooLarge:
-                return await self._refuse(self.over("message_size"))
+                return await self._refuse(self._relay.over("message_size", self.peer))
             except NoRoom:
-                return await self._refuse(self.over("memory_megabytes"))
+                return await self._refuse(self._relay.over("memory_megabytes", self.peer))
             except (EOFError, ConnectionError):
                 raise
             except Exception:
@@ -189,9 +189,9 @@ class Session(Greeting):
                 if not self._relay.normalise:
                     return await self._refuse(Reply.of("550 5.6.0 A CR or LF stands alone; lines must end with CR LF"))
                 if (size := normalised_size(mail)) > self._relay.limits.message_size:
-                    return await self._refuse(self.over("message_size"))
+                    return await self._refuse(self._relay.over("message_size", self.peer))
                 if not held.grow(size):
-                    return await self._refuse(self.over("memory_megabytes"))
+                    return await self._refuse(self._relay.over("memory_megabytes", self.peer))
                 mail = normalised(mail)
             # From here on the delivery goes on even if the client's task is cancelled.
             conversation, transaction = self._conversation, self.transaction

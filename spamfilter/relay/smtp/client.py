@@ -105,7 +105,7 @@ class Client(Server):
         """Whether the limits allow this client; if not, it hears why."""
         limits = self._relay.limits
         if limit := self._crowd.enter(self, self.relaying.peer, limits, trusted=self.relaying.trusted):
-            self._say_goodbye(self.relaying.over(limit))
+            self._say_goodbye(self._relay.over(limit, self.relaying.peer))
             return False
         return True
 
@@ -153,7 +153,7 @@ class Client(Server):
         if reply.own and 500 <= reply.code <= 504:
             self._errors += 1
             if self._errors > self._relay.limits.errors:
-                self._say_goodbye(self.relaying.over("errors"))
+                self._say_goodbye(self._relay.over("errors", self.relaying.peer))
                 return
             if reply.code == 500 and not self._introduced:
                 self._unknown += 1
@@ -178,7 +178,7 @@ class Client(Server):
             self._incoming.came(len(data))
             self._wait()
             if self._incoming.is_slow():
-                self._say_goodbye(self.relaying.over("data_seconds"))
+                self._say_goodbye(self._relay.over("data_seconds", self.relaying.peer))
         super().data_received(data)
 
     def _wait(self) -> None:
@@ -205,7 +205,7 @@ class Client(Server):
                 log.warning(why, self.relaying.peer, PROXY_SECONDS, extra=SELDOM)
             self.abort()
         else:
-            self._say_goodbye(self.relaying.over(self._waits))
+            self._say_goodbye(self._relay.over(self._waits, self.relaying.peer))
 
     def _end(self) -> tuple[str, float]:
         """The limit of time for the transaction, or for the session between transactions, and when it ends."""

@@ -48,7 +48,7 @@ class Dialogue(Client):
         """One command and its reply."""
         self._commands += 1
         if limit := self._exceeded():
-            self._say_goodbye(self.relaying.over(limit))
+            self._say_goodbye(self._relay.over(limit, self.relaying.peer))
             return
         self._busy = True
         try:
