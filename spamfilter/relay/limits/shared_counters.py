@@ -27,7 +27,7 @@ class Addresses(MutableSet[str]):
         self._memory = mmap.mmap(-1, ADDRESSES * LONGEST)
 
     def __contains__(self, address: object) -> bool:
-        return self._place(_line(str(address))) >= 0
+        return self._memory.find(_line(str(address))) >= 0
 
     def __iter__(self) -> Iterator[str]:
         return iter([line.decode() for line in self._memory[:].replace(b"\0", b"").split(b"\n") if line])
@@ -37,22 +37,16 @@ class Addresses(MutableSet[str]):
 
     def add(self, address: str) -> None:
         line = _line(address)
-        if self._place(line) < 0:
+        if self._memory.find(line) < 0:
             free = [start for start in range(0, len(self._memory), LONGEST) if not self._memory[start]]
             if not free or len(line) > LONGEST:
                 raise OverflowError("no room for another address")
             self._memory[free[0] : free[0] + len(line)] = line
 
     def discard(self, address: str) -> None:
-        place = self._place(_line(address))
+        place = self._memory.find(_line(address))
         if place >= 0:
             self._memory[place : place + LONGEST] = bytes(LONGEST)
-
-    def _place(self, line: bytes) -> int:
-        for start in range(0, len(self._memory), LONGEST):
-            if self._memory[start] and self._memory[start : start + len(line)] == line:
-                return start
-        return -1
 
 
 def _line(address: str) -> bytes:
