@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from spamfilter.errors import NextHopError
@@ -34,6 +35,16 @@ class _NotKept(Exception):
     """The quarantine could not be written; the text says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedMail:
+    """A mail with its verdict, for the recipients of the transaction."""
+
+    transaction: Transaction
+    mail: bytes
+    judgement: Judgement
+    id: str
+
+
 async def hand_over(
     relay: Relay, conversation: Conversation, transaction: Transaction, mail: bytes, gone: Callable[[], bool]
 ) -> Reply:
@@ -48,13 +59,14 @@ async def hand_over(
     if transaction.each and not transaction.authenticated:
         parts = for_each(relay, transaction, mail, id)
     else:
-        parts = [(judged(relay, transaction, mail, id), ())]
+        parts = [(_one_verdict(relay, transaction, mail, id), ())]
     if transaction.own and not transaction.sender:
         # A bounce that an own server hands over is lost if it is rejected, and with it the mail that it is about.
         parts = [(judgement.tagged(), numbers) for judgement, numbers in parts]
-    decided = time.perf_counter()
+    judging = time.perf_counter() - began
     if len(parts) == 1:
-        return await _carried_out(relay, conversation, transaction, mail, parts[0][0], id, gone, began, decided)
+        judged = JudgedMail(transaction, mail, parts[0][0], id)
+        return await _carried_out(relay, conversation, judged, gone, judging)
     replies: dict[int, Reply] = {}
     end = began + relay.limits.final_seconds
 
@@ -65,9 +77,8 @@ async def hand_over(
     for judgement, numbers in parts:
         # Each verdict is a mail of its own: another header, another entry in the journal, another id.
         part = transaction.part(numbers)
-        reply = await _carried_out(
-            relay, _Again(conversation, part), part, mail, judgement, new_id() if replies else id, late, began, decided
-        )
+        judged = JudgedMail(part, mail, judgement, new_id() if replies else id)
+        reply = await _carried_out(relay, _Again(conversation, part), judged, late, judging)
         replies.update(zip(numbers, reply.for_each(len(numbers)), strict=True))
     return Reply.together([replies[number] for number in sorted(replies)])
 
@@ -97,41 +108,36 @@ class _Again:
 
 
 async def _carried_out(
-    relay: Relay,
-    conversation: Conversation | _Again,
-    transaction: Transaction,
-    mail: bytes,
-    judgement: Judgement,
-    id: str,
-    gone: Callable[[], bool],
-    began: float,
-    decided: float,
+    relay: Relay, conversation: Conversation | _Again, judged: JudgedMail, gone: Callable[[], bool], judging: float
 ) -> Reply:
-    """Do what a verdict says, and record it; returns the reply. Raises nothing but cancellation."""
+    """Do what a verdict says, and record it; returns the reply. judging: seconds that the verdicts took.
+
+    Raises nothing but cancellation.
+    """
     started = time.perf_counter()
     try:
-        reply = await _act(relay, conversation, transaction, mail, judgement, id, gone)
+        reply = await _act(relay, conversation, judged, gone)
     except NextHopError as error:
-        log.warning("%s: %s", id, printable(str(error), 300))
+        log.warning("%s: %s", judged.id, printable(str(error), 300))
         relay.failed(error)
         conversation.abort()
-        reply = Reply.of(f"451 4.4.2 The next hop does not answer; try again later ({id})")
+        reply = Reply.of(f"451 4.4.2 The next hop does not answer; try again later ({judged.id})")
     except Exception as error:
         if isinstance(error, _NotKept):
             log.error("%s; mail for it is deferred", error, extra=SELDOM)  # noqa: TRY400 - the sentence says it
         else:
-            log.exception("%s: the hand-over failed", id)
+            log.exception("%s: the hand-over failed", judged.id)
         relay.metrics.count("faults", "hand_over")
         conversation.abort()
-        reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
-    judging = decided - began
+        reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({judged.id})")
     times = int(judging * 1e6), int((judging + time.perf_counter() - started) * 1e6)
     try:
-        for number, (outcome, part) in enumerate(_by_reply(transaction, reply)):
-            record(relay, part, mail, judgement, new_id() if number else id, outcome, *times)
-        show_to_rules(relay, transaction, judgement, id)
+        for number, (outcome, part) in enumerate(_by_reply(judged.transaction, reply)):
+            named = JudgedMail(part, judged.mail, judged.judgement, new_id() if number else judged.id)
+            record(relay, named, outcome, *times)
+        _show_to_rules(relay, judged)
     except Exception:
-        log.exception("%s: not journalled", id)  # the client must hear the reply all the same
+        log.exception("%s: not journalled", judged.id)  # the client must hear the reply all the same
     return reply
 
 
@@ -146,7 +152,7 @@ def _by_reply(transaction: Transaction, reply: Reply) -> list[tuple[Reply, Trans
     return [(each, transaction.part(numbers)) for each, numbers in groups]
 
 
-def judged(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> Judgement:
+def _one_verdict(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> Judgement:
     """The verdict on a mail, one for all recipients, after their policies and the rules on its sender.
 
     Mail of authenticated senders always passes.
@@ -156,15 +162,9 @@ def judged(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> Judg
 
 
 async def _act(
-    relay: Relay,
-    conversation: Conversation | _Again,
-    transaction: Transaction,
-    mail: bytes,
-    judgement: Judgement,
-    id: str,
-    gone: Callable[[], bool],
+    relay: Relay, conversation: Conversation | _Again, judged: JudgedMail, gone: Callable[[], bool]
 ) -> Reply:
-    verdict = judgement.verdict
+    transaction, mail, verdict, id = judged.transaction, judged.mail, judged.judgement.verdict, judged.id
     policy = relay.judge.policies.get(verdict.policy, relay.judge.policy)
     if verdict.action == "reject":
         await conversation.forget()
@@ -200,37 +200,29 @@ async def _act(
     return reply
 
 
-def show_to_rules(relay: Relay, transaction: Transaction, judgement: Judgement, id: str) -> None:
+def _show_to_rules(relay: Relay, judged: JudgedMail) -> None:
     """Show the mail to the automatic rules, if there are any."""
+    transaction, judgement = judged.transaction, judged.judgement
     if relay.feedback.automatic and judgement.message and judgement.reading:
         sender, mailboxes = transaction.sender.decode("utf-8", "replace"), mailboxes_of(transaction)
-        seen = Seen(
-            id, judgement.message, judgement.reading, sender, mailboxes, transaction.proven, transaction.authenticated
-        )
+        proven, authenticated = transaction.proven, transaction.authenticated
+        seen = Seen(judged.id, judgement.message, judgement.reading, sender, mailboxes, proven, authenticated)
         relay.automatic.saw(seen, relay.feedback)
 
 
-def record(
-    relay: Relay,
-    transaction: Transaction,
-    mail: bytes,
-    judgement: Judgement,
-    id: str,
-    reply: Reply,
-    judge_us: int,
-    total_us: int,
-) -> None:
+def record(relay: Relay, judged: JudgedMail, reply: Reply, judge_us: int, total_us: int) -> None:
     """Record a mail in log, journal and metrics."""
+    transaction, judgement = judged.transaction, judged.judgement
     verdict, message = judgement.verdict, judgement.message
     entry = JournalEntry(
-        id=id,
+        id=judged.id,
         at=datetime.now(UTC),
         digest=judgement.digest,
         message_id=message.field(b"message-id") if message else "",
         sender=transaction.sender.decode("utf-8", "replace"),
         recipients=[recipient.decode("utf-8", "replace") for recipient in transaction.recipients],
         subject=message.field(b"subject").strip() if message else "",
-        size=len(mail),
+        size=len(judged.mail),
         client=transaction.client,
         log_odds=verdict.score.log_odds,
         score=verdict.score.posterior,
@@ -250,7 +242,7 @@ def record(
     if verdict.listed:
         metrics.count("rules_met", use_of(verdict.listed))
     metrics.count("final_replies", f"{reply.code // 100}xx")
-    metrics.count("message_bytes", by=len(mail))
+    metrics.count("message_bytes", by=len(judged.mail))
     metrics.observe("score", verdict.score.posterior)
     for stage, seconds in judgement.stages.items():
         metrics.observe("stage_seconds", seconds, stage)

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 
 from spamfilter.errors import StoreError
-from spamfilter.relay.delivery import record
+from spamfilter.relay.delivery import JudgedMail, record
 from spamfilter.relay.envelope import Purpose, Transaction
 from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.feedback_addresses import learn
 from spamfilter.relay.next_hops import Reply
 from spamfilter.relay.relay import Relay
+from spamfilter.relay.verdicts import mailboxes_of
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id
 
@@ -72,14 +73,14 @@ async def end_here(relay: Relay, transaction: Transaction, mail: bytes, gone: Ca
 
 def _judge_canary(relay: Relay, transaction: Transaction, mail: bytes) -> Reply:
     """Judge and journal a probe like any mail. Each address takes one mail."""
-    addresses = {mailbox_of(path.decode("utf-8", "replace")) for path in transaction.recipients}
+    addresses = {*mailboxes_of(transaction)}
     if not addresses <= relay.canaries:
         return Reply.of("550 5.7.1 This address was used already")
     relay.canaries -= addresses
     began = time.perf_counter()
     id = new_id()
-    judgement = relay.judge.judge(mail, id).passed()
+    judged = JudgedMail(transaction, mail, relay.judge.judge(mail, id).passed(), id)
     reply = Reply.of(f"250 2.0.0 Ok: canary {id}")
     microseconds = int((time.perf_counter() - began) * 1e6)
-    record(relay, transaction, mail, judgement, id, reply, microseconds, microseconds)
+    record(relay, judged, reply, microseconds, microseconds)
     return reply
