@@ -52,7 +52,7 @@ class _LmtpConversation(SmtpConversation):
     async def _hello(self) -> None:
         reply = await self._exchange(b"LHLO " + self._hop.hostname.encode())
         if not reply.positive:
-            raise NextHopError(f"{self._hop.where}: LHLO was answered with {reply.text}", kind_by(reply))
+            raise self._failure(f"LHLO was answered with {reply.text}", kind_by(reply))
         self.keywords = keywords_of(reply)
 
     async def command(self, line: bytes) -> Reply:
@@ -68,7 +68,7 @@ class _LmtpConversation(SmtpConversation):
         reply = await self._reply()
         if reply.code >= 400 or reply.positive:
             return reply
-        raise NextHopError(f"{self._hop.where}: answered the message with {reply.text}")
+        raise self._failure(f"answered the message with {reply.text}")
 
     async def _outcome(self) -> Reply:
         replies: list[Reply] = []

@@ -145,19 +145,17 @@ class SmtpConversation(Conversation):
     async def greet(self) -> None:
         greeting = await self._reply()
         if greeting.code != 220:
-            raise NextHopError(f"{self._hop.where}: greeted with {greeting.text}", kind_by(greeting))
+            raise self._failure(f"greeted with {greeting.text}", kind_by(greeting))
         await self._hello()
         if self._hop.tls is not None:
             if "STARTTLS" not in self.keywords:
-                raise NextHopError(
-                    f"{self._hop.where}: does not offer STARTTLS, which the configuration demands", "tls"
-                )
+                raise self._failure("does not offer STARTTLS, which the configuration demands", "tls")
             reply = await self._exchange(b"STARTTLS")
             if reply.code != 220:
-                raise NextHopError(f"{self._hop.where}: STARTTLS was answered with {reply.text}", "tls")
+                raise self._failure(f"STARTTLS was answered with {reply.text}", "tls")
             # Input in clear text after the reply may be forged: RFC 3207 section 6. `_exchange` checks that again.
             if self._connection.buffer:
-                raise NextHopError(f"{self._hop.where}: sent more than its reply to STARTTLS", "tls")
+                raise self._failure("sent more than its reply to STARTTLS", "tls")
             await self._connection.secure(self._hop.tls, self._hop.host)
             await self._hello()  # keywords that were announced in clear text must be forgotten
 
@@ -168,15 +166,15 @@ class SmtpConversation(Conversation):
         if reply.positive:
             return
         if reply.code < 500:  # a temporary failure, which does not mean that EHLO is unknown
-            raise NextHopError(f"{self._hop.where}: EHLO was answered with {reply.text}", kind_by(reply))
+            raise self._failure(f"EHLO was answered with {reply.text}", kind_by(reply))
         reply = await self._exchange(b"HELO " + name)
         if not reply.positive:
-            raise NextHopError(f"{self._hop.where}: HELO was answered with {reply.text}", kind_by(reply))
+            raise self._failure(f"HELO was answered with {reply.text}", kind_by(reply))
 
     async def command(self, line: bytes) -> Reply:
         reply = await self._command(line)
         if 300 <= reply.code < 400:
-            raise NextHopError(f"{self._hop.where}: answered {reply.text} where nothing is to follow")
+            raise self._failure(f"answered {reply.text} where nothing is to follow")
         if line == b"RSET" and reply.positive:
             self.ended = self._connection.loop.time()
         return reply
@@ -220,11 +218,8 @@ class SmtpConversation(Conversation):
         try:
             return await self._exchange(line)
         except TooLate as error:
-            raise NextHopError(
-                f"{self._hop.where}: no reply to {line[:4].decode('ascii', 'replace')} within {seconds:g} s",
-                "timeout",
-                "command_seconds",
-            ) from error
+            verb = line[:4].decode("ascii", "replace")
+            raise self._failure(f"no reply to {verb} within {seconds:g} s", "timeout", "command_seconds") from error
         finally:
             self._connection.set_deadline(self._end)
 
@@ -246,13 +241,11 @@ class SmtpConversation(Conversation):
                 await self.forget()
                 return reply
         except TooLate as error:
-            raise NextHopError(
-                f"{self._hop.where}: no reply to the message within {limit:g} s", "timeout", "final_seconds"
-            ) from error
+            raise self._failure(f"no reply to the message within {limit:g} s", "timeout", "final_seconds") from error
         finally:
             self._end = math.inf
             self._connection.set_deadline(self._end)
-        raise NextHopError(f"{self._hop.where}: answered the message with {reply.text}")
+        raise self._failure(f"answered the message with {reply.text}")
 
     async def _send(self, parts: Sequence[bytes | memoryview]) -> Reply:
         """Send the message with doubled dots; returns the reply to it."""
@@ -270,14 +263,14 @@ class SmtpConversation(Conversation):
                 if reply.code >= 400:
                     self.abort()
                     return reply
-                raise NextHopError(f"{self._hop.where}: said {reply.text} before it had the message")
+                raise self._failure(f"said {reply.text} before it had the message")
             connection.write(last + b".\r\n")
             await connection.drain()
         except OSError as error:
             # A server may send a reply before it closes the connection; a 2xx is not believed here.
             reply = await self._reply()
             if reply.positive:
-                raise NextHopError(f"{self._hop.where}: broke off and said {reply.text}") from error
+                raise self._failure(f"broke off and said {reply.text}") from error
             return reply
         return await self._outcome()
 
@@ -292,13 +285,13 @@ class SmtpConversation(Conversation):
             await self._skip(self._pipelined.popleft())
         # An unexpected reply must not be taken for the reply to this command.
         if self._connection.buffer:
-            raise NextHopError(f"{self._hop.where}: said more than its reply to the command before")
+            raise self._failure("said more than its reply to the command before")
         self.ended = -math.inf
         try:
             self._connection.write(line + b"\r\n")
             await self._connection.drain()
         except OSError as error:
-            raise NextHopError(f"{self._hop.where}: {error}", kind_of(error, "closed")) from error
+            raise self._failure(str(error), kind_of(error, "closed")) from error
         return await self._reply()
 
     async def _skip(self, line: bytes) -> None:
@@ -306,7 +299,10 @@ class SmtpConversation(Conversation):
         reply = await self._reply()
         if reply.code < 400:
             verb = line[:4].decode("ascii", "replace")
-            raise NextHopError(f"{self._hop.where}: answered {verb}, which is not to be, with {reply.text}")
+            raise self._failure(f"answered {verb}, which is not to be, with {reply.text}")
+
+    def _failure(self, text: str, kind: str = "protocol", limit: str = "") -> NextHopError:
+        return NextHopError(f"{self._hop.where}: {text}", kind, limit)
 
     async def _reply(self) -> Reply:
         return await read_reply(self._connection, self._hop.where)
