@@ -26,11 +26,6 @@ Further entries wait packed: an entry takes 6 kB, packed 1.6 kB. Packing takes t
 """
 
 
-def packed(entry: JournalEntry) -> JournalEntry:
-    """The same entry with packed tokens."""
-    return entry if entry.tokens is None else replace(entry, tokens=Packed(pack_seen(entry.tokens)))
-
-
 class Journal:
     """Entries on their way to the store, and the thread that writes them.
 
@@ -67,10 +62,11 @@ class Journal:
 
     def add(self, entry: JournalEntry) -> None:
         """Add an entry. Returns at once and never raises."""
-        held = entry if len(self._waiting) < BATCH else packed(entry)
+        if entry.tokens is not None and len(self._waiting) >= BATCH:
+            entry = replace(entry, tokens=Packed(pack_seen(entry.tokens)))
         with self._lock:
             self._bound(self._backlog - 1)
-            self._waiting.append(held)
+            self._waiting.append(entry)
 
     def _run(self) -> None:
         while not self._stopping.wait(WRITE_EVERY):

@@ -228,7 +228,6 @@ class Session:
         self._text().body(data)
 
     def _text(self) -> Incoming:
-        """The mail that comes."""
         if self.incoming is None:
             if self.transaction is None:
                 raise ProtocolError("a text without a sender")

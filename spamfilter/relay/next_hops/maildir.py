@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from spamfilter.errors import NextHopError, StoreError
@@ -66,7 +67,7 @@ class Maildir:
         temporary = self.path / "tmp" / f"{final.name}.{new_id()}"
         folder = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with open(temporary, "xb", opener=_private) as file:
+            with open(temporary, "xb", opener=partial(os.open, mode=0o600)) as file:
                 if os.geteuid() == 0:
                     owner = os.fstat(folder)
                     with suppress(FileNotFoundError):
@@ -112,10 +113,6 @@ def unwrapped(content: bytes) -> tuple[bytes, bytes, list[bytes]]:
     sender, recipients = envelope.groups()
     mail = content[:start] + content[envelope.end() :]
     return mail.replace(b"\n", b"\r\n"), sender, [path[1:-1] for path in recipients.split(b",\n ")]
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 class MaildirNextHop(NextHop):

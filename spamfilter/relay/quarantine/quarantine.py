@@ -242,7 +242,10 @@ class Quarantine:
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             give_up = time.monotonic() + PATIENCE
-            while not _lock(folder):
+            while True:
+                with suppress(BlockingIOError):
+                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
                 if time.monotonic() > give_up:
                     raise StoreBusy(f"{self.path}: something else is being released or deleted; try again")
                 time.sleep(LOOK_EVERY)
@@ -275,12 +278,3 @@ def _closed(folder: Path) -> OSError | None:
 
 def _gone(mail: Quarantined) -> InputError:
     return InputError(f"{mail.id}: was released, deleted or moved in the meantime")
-
-
-def _lock(folder: int) -> bool:
-    """Lock an open folder; False if another process has."""
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -237,7 +237,6 @@ class Greeting:
         return self._conversation
 
     def _let_go(self) -> None:
-        """Close the conversation."""
         if self._conversation is not None:
             self._conversation.abort()
             self._conversation = None

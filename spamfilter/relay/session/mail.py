@@ -225,7 +225,6 @@ class Session(Greeting):
         return list(xforward.commands(told, wanted))
 
     def _may_send(self, path: str) -> bool:
-        """Whether this client may send mail to this recipient."""
         return self.trusted or is_plain(path, self._relay.domains)
 
     def _recipients(self, coming: Iterable[bytes]) -> Iterator[bytes]:

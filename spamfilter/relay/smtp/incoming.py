@@ -13,7 +13,6 @@ END = b"\r\n.\r\n"
 FRAME = len(LINE_END + b".\r\n")
 """Bytes that are read but not part of the mail: the line end before it, and the dot with its line end after it."""
 
-
 SLOWEST, PACE_SECONDS = 250, 180.0
 """Bytes a second that a mail must bring, and the time over which that is measured: the slowest modem in use brings
 more, and 180 s bridge a gap."""
