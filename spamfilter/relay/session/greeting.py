@@ -65,7 +65,7 @@ def answered(
         except Exception:
             reply = self.fault()
         if self.attempt is not None:
-            self.heard(method.__name__, str(args[0]) if args else "", reply)
+            _note(self.attempt, method.__name__, str(args[0]) if args else "", reply)
         return reply
 
     return guarded
@@ -197,15 +197,6 @@ class Greeting:
             self._give_back()
         return reply
 
-    def heard(self, command: str, argument: str, reply: Reply) -> None:
-        """Note the reply to a command of the mail that is attempted."""
-        assert self.attempt is not None
-        if command == "rcpt":
-            if (recipient := path_of(argument, "TO")) is not None:
-                self.attempt.heard(reply, recipient)
-        elif command in ("mail", "data"):
-            self.attempt.heard(reply)
-
     def settle(self, *, in_part: bool = False) -> None:
         """The mail that was attempted is over: record it if it was refused. in_part: some recipients were accepted."""
         attempt, self.attempt = self.attempt, None
@@ -253,6 +244,15 @@ class Greeting:
         self.transaction = None
         self._failed = None
         self._forwarded.clear()
+
+
+def _note(attempt: Attempt, command: str, argument: str, reply: Reply) -> None:
+    """Note the reply to a command of the mail that is attempted."""
+    if command == "rcpt":
+        if (recipient := path_of(argument, "TO")) is not None:
+            attempt.heard(reply, recipient)
+    elif command in ("mail", "data"):
+        attempt.heard(reply)
 
 
 def announced(theirs: Mapping[str, str], message_size: int, *, tls: bool, trusted: bool) -> list[str]:
