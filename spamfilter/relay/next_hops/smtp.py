@@ -63,19 +63,17 @@ class SmtpNextHop(NextHop):
         while self._kept:
             conversation = self._kept.pop()
             conversation.stop_waiting()
-            if conversation.fresh:
-                conversation.unasked = True
-                return conversation
-            try:
-                async with asyncio.timeout(CHECK_SECONDS):
-                    await conversation.forget()
-            except TimeoutError:
-                # The others may hang, too, and the client must not wait for each of them in turn.
-                conversation.abort()
-                self._leave_kept()
-            except BaseException:
-                conversation.abort()
-                raise
+            if not conversation.fresh:
+                try:
+                    async with asyncio.timeout(CHECK_SECONDS):
+                        await conversation.forget()
+                except TimeoutError:
+                    # The others may hang, too, and the client must not wait for each of them in turn.
+                    conversation.abort()
+                    self._leave_kept()
+                except BaseException:
+                    conversation.abort()
+                    raise
             if not conversation.closed:
                 conversation.unasked = True  # after RSET Exim may still say 421 to MAIL: too many on one connection
                 return conversation
