@@ -92,7 +92,6 @@ class FrontEnd:
         self._connection = connection
         self._relay = relay
         self._servers: list[asyncio.Server | Acceptor] = []
-        self._crowd = relay.crowd
 
     async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
         """Serve on these bound sockets. submission: sockets that only authenticated senders can reach."""
@@ -100,7 +99,7 @@ class FrontEnd:
         for sock in (*sockets, *submission):
             made = partial(self._connection, self._relay, sock in submission)
             if self._relay.shared.has_others:
-                acceptor = Acceptor(sock, made, self._crowd)
+                acceptor = Acceptor(sock, made, self._relay.crowd)
                 acceptor.start()
                 self._servers.append(acceptor)
             elif sock.family == socket.AF_UNIX:
@@ -113,8 +112,8 @@ class FrontEnd:
         self._relay.draining = True
         for server in self._servers:
             server.close()
-        while self._crowd or self._relay.handovers:
-            for client in self._crowd:
+        while self._relay.crowd or self._relay.handovers:
+            for client in self._relay.crowd:
                 client.leave_if_idle()
             await asyncio.sleep(0.05)
 
@@ -122,7 +121,7 @@ class FrontEnd:
         """End every connection at once."""
         for server in self._servers:
             server.close()
-        for client in self._crowd:
+        for client in self._relay.crowd:
             client.abort()
 
 

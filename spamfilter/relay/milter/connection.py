@@ -32,7 +32,6 @@ class Connection(asyncio.Protocol):
     def __init__(self, relay: Relay, submission: bool = False) -> None:
         """submission: not asked, as the mail server itself says whose mail it is."""
         self._relay = relay
-        self._crowd = relay.crowd
         self._decoder = Decoder()
         self._busy = False
         self._loop = asyncio.get_running_loop()
@@ -50,7 +49,7 @@ class Connection(asyncio.Protocol):
             self._end(f"uid {user} is not the mail server ({unix_socket.MAIL_SERVER}); refused")
         elif not proven and not self._relay.trusts(self._peer):
             self._end("not in relay.trusted; refused")
-        elif limit := self._crowd.enter(self, self._peer, self._relay.limits, trusted=True):
+        elif limit := self._relay.crowd.enter(self, self._peer, self._relay.limits, trusted=True):
             self._relay.limit_log.noted(limit, f"the mail server {self._peer} is disconnected")
             self._transport.abort()
         else:
@@ -58,7 +57,7 @@ class Connection(asyncio.Protocol):
             self._wait()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._crowd.leave(self)
+        self._relay.crowd.leave(self)
         self._deadline.cancel()
         if not self._busy:
             self._session.clear()

@@ -47,7 +47,6 @@ class Client(Server):
     def __init__(self, relay: Relay, submission: bool = False) -> None:
         super().__init__(relay.hostname, relay.tls)
         self._relay = relay
-        self._crowd = relay.crowd
         self._submission = submission
         self._proven = False
         self._began = self.loop.time()
@@ -89,7 +88,7 @@ class Client(Server):
         except (EOFError, ConnectionError):
             pass
         finally:
-            self._crowd.leave(self)
+            self._relay.crowd.leave(self)
             if self._refused > REFUSALS_LOGGED:
                 log.info("%s: %d further refusals in this session", self.relaying.peer, self._refused - REFUSALS_LOGGED)
             self.relaying.close()
@@ -104,7 +103,7 @@ class Client(Server):
     def _enters(self) -> bool:
         """Whether the limits allow this client; if not, it hears why."""
         limits = self._relay.limits
-        if limit := self._crowd.enter(self, self.relaying.peer, limits, trusted=self.relaying.trusted):
+        if limit := self._relay.crowd.enter(self, self.relaying.peer, limits, trusted=self.relaying.trusted):
             self._say_goodbye(self._relay.over(limit, self.relaying.peer))
             return False
         return True
@@ -124,7 +123,7 @@ class Client(Server):
         # A proxy that connects for itself, as in a health check, says LOCAL or names no client.
         client = header.src_addr
         if isinstance(client, IPv4Address | IPv6Address) and header.command != V2_CMD.LOCAL:
-            self._crowd.leave(self)
+            self._relay.crowd.leave(self)
             mapped = client.ipv4_mapped if isinstance(client, IPv6Address) else None
             self._is(str(mapped or client), header.src_port or 0)
             if self._enters():
