@@ -19,7 +19,7 @@ from spamfilter.relay.judging import Judgement
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.sender_lists.decision import use_of
-from spamfilter.relay.verdicts import Part, for_all, for_each, mailboxes_of
+from spamfilter.relay.verdicts import Part, for_all, for_each
 from spamfilter.stores import JournalEntry
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id
@@ -157,7 +157,7 @@ def _one_verdict(relay: Relay, transaction: Transaction, mail: bytes, id: str) -
 
     Mail of authenticated senders always passes.
     """
-    judgement = relay.judge.judge(mail, id, relay.judge.filter.group_of(mailboxes_of(transaction)))
+    judgement = relay.judge.judge(mail, id, relay.judge.filter.group_of(transaction.mailboxes()))
     return judgement.passed() if transaction.authenticated else for_all(relay, transaction, mail, judgement, id)
 
 
@@ -204,7 +204,7 @@ def _show_to_rules(relay: Relay, judged: JudgedMail) -> None:
     """Show the mail to the automatic rules, if there are any."""
     transaction, judgement = judged.transaction, judged.judgement
     if relay.feedback.automatic and judgement.message and judgement.reading:
-        sender, mailboxes = transaction.sender.decode("utf-8", "replace"), mailboxes_of(transaction)
+        sender, mailboxes = transaction.sender.decode("utf-8", "replace"), transaction.mailboxes()
         proven, authenticated = transaction.proven, transaction.authenticated
         seen = Seen(judged.id, judgement.message, judgement.reading, sender, mailboxes, proven, authenticated)
         relay.automatic.saw(seen, relay.feedback)

@@ -54,6 +54,10 @@ class Transaction:
         recipients, accepted = ([lines[number] for number in numbers] for lines in (self.recipients, self.accepted))
         return replace(self, recipients=recipients, accepted=accepted)
 
+    def mailboxes(self) -> list[str]:
+        """The addresses of the recipients, in lower case."""
+        return [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in self.recipients]
+
     def author(self) -> str:
         """The author of the marks that this mail makes: login or sender if proven, or else the client's IP address.
 

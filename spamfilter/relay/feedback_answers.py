@@ -20,7 +20,6 @@ from spamfilter.errors import NextHopError
 from spamfilter.learning.mark_queue import Marked
 from spamfilter.mail.message import parse
 from spamfilter.relay.envelope import Transaction
-from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops import offer
 from spamfilter.relay.relay import Relay
 from spamfilter.system.escaping import printable
@@ -75,7 +74,7 @@ def _mail(relay: Relay, transaction: Transaction, mail: bytes, label: Label, res
     heading = _heading(say, label, results)
     subject = Header(say("Spam filter: {heading}", heading=heading), header_name="Subject").encode(linesep="\r\n")
     fields = [
-        f"From: <{mailbox_of(transaction.recipients[0].decode('utf-8', 'replace'))}>",
+        f"From: <{transaction.mailboxes()[0]}>",
         f"To: <{transaction.sender.decode('utf-8', 'replace')}>",
         f"Subject: {subject}",
         f"Date: {format_datetime(datetime.now(UTC))}",

@@ -15,7 +15,6 @@ from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.feedback_addresses import learn
 from spamfilter.relay.next_hops import Reply
 from spamfilter.relay.relay import Relay
-from spamfilter.relay.verdicts import mailboxes_of
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import new_id
 
@@ -73,7 +72,7 @@ async def end_here(relay: Relay, transaction: Transaction, mail: bytes, gone: Ca
 
 def _judge_canary(relay: Relay, transaction: Transaction, mail: bytes) -> Reply:
     """Judge and journal a probe like any mail. Each address takes one mail."""
-    addresses = {*mailboxes_of(transaction)}
+    addresses = {*transaction.mailboxes()}
     if not addresses <= relay.canaries:
         return Reply.of("550 5.7.1 This address was used already")
     relay.canaries -= addresses

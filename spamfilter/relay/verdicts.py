@@ -32,7 +32,7 @@ def for_all(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judg
 def for_each(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> list[Part]:
     """The verdicts of all recipients; those of one group with the same policy and rule on the sender share one."""
     groups: dict[str, list[int]] = {}
-    for number, mailbox in enumerate(mailboxes_of(transaction)):
+    for number, mailbox in enumerate(transaction.mailboxes()):
         groups.setdefault(relay.judge.filter.group_of([mailbox]), []).append(number)
     if len(groups) > MOST_GROUPS:
         groups = {"": [*range(len(transaction.recipients))]}
@@ -44,11 +44,6 @@ def for_each(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> li
     return parts
 
 
-def mailboxes_of(transaction: Transaction) -> list[str]:
-    """The addresses of the recipients, in lower case."""
-    return [mailbox_of(recipient.decode("utf-8", "replace")) for recipient in transaction.recipients]
-
-
 def _parts(
     relay: Relay, transaction: Transaction, mail: bytes, judgement: Judgement, id: str, *, each: bool
 ) -> list[Part]:
@@ -57,7 +52,7 @@ def _parts(
         return [(judgement, everybody)]
     parts: list[Part] = []
     try:
-        mailboxes = mailboxes_of(transaction)
+        mailboxes = transaction.mailboxes()
         uses = _uses(relay, transaction, mail, mailboxes)
         policies = [policy_for([mailbox], relay.judge.policies, relay.judge.policy) for mailbox in mailboxes]
         groups: dict[tuple[str, Use | None], list[int]] = {}
