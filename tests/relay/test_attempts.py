@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spamfilter.config.sections import Limits
-from spamfilter.relay.session import Session, TooLarge
+from spamfilter.relay.session import Dropped, Session
 from spamfilter.stores import UNJUDGED
 from tests.relay.test_session import Hop, begin, receiving, session
 from tests.support.parts import Running
@@ -93,7 +93,7 @@ async def test_a_recipient_that_gets_the_mail_by_itself_at_once_is_no_entry(tmp_
 
 async def test_a_mail_that_is_too_large_is_an_entry_whenever_that_is_seen(tmp_path: Path) -> None:
     async def receive(has_room: object) -> bytes:
-        raise TooLarge
+        raise Dropped("message_size")
 
     async with session(tmp_path, Hop(), limits=Limits(message_size=65_536)) as (one, running):
         await one.ehlo("client.test")

@@ -11,7 +11,7 @@ import pytest
 from spamfilter.config.sections import Limits
 from spamfilter.errors import NextHopError
 from spamfilter.relay.next_hops import Conversation, NextHop, Reply
-from spamfilter.relay.session import HasRoom, NoRoom, Session, TooLarge
+from spamfilter.relay.session import Dropped, HasRoom, Session
 from tests.support.parts import Running, relaying
 
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
@@ -177,9 +177,11 @@ async def test_an_exception_of_ours_is_a_451_and_is_counted(tmp_path: Path, monk
         assert running.relay.metrics.value("faults", "session") == 1
 
 
-@pytest.mark.parametrize(("error", "code"), [(TooLarge, 552), (NoRoom, 452), (MemoryError, 421)])
+@pytest.mark.parametrize(
+    ("error", "code"), [(Dropped("message_size"), 552), (Dropped("memory_megabytes"), 452), (MemoryError(), 421)]
+)
 async def test_a_mail_that_is_not_kept_is_forgotten_by_the_next_hop(
-    tmp_path: Path, error: type[Exception], code: int
+    tmp_path: Path, error: Exception, code: int
 ) -> None:
     async def receive(has_room: HasRoom) -> bytes:
         raise error

@@ -9,6 +9,6 @@ it.
 """
 
 from spamfilter.relay.session.greeting import OK
-from spamfilter.relay.session.mail import LEAVING, HasRoom, NoRoom, Session, TooLarge
+from spamfilter.relay.session.mail import LEAVING, Dropped, HasRoom, Session
 
-__all__ = ["LEAVING", "OK", "HasRoom", "NoRoom", "Session", "TooLarge"]
+__all__ = ["LEAVING", "OK", "Dropped", "HasRoom", "Session"]

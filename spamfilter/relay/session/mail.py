@@ -45,12 +45,11 @@ HasRoom = Callable[[int], bool]
 """Whether a mail may hold this many bytes in all; called again as the mail grows, and with 0 when it is dropped."""
 
 
-class TooLarge(Exception):
-    """A message is larger than the limit; it was read to its end and dropped."""
+class Dropped(Exception):
+    """A message was read to its end and dropped. limit: the one that it exceeds, message_size or memory_megabytes."""
 
-
-class NoRoom(Exception):
-    """There is no memory for a message; it was read to its end and dropped."""
+    def __init__(self, limit: str) -> None:
+        self.limit = limit
 
 
 class Session(Greeting):
@@ -155,8 +154,8 @@ class Session(Greeting):
     async def data(self, receive: Callable[[HasRoom], Awaitable[bytes]]) -> Reply:
         """receive: asks the client for its mail, and returns it with single dots and the last line end.
 
-        It raises TooLarge or NoRoom if the mail came to its end but is not kept, EOFError or ConnectionError if the
-        client has hung up. It is not called if DATA is rejected.
+        It raises Dropped if the mail came to its end but is not kept, EOFError or ConnectionError if the client has
+        hung up. It is not called if DATA is rejected.
         """
         if self.transaction is None:
             return self._failed or Reply.of("503 5.5.1 Need MAIL and RCPT before DATA")
@@ -174,10 +173,8 @@ class Session(Greeting):
             try:
                 async with kept_alive(self._conversation, self.peer):
                     mail = await receive(held.grow)
-            except TooLarge:
-                return await self._refuse(self._relay.over("message_size", self.peer))
-            except NoRoom:
-                return await self._refuse(self._relay.over("memory_megabytes", self.peer))
+            except Dropped as error:
+                return await self._refuse(self._relay.over(error.limit, self.peer))
             except (EOFError, ConnectionError):
                 raise
             except Exception:

@@ -5,7 +5,7 @@ Guarantee: only CR LF . CR LF ends a mail; every other dot, CR and LF is content
 
 import asyncio
 
-from spamfilter.relay.session import HasRoom, NoRoom, TooLarge
+from spamfilter.relay.session import Dropped, HasRoom
 from spamfilter.relay.smtp.server import Server
 
 LINE_END = b"\r\n"
@@ -56,7 +56,7 @@ class Incoming:
     async def mail(self) -> bytes:
         """The mail with single dots and the last line end.
 
-        Raises TooLarge or NoRoom after the end of a mail that is not kept, IncompleteReadError if the client hangs up.
+        Raises Dropped after the end of a mail that is not kept, IncompleteReadError if the client hangs up.
         """
         size = -FRAME
         ended = False
@@ -70,9 +70,9 @@ class Incoming:
                 self._content += block
             del block  # no connection keeps a block while it waits for the next
         if size > self._most:
-            raise TooLarge
+            raise Dropped("message_size")
         if self._dropped:
-            raise NoRoom
+            raise Dropped("memory_megabytes")
         # A copy is as large as the message; there is never more than one copy at a time.
         content, self._content = self._content, bytearray()
         del content[len(LINE_END) + size :]
