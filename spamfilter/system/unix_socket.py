@@ -1,5 +1,6 @@
 """Listens on a socket in the file system: replaces one that an ended process has left, and nothing else."""
 
+import errno
 import os
 import pwd
 import socket
@@ -81,10 +82,4 @@ def _answers(path: Path) -> bool:
     """Whether a process listens there; one that is too busy to accept does, too."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
         trial.settimeout(1)
-        try:
-            trial.connect(str(path))
-        except (ConnectionRefusedError, FileNotFoundError):
-            return False
-        except OSError:
-            return True
-        return True
+        return trial.connect_ex(str(path)) not in (errno.ECONNREFUSED, errno.ENOENT)
