@@ -15,8 +15,6 @@ SERVICE_USER = "spamfilter"
 SOCKET = "feedback.sock"
 LONGEST_SOCKET = 107
 """Most bytes of a socket's path: unix(7)."""
-BOM = "\ufeff"
-"""Editors of Windows begin a file with it."""
 QUOTES = ("'", '"')
 """With one of these a string in TOML begins."""
 
@@ -66,7 +64,7 @@ def values_of(file: Path | None) -> dict[str, object]:
     if file is None:
         return {}
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8").removeprefix(BOM))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # editors of Windows begin a file with a mark
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -84,20 +82,18 @@ def toml_value(text: str) -> object:
         return text
 
 
-def _readable(file: Path | None) -> dict[str, object]:
-    """As `values_of`, but nothing for a file that this user may not read: any user may mark mail."""
-    if file is not None and file.exists() and not os.access(file, os.R_OK):
-        return {}
-    return values_of(file)
-
-
 def _configured(named: Path | None, section: str, key: str) -> str:
-    """A text of the configuration, whose other keys are not checked; '' if it is not set."""
+    """A text of the configuration, whose other keys are not checked; '' if it is not set.
+
+    A file that this user may not read sets nothing: any user may mark mail.
+    """
     given: object = os.environ.get(f"SPAMFILTER_{section}__{key}".upper())
     if isinstance(given, str) and given.startswith(QUOTES):
         given = toml_value(given)
     if given is None:
-        table = _readable(config_file(named)).get(section)
+        file = config_file(named)
+        closed = file is not None and file.exists() and not os.access(file, os.R_OK)
+        table = {} if closed else values_of(file).get(section)
         given = table.get(key) if isinstance(table, dict) else None
     return given if isinstance(given, str) else ""
 

@@ -84,11 +84,8 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-Handler = Callable[[int, FrameType | None], object]
-
-
 @contextmanager
-def _handled(handler: Handler, *signals: signal.Signals) -> Iterator[None]:
+def _handled(handler: Callable[[int, FrameType | None], object], *signals: signal.Signals) -> Iterator[None]:
     """A handler of signals until the end of the block; of those that are ignored, none. Only the main thread has
     handlers; in others this does nothing."""
     if threading.current_thread() is not threading.main_thread():
