@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from spamfilter import __version__
 from spamfilter.doctor import canary, database, delivery, dovecot, learning, process
-from spamfilter.doctor.examination import CLOSED, Examination, Finding, NotTried, Status
+from spamfilter.doctor.examination import CLOSED, Examination, Finding, NotTried, Status, failed, warning
 from spamfilter.errors import StoreBusy
 
 __all__ = ["CHECKS", "STATUSES", "Diagnosis", "Examination", "Line", "examine"]
@@ -78,10 +78,18 @@ def examine(examined: Examination, without: tuple[str, ...] = ()) -> Diagnosis:
                 continue
             found = examined.findings[name] = []
             try:
-                found.extend(_findings(check, examined))
+                found.extend(check(examined))  # what it has found before an exception stays
             except NotTried as reason:
-                del examined.findings[name]
                 not_tried[name] = str(reason)
+            except StoreBusy as error:
+                found.append(warning(str(error), "try again when the other command has ended"))
+            except Exception as error:  # it must not hide the other checks
+                if isinstance(error, PermissionError) and examined.by_a_stranger:
+                    not_tried[name] = CLOSED
+                else:
+                    found.append(failed(f"cannot be checked: {error or type(error).__name__}", "see the other checks"))
+            if name in not_tried:
+                del examined.findings[name]
     finally:
         examined.close()
     lines = [
@@ -91,22 +99,3 @@ def examine(examined: Examination, without: tuple[str, ...] = ()) -> Diagnosis:
     ]
     worst = max((STATUSES.index(line.status) for line in lines), default=0)
     return Diagnosis(STATUSES[worst], __version__, lines, not_tried)
-
-
-def _findings(check: Callable[[Examination], Iterator[Finding]], examined: Examination) -> Iterator[Finding]:
-    try:
-        yield from check(examined)
-    except NotTried:
-        raise
-    except PermissionError as error:
-        if examined.by_a_stranger:
-            raise NotTried(CLOSED) from error
-        yield _uncheckable(error)
-    except StoreBusy as error:
-        yield Finding("warning", str(error), "try again when the other command has ended")
-    except Exception as error:  # it must not hide the other checks
-        yield _uncheckable(error)
-
-
-def _uncheckable(error: Exception) -> Finding:
-    return Finding("failed", f"cannot be checked: {error or type(error).__name__}", "see the other checks")
