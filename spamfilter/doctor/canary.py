@@ -10,7 +10,7 @@ import secrets
 import smtplib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from math import isclose
 from typing import Any
 
@@ -65,15 +65,12 @@ def _probed(client: SocketClient, settings: Settings, listening: str) -> Finding
     probe = _Probe(client, settings, address)
     try:
         finding = probe.run(listening)
-    except StepFailed as error:
+    except BaseException as error:  # an interruption, too
         try:
             probe.remove()
         except StepFailed as left:
-            raise StepFailed(f"{error}; {left}") from error
-        raise
-    except BaseException:  # an interruption, too
-        with suppress(StepFailed):
-            probe.remove()
+            if isinstance(error, StepFailed):
+                raise StepFailed(f"{error}; {left}") from error
         raise
     probe.remove()
     return finding

@@ -82,7 +82,6 @@ def quarantine(examined: Examination) -> Iterator[Finding]:
 
 
 def _writable(examined: Examination, maildir: Path) -> Finding:
-    """Whether the relay may write to a Maildir."""
     user = examined.user
     if not maildir.is_dir():
         return failed(f"{maildir}: no such folder", "restart the relay, which makes it")

@@ -113,13 +113,13 @@ class Examination:
         return self.status
 
     @cached_property
-    def greetings(self) -> dict[str, str | OSError]:
-        """Address -> the greeting heard there."""
+    def greetings(self) -> dict[str, str]:
+        """Address -> the greeting heard there, or why there is none."""
         listed = self._listed("listening", "submission", "lmtp")
         return {address: greeting(address, self.settings.relay) for address in listed}
 
     @cached_property
-    def milters(self) -> dict[str, str | OSError]:
+    def milters(self) -> dict[str, str]:
         """Address for milter -> what was agreed upon there."""
         return {address: agreement(address, self.settings.relay) for address in self._listed("milter")}
 
@@ -136,7 +136,7 @@ class Examination:
     @property
     def greeted(self) -> bool:
         """Whether a spamfilter relay answers on any address."""
-        return any(isinstance(said, str) and BANNER in said for said in self.greetings.values())
+        return any(BANNER in said for said in self.greetings.values())
 
     @cached_property
     def database(self) -> SqlStore | SpamfilterError:
@@ -234,20 +234,20 @@ def as_a_client(address: str, relay: Relay) -> socket.socket:
     return client
 
 
-def greeting(address: str, relay: Relay) -> str | OSError:
-    """The greeting of the SMTP server at host:port or unix:/path, or the error."""
+def greeting(address: str, relay: Relay) -> str:
+    """The greeting of the SMTP server at host:port or unix:/path, or why there is none."""
     try:
         with as_a_client(address, relay) as client, client.makefile("rb") as lines:
             line = lines.readline(512)
             client.sendall(b"QUIT\r\n")
             lines.read(512)  # otherwise the server would see a reset
     except OSError as error:
-        return error
-    return line.decode("ascii", "replace").strip()
+        return error.strerror or str(error)
+    return line.decode("ascii", "replace").strip() or "closed the connection"
 
 
-def agreement(address: str, relay: Relay) -> str | OSError:
-    """What a milter agrees upon with a mail server that can do everything, or the error. address: as in `greeting`."""
+def agreement(address: str, relay: Relay) -> str:
+    """What a milter agrees upon with a mail server that can do everything, or why not. address: as in `greeting`."""
     answers = packets.Decoder()
     everything = packets.Offer(packets.VERSIONS[-1], ~packets.Actions(0), ~packets.Steps(0))
     try:
@@ -264,4 +264,4 @@ def agreement(address: str, relay: Relay) -> str | OSError:
     except packets.ProtocolError as error:
         return str(error)
     except OSError as error:
-        return error
+        return error.strerror or str(error)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from spamfilter import __version__
@@ -75,20 +74,14 @@ def smtp(examined: Examination) -> Iterator[Finding]:
     if isinstance(examined.status, Exception) and not examined.greeted:
         raise NotTried("no relay is running")
     for address, said in examined.greetings.items():
-        if isinstance(said, str) and said.startswith("220 "):
-            yield ok(f"{address} greets with {said}")
-        else:
-            yield _silent(address, said)
+        yield ok(f"{address} greets with {said}") if said.startswith("220 ") else _silent(address, said)
     for address, agreed in examined.milters.items():
-        if isinstance(agreed, str) and agreed.startswith(("speaks milter", OPEN)):
-            yield ok(f"{address} {agreed}")
-        else:
-            yield _silent(address, agreed)
+        agrees = agreed.startswith(("speaks milter", OPEN))
+        yield ok(f"{address} {agreed}") if agrees else _silent(address, agreed)
 
 
-def _silent(address: str, said: str | OSError) -> Finding:
-    found = said or "closed the connection" if isinstance(said, str) else said.strerror or str(said)
-    return failed(f"{address}: {found}", f"see the relay's log; {RESTART}")
+def _silent(address: str, said: str) -> Finding:
+    return failed(f"{address}: {said}", f"see the relay's log; {RESTART}")
 
 
 def feedback_socket(examined: Examination) -> Iterator[Finding]:
@@ -107,30 +100,25 @@ def feedback_socket(examined: Examination) -> Iterator[Finding]:
         yield failed(f"no answer: {status}", advice)
         return
     feedback = examined.settings.feedback
-    if unknown := [name for name in (*feedback.users, *feedback.proxies) if user_named(name) is None]:
+    named = [(name, user_named(name)) for name in (*feedback.users, *feedback.proxies)]
+    if unknown := [name for name, user in named if user is None]:
         yield failed(
             f"this host has no user {', '.join(unknown)}", "correct [feedback] users or proxies, or create the user"
         )
         return
-    shut_out = [name for name in (*feedback.users, *feedback.proxies) if not _reaches(name, path)]
-    if shut_out:
+    if shut_out := [name for name, user in named if user and not may(user, path, os.R_OK | os.W_OK)]:
         yield failed(
             f"{path}: {', '.join(shut_out)} may not reach it",
             "set [feedback] socket to a folder that all may enter, as /run/spamfilter",
         )
         return
     if feedback.users:
-        who = ", ".join((*feedback.users, *feedback.proxies))
+        who = ", ".join(name for name, _ in named)
     else:
         everybody = may(ANYBODY, path, os.R_OK | os.W_OK)
         few = " and ".join(dict.fromkeys(("root", examined.user.name)))
         who = "every local user" if everybody else f"{few} alone"
     yield ok(f"{path} answers {who}")
-
-
-def _reaches(name: str, path: Path) -> bool:
-    user = user_named(name)
-    return user is not None and may(user, path, os.R_OK | os.W_OK)
 
 
 def journal(examined: Examination) -> Iterator[Finding]:
