@@ -7,7 +7,6 @@ from itertools import count
 
 from spamfilter.reports.report import Report
 from spamfilter.reports.report_figures import Slot
-from spamfilter.system.moments import offset_text
 
 HEIGHT = 120
 """Pixels of the plot."""
@@ -61,13 +60,14 @@ class Chart:
 
 def charts_of(report: Report) -> list[Chart]:
     """By day unless the period is short; by hour along the period, or if that is long by hour of the day."""
-    found, zone = [], offset_text(report.zone)
+    found = []
     if report.until - report.since > SHORT:
-        found.append(_chart(f"By day, {zone}", report.days, _day_label(len(report.days))))
+        found.append(_chart(f"By day, {report.zone}", report.days, _day_label(len(report.days))))
     if report.timeline:
-        found.append(_chart(f"By hour, {zone}", report.timeline, _hour_label(len(report.timeline))))
+        found.append(_chart(f"By hour, {report.zone}", report.timeline, _hour_label(len(report.timeline))))
     else:
-        found.append(_chart(f"By hour of the day, {zone}", report.hours, lambda at, slot: "" if at % 3 else slot.at))
+        title = f"By hour of the day, {report.zone}"
+        found.append(_chart(title, report.hours, lambda at, slot: "" if at % 3 else slot.at))
     return found
 
 

@@ -147,16 +147,13 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON: a key of several parts is a list, and its count the last item."""
-        return {
-            "bytes": self.bytes,
-            "store_bytes": self.store_bytes,
-            **{
-                name: sorted([*(key if isinstance(key, tuple) else (key,)), number] for key, number in counts.items())
-                for name in _COUNTED
-                for counts in (getattr(self, name),)
-            },
-            **{name: {key: list(both) for key, both in getattr(self, name).items()} for name in _NAMED},
-        }
+        body: dict[str, Any] = {"bytes": self.bytes, "store_bytes": self.store_bytes}
+        for name in _COUNTED:
+            counts = getattr(self, name).items()
+            body[name] = sorted([*(key if isinstance(key, tuple) else (key,)), number] for key, number in counts)
+        for name in _NAMED:
+            body[name] = {key: list(both) for key, both in getattr(self, name).items()}
+        return body
 
     @classmethod
     def of_json(cls, body: Mapping[str, Any]) -> "Summary":

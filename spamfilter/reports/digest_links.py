@@ -4,7 +4,6 @@ Guarantee: only this host's key makes a link that `address_of_link` accepts; HMA
 """
 
 import base64
-import binascii
 import fcntl
 import hmac
 import os
@@ -73,7 +72,7 @@ def address_of_link(key: bytes, link: str, now: datetime) -> str | None:
         return None
     try:
         said, signature = (base64.b64decode(part + "=" * (-len(part) % 4), b"-_", True) for part in (first, second))
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
     if not hmac.compare_digest(signature, _signature(key, said)):
         return None

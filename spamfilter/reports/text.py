@@ -11,7 +11,7 @@ from spamfilter.reports.drift import Drift
 from spamfilter.reports.outages import Downtime, messages_text
 from spamfilter.reports.report import MatteringWord, Report
 from spamfilter.reports.report_figures import Delay, Figures, Rate
-from spamfilter.system.moments import moment_text, offset_text, span_text
+from spamfilter.system.moments import moment_text, span_text
 from spamfilter.system.terminal import cell
 from spamfilter.system.terminal import width as columns_of
 
@@ -120,10 +120,6 @@ def downtime_text(down: Downtime, hosts: Sequence[str]) -> str:
     return f"{until}: the relay{host} did not run, had no database, or had its clock set"
 
 
-def _messages(number: int) -> str:
-    return f"{number:,} message{'' if number == 1 else 's'}"
-
-
 def disk_text(days: float) -> str:
     """When the disk will be full.
 
@@ -137,7 +133,7 @@ def _mail(report: Report, width: int) -> Iterator[str]:
     now, change = report.figures, message_change(report)
     yield ""
     compared = f", {change} compared with the period before" if change else ""
-    yield f"Mail        {_messages(now.messages)}, {size_text(now.bytes)}{compared}"
+    yield f"Mail        {now.messages:,} message{'s' * (now.messages != 1)}, {size_text(now.bytes)}{compared}"
     replies = {REPLY_WORDS[name]: n for name, n in now.replies.items()}
     for head, counts in (("judged", now.classes), ("action", now.actions), ("reply", replies)):
         yield from _wrapped(f"  {head:<10}", _shares(counts, now.messages), width)
@@ -150,7 +146,7 @@ def _mail(report: Report, width: int) -> Iterator[str]:
         yield f"  by day    {sparkline(per_day)}"
         yield f"  spam      {''.join(sparkline([*spam, max(per_day)])[:-1])}"
         by_hour = _grouped([sum(hour.classes.values()) for hour in report.timeline or report.hours], room)
-        yield f"  by hour   {sparkline(by_hour)}{'' if report.timeline else f'  0 to 23, {offset_text(report.zone)}'}"
+        yield f"  by hour   {sparkline(by_hour)}{'' if report.timeline else f'  0 to 23, {report.zone}'}"
     yield ""
     yield "Processing time (median, 99th percentile)"
     yield f"  judging   {_delay(now.judging)}"

@@ -62,12 +62,3 @@ def hour_zone(now: datetime) -> timezone:
 def hour_in_utc(hour: int, now: datetime) -> int:
     """The hour of the day in UTC of one in `hour_zone`."""
     return (hour - hour_zone(now).utcoffset(None) // timedelta(hours=1)) % 24
-
-
-def offset_text(zone: timezone) -> str:
-    """An offset for people.
-
-    >>> offset_text(timezone(timedelta(hours=-3))), offset_text(UTC)
-    ('UTC-03:00', 'UTC')
-    """
-    return zone.tzname(None)
