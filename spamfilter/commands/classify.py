@@ -295,21 +295,21 @@ def _predict(maker: TableClassifier, known: Table, new: Table, plot: Path | None
     found = [maker.predict(row) for row in new.rows]
     if plot is not None:
         _plot_rows(plot, found)
-    if as_json:
-        for number, one in enumerate(found, start=1):
-            click.echo(json.dumps({"row": number, **_prediction_json(one)}))
-        return
     for number, one in enumerate(found, start=1):
-        if one.class_ is None:
-            click.echo(f"{number}: no classification possible: by m = 0 each class is impossible")
-            continue
-        unknown = [printable(name, 24) for name in one.unknown[:3]] + ["more"] * (len(one.unknown) > 3)
-        each = ", ".join(
-            f"{printable(label, 24)} {p:.4f} (joint {_joint(one.joint[label])})" for label, p in one.posterior.items()
-        )
-        click.echo(
-            f"{number}: {printable(one.class_, 24)}; {each}{'; not learnt: ' * bool(unknown)}{', '.join(unknown)}"
-        )
+        if as_json:
+            click.echo(json.dumps({"row": number, **_prediction_json(one)}))
+        else:
+            click.echo(f"{number}: {_prediction_text(one)}")
+
+
+def _prediction_text(one: Prediction) -> str:
+    if one.class_ is None:
+        return "no classification possible: by m = 0 each class is impossible"
+    each = ", ".join(
+        f"{printable(label, 24)} {p:.4f} (joint {_joint(one.joint[label])})" for label, p in one.posterior.items()
+    )
+    unknown = [printable(name, 24) for name in one.unknown[:3]] + ["more"] * (len(one.unknown) > 3)
+    return f"{printable(one.class_, 24)}; {each}{'; not learnt: ' * bool(unknown)}{', '.join(unknown)}"
 
 
 def _joint(logarithm: float) -> str:
@@ -337,5 +337,5 @@ def _plot_curve(file: Path, outcomes: Mapping[str, list[Outcome]]) -> None:
 def _plot_rows(file: Path, found: list[Prediction]) -> None:
     from spamfilter.evaluation.plots import draw_points
 
-    labels = list(found[0].posterior) if found else []
-    draw_points(file, {label: [one.posterior[label] for one in found] for label in labels}, "row", "P(class)")
+    chances = {label: [one.posterior[label] for one in found] for label in found[0].posterior}
+    draw_points(file, chances, "row", "P(class)")

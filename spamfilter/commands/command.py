@@ -123,8 +123,6 @@ def named_mails(
                     problems.append(str(error))
                 else:
                     yield found.name, mail
-        elif not name:
-            raise InputError("an empty name: name an id, a file or a folder, or - for standard input")
         elif id := id_in(name):
             yield id, None
         else:

@@ -25,8 +25,6 @@ from spamfilter.system.screen import judgement, sentence, table_width
 FEW = 10
 """Up to this many messages, the words of each are read from the database. For more, all counts are loaded at once:
 loading 300,000 words takes as long as looking up those of ten messages (benchmarks/judge_speed.py)."""
-FIELDS = ("subject",)
-"""Fields of the header in which a word is looked for, beside the text."""
 
 
 @click.command()
@@ -110,7 +108,7 @@ def word(file: Path | None, words: tuple[str, ...], as_json: bool) -> None:
     """
     with opened_filter(file, whole=False, existing=True) as (filter, settings):
         for each in words:
-            forms = dict.fromkeys([each, each.lower(), *(f"{name}:{each.lower()}" for name in FIELDS)])
+            forms = dict.fromkeys([each, each.lower(), f"subject:{each.lower()}"])
             tokens = {form.encode("utf-8", "surrogateescape"): 1 for form in forms}
             reading = Reading(b"", {voice.name: tokens for voice in filter.voices})
             score, evidence = filter.explained(reading)

@@ -223,7 +223,6 @@ def forget(
 
 
 def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: str | None) -> None:
-    """Take whole imports back."""
     from spamfilter.bayes.model import messages
     from spamfilter.learning.transfer.imports import forget
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -195,16 +195,13 @@ def _opened(file: Path | None) -> "Iterator[tuple[Quarantine, Store | None]]":
 
     settings = settings_of(file)
     store = None
-    try:
-        if has_store(settings):
-            store = open_store(settings.store_url())
-    except StoreError as error:
-        warn(f"the history of the quarantine cannot be read or written: {error}")
-    try:
+    with ExitStack() as stack:
+        try:
+            if has_store(settings):
+                store = stack.enter_context(closing(open_store(settings.store_url())))
+        except StoreError as error:
+            warn(f"the history of the quarantine cannot be read or written: {error}")
         yield Quarantine(settings.quarantine_path(), store, settings.hostname()), store
-    finally:
-        if store is not None:
-            store.close()
 
 
 def _id(name: str) -> str:
@@ -227,7 +224,6 @@ def _each(names: Iterable[str], one: Callable[[str], None]) -> None:
 
 
 def _learn(file: Path | None, id: str, released: "Released") -> None:
-    """Learn a mail as ham that was delivered already."""
     from spamfilter.learning import mark_lookup, marks
     from spamfilter.reports import rendering
 

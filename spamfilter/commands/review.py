@@ -129,7 +129,7 @@ class _Session:
             if at < len(self._queue):
                 subject = self._review.subject(self._queue[at].entry)
                 if subject is None:
-                    at += 1  # another user has marked it meanwhile
+                    at, shown = at + 1, -1  # another user has marked it meanwhile
                     continue
                 if shown != at:
                     self._show(at, subject)
@@ -142,19 +142,19 @@ class _Session:
             if key == "q":
                 break
             try:
-                at, shown = self._answer(key, at, subject)
+                at = self._answer(key, at, subject)
             except SpamfilterError as error:
                 if not sys.stdin.isatty():
                     raise  # in a script, the next key is meant for the next message
                 complain(str(error))
         self._summary()
 
-    def _answer(self, key: str, at: int, subject: Subject | None) -> tuple[int, int]:
-        """Do what a key says. Returns the place in the queue to go on, and the one that is shown already (-1: none)."""
+    def _answer(self, key: str, at: int, subject: Subject | None) -> int:
+        """Do what a key says. Returns the place in the queue to go on."""
         if key == "u":
             return self._undo(at)
         if subject is None:
-            return at, at
+            return at
         if key == "w":
             policy = self._settings.policy()
             score, evidence = self._filter.explained(subject.reading)
@@ -165,21 +165,21 @@ class _Session:
         elif key in LABELLED:
             if self._review.subject(self._queue[at].entry) is None:
                 click.echo(f"{subject.id}: somebody else has marked it meanwhile")
-                return at + 1, at
+                return at + 1
             click.echo(self._mark(subject, LABELLED[key]))
             self._done.append((at, subject, LABELLED[key]))
-            return at + 1, at
+            return at + 1
         elif key in ("n", " "):
             self._review.skip(subject.reading.digest)
             self._done.append((at, subject, None))
-            return at + 1, at
-        return at, at
+            return at + 1
+        return at
 
-    def _undo(self, at: int) -> tuple[int, int]:
+    def _undo(self, at: int) -> int:
         """Undo the last answer; its message is next."""
         if not self._done:
             click.echo("nothing to undo")
-            return at, at
+            return at
         last, subject, label = self._done[-1]
         if label is None:
             self._review.unskip(subject.reading.digest)
@@ -188,10 +188,10 @@ class _Session:
             if (SOURCE, label) not in [(entry.source, entry.label) for entry in learnt]:
                 click.echo(f"{subject.id}: not undone, because it was changed since")
                 self._done.pop()
-                return at, at
+                return at
             click.echo(self._mark(subject, None))
         self._done.pop()
-        return last, -1
+        return last
 
     def _mark(self, subject: Subject, label: Label | None) -> str:
         """Mark a message over the socket of the running relay, or else in the database; returns what has changed."""

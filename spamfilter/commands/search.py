@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -100,30 +100,29 @@ def show(file: Path | None, /, names: tuple[str, ...], as_json: bool) -> None:
     settings = settings_of(file)
     with opened_store(settings, existing=True) as store:
         for name in names:
-            about = _about(store, name)
-            entry = about.entry
+            entry, subject, learnt = _known(store, name)
             message = message_of(entry.tokens) if entry and settings.web.excerpt else None
             text = message.beginning(settings.web.excerpt) if message else ""
             kept = _custody(settings, store, entry) if entry else ""
             if as_json:
                 found = rendering.journal_json(entry) if entry else None
-                history = [rendering.training_json(one) for one in about.history]
-                known = {"message": found, "subject": about.subject, "quarantine": kept, "text": text}
+                history = [rendering.training_json(one) for one in learnt]
+                known = {"message": found, "subject": subject, "quarantine": kept, "text": text}
                 click.echo(rendering.to_json(known | {"history": history}))
                 continue
-            rows(_lines(entry) if entry else ("no longer in the journal", f"  {harmless(about.subject)}"))
+            rows(_lines(entry) if entry else ("no longer in the journal", f"  {harmless(subject)}"))
             if entry:
                 row(f"  {entry.size:,} bytes; Message-ID {harmless(entry.message_id) or 'none'}")
                 if entry.listed:
                     row(f"  rule on its sender: {harmless(entry.listed)}")
             if kept:
                 row(f"  quarantine: {kept}")
-            for one, again in _gone_over(about.history):
+            for one, again in _gone_over(learnt):
                 said = "taken back" if one.undoes else one.label
                 by = f" by {harmless(one.by)}" if one.by else ""
                 more = f", gone over again {again} time{'s' * (again > 1)}" if again else ""
                 row(f"  #{one.id}  {moment_text(one.at)}  {said}  {one.source}{by}{more}")
-            if not about.history:
+            if not learnt:
                 click.echo("  never learnt")
             for line in text.splitlines():
                 row(f"  | {harmless(line)}")
@@ -143,16 +142,9 @@ def _gone_over(history: Iterable[Entry]) -> list[tuple[Entry, int]]:
     return found
 
 
-class _About(NamedTuple):
-    """A message: its entry in the journal, if it is there; its subject; what was learnt of it, oldest first."""
-
-    entry: JournalEntry | None
-    subject: str
-    history: list[Entry]
-
-
-def _about(store: Store, name: str) -> _About:
-    """What is known of a message by its id, or by the number of a training. Raises InputError."""
+def _known(store: Store, name: str) -> tuple[JournalEntry | None, str, list[Entry]]:
+    """A message by its id, or by the number of a training: its entry in the journal, if it is there, its subject, and
+    what was learnt of it, oldest first. Raises InputError."""
     number = name.removeprefix("#")
     if number.isdecimal() and len(number) < len(str(MAX_COUNT)):
         trained = next(iter(store.entries_after(int(number) - 1)), None)
@@ -168,7 +160,7 @@ def _about(store: Store, name: str) -> _About:
         digest = entry.digest
     else:
         raise InputError(f"{name}: neither an id (26 letters and digits) nor the number of a training")
-    return _About(entry, entry.subject if entry else words, store.histories([digest])[digest])
+    return entry, entry.subject if entry else words, store.histories([digest])[digest]
 
 
 def _custody(settings: Settings, store: Store, entry: JournalEntry) -> str:

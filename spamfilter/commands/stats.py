@@ -61,17 +61,19 @@ def stats(
 
     if as_json and click.get_current_context().get_parameter_source("form") == click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--json and --format exclude each other")
+    if as_json:
+        form = "json"
     now = datetime.now(UTC)
     end = moment("--until", until, now, end=True) if until else now
     begin = moment("--since", since, end)
     settings = settings_of(file)
-    if (addresses or mail) and (as_json or form != "text"):
+    if (addresses or mail) and form != "text":
         raise InputError("--mail-to and --mail send text and HTML: leave --format and --json out")
     recipients = [address_of("--mail-to", address) for address in addresses]
     if mail:
         recipients += settings.report.mail_to
     with opened_store(settings, existing=True) as store:
-        zone = UTC if as_json or form == "json" else hour_zone(now)
+        zone = UTC if form == "json" else hour_zone(now)
         report = build(store, list(settings.learn.kinds()), begin, end, zone=zone, host=host)
         if host and host not in report.hosts:
             known = ", ".join(report.hosts) or "none"
@@ -80,7 +82,7 @@ def stats(
             warn("of one host there is only what the journal still has: see [report] journal_days")
     if recipients:
         _send(settings, report, [*dict.fromkeys(recipients)], now)
-    elif as_json or form == "json":
+    elif form == "json":
         click.echo(rendering.to_json(rendering.report_json(report)))
     elif form == "html":
         from spamfilter.reports.html import report_html
