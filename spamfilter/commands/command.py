@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spamfilter.errors import InputError, NotMail, SpamfilterError, StoreError
+from spamfilter.mail import mailboxes
+from spamfilter.service.control_socket.client import NoRelay, SocketClient
+from spamfilter.system.moments import moment_of
+from spamfilter.system.paths import SYSTEM_STATE, service_user, state_directory
 from spamfilter.system.screen import complain
 
 if TYPE_CHECKING:
@@ -51,8 +55,6 @@ def moment(option: str, text: str, now: datetime, end: bool = False) -> datetime
 
     Raises InputError, which names the option.
     """
-    from spamfilter.system.moments import moment_of
-
     local = now.astimezone().replace(tzinfo=None)
     date = (local - timedelta(days=1)).date().isoformat() if text == "yesterday" else text
     match = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
@@ -84,8 +86,6 @@ def user() -> str:
 
 def _standard_input() -> bytes:
     """The mail on standard input. Raises InputError if it is empty, or a terminal; NotMail if it is no mail."""
-    from spamfilter.mail import mailboxes
-
     if sys.stdin.isatty():
         raise InputError("no mail: name an id, a file or a Maildir, or pipe a mail in")
     mail = sys.stdin.buffer.read()
@@ -105,7 +105,6 @@ def named_mails(
 
     problems: takes a sentence for each file that is no mail and is passed over. left_out: as in `mailboxes.find`.
     """
-    from spamfilter.mail import mailboxes
     from spamfilter.system.ids import id_in
 
     for name in names:
@@ -177,7 +176,6 @@ def settings_of(file: Path | None) -> "Settings":
     """
     from spamfilter.config.settings import load
     from spamfilter.system.file_access import make_folder
-    from spamfilter.system.paths import SYSTEM_STATE, service_user, state_directory
 
     settings = load(file)
     if not settings.store.url:
@@ -212,8 +210,6 @@ def has_store(settings: "Settings") -> bool:
 
 def status_of_relay(settings: "Settings", place: str) -> dict[str, Any] | None:
     """The status of a relay on this host that learns into the database of this place; None if there is none."""
-    from spamfilter.service.control_socket.client import NoRelay, SocketClient
-
     with suppress(NoRelay, SpamfilterError), closing(SocketClient(settings.socket_path())) as client:
         status = client.ask({"command": "status"})
         return status if status["database"] == place else None

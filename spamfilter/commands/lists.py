@@ -1,30 +1,28 @@
 """The commands `allow`, `block`, `lists` and `unlist`: senders whose mail passes, or is treated as spam."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from spamfilter.commands.command import as_json_option, has_store, opened_store, settings_of, user
+from spamfilter.config import sender_rules
 from spamfilter.errors import InputError
 from spamfilter.reports import rendering
+from spamfilter.stores.sender_lists import FormerRule, Kind, Rule
 from spamfilter.system.escaping import harmless
 from spamfilter.system.moments import moment_text
 from spamfilter.system.screen import coloured, sentence, warn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from spamfilter.stores.sender_lists import FormerRule, Kind, Rule
 
 _for = click.option("--for", "whom", default="", help="Only for this recipient, an address or a domain.")
 _days = click.option("--days", type=click.IntRange(1), help="Days until the rule expires; without it, never.")
 _note = click.option("--note", default="", help="Why, for those who read the list.")
 
 
-def _options(function: "Callable[..., None]") -> "Callable[..., None]":
+def _options(function: Callable[..., None]) -> Callable[..., None]:
     for option in (click.pass_obj, as_json_option, _note, _days, _for):
         function = option(function)
     return click.argument("sender", metavar="ADDRESS|DOMAIN|NETWORK")(function)
@@ -103,9 +101,7 @@ def unlist(file: Path | None, number: str, as_json: bool) -> None:
     _show(rule, as_json, now)
 
 
-def _add(kind: "Kind", file: Path | None, sender: str, whom: str, days: int | None, note: str, as_json: bool) -> None:
-    from spamfilter.config import sender_rules
-
+def _add(kind: Kind, file: Path | None, sender: str, whom: str, days: int | None, note: str, as_json: bool) -> None:
     now = datetime.now(UTC)
     try:
         new = sender_rules.new_rule(kind, sender, whom, days, user(), now, note)
@@ -121,14 +117,14 @@ def _add(kind: "Kind", file: Path | None, sender: str, whom: str, days: int | No
         warn(f"blocks clients in [relay] trusted, and so your mail server, perhaps: spamfilter unlist {rule.id}")
 
 
-def _show(rule: "Rule", as_json: bool, now: datetime) -> None:
+def _show(rule: Rule, as_json: bool, now: datetime) -> None:
     if as_json:
         click.echo(rendering.to_json(_json(rule, now)))
     else:
         sentence(_text(rule, now), indent=14)
 
 
-def _show_former(former: "FormerRule", as_json: bool, now: datetime) -> None:
+def _show_former(former: FormerRule, as_json: bool, now: datetime) -> None:
     if as_json:
         ended = {"ended": former.ended, "ended_by": former.ended_by, "ending": former.ending}
         click.echo(rendering.to_json(_json(former.rule, now) | ended))
@@ -137,7 +133,7 @@ def _show_former(former: "FormerRule", as_json: bool, now: datetime) -> None:
         click.echo(f"{_text(former.rule, now)}\n       {former.ending}{by}, {moment_text(former.ended)}")
 
 
-def _text(rule: "Rule", now: datetime) -> str:
+def _text(rule: Rule, now: datetime) -> str:
     parts = [f"{rule.id or '-':>5}  {coloured(rule.kind, 5)}  {rule.what}"]
     if rule.whom:
         parts.append(f"for {rule.whom}")
@@ -150,7 +146,7 @@ def _text(rule: "Rule", now: datetime) -> str:
     return "  ".join([*parts, harmless(rule.note)]).rstrip()
 
 
-def _json(rule: "Rule", now: datetime) -> dict[str, Any]:
+def _json(rule: Rule, now: datetime) -> dict[str, Any]:
     return {
         "rule": rule.id or None,
         "kind": rule.kind,

@@ -15,13 +15,21 @@ from spamfilter.config import settings as config
 from spamfilter.config.redaction import redacted
 from spamfilter.config.sections import store_url
 from spamfilter.errors import InputError, SpamfilterError, StoreDamaged
+from spamfilter.learning import retraining
+from spamfilter.learning.bulk.rounds import ROUNDS
 from spamfilter.mail import mailboxes
 from spamfilter.mail.message import parse
 from spamfilter.reports import rendering
+from spamfilter.service.systemd_override import drop_in
+from spamfilter.stores import NO_TABLES
+from spamfilter.stores.sql.connection import file_of, place_of
+from spamfilter.stores.sql.database import Database
+from spamfilter.stores.sql.moving import move
 from spamfilter.system.escaping import harmless
 from spamfilter.system.packaged_files import samples, shipped
 from spamfilter.system.paths import config_file
 from spamfilter.system.screen import coloured, complain, sentence, warn
+from spamfilter.web.accounts import read_accounts
 
 
 @click.command()
@@ -45,7 +53,6 @@ def migrate(file: Path | None, revision: str | None, yes: bool, source: str | No
     Example: spamfilter migrate --to postgresql+psycopg://spamfilter@/spamfilter
     """
     from spamfilter.stores.migration import migrate as run
-    from spamfilter.stores.sql.connection import place_of
 
     settings = settings_of(file)
     if source or target:
@@ -78,9 +85,6 @@ def _url(settings: config.Settings, option: str, url: str | None) -> str:
 
 
 def _move(settings: config.Settings, source: str, target: str) -> None:
-    from spamfilter.stores.sql.connection import file_of, place_of
-    from spamfilter.stores.sql.moving import move
-
     if (path := file_of(source)) is not None and not path.exists():
         raise InputError(f"{path}: no such database; name it by --from or [store] url")
     if status_of_relay(settings, place_of(source)):
@@ -97,8 +101,6 @@ def _move(settings: config.Settings, source: str, target: str) -> None:
 
 def _confirm_back(settings: config.Settings, revision: str) -> None:
     """Ask before a migration to an older revision. Raises InputError where nobody can answer."""
-    from spamfilter.stores.sql.database import Database
-
     with closing(Database(settings.store_url())) as database:
         before = database.revision()
     if before is None or revision >= before:
@@ -129,9 +131,6 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
 
     Example: spamfilter retrain --mail ~/Maildir
     """
-    from spamfilter.learning.bulk.rounds import ROUNDS
-    from spamfilter.learning.retraining import retrain as run
-
     settings = settings_of(file)
     voices = settings.voices()
     with opened_store(settings, existing=True) as store:
@@ -144,7 +143,7 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
                     complain(str(error))
         entries = store.state({}).last
         with click.progressbar(length=ROUNDS * entries, label="Rebuilding", file=sys.stderr) as bar:
-            done = run(store, voices, mails, bar.update)
+            done = retraining.retrain(store, voices, mails, bar.update)
     if as_json:
         click.echo(rendering.to_json(asdict(done)))
         return
@@ -164,10 +163,6 @@ def backup(file: Path | None, target: Path) -> None:
 
     Example: spamfilter backup /var/backups/spamfilter-monday.db
     """
-    from spamfilter.stores import NO_TABLES
-    from spamfilter.stores.sql.connection import file_of
-    from spamfilter.stores.sql.database import Database
-
     settings = settings_of(file)
     check_not_lost(settings)
     url = settings.store_url()
@@ -191,30 +186,21 @@ def check_config(file: Path | None, systemd: bool) -> None:
 
     Example: spamfilter --config /etc/spamfilter/spamfilter.toml check-config
     """
-    from spamfilter.stores.sql.connection import file_of
-
     settings = config.load(file)
-    dangers = settings.relay.dangers()
+    relay, dangers = settings.relay, settings.relay.dangers()
     accounts, database = Path(settings.web.accounts), file_of(settings.store_url())
     if settings.web.listen and (not accounts.exists() or os.access(accounts, os.R_OK)):
-        from spamfilter.web.accounts import read_accounts
-
         read_accounts(accounts)
     if settings.store.url and database is not None and not database.parent.is_dir():
         warn(f"store.url = {settings.store.url!r}: {database.parent} is no folder; create it before the start")
     for warning in settings.warnings():
         (complain if warning in dangers else warn)(warning)
     if systemd:
-        from spamfilter.service.systemd_override import drop_in
-
         click.echo(drop_in(settings))
         sys.exit(InputError.exit_code if dangers else 0)
     click.echo(f"configuration  {config_file(file) or 'defaults and environment'}")
-    sentence(f"listens on     {', '.join(settings.relay.listen)} ({settings.relay.mode})", indent=15)
-    relay = settings.relay
-    for places, what in (
-        (relay.submission, "authenticated senders"), (relay.lmtp, "LMTP"), (relay.milter, "milter"),
-    ):  # fmt: skip
+    sentence(f"listens on     {', '.join(relay.listen)} ({relay.mode})", indent=15)
+    for places, what in ((relay.submission, "authenticated senders"), (relay.lmtp, "LMTP"), (relay.milter, "milter")):
         if places:
             sentence(f"               {', '.join(places)} ({what})", indent=15)
     if settings.recipients:

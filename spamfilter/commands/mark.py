@@ -20,14 +20,17 @@ from click.core import ParameterSource
 
 from spamfilter.commands.command import (
     as_json_option,
+    moment,
     named_mails,
     names_argument,
     opened_filter,
+    opened_store,
+    settings_of,
     subjects,
     tell_problems,
     user,
 )
-from spamfilter.errors import Refused, TryAgain
+from spamfilter.errors import Refused, StoreError, TryAgain
 from spamfilter.mail.special_folders import kind_of
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless
@@ -240,8 +243,6 @@ def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: st
 
 def _forget_all(file: Path | None, by: str, since: str | None, source: str | None, yes: bool, as_json: bool) -> None:
     """Show, and with `yes` undo, all marks of an author. source: only those of it."""
-    from spamfilter.commands.command import moment, opened_store, settings_of
-    from spamfilter.errors import StoreError
     from spamfilter.learning.filter import Filter
     from spamfilter.learning.undoing import learnt_with, needs_all, taught_by, undo
     from spamfilter.reports import rendering

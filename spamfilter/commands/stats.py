@@ -1,24 +1,26 @@
 """The command `stats`: the report as text, JSON, HTML or mail."""
 
+import asyncio
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from spamfilter.bayes.verdict import CLASSES
 from spamfilter.commands.command import moment, opened_store, settings_of
+from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, SpamfilterError
+from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.reports import rendering
 from spamfilter.reports.daily_summaries import is_whole
+from spamfilter.reports.html import report_html
+from spamfilter.reports.mail import address_of, report_mail, send
+from spamfilter.reports.report import Report, build
+from spamfilter.reports.text import report_text
 from spamfilter.system.moments import hour_zone
 from spamfilter.system.screen import coloured, complain, warn
 from spamfilter.system.terminal import WIDTH, columns
-
-if TYPE_CHECKING:
-    from spamfilter.config.settings import Settings
-    from spamfilter.reports.report import Report
 
 ATTENTION = ("  CHANGED", "Advice", "Outages", "Not delivered", "Needs review")
 """Begins of lines that ask for something to be done."""
@@ -56,9 +58,6 @@ def stats(
 
     Example: spamfilter stats --since 24h
     """
-    from spamfilter.reports.mail import address_of
-    from spamfilter.reports.report import build
-
     if as_json and click.get_current_context().get_parameter_source("form") == click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--json and --format exclude each other")
     if as_json:
@@ -85,12 +84,8 @@ def stats(
     elif form == "json":
         click.echo(rendering.to_json(rendering.report_json(report)))
     elif form == "html":
-        from spamfilter.reports.html import report_html
-
         click.echo(report_html(report, settings.hostname()).encode())
     else:
-        from spamfilter.reports.text import report_text
-
         width = columns(sys.stdout) or WIDTH
         for line in report_text(report, width, sys.stdout.encoding).split("\n"):
             click.echo(_coloured(line))
@@ -109,13 +104,8 @@ def _coloured(line: str) -> str:
     return click.style(title, bold=True) + gap + rest if line[:1].isupper() else line
 
 
-def _send(settings: "Settings", report: "Report", recipients: list[str], now: datetime) -> None:
+def _send(settings: Settings, report: Report, recipients: list[str], now: datetime) -> None:
     """Mail the report to each of them, whatever becomes of the others; only if nobody has it, it may be tried again."""
-    import asyncio
-
-    from spamfilter.relay.next_hops import next_hop_of
-    from spamfilter.reports.mail import address_of, report_mail, send
-
     host = settings.hostname()
     sender = address_of("[report] mail_from", settings.report.mail_from or f"spamfilter@{host}")
     mail = report_mail(report, sender, recipients, host, now)

@@ -8,15 +8,18 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
 
 import click
 
 from spamfilter.bayes import compiled
-from spamfilter.bayes.labels import OTHER
+from spamfilter.bayes.labels import IMPORT, OTHER
 from spamfilter.commands.command import as_json_option, opened_filter, opened_store, settings_of, tell_problems, user
 from spamfilter.errors import InputError
 from spamfilter.learning.bulk import labelled_mail
+from spamfilter.learning.filter import Filter
+from spamfilter.learning.transfer import portable
+from spamfilter.learning.transfer.dumps import read_dump
+from spamfilter.learning.transfer.imports import ID, Import, filter_of, take_in, words_of
 from spamfilter.reports import rendering
 from spamfilter.system.escaping import harmless
 from spamfilter.system.file_access import whole_file
@@ -26,11 +29,6 @@ from spamfilter.system.screen import note, sentence
 
 STANDARD = "-"
 """The name of standard input and output."""
-
-if TYPE_CHECKING:
-    from spamfilter.learning.filter import Filter
-    from spamfilter.learning.transfer.imports import Import
-    from spamfilter.learning.transfer.portable import Export
 
 
 @click.command()
@@ -153,13 +151,9 @@ def _on_disk(dump: Path) -> Iterator[Path]:
 
 
 def _import(file: Path | None, dump: Path, as_json: bool) -> None:
-    from spamfilter.learning.transfer.dumps import read_dump
-    from spamfilter.learning.transfer.imports import Import
-    from spamfilter.learning.transfer.portable import BEGIN, Export
-
     try:
         with dump.open("rb") as begin:
-            own = begin.read(len(BEGIN)) == BEGIN
+            own = begin.read(len(portable.BEGIN)) == portable.BEGIN
     except OSError as error:
         raise InputError(f"{dump}: {error.strerror}") from error
     with opened_filter(file, whole=True) as (filter, settings):
@@ -169,7 +163,7 @@ def _import(file: Path | None, dump: Path, as_json: bool) -> None:
             if words.passed_over and not as_json:
                 sentence(f"{words.passed_over} words were passed over: no mail can have them", err=True)
         else:
-            export = Export(dump)
+            export = portable.Export(dump)
             export.check_rules(filter.voices)
             if export.is_ledger:
                 _import_ledger(filter, export, as_json)
@@ -179,10 +173,8 @@ def _import(file: Path | None, dump: Path, as_json: bool) -> None:
         sentence(f"the relay {settings.policy().rejecting(filter.store.state({}).learnt)}", err=True)
 
 
-def _import_counts(filter: "Filter", counts: "Import", of: str, file: Path, as_json: bool) -> None:
+def _import_counts(filter: Filter, counts: Import, of: str, file: Path, as_json: bool) -> None:
     """Learn the counts in a file, of the filter `of`, and say so."""
-    from spamfilter.learning.transfer.imports import take_in
-
     with file.open("rb") as content:
         digest = hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16)).digest()
     taken = take_in(filter, counts, digest, user())
@@ -199,10 +191,8 @@ def _import_counts(filter: "Filter", counts: "Import", of: str, file: Path, as_j
         )
 
 
-def _import_ledger(filter: "Filter", export: "Export", as_json: bool) -> None:
-    from spamfilter.learning.transfer.portable import take_in_ledger
-
-    entries = take_in_ledger(filter, export)
+def _import_ledger(filter: Filter, export: portable.Export, as_json: bool) -> None:
+    entries = portable.take_in_ledger(filter, export)
     learnt = filter.learnt
     if as_json:
         click.echo(rendering.to_json({"entries": entries, "ham": learnt["ham"], "spam": learnt["spam"]}))
@@ -214,9 +204,6 @@ def _import_ledger(filter: "Filter", export: "Export", as_json: bool) -> None:
 
 
 def _list(file: Path | None, as_json: bool) -> None:
-    from spamfilter.bayes.labels import IMPORT
-    from spamfilter.learning.transfer.imports import ID, filter_of, words_of
-
     with opened_store(settings_of(file), existing=True) as store:
         digests = [entry.digest for entry in store.learnings() if entry.label == IMPORT]
         found = [entry for entry in map(store.active, digests) if entry is not None]
@@ -248,18 +235,16 @@ def export(file: Path | None, target: Path, counts_only: bool) -> None:
 
     Example: spamfilter export --counts-only /root/spamfilter-counts.jsonl
     """
-    from spamfilter.learning.transfer.portable import export as lines
-
     with opened_filter(file, whole=False, existing=True) as (filter, _):
         if not filter.last:
             raise InputError(f"{filter.store.where}: has learnt nothing; there is nothing to export")
         if str(target) == STANDARD:
-            for line in lines(filter, counts_only):
+            for line in portable.export(filter, counts_only):
                 click.echo(line.encode())  # in UTF-8, whatever the locale's characters are
             return
         try:
             with whole_file(target) as partial, partial.open("w", encoding="utf-8") as written:
-                written.writelines(f"{line}\n" for line in lines(filter, counts_only))
+                written.writelines(f"{line}\n" for line in portable.export(filter, counts_only))
         except OSError as error:
             raise InputError(f"{target}: {error.strerror}") from error
     click.echo(f"{target}: {target.stat().st_size:,} bytes")
