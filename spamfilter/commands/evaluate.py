@@ -10,19 +10,8 @@ from click.core import ParameterSource
 
 from spamfilter.commands.command import as_json_option, opened_store, settings_of, tell_problems
 from spamfilter.errors import InputError
+from spamfilter.evaluation import runs
 from spamfilter.evaluation.protocols import PROTOCOLS, Feedback, Split, Trial, steps
-from spamfilter.evaluation.runs import (
-    CONFIGURED,
-    by_arrival,
-    entrants,
-    mails_alone,
-    of_journal,
-    of_ledger,
-    of_mails,
-    outcome,
-    write_scores,
-)
-from spamfilter.evaluation.runs import evaluate as run
 from spamfilter.learning.bulk import labelled_mail
 from spamfilter.reports import rendering
 from spamfilter.system.screen import note, sentence, table_width
@@ -126,7 +115,7 @@ def evaluate(
     if live == bool(index or spam or ham):
         raise click.UsageError("name some mail: an INDEX, or --spam PATH and --ham PATH, or else --live")
     _check_options({"protocol": protocol, **varied})
-    names = tuple(dict.fromkeys(names or (CONFIGURED,)))
+    names = tuple(dict.fromkeys(names or (runs.CONFIGURED,)))
     if scores and (len(names) > 1 or protocol == "learning-curve"):
         raise click.UsageError("--scores holds one run: one --likelihood, and no learning-curve")
     for target in filter(None, (scores, plot)):
@@ -137,29 +126,29 @@ def evaluate(
 
         check(plot)
     settings = settings_of(file)
-    voices, enter = entrants(names, settings.learn)
+    voices, enter = runs.entrants(names, settings.learn)
     trial = Trial(**varied, unsure=settings.policy().unsure, spam=settings.policy().spam)
     past = []
     problems: list[str] = []
     if live:
         with opened_store(settings, existing=True) as store:
-            examples = of_ledger(store, voices)
-            judged = of_journal(store)
-            past = [outcome(judged, "as judged", resamples)] if judged else []
+            examples = runs.of_ledger(store, voices)
+            judged = runs.of_journal(store)
+            past = [runs.outcome(judged, "as judged", resamples)] if judged else []
     else:
         indexed = [item for path in index for item in labelled_mail.find_indexed(path)]
         piles = labelled_mail.find_piles(spam, ham, note)
-        mails = [*mails_alone(indexed, problems), *by_arrival(mails_alone(piles, problems))]
-        examples = of_mails(mails, voices)
+        mails = [*runs.mails_alone(indexed, problems), *runs.by_arrival(runs.mails_alone(piles, problems))]
+        examples = runs.of_mails(mails, voices)
         tell_problems(problems, leave=False)
     examples = examples[:first]
     if len(examples) < trial.folds and protocol == "cross-validation":
         raise InputError(f"{len(examples)} messages cannot be divided into {trial.folds} folds")
     length = steps(protocol, len(examples), len(names), trial)
     with click.progressbar(length=length, label="Evaluating", file=sys.stderr) as bar:
-        outcomes = past + run(examples, enter, protocol, trial, bar.update, resamples)
+        outcomes = past + runs.evaluate(examples, enter, protocol, trial, bar.update, resamples)
     if scores:
-        write_scores(scores, outcomes[-1].run)
+        runs.write_scores(scores, outcomes[-1].run)
     if plot:
         draw(plot, outcomes, f"{protocol}, {len(examples):,} messages")
     for found in outcomes:
