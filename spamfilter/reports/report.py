@@ -261,15 +261,15 @@ def _words(mail: Summary, previous: Summary) -> list[MatteringWord]:
 
 def _moving(mail: Summary, previous: Summary) -> list[MatteringWord]:
     """Words that were influential in significantly more of the verdicts in `mail`, the largest rise first."""
-    now, before = max(mail.messages, 1), max(previous.messages, 1)
+    now, before = mail.messages, previous.messages
+    if not before:
+        return []
     risen = [
         word
         for word in _words(mail, previous)
         if word.verdicts / now > word.before / before and drift(word.token, (word.verdicts, now), (word.before, before))
     ]
-    return (
-        sorted(risen, key=lambda word: word.before / before - word.verdicts / now)[:MOVED] if previous.messages else []
-    )
+    return sorted(risen, key=lambda word: word.before / before - word.verdicts / now)[:MOVED]
 
 
 def latest(store: Store, since: datetime, until: datetime, limit: int) -> list[LearntMessage]:
