@@ -60,14 +60,13 @@ def review(file: Path | None, since: str | None, limit: int, as_json: bool) -> N
         if since is not None:
             begin = moment("--since", since, now)
         found = Review(filter, settings.verdict.spam)
-        queue = found.waiting(begin, now + timedelta(seconds=1))
+        present = islice(_present(found, found.waiting(begin, now + timedelta(seconds=1))), limit)
         if as_json:
-            for waiting, subject in islice(_present(found, queue), limit):
+            for waiting, subject in present:
                 click.echo(rendering.to_json(_json(filter, waiting, subject)))
             return
-        session = _Session(filter, settings, found, [waiting for waiting, _ in islice(_present(found, queue), limit)])
-        pressed = stack.enter_context(keys())
-        session.run(pressed)
+        session = _Session(filter, settings, found, [waiting for waiting, _ in present])
+        session.run(stack.enter_context(keys()))
 
 
 def _opened(stack: ExitStack, file: Path | None) -> tuple[Filter, Settings]:
