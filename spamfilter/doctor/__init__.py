@@ -87,7 +87,9 @@ def examine(examined: Examination, without: tuple[str, ...] = ()) -> Diagnosis:
                 if isinstance(error, PermissionError) and examined.by_a_stranger:
                     not_tried[name] = CLOSED
                 else:
-                    found.append(failed(f"cannot be checked: {error or type(error).__name__}", "see the other checks"))
+                    found.append(
+                        failed(f"cannot be checked: {str(error) or type(error).__name__}", "see the other checks")
+                    )
             if name in not_tried:
                 del examined.findings[name]
     finally:

@@ -110,6 +110,15 @@ def test_a_check_that_breaks_is_a_failed_line_and_hides_no_other(tmp_path: Path)
     assert {line.check for line in diagnosis.lines} >= {"disk", "dovecot"}
 
 
+def test_a_check_without_memory_says_why_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_memory(examined: Examination) -> Iterator[Finding]:
+        raise MemoryError
+
+    monkeypatch.setitem(CHECKS, "disk", without_memory)
+    (line,) = (line for line in examine(Examination(settings(tmp_path), None)).lines if line.check == "disk")
+    assert (line.status, line.found) == ("failed", "cannot be checked: MemoryError")
+
+
 def test_a_file_that_is_no_database_is_called_so_and_not_only_readable_by_all(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "spamfilter.db").write_bytes(b"no database " * 1000)

@@ -39,7 +39,7 @@ class Resolver:
         except OSError as error:
             found = error
         except Exception as error:  # an invalid name, no memory; every error must reach the callers
-            found = OSError(f"{host}: {error or type(error).__name__}")
+            found = OSError(f"{host}: {str(error) or type(error).__name__}")
         with suppress(RuntimeError):  # the event loop has stopped meanwhile
             answer.get_loop().call_soon_threadsafe(self._tell, host, answer, found)
 
