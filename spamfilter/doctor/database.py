@@ -110,7 +110,7 @@ def schema(examined: Examination) -> Iterator[Finding]:
 def integrity(examined: Examination) -> Iterator[Finding]:
     """Whether the database is intact; deep: every page and every index."""
     store = examined.store
-    found = store.verify() if examined.deep else store.verify_quickly()
+    found = store.verify(quickly=not examined.deep)
     if found:
         rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         yield failed("; ".join(found[:SHOWN]).replace("\n", " ") + rest, RESTORE)

@@ -276,12 +276,8 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
         """Write a value that JSON can hold."""
 
     @abstractmethod
-    def verify(self) -> list[str]:
-        """A sentence for each damage of the storage itself; empty if it is sound."""
-
-    def verify_quickly(self) -> list[str]:
-        """As `verify`, without comparing each index with its table."""
-        return self.verify()
+    def verify(self, quickly: bool = False) -> list[str]:
+        """A sentence for each damage of the storage itself; quickly: without comparing each index with its table."""
 
     @abstractmethod
     def backup(self, target: Path) -> None:

@@ -470,7 +470,7 @@ class Busy(Store):
     def put_setting(self, name: str, value: object) -> None:
         raise NotImplementedError
 
-    def verify(self) -> list[str]:
+    def verify(self, quickly: bool = False) -> list[str]:
         raise NotImplementedError
 
     def backup(self, target: Path) -> None:

@@ -129,17 +129,12 @@ class Database:
         _versions.create(connection, checkfirst=False)
         connection.execute(insert(_versions), {"version_num": HEAD})
 
-    def verify(self) -> list[str]:
-        return self._damage("PRAGMA integrity_check(10)")
-
-    def verify_quickly(self) -> list[str]:
-        return self._damage("PRAGMA quick_check(10)")
-
-    def _damage(self, question: str) -> list[str]:
+    def verify(self, quickly: bool = False) -> list[str]:
         if self._path is None:
             return []  # PostgreSQL looks at each page that it reads, and says so
+        check = "quick_check" if quickly else "integrity_check"
         with self.reading() as connection:
-            found = [str(row[0]) for row in connection.exec_driver_sql(question)]
+            found = [str(row[0]) for row in connection.exec_driver_sql(f"PRAGMA {check}(10)")]
         return [f"{self.where}: {line}" for line in found if line != "ok"]
 
     def backup(self, target: Path) -> None:
