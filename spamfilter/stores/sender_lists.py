@@ -3,9 +3,10 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 Kind = Literal["allow", "block"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 Ending = Literal["undone", "replaced", "expired"]
 
 LINK = "digest link: "

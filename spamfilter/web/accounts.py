@@ -67,12 +67,11 @@ def _account(line: str) -> Account:
     if len(parts) != 3:
         raise ValueError("not of the form NAME:ROLE:HASH, as `spamfilter web-password NAME` prints it")
     name, role, hash = parts
-    for known in ROLES:
-        if role == known:
-            if hash != NO_PASSWORD and not hash.startswith(HASH):
-                raise ValueError(f"{name!r} has no argon2id hash; `spamfilter web-password` prints one, or write -")
-            return Account(valid_name(name), known, hash)
-    raise ValueError(f"{name!r} has the role {role!r}; known: {', '.join(ROLES)}")
+    if role not in ROLES:
+        raise ValueError(f"{name!r} has the role {role!r}; known: {', '.join(ROLES)}")
+    if hash != NO_PASSWORD and not hash.startswith(HASH):
+        raise ValueError(f"{name!r} has no argon2id hash; `spamfilter web-password` prints one, or write -")
+    return Account(valid_name(name), role, hash)
 
 
 def valid_name(name: str) -> str:

@@ -25,7 +25,7 @@ from spamfilter.relay.quarantine import Quarantined
 from spamfilter.relay.sender_lists.decision import Lists, Origin
 from spamfilter.reports.digest_links import address_of_link, read_key, user_of
 from spamfilter.stores import Rule
-from spamfilter.stores.sender_lists import Kind
+from spamfilter.stores.sender_lists import KINDS, Kind
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import is_id
 from spamfilter.web import marking
@@ -154,9 +154,9 @@ def act_on_mail(visit: Visit, address: str) -> Response:
     found = _mail(visit, address)
     if found is None:
         return _gone(visit)
-    for kind in ("allow", "block"):
-        if visit.form.get("rule") == kind:
-            return _listing(visit, address, found, kind)
+    kind = visit.form.get("rule")
+    if kind in KINDS:
+        return _listing(visit, address, found, kind)
     outcome = _carried_out(visit, address, found, _do(visit))
     if outcome in ("done", "untaught"):
         return _back(visit, done=found.id, untaught=int(outcome == "untaught"))

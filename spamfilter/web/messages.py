@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from spamfilter.bayes.labels import LABELS, Label
+from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.verdict import ACTIONS
 from spamfilter.errors import InputError
 from spamfilter.relay.quarantine import event_text
@@ -64,22 +64,16 @@ def mark(visit: Visit) -> Response:
     """Mark a message as spam or ham, or forget it."""
     site = visit.site
     entry = message_views.entry_of(site, visit.parts["id"])
-    label = label_of(visit.form.get("label", ""))
+    label = visit.form.get("label")
+    if label == "forget":
+        label = None
+    elif label not in LABELS:
+        raise InputError("label: neither ham nor spam nor forget")
     done = marking.mark(site, entry.id, label, marking.author_of(visit.user))
     visit.tell(marking.notice(entry, label, done))
     if label == "ham" and message_views.is_kept(site, entry):
         visit.tell('The mail is still in quarantine: "Deliver" sends it to its recipients.')
     return redirected(f"/messages/{entry.id}")
-
-
-def label_of(text: str) -> Label | None:
-    """The label of a button; None: forget. Raises InputError."""
-    for label in LABELS:
-        if text == label:
-            return label
-    if text != "forget":
-        raise InputError("label: neither ham nor spam nor forget")
-    return None
 
 
 def release(visit: Visit) -> Response:

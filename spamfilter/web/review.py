@@ -100,17 +100,16 @@ def answer(visit: Visit) -> Response:
     session, site = visit.session, visit.site
     assert session is not None
     entry = message_views.entry_of(site, visit.form.get("id", ""))
-    word = visit.form.get("label", "")
-    if word == "skip":
+    label = visit.form.get("label")
+    if label == "skip":
         review_of(site).skip(entry.digest)
         session.done.append((entry.id, None))
-    else:
-        label = next((label for label in LABELS if label == word), None)
-        if label is None:
-            raise InputError("label: neither ham nor spam nor skip")
+    elif label in LABELS:
         done = marking.mark(site, entry.id, label, marking.author_of(visit.user))
         visit.tell(marking.notice(entry, label, done))
         session.done.append((entry.id, label))
+    else:
+        raise InputError("label: neither ham nor spam nor skip")
     session.queue = [id for id in session.queue if id != entry.id]
     del session.done[:-QUEUE]
     at = visit.form.get("at", "0")

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from spamfilter.config.sender_rules import new_rule, waits_for_proof
 from spamfilter.errors import InputError
 from spamfilter.stores import Rule
-from spamfilter.stores.sender_lists import Kind
+from spamfilter.stores.sender_lists import KINDS
 from spamfilter.web.site import Visit, redirected, shown
 
 SHOWN = 500
@@ -61,9 +61,9 @@ def _for(rule: Rule) -> str:
 
 
 def _rule(form: dict[str, str], by: str, now: datetime) -> Rule:
-    if form.get("kind") not in ("allow", "block"):
+    kind = form.get("kind")
+    if kind not in KINDS:
         raise InputError("choose whether the sender is allowed or blocked")
-    kind: Kind = "allow" if form["kind"] == "allow" else "block"
     days = form.get("days", "")
     if days and not (days.isdecimal() and days.isascii() and len(days) < 9):
         raise InputError("the days must be a number, or empty for ever")
