@@ -7,6 +7,7 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Executable,
@@ -140,7 +141,7 @@ class SqlLearning(queries.SqlLedger, Learning):
         ]
         self._add(tallies, moved)
         left = [row[:4] for row in moved if row[4] < 0]
-        self._many(_DROP_TALLIES, _TALLY, (), left, "new_")  # those that no word has any more
+        self._many(_DROP_TALLIES, _new(tallies.primary_key), left)  # those that no word has any more
         if any(self._learnt.values()):
             learnt = queries.setting(self._connection, "learnt") or dict.fromkeys(LABELS, 0)
             self.put_setting("learnt", {label: learnt[label] + self._learnt[label] for label in LABELS})
@@ -153,49 +154,46 @@ class SqlLearning(queries.SqlLedger, Learning):
         for changes in (self._words, self._classes, self._vocabulary, self._tallies):
             changes.clear()
 
-    def _many(
-        self, statement: Executable, key: tuple[str, ...], values: tuple[str, ...], rows: list[Any], prefix: str = ""
-    ) -> int:
-        names = tuple(f"{prefix}{name}" for name in (*key, *values))
+    def _many(self, statement: Executable, names: tuple[str, ...], rows: list[Any]) -> int:
         return queries.execute_many(self._connection, statement, names, rows)
 
     def _add(self, table: Table, rows: list[tuple[Any, ...]]) -> None:
         """Add to the numbers of rows, which follow their key; a row that gets more is made where it is missing."""
-        key = _key(table)
-        less = [row for row in rows if min(row[len(key) :]) < 0]
-        self._many(_MORE[table], key, _numbers(table), [row for row in rows if row not in less] if less else rows)
-        if self._many(_LESS[table], key, _numbers(table), less, "new_") != len(less):
+        key = len(table.primary_key)
+        less = [row for row in rows if min(row[key:]) < 0]
+        more = [row for row in rows if row not in less] if less else rows
+        self._many(_MORE[table], tuple(table.columns.keys()), more)
+        if self._many(_LESS[table], _new(table.columns), less) != len(less):
             raise CountError(f"the {table.name} table lacks rows of the learning that is to be taken back")
 
     def _take_away(self, less: list[WordRow]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
         less = [*map(tuple, queries.spelt(self._connection.dialect, less))]
-        if self._many(_TAKE_WORDS, _WORD, (*LABELS, "touched"), less, "new_") != len(less):
+        if self._many(_TAKE_WORDS, _new(words.columns), less) != len(less):
             raise CountError("the words table lacks words of the learning that is to be taken back")
-        self._many(_DROP_WORDS, _WORD, (), [row[:3] for row in less], "new_")
+        self._many(_DROP_WORDS, _new(words.primary_key), [row[:3] for row in less])
 
 
-def _at(table: Table, *names: str) -> ColumnElement[bool]:
-    return and_(*(table.c[name] == bindparam(f"new_{name}") for name in names))
+def _new(columns: Iterable[Column[Any]]) -> tuple[str, ...]:
+    """The parameters of a statement that changes rows, with the values of these columns."""
+    return tuple(f"new_{column.name}" for column in columns)
 
 
-def _key(table: Table) -> tuple[str, ...]:
-    return tuple(table.primary_key.columns.keys())
+def _at(table: Table) -> ColumnElement[bool]:
+    return and_(*(column == bindparam(f"new_{column.name}") for column in table.primary_key))
 
 
 def _numbers(table: Table) -> tuple[str, ...]:
     return tuple(column.name for column in table.columns if not column.primary_key)
 
 
-def _adding(table: Table, *names: str) -> Update:
-    added = {name: table.c[name] + bindparam(f"new_{name}") for name in names}
-    return update(table).where(_at(table, *_key(table))).values(added)
+def _adding(table: Table, names: Iterable[str]) -> Update:
+    return update(table).where(_at(table)).values({name: table.c[name] + bindparam(f"new_{name}") for name in names})
 
 
 _NOTHING: ColumnElement[int] = literal_column("0")
-_WORD, _TALLY = _key(words), _key(tallies)
-_TAKE_WORDS = _adding(words, *LABELS).values(touched=bindparam("new_touched"))
-_DROP_WORDS = delete(words).where(_at(words, *_WORD), words.c.ham == _NOTHING, words.c.spam == _NOTHING)
+_TAKE_WORDS = _adding(words, LABELS).values(touched=bindparam("new_touched"))
+_DROP_WORDS = delete(words).where(_at(words), words.c.ham == _NOTHING, words.c.spam == _NOTHING)
 _MORE = {table: queries.written_over(upsert(table), _numbers(table)) for table in (classes, vocabularies, tallies)}
-_LESS = {table: _adding(table, *_numbers(table)) for table in _MORE}
-_DROP_TALLIES = delete(tallies).where(_at(tallies, *_TALLY), tallies.c.words == _NOTHING)
+_LESS = {table: _adding(table, _numbers(table)) for table in _MORE}
+_DROP_TALLIES = delete(tallies).where(_at(tallies), tallies.c.words == _NOTHING)
