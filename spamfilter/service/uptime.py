@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from spamfilter.errors import NextHopError, StoreError
-from spamfilter.relay.next_hops import NextHop
+from spamfilter.relay.relay import Relay
 from spamfilter.reports.outages import last_note, note_alive
 from spamfilter.stores import Store
 from spamfilter.system.escaping import printable
@@ -17,11 +17,10 @@ log = logging.getLogger("spamfilter")
 class Uptime:
     """The notes of one relay. without_next_hop: what happens while that does not answer."""
 
-    def __init__(self, store: Store, next_hop: NextHop, without_next_hop: str, host: str) -> None:
+    def __init__(self, store: Store, relay: Relay, without_next_hop: str) -> None:
         self._store = store
-        self._next_hop = next_hop
+        self._relay = relay
         self._without_next_hop = without_next_hop
-        self._host = host
         self._started = datetime.now(UTC)
         self._greeted = False
         self._noted: datetime | None = None
@@ -35,16 +34,16 @@ class Uptime:
             await asyncio.to_thread(self._note)
 
     def _note(self) -> None:
-        now = datetime.now(UTC)
+        now, host = datetime.now(UTC), self._relay.hostname
         if self._noted is None:
-            note_alive(self._store, self._host, last_note(self._store, self._host), self._started, now)
+            note_alive(self._store, host, last_note(self._store, host), self._started, now)
         else:
-            note_alive(self._store, self._host, self._noted, now, now)
+            note_alive(self._store, host, self._noted, now, now)
         self._noted = now
 
     async def _greet(self) -> None:
         try:
-            conversation = await self._next_hop.open()
+            conversation = await self._relay.next_hop.open()
         except NextHopError as error:
             log.warning(
                 "the next hop does not answer: %s; until it does, %s",

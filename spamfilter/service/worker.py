@@ -84,9 +84,9 @@ class Worker:
         self._limit_log = LimitLog(Metrics(shared.figures[shared.own]))
         self._journal = Journal(store, process.share_of(limits.journal_backlog), self._limit_log)
         self._following = Following(filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics)
-        self._mark_queue = MarkQueue(self._filter, settings.feedback, self._learnt, self._limit_log.noted)
+        self._mark_queue = MarkQueue(filter, settings.feedback, self._learnt, self._limit_log.noted)
         self._relay = Relay(
-            judge=Judge(self._filter, settings.policy(), settings.policies()),
+            judge=Judge(filter, settings.policy(), settings.policies()),
             journal=self._journal,
             next_hop=next_hop,
             quarantine=Maildir(settings.quarantine_path()),
@@ -124,7 +124,6 @@ class Worker:
         self._connect_metrics()
 
     def _connect_metrics(self) -> None:
-        """Register the metrics whose values other parts keep."""
         read, journal = self._limit_log.metrics.read_by, self._journal
         read("journal_written", lambda: journal.written)
         read("journal_dropped", lambda: journal.dropped)
@@ -140,7 +139,6 @@ class Worker:
         read("resident_bytes", resident_bytes)
 
     def _figures(self) -> Snapshot:
-        """The metrics of all processes."""
         shared, own = self._process.shared, self._limit_log.metrics.snapshot()
         others = [Metrics(row).snapshot() for number, row in enumerate(shared.figures) if number != shared.own]
         together = merged([own, *others])
@@ -175,12 +173,7 @@ class Worker:
             if not await self._open_socket():
                 background.start("the feedback socket", self._open_late, TRY_AGAIN, TRY_AGAIN)
             expiry = Expiry(self._filter.store, self._relay.quarantine.path, lambda: self._settings)
-            uptime = Uptime(
-                self._filter.store,
-                self._relay.next_hop,
-                self._settings.relay.without_next_hop,
-                self._relay.hostname,
-            )
+            uptime = Uptime(self._filter.store, self._relay, self._settings.relay.without_next_hop)
             background.start("noting that the relay runs", uptime.note, NOTE_EVERY)
             background.start("expiry", partial(asyncio.to_thread, expiry.look), EXPIRE_EVERY, GRACE_SECONDS)
         self._journal.start()
@@ -290,7 +283,6 @@ class Worker:
         metrics.publish()
 
     async def _open_metrics(self, sockets: Sequence[socket.socket]) -> "MetricsFrontEnd | None":
-        """Serve the metrics on these sockets, if there are any."""
         if not sockets:
             return None
         from spamfilter.service.metrics_endpoint import MetricsFrontEnd  # imports a library that nothing else needs
@@ -311,22 +303,14 @@ class Worker:
                 raise
             log.warning("no feedback socket: %s", error)
             return not isinstance(error, Occupied)
-        else:
-            log.info("feedback socket %s", self._socket.path)
         return True
 
     async def _open_late(self) -> None:
-        """Listen for feedback as soon as no other relay does."""
-        if self._socket.listens:
-            return
         try:
-            await self._socket.start()
-        except Occupied:
-            return
+            with suppress(Occupied):
+                await self._socket.start()
         except ConfigError as error:
             log.warning("no feedback socket: %s", error, extra=SELDOM)
-        else:
-            log.info("feedback socket %s", self._socket.path)
 
     async def _status(self, request: Answer) -> Answer:
         return {

@@ -81,17 +81,15 @@ class FeedbackSocket:
 
     async def start(self) -> None:
         """Listen. Raises Occupied if another relay listens there, ConfigError if the socket cannot be made."""
+        if self._server is not None:
+            return
         try:
             sock = unix_socket.bound(self.path)
         except ConfigError as error:
             raise type(error)(f"feedback.socket = {str(self.path)!r}: {error}") from error
         self._file = unix_socket.identity(self.path)
         self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=MAX_LINE, backlog=BACKLOG)
-
-    @property
-    def listens(self) -> bool:
-        """Whether `start` has succeeded."""
-        return self._server is not None
+        log.info("feedback socket %s", self.path)
 
     async def close(self) -> None:
         """Take no more requests. Marks that have begun are answered; close the MarkQueue at the same time."""
@@ -247,7 +245,7 @@ class _Connection:
                 self._server.limit_log.metrics.count("faults", "feedback")
         except Exception:
             self._server.limit_log.metrics.count("faults", "feedback")
-            log.exception("feedback socket: a request of %s failed", printable(self._user))
+            log.exception("feedback socket: a request of %s failed", self.name)
             answer = _error(TryAgain("a fault of the relay, see its log; try again"))
         await self._write(answer)
         self.marking = False
