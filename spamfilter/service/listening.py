@@ -71,11 +71,16 @@ def bound(key: str, address: str) -> list[socket.socket]:
     host, port = split_address(address)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return [_socket(family, where) for family, _, _, _, where in found]
+        sockets = [socket.create_server(where, family=family, backlog=1024) for family, _, _, _, where in found]
     except OSError as error:
+        # Of a socket the number says why: Python's text repeats the address.
+        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
         hint = "; is another spamfilter running?" if error.errno == errno.EADDRINUSE else ""
         kind = NoSuchAddress if error.errno == errno.EADDRNOTAVAIL else ConfigError
-        raise kind(f"{key} = {address!r}: cannot listen there: {error.strerror}{hint}") from error
+        raise kind(f"{key} = {address!r}: cannot listen there: {reason}{hint}") from error
+    for sock in sockets:
+        sock.setblocking(False)
+    return sockets
 
 
 def _local(key: str, path: Path) -> socket.socket:
@@ -85,21 +90,6 @@ def _local(key: str, path: Path) -> socket.socket:
         raise ConfigError(f"{key} = 'unix:{path}': {error}") from error
     sock.listen(1024)
     sock.setblocking(False)
-    return sock
-
-
-def _socket(family: socket.AddressFamily, where: object) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(where)  # type: ignore[arg-type]  # an address as getaddrinfo gave it
-        sock.listen(1024)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
     return sock
 
 
