@@ -4,8 +4,8 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Literal
@@ -32,7 +32,6 @@ from spamfilter.web.site import Page, Site, Visit, redirected, shown
 from spamfilter.web.site.connections import Bounded
 from spamfilter.web.site.limits import Fields, body_of, kind_of
 from spamfilter.web.site.sessions import Sessions, new_token
-from spamfilter.web.site.throttle import Throttle
 from spamfilter.web.site.visitors import Accounts, Origin, Visitors, is_from_another_site
 
 log = logging.getLogger("spamfilter.web")
@@ -116,10 +115,10 @@ class _Server(uvicorn.Server):
 
 def application(settings: Settings, file: Path | None, store: Store, accounts: Accounts) -> Starlette:
     """The application: pages, files and API on a store."""
-    visitors = Visitors(settings.web, accounts, Throttle())
+    visitors = Visitors(settings.web, accounts)
     site = Site(settings, file, store, Sessions(settings.web.session_hours), visitors, Lock())
     folder = Path(__file__).parent / "templates"
-    routes = [Route(page.path, _endpoint(site, page), methods=_methods(page)) for page in PAGES]
+    routes = [Route(page.path, partial(_answer, site, page), methods=_methods(page)) for page in PAGES]
     for name, kind in FILES.items():
         content = Response((folder / name).read_bytes(), media_type=kind)
         routes.append(Route(f"/{name}", content, methods=["GET"]))
@@ -162,14 +161,10 @@ def _error_page(request: Request, sentence: str, status: int) -> Response:
     return shown(visit, "error", status, trouble=sentence)
 
 
-def _endpoint(site: Site, page: Page) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        origin = site.visitors.origin(request)
-        form = await _form(request) if request.method == "POST" else {}
-        visit = await run_in_threadpool(_visit, site, request, origin, form)
-        return await run_in_threadpool(_answered, page, request, visit)
-
-    return answer
+async def _answer(site: Site, page: Page, request: Request) -> Response:
+    form = await _form(request) if request.method == "POST" else {}
+    visit = await run_in_threadpool(_visit, site, request, form)
+    return await run_in_threadpool(_answered, page, request, visit)
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -182,9 +177,9 @@ async def _form(request: Request) -> dict[str, str]:
         raise HTTPException(400, "not a form") from None
 
 
-def _visit(site: Site, request: Request, origin: Origin, form: dict[str, str]) -> Visit:
+def _visit(site: Site, request: Request, form: dict[str, str]) -> Visit:
     """The visit of a request, with the session of its cookie, or a new one if a proxy has named an account."""
-    accounts = site.visitors.accounts.now()
+    origin, accounts = site.visitors.origin(request), site.visitors.accounts.now()
     # The link of a digest is followed from other sites, without the cookie of a session, which its forms would send.
     by_link = request.url.path.startswith(BY_LINK)
     token = "" if by_link else _sent(request, _cookie(origin, "session"))

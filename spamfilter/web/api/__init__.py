@@ -4,7 +4,8 @@ Guarantee: another site cannot use the password that a browser remembers: reques
 are rejected, cookies are ignored, and a body must be application/json, which no form can send.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -33,8 +34,8 @@ def routes(site: Site) -> list[Route]:
     paths: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method] = operation
-    found = [Route(path, _endpoint(site, by_method), methods=list(by_method)) for path, by_method in paths.items()]
-    return [*found, Route("/api/openapi.json", _described(site))]
+    found = [Route(path, partial(_answer, site, by_method), methods=[*by_method]) for path, by_method in paths.items()]
+    return [*found, Route("/api/openapi.json", partial(_described, site))]
 
 
 def failed(sentence: str, status: int, fields: Mapping[str, str] | None = None) -> Response:
@@ -46,25 +47,19 @@ def _json(value: dict[str, Any], status: int = 200, fields: Mapping[str, str] | 
     return Response(rendering.to_json(value), status, fields, JSON)
 
 
-def _described(site: Site) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        await run_in_threadpool(_account, site, request)
-        return _json(description())
-
-    return answer
+async def _described(site: Site, request: Request) -> Response:
+    await run_in_threadpool(_account, site, request)
+    return _json(description())
 
 
-def _endpoint(site: Site, by_method: Mapping[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        operation = by_method["GET" if request.method == "HEAD" else request.method]
-        account = await run_in_threadpool(_account, site, request)
-        if not account.may(operation.role):
-            raise HTTPException(403, f"this needs the role {operation.role!r}; your role is {account.role!r}")
-        parts = {name: str(part) for name, part in request.path_params.items()}
-        call = Call(site, account, parts, await _input(request, operation))
-        return await run_in_threadpool(_answered, operation, call)
-
-    return answer
+async def _answer(site: Site, by_method: Mapping[str, Operation], request: Request) -> Response:
+    operation = by_method["GET" if request.method == "HEAD" else request.method]
+    account = await run_in_threadpool(_account, site, request)
+    if not account.may(operation.role):
+        raise HTTPException(403, f"this needs the role {operation.role!r}; your role is {account.role!r}")
+    parts = {name: str(part) for name, part in request.path_params.items()}
+    call = Call(site, account, parts, await _input(request, operation))
+    return await run_in_threadpool(_answered, operation, call)
 
 
 def _answered(operation: Operation, call: Call) -> Response:

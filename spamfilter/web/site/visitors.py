@@ -89,11 +89,11 @@ def is_from_another_site(request: Request) -> bool:
 class Visitors:
     """Finds the origin and the account of a request."""
 
-    def __init__(self, web: Web, accounts: Accounts, throttle: Throttle) -> None:
+    def __init__(self, web: Web, accounts: Accounts) -> None:
         self._web = web
         self._proxies = web.proxies()
         self.accounts = accounts
-        self._throttle = throttle
+        self._throttle = Throttle()
         self._key = secrets.token_bytes(32)
         self._right: OrderedDict[bytes, float] = OrderedDict()
 
