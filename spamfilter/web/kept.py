@@ -44,14 +44,20 @@ Do = Literal["teach", "deliver", "delete"]
 Outcome = Literal["done", "untaught", "refused", "failed"]
 """What became of it; untaught: done, but not learnt; refused by the next hop; failed for now."""
 DONE = {"teach": "delivered", "deliver": "delivered", "delete": "deleted"}
-NUMBERS = {
+SENTENCES = {
+    "again": "This page was too old, and nothing was done. Please do it again.",
     "delivered": "Mails delivered: {number}",
     "deleted": "Mails deleted: {number}",
     "untaught": "Delivered, but not learnt as not spam: {number}.",
     "refused": "Still kept, because your mail server does not take it: {number}. Ask your administrator.",
     "failed": "Still kept, because it did not work now: {number}. Try again later.",
+    "undecided": "Nothing was done: choose what to do with the mails that are ticked.",
 }
-"""What was just done with some mails -> the sentence about them, which is translated."""
+"""What was just done -> the sentence about it, which is translated; number: of mails."""
+RULE_MADE = {
+    "block": "Mail from {sender} to you is always treated as spam from now on.",
+    "allow": "Mail from {sender} always comes to you from now on, if your mail server can prove its sender.",
+}
 
 
 def _by_link(answer: Callable[[Visit, str], Response]) -> Callable[[Visit], Response]:
@@ -112,33 +118,19 @@ def _said(visit: Visit, address: str) -> list[str]:
     """What was just done, in sentences that have no words of the address line."""
     say, store = _translator(visit), visit.site.store
     asked = {name: int(text) for name, text in visit.query.items() if re.fullmatch("[0-9]{1,9}", text)}
-    said = []
-    if "again" in asked:
-        said.append(say("This page was too old, and nothing was done. Please do it again."))
-    said += [say(sentence, number=asked[what]) for what, sentence in NUMBERS.items() if asked.get(what)]
-    if "undecided" in asked:
-        said.append(say("Nothing was done: choose what to do with the mails that are ticked."))
+    said = [say(sentence, number=asked[what]) for what, sentence in SENTENCES.items() if asked.get(what)]
     if "ticked" in asked:
         gone = say("This mail is not kept for you: it was delivered or deleted.")
         said.append(gone if asked["ticked"] else say("Tick the mails first."))
     for rule in store.rules():
         if rule.id == asked.get("rule") and _is_own(rule, address):
-            said.append(_rule_said(say, rule))
+            said.append(say(RULE_MADE[rule.kind], sender=rule.what))
     if "undone" in asked:
         former = {one.rule.id: one.rule for one in store.former_rules() if _is_own(one.rule, address)}
         undone = former.get(asked["undone"])
         none = say("There is no such rule.")
         said.append(say("The rule on {sender} is undone.", sender=undone.what) if undone else none)
     return said + _done(visit, address)
-
-
-def _rule_said(say: Callable[..., str], rule: Rule) -> str:
-    if rule.kind == "block":
-        return say("Mail from {sender} to you is always treated as spam from now on.", sender=rule.what)
-    return say(
-        "Mail from {sender} always comes to you from now on, if your mail server can prove its sender.",
-        sender=rule.what,
-    )
 
 
 @_by_link
@@ -175,7 +167,6 @@ def _do(visit: Visit) -> Do:
 
 
 def _carried_out(visit: Visit, address: str, found: Quarantined, do: Do) -> Outcome:
-    """Do this with a mail, for this address alone."""
     author = Author(user_of(address), marking.SOURCE)
     try:
         if do == "delete":
@@ -196,7 +187,6 @@ def _carried_out(visit: Visit, address: str, found: Quarantined, do: Do) -> Outc
 
 
 def _listing(visit: Visit, address: str, found: Quarantined, kind: Kind) -> Response:
-    """Make a rule on the sender of a mail."""
     store, by, now = visit.site.store, user_of(address), datetime.now(UTC)
     sender, rules = _sender(visit, found), store.rules()
     if any(rule.what == sender and rule.whom == address and rule.by != by for rule in rules):
@@ -245,7 +235,6 @@ def _kept_for(visit: Visit, address: str, ids: Iterable[str]) -> list[Quarantine
 
 
 def _mail(visit: Visit, address: str) -> Quarantined | None:
-    """The kept mail that a link leads to, if it is for this address."""
     return next(iter(_kept_for(visit, address, [visit.parts["id"]])), None)
 
 
@@ -271,7 +260,6 @@ def _became(visit: Visit, address: str, id: str) -> str:
 
 
 def _done(visit: Visit, address: str) -> list[str]:
-    """What was just done with a mail of this address."""
     id = visit.query.get("done", "")
     became = _became(visit, address, id) if is_id(id) else ""
     if not became:

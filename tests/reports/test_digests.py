@@ -22,7 +22,7 @@ from spamfilter.reports.digest_links import held_key
 from spamfilter.reports.digests import digest_mail, is_due, new_digests
 from spamfilter.stores import Store
 from spamfilter.system.ids import new_id
-from spamfilter.web.kept import NUMBERS
+from spamfilter.web.kept import RULE_MADE, SENTENCES
 from tests.support.made import journal_entry, mail
 from tests.support.memory_store import MemoryStore
 
@@ -155,7 +155,7 @@ def said() -> set[str]:
     files = [*folder.glob("web/kept.py"), *folder.glob("reports/digests.py"), *folder.glob("relay/feedback_answers.py")]
     files += [*folder.glob("web/templates/*.html"), *folder.glob("reports/templates/digest.html")]
     written = {sentence for file in files for sentence in SAID.findall(file.read_text(encoding="utf-8"))}
-    return written | {*NUMBERS.values()}
+    return written | {*SENTENCES.values(), *RULE_MADE.values()}
 
 
 @pytest.mark.parametrize("language", [name for name in LANGUAGES if name != "en"])
