@@ -6,7 +6,7 @@ the same address never touches the database.
 
 import asyncio
 import logging
-from contextlib import ExitStack, closing
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -44,24 +44,20 @@ def serve(settings: Settings, file: Path | None) -> None:
     raise_descriptor_limit(settings.limits)
     return_large_blocks()
     # Sockets first: a second daemon on the same address must stop before it opens the database.
-    handed, listen = inherited(), settings.relay.listen
-    sockets = handed or [sock for address in listen for sock in bound("relay.listen", address)]
+    handed, relay = inherited(), settings.relay
     names = [name_of(sock) for sock in handed]
-    for address in not_open(listen, names) if handed else ():
+    for address in not_open(relay.listen, names) if handed else ():
         log.warning("systemd hands over %s; [relay] listen names %s, which is not open", ", ".join(names), address)
-    with ExitStack() as stack:
-        for sock in sockets:
-            stack.enter_context(sock)
-        submission = [sock for address in settings.relay.submission for sock in bound("relay.submission", address)]
-        lmtp = [sock for address in settings.relay.lmtp for sock in bound("relay.lmtp", address)]
-        milter = [sock for address in settings.relay.milter for sock in bound("relay.milter", address)]
-        metrics = bound("metrics.listen", settings.metrics.listen) if settings.metrics.listen else []
-        for sock in (*submission, *lmtp, *milter, *metrics):
-            stack.enter_context(sock)
-        store = stack.enter_context(closing(open_store(settings.store_url(), migrate=True)))
+    places = Sockets(
+        handed or bound("relay.listen", *relay.listen),
+        bound("relay.submission", *relay.submission),
+        bound("relay.lmtp", *relay.lmtp),
+        bound("relay.milter", *relay.milter),
+        bound("metrics.listen", settings.metrics.listen) if settings.metrics.listen else [],
+    )
+    with closing(places), closing(open_store(settings.store_url(), migrate=True)) as store:
         filter = Filter(store, _voices(settings, store))
         expiry.begin(store)
-        places = Sockets(sockets, submission, lmtp, milter, metrics)
         # The files of TLS are read before the fork: who replaces another process does not need what they hold then.
         tls, next_hop = clients_tls(settings), next_hop_of(settings)
         process: Process | None = Process(Shared())

@@ -64,8 +64,12 @@ def _close(sockets: list[socket.socket]) -> None:
         sockets.pop().close()
 
 
-def bound(key: str, address: str) -> list[socket.socket]:
-    """Sockets that listen at an address, which may be a path where the key allows it. Raises ConfigError."""
+def bound(key: str, *addresses: str) -> list[socket.socket]:
+    """Sockets that listen at addresses, which may be paths where the key allows it. Raises ConfigError."""
+    return [sock for address in addresses for sock in _bound(key, address)]
+
+
+def _bound(key: str, address: str) -> list[socket.socket]:
     if path := socket_of(address):
         return [_local(key, path)]
     host, port = split_address(address)
