@@ -74,7 +74,6 @@ class MetricsFrontEnd:
             self._open.pop(task, None)
 
     def _answer(self, request: bytes) -> bytes:
-        """The whole answer to a request's first line."""
         method, _, rest = request.partition(b" ")
         path, _, version = rest.partition(b" ")
         if not version.startswith(b"HTTP/1."):

@@ -225,7 +225,6 @@ class Supervisor:
         os.close(self._work_of_anybody)
 
     def _bury(self) -> None:
-        """Note which processes have exited."""
         while self._running:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:

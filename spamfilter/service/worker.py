@@ -215,7 +215,6 @@ class Worker:
                 await self._list_following.look()
 
     async def _drain(self, front_ends: Sequence[FrontEnd]) -> None:
-        """Let running transactions finish, for at most `limits.drain_seconds`."""
         draining = asyncio.gather(*(front_end.drain() for front_end in front_ends))
         await asyncio.sleep(0)  # lets `drain` close the listening sockets
         self._process.shared.state[self._process.shared.own] = 0

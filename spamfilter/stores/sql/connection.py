@@ -141,7 +141,6 @@ def file_errors(where: str) -> Iterator[None]:
 
 
 def _meant(where: str, error: BaseException | None) -> StoreError:
-    """What an exception of the driver means."""
     if not isinstance(error, sqlite3.Error):
         from spamfilter.stores.sql.postgresql import meant
 
