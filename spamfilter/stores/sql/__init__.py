@@ -47,9 +47,6 @@ from spamfilter.stores.sql.sender_lists import SqlSenderLists
 from spamfilter.stores.store import Entry, Holders, Learning, Store
 from spamfilter.system.batches import batches
 
-__all__ = ["SqlStore"]
-
-
 _NOTICED = select(schema.settings.c.name, schema.settings.c.value).where(
     schema.settings.c.name.in_([queries.REBUILT, EDITION])
 )
@@ -146,8 +143,7 @@ class SqlStore(
 
     def marks_by(self, by: str, since: datetime) -> int:
         learnings = *_on_day(by, since), ledger.c.undoes.is_(None)
-        with self.reading() as connection:
-            return int(connection.execute(select(func.count()).select_from(ledger).where(*learnings)).scalar_one())
+        return self.number(select(func.count()).select_from(ledger).where(*learnings))
 
     def surprises_by(self, by: str, since: datetime, most: int) -> list[Entry]:
         surprising = cast(amounts.c.calibrated[ERROR_ENERGY].as_string(), BigInteger) >= SURPRISING
@@ -168,9 +164,8 @@ class SqlStore(
         )
         numbers = (func.count(case((found, ledger.c.digest)).distinct()) for found in (received, sent))
         query = select(*numbers).select_from(ledger).join(schema.journal, mail.digest == ledger.c.digest)
-        query = query.where(*_on_day(by, since), ledger.c.undoes.is_(None))
         with self.reading() as connection:
-            found = connection.execute(query).one()
+            found = connection.execute(query.where(*_on_day(by, since), ledger.c.undoes.is_(None))).one()
             return int(found[0]), int(found[1])
 
     def times_of_sources(self) -> dict[str, tuple[datetime, datetime]]:
@@ -195,8 +190,7 @@ class SqlStore(
 
     def get_setting(self, name: str) -> object:
         with self.reading() as connection:
-            value: object = queries.setting(connection, name)
-            return value
+            return queries.setting(connection, name)
 
     def settings_of(self, kind: str) -> dict[str, object]:
         names = schema.settings.c.name

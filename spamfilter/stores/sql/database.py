@@ -14,13 +14,16 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Executable,
     MetaData,
     PrimaryKeyConstraint,
     Select,
     String,
     Table,
+    func,
     insert,
     inspect,
+    select,
 )
 
 from spamfilter.errors import StoreError
@@ -83,6 +86,11 @@ class Database:
         self._check()
         with store_errors(self.where), self.engine.connect() as connection, connection.begin():
             yield connection
+
+    def number(self, query: Executable) -> int:
+        """The one number that a query finds."""
+        with self.reading() as connection:
+            return int(connection.execute(query).scalar_one())
 
     def rows(self, query: Select[Any]) -> Iterator[Any]:
         """The rows that a query finds, as they are read."""
@@ -154,8 +162,7 @@ class Database:
 
     def size(self) -> int:
         if self._path is None:
-            with self.reading() as connection:
-                return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
+            return self.number(select(func.pg_database_size(func.current_database())))
         path = self._path
         files = (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm"))
         return sum(file.stat().st_size for file in files if file.exists())
@@ -164,8 +171,7 @@ class Database:
         """Whether the user of the database may add rows; of a file its permissions say so."""
         if self._path is not None:
             return True
-        with self.reading() as connection:
-            return bool(connection.exec_driver_sql("SELECT has_table_privilege('ledger', 'INSERT')").scalar_one())
+        return bool(self.number(select(func.has_table_privilege("ledger", "INSERT"))))
 
     def close(self) -> None:
         self.engine.dispose()

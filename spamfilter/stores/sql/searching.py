@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, cast, column, exists, extract, func, literal, select
+from sqlalchemy import ColumnElement, Text, cast, column, exists, extract, func, literal, select
 
 from spamfilter.bayes.labels import NOBODYS
 from spamfilter.stores.journal import UNJUDGED, JournalEntry, Wanted
@@ -44,9 +44,7 @@ class SqlSearch(Database):
         return [entries[id] for id in (reversed(found) if after else found)]
 
     def number_found(self, wanted: Wanted) -> int:
-        query: Select[Any] = select(func.count()).select_from(journal).where(*_conditions(wanted))
-        with self.reading() as connection:
-            return int(connection.execute(query).scalar_one())
+        return self.number(select(func.count()).select_from(journal).where(*_conditions(wanted)))
 
 
 # With an index of these columns SQLite would read the rows of half of all mail.

@@ -18,9 +18,8 @@ class SqlSenderLists(Database):
         # Exact, since ids are never used twice and rows never change: with the same newest id and the same number of
         # rows, the rows are the same.
         query = select(func.coalesce(func.max(rules.c.id), 0), func.count())
-        with self.reading() as connection:
-            newest, number = connection.execute(query).one()
-            return newest, number
+        ((newest, number),) = self.rows(query)
+        return newest, number
 
     def rules(self) -> list[Rule]:
         return [Rule(*row) for row in self.rows(select(rules).order_by(rules.c.id))]
