@@ -183,18 +183,17 @@ def _visit(site: Site, request: Request, form: dict[str, str]) -> Visit:
     # The link of a digest is followed from other sites, without the cookie of a session, which its forms would send.
     by_link = request.url.path.startswith(BY_LINK)
     token = "" if by_link else _sent(request, _cookie(origin, "session"))
-    session = site.sessions.find(token, accounts) if token else None
+    session = site.sessions.find(token, accounts)
     if origin.proxied and not by_link and (session is None or session.account != origin.proxied):
-        session, account = None, accounts.get(origin.proxied)
-        if account is not None:
-            token, session = site.sessions.begin(account)
-    account = accounts.get(session.account) if session else None
-    if session is None or account is None:
-        session, account = None, None
+        session, named = None, accounts.get(origin.proxied)
+        if named is not None:
+            token, session = site.sessions.begin(named)
+    if session is None:
         token = _sent(request, _cookie(origin, "stranger")) or new_token()
-    query = dict(request.query_params)
-    parts = {name: str(part) for name, part in request.path_params.items()}
-    return Visit(site, origin, request.url.path, account, session, token, query, form, parts)
+    account = accounts.get(session.account) if session else None
+    return Visit(
+        site, origin, request.url.path, account, session, token, request.query_params, form, request.path_params
+    )
 
 
 def _cookie(origin: Origin, name: str) -> str:

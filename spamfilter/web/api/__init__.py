@@ -57,8 +57,7 @@ async def _answer(site: Site, by_method: Mapping[str, Operation], request: Reque
     account = await run_in_threadpool(_account, site, request)
     if not account.may(operation.role):
         raise HTTPException(403, f"this needs the role {operation.role!r}; your role is {account.role!r}")
-    parts = {name: str(part) for name, part in request.path_params.items()}
-    call = Call(site, account, parts, await _input(request, operation))
+    call = Call(site, account, request.path_params, await _input(request, operation))
     return await run_in_threadpool(_answered, operation, call)
 
 
