@@ -54,15 +54,14 @@ TOLD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 class Process:
     """The role of a process of the relay. By default one process has all roles.
 
-    carries: is a worker. keeps: is the keeper. main: the pid that systemd knows. end: a descriptor, readable when the
-    process shall stop. again: it replaces a process, which may have been killed while it wrote counts. wake: an
-    eventfd, written when a worker has learnt, so that the keeper reads the ledger.
+    carries: is a worker. keeps: is the keeper. end: a descriptor, readable when the process shall stop. again: it
+    replaces a process, which may have been killed while it wrote counts. wake: an eventfd, written when a worker has
+    learnt, so that the keeper reads the ledger.
     """
 
     shared: Shared
     carries: bool = True
     keeps: bool = True
-    main: int = 0
     end: int | None = None
     again: bool = False
     wake: int = -1
@@ -175,7 +174,6 @@ class Supervisor:
         self._shared.clear(number)
         self._shared.beats[number] = self._started[number] = time.monotonic()
         Metrics(self._shared.figures[number]).clear_gauges()
-        main = os.getpid()
         try:
             pid = os.fork()
         except OSError as error:
@@ -193,15 +191,8 @@ class Supervisor:
         os.close(self._life_of_supervisor)
         if keeps:
             os.close(self._work_of_anybody)
-        return Process(
-            self._shared,
-            carries=not keeps,
-            keeps=keeps,
-            main=main,
-            end=self._work if keeps else self._life,
-            again=again,
-            wake=self._wake,
-        )
+        end = self._work if keeps else self._life
+        return Process(self._shared, carries=not keeps, keeps=keeps, end=end, again=again, wake=self._wake)
 
     def _obey(self, told: signal.struct_siginfo | None) -> None:
         # A wait that a pause of this process interrupts after its time returns a signal of number 0: CPython does not

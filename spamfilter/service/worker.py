@@ -105,7 +105,8 @@ class Worker:
         )
         self._list_following = ListFollowing(self._relay, store, settings)
         self._canaries = canaries = Canaries(self._relay, store)
-        self._facts: dict[str, object] = {"pid": process.main or os.getpid(), "next_hop": self._relay.next_hop.where}
+        pid = os.getpid() if process.alone else os.getppid()  # the one that systemd knows
+        self._facts: dict[str, object] = {"pid": pid, "next_hop": self._relay.next_hop.where}
         self._socket = FeedbackSocket(
             settings.socket_path(),
             self._mark_queue,
