@@ -77,18 +77,16 @@ def execute_many(
     """
     sql, order = _compiled(statement, connection.dialect, names)
     data: Any = rows
-    if not order:
-        data = [dict(zip(names, row, strict=True)) for row in rows]
-    elif order != [*range(len(names))]:
+    if order != [*range(len(names))]:
         data = [tuple(row[at] for at in order) for row in rows]
     return connection.exec_driver_sql(sql, data).rowcount if data else 0
 
 
 @cache
 def _compiled(statement: Any, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, list[int]]:
-    """A statement for the driver, and the order in which it takes these values; [] if it takes them by name."""
+    """A statement for the driver, and the order in which it takes these values."""
     compiled = statement.compile(dialect=dialect, column_keys=names)
-    return str(compiled), [names.index(name) for name in compiled.positiontup or ()]
+    return str(compiled), [names.index(name) for name in compiled.positiontup]
 
 
 @cache
