@@ -113,10 +113,14 @@ def _table(name: str, *columns: Any, **options: Any) -> Table:
     return Table(name, metadata, *columns, **options)
 
 
-words = _table(
+def _counts(name: str, *columns: Any, **options: Any) -> Table:
+    """A table of counts by edition and voice."""
+    key = Column("edition", INTEGER, primary_key=True), Column("voice", TEXT, primary_key=True)
+    return _table(name, *key, *columns, **options)
+
+
+words = _counts(
     "words",
-    Column("edition", INTEGER, primary_key=True),
-    Column("voice", TEXT, primary_key=True),
     Column("word", TEXT, primary_key=True),
     Column("ham", INTEGER, nullable=False),
     Column("spam", INTEGER, nullable=False),
@@ -124,25 +128,16 @@ words = _table(
     CheckConstraint("ham >= 0 AND spam >= 0", name="words_not_negative"),
     sqlite_with_rowid=False,
 )
-classes = _table(
+classes = _counts(
     "classes",
-    Column("edition", INTEGER, primary_key=True),
-    Column("voice", TEXT, primary_key=True),
     Column("class", TEXT, primary_key=True),
     Column("messages", INTEGER, nullable=False),
     Column("words", INTEGER, nullable=False),
     CheckConstraint("messages >= 0 AND words >= 0", name="classes_not_negative"),
 )
-vocabularies = _table(
-    "vocabularies",
-    Column("edition", INTEGER, primary_key=True),
-    Column("voice", TEXT, primary_key=True),
-    Column("words", INTEGER, nullable=False),
-)
-tallies = _table(
+vocabularies = _counts("vocabularies", Column("words", INTEGER, nullable=False))
+tallies = _counts(
     "tallies",
-    Column("edition", INTEGER, primary_key=True),
-    Column("voice", TEXT, primary_key=True),
     Column("class", TEXT, primary_key=True),
     Column("count", INTEGER, primary_key=True),
     Column("words", INTEGER, nullable=False),
