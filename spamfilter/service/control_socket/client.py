@@ -37,9 +37,6 @@ class SocketClient:
         except (OSError, ValueError) as error:
             self._socket.close()
             raise NoRelay(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-        except TryAgain:
-            self._socket.close()
-            raise
         self._answers = self._socket.makefile("rb")
 
     def _connect(self, path: str) -> None:
@@ -49,6 +46,7 @@ class SocketClient:
                 self._socket.connect(path)
             except BlockingIOError:  # the queue of connections is full: unix(7)
                 if time.monotonic() > give_up:
+                    self._socket.close()
                     raise TryAgain(f"{path}: the relay does not answer; try again") from None
                 time.sleep(0.05)
             else:
