@@ -84,7 +84,8 @@ class Worker:
         self._limit_log = LimitLog(Metrics(shared.figures[shared.own]))
         self._journal = Journal(store, process.share_of(limits.journal_backlog), self._limit_log)
         self._following = Following(filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics)
-        self._mark_queue = MarkQueue(filter, settings.feedback, self._learnt, self._limit_log.noted)
+        learnt = self._following.wake if process.keeps else process.wake_keeper
+        self._mark_queue = MarkQueue(filter, settings.feedback, learnt, self._limit_log.noted)
         self._relay = Relay(
             judge=Judge(filter, settings.policy(), settings.policies()),
             journal=self._journal,
@@ -146,13 +147,6 @@ class Worker:
         together["connections"][()] = [sum(shared.connections.all)]
         together["memory_bytes"][()] = [sum(shared.memory.all)]
         return together
-
-    def _learnt(self) -> None:
-        """Called when this process has learnt a mark."""
-        if self._process.keeps:
-            self._following.wake()
-        else:
-            self._process.wake_keeper()
 
     async def run(self, sockets: Sockets) -> None:
         process, stop = self._process, asyncio.Event()
