@@ -22,28 +22,25 @@ def act(visit: Visit) -> Response:
     ids = marking.ticked(visit.form)
     if do not in ("teach", "deliver", "delete"):  # as by Enter in a box, where no script runs
         raise InputError("nothing was done: choose what to do with the mails that are ticked")
-    done, failed, stay, untaught, unnoted = 0, list[str](), list[str](), list[str](), list[str]()
+    done, failed, delivered = 0, list[str](), list[marking.Delivered]()
     for id in marking.in_time(ids):
         try:
             if do == "delete":
                 marking.delete(site, id, author)
             else:
-                delivered = marking.release(site, id, author, teach=do != "deliver")
-                stay += filter(None, [delivered.stays])
-                untaught += filter(None, [delivered.untaught])
-                unnoted += filter(None, [delivered.unnoted])
+                delivered.append(marking.release(site, id, author, teach=do != "deliver"))
             done += 1
         except SpamfilterError as error:
             failed.append(str(error))
     if done:
         visit.tell(f"{done} mail{'s' * (done != 1)} {'deleted' if do == 'delete' else 'delivered'}")
-    for some, what in (
-        (stay, "of these still kept"),
-        (untaught, "of these not learnt"),
-        (unnoted, "of these not noted"),
+    for what, said in (
+        ("still kept", [one.stays for one in delivered]),
+        ("not learnt", [one.untaught for one in delivered]),
+        ("not noted", [one.unnoted for one in delivered]),
     ):
-        if some:
-            visit.tell(f"{len(some)} {what}: {some[0]}" + "; ..." * (len(some) > 1))
+        if some := [*filter(None, said)]:
+            visit.tell(f"{len(some)} of these {what}: {some[0]}" + "; ..." * (len(some) > 1))
     if rest := len(ids) - done:
         first, *more = failed or ["it took too long; tick them again"]
         visit.tell(f"{rest} not done: {first}" + "; ..." * bool(more))
