@@ -3,11 +3,11 @@
 import re
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from spamfilter import __version__
-from spamfilter.web.api.operations import ID, OPERATIONS, Operation
+from spamfilter.web.api.operations import OPERATIONS, Operation
+from spamfilter.web.message_views import ID
 
+ID_SCHEMA = {"pattern": f"^{ID}$", "type": "string"}
 ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 
 
@@ -30,9 +30,9 @@ def description() -> dict[str, Any]:
 
 
 def _described(operation: Operation) -> dict[str, Any]:
-    id = TypeAdapter(ID).json_schema()
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": id} for name in re.findall(r"{(\w+)}", operation.path)
+        {"name": name, "in": "path", "required": True, "schema": ID_SCHEMA}
+        for name in re.findall(r"{(\w+)}", operation.path)
     ]
     schema = operation.input.model_json_schema()
     found: dict[str, Any] = {}

@@ -21,8 +21,6 @@ from spamfilter.web.site import Site
 
 Result = dict[str, Any]
 
-ID = Annotated[str, Field(pattern=f"^{message_views.ID}$")]
-
 
 def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value  # 7.0 is an integer in JSON
