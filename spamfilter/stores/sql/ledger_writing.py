@@ -10,7 +10,6 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    Executable,
     Table,
     Update,
     and_,
@@ -140,8 +139,8 @@ class SqlLearning(queries.SqlLedger, Learning):
             for count, words in moved.items()
         ]
         self._add(tallies, moved)
-        left = [row[:4] for row in moved if row[4] < 0]
-        self._many(_DROP_TALLIES, _new(tallies.primary_key), left)  # those that no word has any more
+        left = [row[:4] for row in moved if row[4] < 0]  # of these go those that no word has any more
+        queries.execute_many(self._connection, _DROP_TALLIES, _new(tallies.primary_key), left)
         if any(self._learnt.values()):
             learnt = queries.setting(self._connection, "learnt") or dict.fromkeys(LABELS, 0)
             self.put_setting("learnt", {label: learnt[label] + self._learnt[label] for label in LABELS})
@@ -154,24 +153,21 @@ class SqlLearning(queries.SqlLedger, Learning):
         for changes in (self._words, self._classes, self._vocabulary, self._tallies):
             changes.clear()
 
-    def _many(self, statement: Executable, names: tuple[str, ...], rows: list[Any]) -> int:
-        return queries.execute_many(self._connection, statement, names, rows)
-
     def _add(self, table: Table, rows: list[tuple[Any, ...]]) -> None:
         """Add to the numbers of rows, which follow their key; a row that gets more is made where it is missing."""
         key = len(table.primary_key)
         less = [row for row in rows if min(row[key:]) < 0]
         more = [row for row in rows if row not in less] if less else rows
-        self._many(_MORE[table], tuple(table.columns.keys()), more)
-        if self._many(_LESS[table], _new(table.columns), less) != len(less):
+        queries.execute_many(self._connection, _MORE[table], tuple(table.columns.keys()), more)
+        if queries.execute_many(self._connection, _LESS[table], _new(table.columns), less) != len(less):
             raise CountError(f"the {table.name} table lacks rows of the learning that is to be taken back")
 
     def _take_away(self, less: list[WordRow]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
         less = [*map(tuple, queries.spelt(self._connection.dialect, less))]
-        if self._many(_TAKE_WORDS, _new(words.columns), less) != len(less):
+        if queries.execute_many(self._connection, _TAKE_WORDS, _new(words.columns), less) != len(less):
             raise CountError("the words table lacks words of the learning that is to be taken back")
-        self._many(_DROP_WORDS, _new(words.primary_key), [row[:3] for row in less])
+        queries.execute_many(self._connection, _DROP_WORDS, _new(words.primary_key), [row[:3] for row in less])
 
 
 def _new(columns: Iterable[Column[Any]]) -> tuple[str, ...]:
