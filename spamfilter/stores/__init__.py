@@ -12,18 +12,16 @@ from spamfilter.stores.journal import (
     UNJUDGED,
     WANTED_CLASSES,
     Deferral,
-    JournalClass,
     JournalEntry,
-    Labelled,
     Wanted,
     WantedClass,
 )
 from spamfilter.stores.quarantine_events import QuarantineEvent
 from spamfilter.stores.schema import HEAD
-from spamfilter.stores.sender_lists import FormerRule, Rule
+from spamfilter.stores.sender_lists import Rule
 from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.sql.connection import POSTGRESQL
-from spamfilter.stores.store import Entry, Holders, Learning, Ledger, Relearnt, Rewriting, Store, Trainings
+from spamfilter.stores.store import Entry, Learning, Ledger, Relearnt, Rewriting, Store, Trainings
 
 __all__ = [
     "NO_TABLES",
@@ -32,11 +30,7 @@ __all__ = [
     "WANTED_CLASSES",
     "Deferral",
     "Entry",
-    "FormerRule",
-    "Holders",
-    "JournalClass",
     "JournalEntry",
-    "Labelled",
     "Learning",
     "Ledger",
     "QuarantineEvent",

@@ -20,7 +20,8 @@ from spamfilter.learning.counterfactuals import Counterfactuals, counts_of
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.provenance import Provenance, shown
 from spamfilter.learning.transaction import Reading
-from spamfilter.stores import Entry, Holders, Store
+from spamfilter.stores import Entry, Store
+from spamfilter.stores.store import Holders
 from tests.bayes.likelihoods.drawn import every
 from tests.support.made import NOON, VOICE, journal_entry, reading
 from tests.support.memory_store import MemoryStore, open_store

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from spamfilter.errors import InputError
-from spamfilter.stores import FormerRule, Rule, Store, migration, open_store
+from spamfilter.stores import Rule, Store, migration, open_store
 from spamfilter.stores.schema import HEAD
+from spamfilter.stores.sender_lists import FormerRule
 from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.sql import sender_lists as sql_sender_lists
 from tests.support import memory_sender_lists
