@@ -139,14 +139,14 @@ def _learnt(
                 at = datetime.now(UTC)  # of both: `forget` finds by it what a mark has replaced
                 training.forget(subject.reading, author.source, author.name, at)
                 return training.learn(subject.reading, active.message_label, author.source, author.name, at)
-            return training.confirm(subject.reading, active, author.source, author.name)
+            return training.confirm(active, author.source, author.name)
         if active is not None and not agrees:
             _may_change(active, author, subject.name)
         if author.limited and not agrees and label is not None:
             _check_left(filter.store, author, marks_a_day, MISTAKES if own else 1)
         if author.limited and label is None and active is not None and not own:
             _check_left(filter.store, author, marks_a_day)
-            training.confirm(subject.reading, active, author.source, author.name)  # so that it counts
+            training.confirm(active, author.source, author.name)  # so that it counts
         if label is not None and not agrees and not author.master:
             if OWN in subject.reading.tokens:
                 _check_room(training, subject)

@@ -156,8 +156,7 @@ def _known(filter: Filter, reading: Reading) -> tuple[list[Entry], State]:
     forgotten meanwhile."""
 
     def learnt() -> list[Entry]:
-        active = filter.store.active(reading.digest)
-        return [] if active is None else undone_with(filter.store, active)
+        return undone_with(filter.store, filter.store.active(reading.digest))
 
     undone = learnt()
     while True:

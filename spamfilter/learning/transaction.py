@@ -74,8 +74,10 @@ class Change:
     again: Label | None = None
 
 
-def undone_with(ledger: Ledger, learning: Entry) -> list[Entry]:
+def undone_with(ledger: Ledger, learning: Entry | None) -> list[Entry]:
     """What is undone with a learning: it and, of a mark of spam, those of its counterparts that still count."""
+    if learning is None:
+        return []
     others = ledger.learnt_at(learning.at) if learning.label == "spam" else []
     return [learning, *(other for other in others if other.source == COUNTERPART and other.id != learning.id)]
 
@@ -101,10 +103,10 @@ class Training:
     def step_without(self, others: Sequence[Entry], reading: Reading, label: Label) -> tuple[Step, int]:
         """The step of the calibration if these learnings were not and a message was learnt now; how many are learnt."""
         voices = self._voices
-        state = self._state(reading, *(Reading(entry.digest, entry.tokens) for entry in others))
+        state = self._state(reading.tokens, *(entry.tokens for entry in others))
         for entry in others:
             model.apply(voices, entry, state, -1)
-        score = model.score(voices, reading.tokens, state)
+        score = self._score(reading.tokens, state)
         step = state.calibration.step(score.log_odds, label, score.known)
         for entry in others:
             model.apply(voices, entry, state)
@@ -115,7 +117,7 @@ class Training:
 
         Each has added to the names of fields that all mail has, so it is the count of the most frequent word.
         """
-        state, own = self._state(reading), next(voice for voice in self._voices if voice.name == OWN)
+        state, own = self._state(reading.tokens), next(voice for voice in self._voices if voice.name == OWN)
         counts = state.counts[OWN].numbers([*reading.tokens[OWN]])
         return float(counts.sum(axis=0).max(initial=0)) / own.likelihood.unit
 
@@ -126,66 +128,58 @@ class Training:
             # A mark speaks about the mail as it was learnt: its tokens are the ledger's, where that has them.
             learnt = active.tokens if OWN in reading.tokens else without_own(active.tokens)
             reading = Reading(reading.digest, {**reading.tokens, **learnt})
-        undone = undone_with(self.ledger, active) if active is not None else []
-        state = self._state(reading, *(Reading(entry.digest, entry.tokens) for entry in undone))
-        before = unlearnt = self._score(reading, state)
+        undone = undone_with(self.ledger, active)
+        state = self._state(reading.tokens, *(entry.tokens for entry in undone))
+        before = unlearnt = self._score(reading.tokens, state)
         if active is not None:
             if active.label == label and active.source == COUNTERPART != source:
-                return self.confirm(reading, active, source, by)
+                return self.confirm(active, source, by)
             if active.label == label:
                 return Change(False, active.label, before, before)
             at = at or datetime.now(UTC)  # of both: `forget` finds by it what a mark has replaced
             self._undo_all(state, undone, source, by, at)
-            unlearnt = self._score(reading, state)
+            unlearnt = self._score(reading.tokens, state)
         self._add(state, unlearnt, reading, label, source, by, at)
-        return Change(True, active.message_label if active else None, before, self._score(reading, state))
+        return Change(True, active.message_label if active else None, before, self._score(reading.tokens, state))
 
     def add(
         self, reading: Reading, label: Label, source: str, by: str, at: datetime | None = None, most: float = 1.0
     ) -> bool:
         """Learn a message that has no learning, in half of the time of `learn`; but not one whose posterior is greater
         than `most`. Returns whether it is learnt."""
-        state = self._state(reading)
-        score = self._score(reading, state)
+        state = self._state(reading.tokens)
+        score = self._score(reading.tokens, state)
         if score.posterior > most:
             return False
         self._add(state, score, reading, label, source, by, at)
         return True
 
     def _add(
-        self,
-        state: State,
-        score: Score,
-        reading: Reading,
-        label: Label,
-        source: str,
-        by: str,
-        at: datetime | None = None,
+        self, state: State, score: Score, reading: Reading, label: Label, source: str, by: str, at: datetime | None
     ) -> None:
         added, step = model.lesson(self._voices, reading.tokens, label, state, score)
         tokens = without_imported(reading.tokens)
         self._write(state, Entry(label, added, step, tokens, at or datetime.now(UTC), reading.digest, source, by))
 
-    def confirm(self, reading: Reading, active: Entry, source: str, by: str) -> Change:
+    def confirm(self, active: Entry, source: str, by: str) -> Change:
         """Learn the same anew, as this author's: the counts stay as they are."""
-        state, now = self._state(Reading(reading.digest, active.tokens)), datetime.now(UTC)
+        state, now = self._state(active.tokens), datetime.now(UTC)
         self._undo(state, active, source, by, now)
         self._write(state, replace(active, at=now, source=source, by=by, id=0))
-        score = model.score(self._voices, active.tokens, state)
+        score = self._score(active.tokens, state)
         return Change(True, active.message_label, score, score)
 
     def forget(self, reading: Reading, source: str, by: str = "", at: datetime | None = None) -> Change:
         """See `Filter.forget`."""
         active = self.ledger.active(reading.digest)
-        if active is not None:
-            reading = Reading(reading.digest, active.tokens)
-        undone = undone_with(self.ledger, active) if active is not None else []
-        state = self._state(reading, *(Reading(entry.digest, entry.tokens) for entry in undone))
-        before = self._score(reading, state)
+        tokens = reading.tokens if active is None else active.tokens
+        undone = undone_with(self.ledger, active)
+        state = self._state(tokens, *(entry.tokens for entry in undone))
+        before = self._score(tokens, state)
         if active is None:
             return Change(False, None, before, before)
         self._undo_all(state, undone, source, by, at)
-        return Change(True, active.message_label, before, self._score(reading, state))
+        return Change(True, active.message_label, before, self._score(tokens, state))
 
     def write(self, entry: Entry) -> int:
         """Write an entry as it is, of an import or of another database; returns its id in the ledger.
@@ -213,9 +207,9 @@ class Training:
 
     def restore(self, entry: Entry) -> None:
         """Learn again what was taken back, with the amounts of then; nothing of the message may be learnt now."""
-        state = self._state(Reading(entry.digest, entry.tokens))
+        state = self._state(entry.tokens)
         if not entry.added:  # a rebuilding of the counts leaves no amounts of what did not count
-            score = model.score(self._voices, entry.tokens, state)
+            score = self._score(entry.tokens, state)
             added, step = model.lesson(self._voices, entry.tokens, entry.message_label, state, score)
             entry = replace(entry, added=added, calibrated=step)
         self._write(state, replace(entry, id=0))
@@ -223,8 +217,8 @@ class Training:
     def rehearse(self, active: Entry) -> bool:
         """Let a learning of bulk training add what its message would teach now: at first to the voices that it has
         taught nothing, and to others what a further round would add. Returns whether it adds anything."""
-        state = self._state(Reading(active.digest, active.tokens))
-        score = model.score(self._voices, active.tokens, state)
+        state = self._state(active.tokens)
+        score = self._score(active.tokens, state)
         amounts, _ = model.lesson(self._voices, active.tokens, active.message_label, state, score)
         for voice in self._voices:
             if before := active.added.get(voice.name, 0):
@@ -246,7 +240,7 @@ class Training:
         ]
         if not voices:
             return False
-        state = self._state(Reading(active.digest, active.tokens))
+        state = self._state(active.tokens)
         self.ledger.append(replace(active, undoes=active.id, id=0), active.id)
         more = replace(active, added={**active.added, **{voice.name: amounts[voice.name] for voice in voices}}, id=0)
         state.last = self.ledger.append(more, active.id).id
@@ -260,18 +254,18 @@ class Training:
 
     def score(self, reading: Reading) -> Score:
         """What the filter says of a message now."""
-        return self._score(reading, self._state(reading))
+        return self._score(reading.tokens, self._state(reading.tokens))
 
-    def _score(self, reading: Reading, state: State) -> Score:
-        return model.score(self._voices, reading.tokens, state)
+    def _score(self, tokens: VoiceTokens, state: State) -> Score:
+        return model.score(self._voices, tokens, state)
 
-    def _state(self, *readings: Reading) -> State:
+    def _state(self, *messages: VoiceTokens) -> State:
         """The state; of words at least those of these messages, each of which is read once in a transaction."""
         if self._whole is not None:
             return self._whole
         voices, wanted = self._voices, dict[str, set[Token]]()
-        for reading in readings:
-            for name, some in words(voices, reading.tokens).items():
+        for tokens in messages:
+            for name, some in words(voices, tokens).items():
                 wanted[name] = wanted.get(name, set()) | some - self._held.get(name, set())
         if self._part is None:
             self._part = self.ledger.state(wanted)
