@@ -15,7 +15,7 @@ from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import Class, Policy
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.evaluation.contenders import Contender, Examples
-from spamfilter.learning.bulk.labelled_mail import mixed
+from spamfilter.learning.bulk.labelled_mail import label_of, mixed
 from spamfilter.system.batches import batches
 
 Feedback = Literal["full", "delayed", "partial", "errors-and-unsure", "small-user"]
@@ -307,7 +307,7 @@ def _train(
     progress: Progress,
 ) -> None:
     """Train contenders in bulk, and note in their runs what that took."""
-    mail = mixed(given, lambda pair: pair[0])
+    mail = mixed(given, label_of)
     left, reading = 0, 0.0
 
     def labelled() -> Examples:

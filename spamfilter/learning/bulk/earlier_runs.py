@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from spamfilter.bayes.labels import BULK, LABELS, NOBODYS, Label
-from spamfilter.learning.bulk.labelled_mail import mixed
+from spamfilter.learning.bulk.labelled_mail import label_of, mixed
 from spamfilter.learning.bulk.rounds import Amounts
 from spamfilter.learning.transaction import Training
 from spamfilter.mail.mailboxes import Mail
@@ -112,8 +112,3 @@ def _of_bulk_training(store: Store) -> list[Entry]:
         if any(of is not None and (of.source, of.label) == (BULK, one.label) for of in taught):
             confirmed.add(one.id)
     return [one for one in learnt if one.source == BULK or one.id in confirmed]
-
-
-def label_of(item: tuple[Label, object]) -> Label:
-    """The class of a labelled mail."""
-    return item[0]

@@ -23,8 +23,8 @@ from spamfilter.bayes.token_arrays import by_hash
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError
 from spamfilter.learning.bulk import earlier_runs
-from spamfilter.learning.bulk.earlier_runs import UNFINISHED, Unfinished, label_of
-from spamfilter.learning.bulk.labelled_mail import mixed
+from spamfilter.learning.bulk.earlier_runs import UNFINISHED, Unfinished
+from spamfilter.learning.bulk.labelled_mail import label_of, mixed
 from spamfilter.learning.bulk.reading_ahead import read_ahead, told_apart
 from spamfilter.learning.bulk.rounds import ROUNDS as ROUNDS
 from spamfilter.learning.bulk.rounds import Amounts, Message, later_rounds, no_amounts, note
@@ -147,7 +147,7 @@ class _Run:
         """The mails that can be learnt, as many at a time as a transaction may have."""
         group: list[_Read] = []
         words, began = 0, time.monotonic()
-        order = self._order()
+        order = mixed(range(len(self._mails) + len(self._earlier)), self._is_named)
         mails = [self._mails[number][1] for number in order if self._is_named(number)]
         with closing(read_ahead(lambda mail: self._filter.read(parse(mail.read())), mails, processes)) as read:
             readings = told_apart(read) if repeats else read
@@ -168,13 +168,6 @@ class _Run:
                     yield group
                     group, words, began = [], 0, time.monotonic()
         yield group
-
-    def _order(self) -> list[int]:
-        """All numbers: the named mails in their order, and those of earlier runs evenly among them."""
-        named, earlier = len(self._mails), len(self._earlier)
-        places = [(number + 0.5) / named for number in range(named)]
-        places += [(number + 0.5) / earlier for number in range(earlier)]
-        return sorted(range(named + earlier), key=places.__getitem__)
 
     def _is_consistent(self, number: int, label: Label, mail: Mail, reading: Reading) -> bool:
         """Whether this run has not met the same mail under the other label: neither can be right for both."""
