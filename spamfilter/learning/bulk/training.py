@@ -95,7 +95,7 @@ def train(
         run = _Run(filter, mails, earlier, by, progress, outcome, name)
         run.first_round(processes, repeats)
         decided = begun.decided if begun else None
-        if decided is None and (run.changed or begun is not None):
+        if decided is None and (outcome.changes or begun is not None):
             decided = run.decide()
             with filter.training() as training:
                 earlier_runs.remember(filter.store, name, Unfinished(earlier, decided), training)
@@ -115,8 +115,8 @@ class _Read(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """The first fields are as in `train` and `to_rehearse`, name as `name_of` gives it. changed: whether anything
-    new is written. The number of a mail is its place in `_mails`; those of earlier runs have greater ones."""
+    """The first fields are as in `train` and `to_rehearse`, name as `name_of` gives it. The number of a mail is its
+    place in `_mails`; those of earlier runs have greater ones."""
 
     _filter: Filter
     _mails: Sequence[tuple[Label, Mail]]
@@ -125,7 +125,6 @@ class _Run:
     _progress: Callable[[int], None]
     _outcome: Outcome
     _name: str
-    changed: bool = False
     _told: int = 0
     _numbers: dict[bytes, int] = field(default_factory=dict)  # digest -> the number of the first mail that has it
     _met: list[int] = field(default_factory=list)  # numbers as the mails came; of a repeated mail, that of the first
@@ -210,12 +209,11 @@ class _Run:
                 done += 1
                 if time.monotonic() - began > LOCKED:
                     break
-            if not self.changed and (relabelled or any(learnt.values())):
+            if not self._outcome.changes and (relabelled or any(learnt.values())):
                 earlier_runs.begin(self._filter.store, self._name, self._earlier, training)
         for read in group[:done]:
             if self._is_named(read.number) and read.reading.digest not in known:
                 self._keep(self._numbers[read.reading.digest], read.reading.tokens)
-        self.changed = self.changed or bool(relabelled or any(learnt.values()))
         for label, count in learnt.items():
             self._outcome.learnt[label] += count
         self._outcome.relabelled += relabelled
@@ -256,15 +254,12 @@ class _Run:
         digests = {number: digest for digest, number in self._numbers.items()}
         for some in batches(numbers, TOGETHER):
             for number in some:
-                tokens = self._kept.get(number) or self._of_ledger(number, digests[number])
-                if tokens is not None:
+                tokens = self._kept.get(number)
+                if tokens is None and (entry := self._filter.store.active(digests[number])):
+                    tokens = self._keep(number, entry.tokens)
+                if tokens is not None:  # or somebody has taken it back meanwhile
                     yield Message(number, self._label(number), tokens)
             self._tell(some)
-
-    def _of_ledger(self, number: int, digest: bytes) -> VoiceTokens | None:
-        """The tokens that a mail was learnt with; None if somebody has taken it back meanwhile."""
-        entry = self._filter.store.active(digest)
-        return None if entry is None else self._keep(number, entry.tokens)
 
     def _keep(self, number: int, tokens: VoiceTokens) -> VoiceTokens:
         """The tokens that later rounds look at, kept while there is room."""
