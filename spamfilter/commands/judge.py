@@ -70,18 +70,13 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, everything: 
             class_ = "spam" if subject.is_test else policy.classify(score, filter.learnt)
             explained = explain and not subject.is_test
             because = provenance(filter, policy, reading, score, evidence) if explained else None
-            written = subject.written if explained else {}
             listed = entry.listed if entry and explain else ""
             if as_json:
-                judged = judgement_json(
-                    rendering.name_json(subject), score, class_, reading, evidence, because, written
-                )
+                judged = judgement_json(rendering.name_json(subject), subject, score, class_, evidence, because)
                 more = {"listed": listed, "policy": policy.name} if explain else {}
                 click.echo(rendering.to_json({**judged, **more}))
             else:
-                told = judgement_text(
-                    subject.name, score, class_, reading, evidence, because, written, table_width(), everything
-                )
+                told = judgement_text(subject, score, class_, evidence, because, table_width(), everything)
                 told += "; by the test line GTUBE" * subject.is_test
                 judgement(told, class_)
                 if policy.name and explain:

@@ -159,7 +159,7 @@ class _Session:
             score, evidence = self._filter.explained(subject.reading)
             class_ = policy.classify(score, self._filter.learnt)
             because = provenance(self._filter, policy, subject.reading, score, evidence)
-            told = judgement_text(subject.name, score, class_, subject.reading, evidence, because, width=table_width())
+            told = judgement_text(subject, score, class_, evidence, because, table_width())
             judgement(told, class_)
         elif key in LABELLED:
             if self._review.subject(self._queue[at].entry) is None:

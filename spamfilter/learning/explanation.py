@@ -6,7 +6,6 @@ escaped. A row of a table has at most `width` columns; sentences are for the cal
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from types import MappingProxyType
 from typing import Any
 
 from spamfilter.bayes.groups import OWN
@@ -17,8 +16,8 @@ from spamfilter.bayes.tokens import is_read
 from spamfilter.bayes.verdict import Class
 from spamfilter.bayes.voices import Evidence
 from spamfilter.learning.counterfactuals import Outcome
+from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.provenance import SILENT, Origin, Provenance, Trace, shown
-from spamfilter.learning.transaction import Reading
 from spamfilter.system.escaping import harmless, printable
 from spamfilter.system.moments import moment_text
 from spamfilter.system.terminal import WIDTH, cell
@@ -31,36 +30,34 @@ FIXED, TOKEN, NARROW_TOKEN = 40, 32, 26
 """Columns of the table beside the token and what it was learnt from; those of the token, and on a narrow terminal."""
 DISGUISES = 10
 """Words that are not written as they look of which the text shows how they are written."""
-NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def judgement_text(
-    name: str,
+    subject: Subject,
     score: Score,
     class_: Class,
-    reading: Reading,
     evidence: Sequence[Evidence],
-    because: Provenance | None = None,
-    written: Mapping[str, str] = NOTHING,
-    width: int = WIDTH,
+    because: Provenance | None,
+    width: int,
     everything: bool = False,
 ) -> str:
     """One line; with the provenance also the loudest evidence, the learnings behind it, and what would change it.
 
-    evidence: all tokens that have any weight, the loudest first. written: words that the mail writes otherwise.
-    everything: show also words that people do not read, see `is_read`.
+    evidence: all tokens that have any weight, the loudest first. everything: show also words that people do not read,
+    see `is_read`.
     """
     voices = [f", {voice} {said.heard:+.2f}" for voice, said in score.voices.items()]
     shares = "".join(voices) if len(voices) > 1 else ""
-    odds = f"log-odds {score.log_odds:+.2f}{shares}; {reading.size} tokens, {100 * score.known:.0f} % known"
-    line = f"{harmless(name)}: {class_}, score {score.posterior:.3f} ({odds})"
+    odds = f"log-odds {score.log_odds:+.2f}{shares}; {subject.reading.size} tokens, {100 * score.known:.0f} % known"
+    line = f"{harmless(subject.name)}: {class_}, score {score.posterior:.3f} ({odds})"
     if because is None:
         return line
     lines = [line, *_mainly(evidence, width)]
     lines += [f"  {reason}" for reason in _reasons(score, class_, because)]
     if group := next((item.token.partition(" ")[0] for item in evidence if item.voice == OWN), ""):
         lines.append(f"  the voice {OWN} is what {cell(group, 60)} was taught by its users")
-    lines += [*_sum(score, evidence), *_table(evidence, because, width, everything), *_disguises(written, width)]
+    lines += [*_sum(score, evidence), *_table(evidence, because, width, everything)]
+    lines += _disguises(subject.written, width)
     lines += origins_text(because, width, None if everything else ORIGINS)
     lines += _changes(score, class_, because, width)
     return "\n".join(lines)
@@ -87,7 +84,7 @@ def word_text(
     evidence: Sequence[Evidence],
     silent: Sequence[Evidence],
     because: Provenance,
-    width: int = WIDTH,
+    width: int,
 ) -> Iterator[str]:
     """What was learnt of a word, by its forms and voices. silent: forms with counts that speak for neither class."""
     known = [item for item in evidence if item.ham or item.spam]
@@ -187,7 +184,7 @@ def _named(trace: Trace, room: int) -> str:
     return " ".join([*named, *(["..."] if more else [])])
 
 
-def origins_text(because: Provenance, width: int = WIDTH, most: int | None = None) -> Iterator[str]:
+def origins_text(because: Provenance, width: int, most: int | None = None) -> Iterator[str]:
     """The learnings behind the counts that are shown, a line each, the latest `most`."""
     if because.origins:
         yield "  learnt from, the latest first"
@@ -243,12 +240,11 @@ def _line(text: str, width: int) -> str:
 
 def judgement_json(
     named: dict[str, str],
+    subject: Subject,
     score: Score,
     class_: Class,
-    reading: Reading,
     evidence: Sequence[Evidence],
-    because: Provenance | None = None,
-    written: Mapping[str, str] = NOTHING,
+    because: Provenance | None,
 ) -> dict[str, Any]:
     """The verdict and its explanation for programs, with all evidence."""
     found: list[dict[str, Any]] = [{**item._asdict(), "read": is_read(item.word)} for item in evidence]
@@ -258,7 +254,7 @@ def judgement_json(
         "log_odds": score.log_odds,
         "class": class_,
         "voices": {voice: said.heard for voice, said in score.voices.items()},
-        "tokens": reading.size,
+        "tokens": subject.reading.size,
         "known": score.known,
         "doubt": score.doubt,
         "few_ham": score.few_ham,
@@ -275,7 +271,7 @@ def judgement_json(
         **judged,
         "loudest": loudest(evidence),
         "reasons": [*_reasons(score, class_, because)],
-        "written": dict(written),
+        "written": subject.written,
         "trainings": [asdict(item) for item in because.origins],
         "looked_at": because.looked_at,
         "cut_short": because.cut_short,

@@ -191,7 +191,7 @@ def looked_at(site: Site, id: str) -> Looked:
         score, evidence = filter.explained(subject.reading)
         policy = policy_for(entry.recipients, site.settings.policies(), site.settings.policy())
         judged = {"policy": policy.name} | judgement_json(
-            {"id": entry.id}, score, policy.classify(score, filter.learnt), subject.reading, evidence,
+            {"id": entry.id}, subject, score, policy.classify(score, filter.learnt), evidence,
             provenance(filter, policy, subject.reading, score, evidence),
         )  # fmt: skip
     except StoreError:
