@@ -21,8 +21,8 @@ from spamfilter.errors import InputError, StoreBusy, StoreError
 from spamfilter.learning.bulk.earlier_runs import UNFINISHED, undecided
 from spamfilter.learning.bulk.labelled_mail import mixed
 from spamfilter.learning.bulk.rounds import ROUNDS, Message, later_rounds, no_amounts, note
-from spamfilter.learning.filter import IMPORTED_VOICES, RULES, EntriesAfter, ledger, rules
-from spamfilter.stores import Entry, Relearnt, Rewriting, Store
+from spamfilter.learning.filter import IMPORTED_VOICES, RULES, ledger, rules
+from spamfilter.stores import Entry, Ledger, Relearnt, Rewriting, Store
 from spamfilter.system.process import gc_paused
 
 FEW = 100
@@ -57,19 +57,18 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
         generation = store.generation  # read in a transaction, which notices a rebuilding by others
     known = store.state({}).last
     voices = with_imported(voices, store.get_setting(IMPORTED_VOICES))
-    learnings = store.learnings()
-    rebuilding = _Rebuilding(voices, mails, {entry.id for entry in learnings}, known)
-    rebuilding.take_in_mixed(store.entries_after, learnings, progress)
-    rebuilding.take_in(store.entries_after, progress)
-    rebuilding.later_rounds(store.entries_after, progress)
+    rebuilding = _Rebuilding(store, voices, mails, known, progress)
+    rebuilding.take_in_mixed()
+    rebuilding.take_in(store)
+    rebuilding.later_rounds()
     with gc_paused():  # or Python would look for garbage among a million lessons, for seconds, while others wait
         store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
-        while rebuilding.take_in(store.entries_after, progress) > FEW:
+        while rebuilding.take_in(store) > FEW:
             store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
         with store.learning() as learning:
             if store.generation != generation:
                 raise StoreBusy(f"{store.where}: its counts were rebuilt, or another filter's imported; try again")
-            rebuilding.take_in(learning.entries_after, progress)
+            rebuilding.take_in(learning)
             learning.rebuild(edition, rebuilding.state, rebuilding.unwritten())
             learning.put_setting(RULES, rules(voices))
             learning.put_setting(UNFINISHED, undecided(store))
@@ -82,13 +81,15 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
 
 
 class _Rebuilding:
-    """A rebuilding in memory. active: entries up to `known` that count; later ones count until they are undone."""
+    """A rebuilding in memory. known: the last entry when it began; later ones count until they are undone."""
 
-    def __init__(self, voices: Voices, mails: Mails, active: set[int], known: int) -> None:
+    def __init__(self, store: Store, voices: Voices, mails: Mails, known: int, progress: Callable[[int], None]) -> None:
         self.state: State = model.empty(voices, SpelledTable)  # which can list the words to write
-        self._active, self._known = active, known
+        self._store = store
         self._voices = voices
         self._mails = mails
+        self._known = known
+        self._progress = progress
         self._lessons: dict[int, Lesson] = {}
         self._silent: dict[int, list[str]] = {}
         self._reread: dict[int, bytes] = {}
@@ -96,31 +97,30 @@ class _Rebuilding:
         self._changed: set[int] | None = None  # of what is written already; None: nothing is
         self._words: dict[str, set[Token]] = {}  # of each voice, those whose counts have changed since
 
-    def take_in_mixed(
-        self, entries_after: EntriesAfter, learnings: Iterable[Entry], progress: Callable[[int], None]
-    ) -> None:
+    def take_in_mixed(self) -> None:
         """Learn the active entries up to `known`: imports, then ham and spam evenly mixed.
 
         This puts a filter right that has learnt one class after the other: by 150 marks of ham and then 150 of spam one
         called 85 % of further ham spam, and none after retraining (benchmarks/training_order.py).
         """
-        known = [entry for entry in learnings if entry.id <= self._known]
-        with_tokens = {label: self._of(label, entries_after) for label in (IMPORT, *LABELS)}
-        imports = [entry for entry in known if entry.label == IMPORT]
-        messages = mixed([entry for entry in known if entry.label != IMPORT], lambda entry: entry.message_label)
+        active = [entry for entry in self._store.learnings() if entry.id <= self._known]
+        ids = {entry.id for entry in active}
+        with_tokens = {label: self._of(label, ids) for label in (IMPORT, *LABELS)}
+        imports = [entry for entry in active if entry.label == IMPORT]
+        messages = mixed([entry for entry in active if entry.label != IMPORT], lambda entry: entry.label)
         for entry in (*imports, *messages):
             self._learn(next(with_tokens[entry.label]))
-            progress(1)
+            self._progress(1)
 
-    def _of(self, label: EntryLabel, entries_after: EntriesAfter) -> Iterator[Entry]:
-        """The active entries of a class up to `known`, with their tokens."""
-        found = ledger(entries_after, 0, self._known)
-        return (entry for entry in found if entry.id in self._active and entry.label == label)
+    def _of(self, label: EntryLabel, ids: set[int]) -> Iterator[Entry]:
+        """Of these entries those of a class, with their tokens."""
+        found = ledger(self._store.entries_after, 0, self._known)
+        return (entry for entry in found if entry.id in ids and entry.label == label)
 
-    def take_in(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> int:
+    def take_in(self, source: Ledger) -> int:
         """Learn the entries after the last one, and undo what they undo; returns how many entries there were."""
         before = self.state.last
-        for entry in ledger(entries_after, self.state.last):
+        for entry in ledger(source.entries_after, before):
             self.state.last = entry.id
             if entry.undoes:
                 lesson = self._lessons.pop(entry.undoes, None)
@@ -131,7 +131,7 @@ class _Rebuilding:
                 continue  # learnt by `take_in_mixed`
             elif entry.id > self._known:
                 self._learn(entry)
-            progress(1)
+            self._progress(1)
         return self.state.last - before
 
     def _note(self, id: int, changes: list[Change]) -> None:
@@ -153,20 +153,20 @@ class _Rebuilding:
         self._lessons[entry.id] = replace(lesson, tokens={})  # they are read again where they are needed
         self._silent[entry.id] = [voice.name for voice in everybodys(self._voices) if voice.name not in tokens]
 
-    def later_rounds(self, entries_after: EntriesAfter, progress: Callable[[int], None]) -> None:
+    def later_rounds(self) -> None:
         """The further rounds of bulk training."""
         amounts = no_amounts(self._voices)
         for id, lesson in self._lessons.items():
             note(amounts, id, lesson.added)
 
         def messages() -> Iterator[Message]:
-            for entry in ledger(entries_after, 0, self.state.last):
+            for entry in ledger(self._store.entries_after, 0, self.state.last):
                 if entry.id in self._lessons and entry.source == BULK:
                     yield Message(entry.id, entry.message_label, self._tokens(entry))
-                progress(1)
+                self._progress(1)
 
         gone = later_rounds(self._voices, self.state.counts, messages, amounts, ROUNDS)
-        progress((ROUNDS - 1 - gone) * self.state.last)
+        self._progress((ROUNDS - 1 - gone) * self.state.last)
         for id, lesson in self._lessons.items():
             more = {voice: of_voice[id] for voice, of_voice in amounts.items() if id in of_voice}
             self._lessons[id] = replace(lesson, added={**lesson.added, **more})
