@@ -154,18 +154,16 @@ class Verdict(Section):
     quarantine: PathText = ""
     quarantine_days: Days = 30.0
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        self.check_order()
-        return self
-
-    def check_order(self) -> None:
-        """Raises ValueError if the thresholds contradict each other."""
+    def in_order(self) -> Self:
+        """These values. Raises ValueError if the thresholds contradict each other."""
         if self.unsure > self.spam or (self.reject and self.reject < self.spam):
             raise ValueError(
                 f"unsure = {self.unsure}, spam = {self.spam}, reject = {self.reject}: thresholds must rise, unsure <="
                 " spam <= reject (reject = 0 never refuses)"
             )
+        return self
+
+    _in_order = model_validator(mode="after")(in_order)
 
 
 class Lists(Section):
@@ -197,9 +195,7 @@ class Recipients(Section):
     def verdict(self, usual: Verdict) -> Verdict:
         """[verdict] with what this table says. Raises ValueError if the thresholds contradict each other."""
         given = {key: value for key in Verdict.model_fields if (value := getattr(self, key, None)) is not None}
-        verdict = usual.model_copy(update=given)
-        verdict.check_order()
-        return verdict
+        return usual.model_copy(update=given).in_order()
 
     def rules(self) -> list[Rule]:
         return [
