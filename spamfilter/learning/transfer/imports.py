@@ -5,12 +5,12 @@ imported already changes nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from spamfilter.bayes.calibration import NO_STEP, Step
 from spamfilter.bayes.imported.voices import IMPORTED
-from spamfilter.bayes.labels import IMPORT, Label
+from spamfilter.bayes.labels import IMPORT, LABELS, Label
 from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import InputError
@@ -24,27 +24,27 @@ ID = "import-"
 
 @dataclass(slots=True)
 class Import:
-    """Counts to take over. messages: learnt of each class. parts: by `part_of`, how many messages added to the counts,
-    and the counts of each word."""
+    """Counts to take over. messages: learnt of each class. added, tokens: by `part_of`, how many messages added to the
+    counts, and the counts of each word."""
 
     messages: Mapping[Label, int]
-    parts: dict[str, tuple[int, Mapping[Token, int]]] = field(default_factory=dict)
+    added: Mapping[str, int]
+    tokens: Mapping[str, Mapping[Token, int]]
     step: Step = NO_STEP
     voices: frozenset[str] = frozenset()
 
     @property
     def words(self) -> int:
         """The number of words, over all voices."""
-        return words_of({name: counts for name, (_, counts) in self.parts.items()})
+        return words_of(self.tokens)
 
     @classmethod
     def of_dump(cls, dump: Dump) -> "Import":
         likelihood = IMPORTED[dump.filter].likelihood.name
-        parts: dict[str, tuple[int, Mapping[Token, int]]] = {
-            part_of(label, dump.filter, likelihood): (dump.messages[label], counts)
-            for label, counts in dump.counts.items()
-        }
-        return cls(dump.messages, parts, voices=frozenset((dump.filter,)))
+        parts = {label: part_of(label, dump.filter, likelihood) for label in LABELS}
+        added = {part: dump.messages[label] for label, part in parts.items()}
+        tokens = {part: dump.counts[label] for label, part in parts.items()}
+        return cls(dump.messages, added, tokens, voices=frozenset((dump.filter,)))
 
 
 def words_of(parts: Mapping[str, Mapping[Token, int]]) -> int:
@@ -88,10 +88,9 @@ def take_in(filter: Filter, imported: Import, digest: bytes, by: str) -> Taken:
         active = training.ledger.active(digest)
         if active is not None:
             return Taken(f"{ID}{active.id}", False)
-        added: dict[str, int] = {str(label): number for label, number in imported.messages.items()}
-        added |= {name: messages for name, (messages, _) in imported.parts.items()}
-        tokens = {name: counts for name, (_, counts) in imported.parts.items()}
-        entry = Entry(IMPORT, added, imported.step, tokens, datetime.now(UTC), digest, IMPORT, by)
+        messages = {str(label): number for label, number in imported.messages.items()}
+        added = {**messages, **imported.added}
+        entry = Entry(IMPORT, added, imported.step, imported.tokens, datetime.now(UTC), digest, IMPORT, by)
         return Taken(f"{ID}{training.write(entry)}", True)
 
 

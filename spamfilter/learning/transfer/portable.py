@@ -164,23 +164,20 @@ class Export:
                 raise ValueError(f"voice {min(unknown)!r}")  # noqa: TRY301 - handled like what a line lacks
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise DumpError(self.file, 1, f"lacks the totals of an export of counts ({error!r})") from None
-        counts: dict[tuple[Label, str], dict[Token, int]] = {}
+        parts = {(label, voice): part_of(label, voice, kinds[voice]) for voice in voices_messages for label in LABELS}
+        tokens: dict[str, dict[Token, int]] = {part: {} for part in parts.values()}
         for number, row in self.rows():
             try:
                 word, voice, of = _word(row["word"]), row["voice"], _numbers(row)
-                if voice not in kinds or voice not in voices_messages:
+                if voice not in voices_messages:
                     raise ValueError(f"voice {voice!r}")  # noqa: TRY301 - handled like the other errors of a line
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise DumpError(self.file, number, f"is no count of a word ({error!r})") from None
             for label in LABELS:
                 if of[label]:
-                    counts.setdefault((label, voice), {})[word] = of[label]
-        parts = {
-            part_of(label, voice, kinds[voice]): (of[label], counts.get((label, voice), {}))
-            for voice, of in voices_messages.items()
-            for label in LABELS
-        }
-        return Import(messages, {**parts}, NO_STEP if learnt_before else step, self.imported)
+                    tokens[parts[label, voice]][word] = of[label]
+        added = {part: voices_messages[voice][label] for (label, voice), part in parts.items()}
+        return Import(messages, added, tokens, NO_STEP if learnt_before else step, self.imported)
 
 
 def take_in_ledger(filter: Filter, export: Export) -> int:
