@@ -36,9 +36,9 @@ def _known(likelihood: str) -> str:
 Kind = Annotated[str, AfterValidator(_known)]
 
 
-class _Voice(Section):
-    likelihood: Kind
-    weight: Positive
+def fits(voice: str, likelihood: str) -> bool:
+    """Whether there are this voice and this likelihood, and they go together: gaussian is for numbers, and only it."""
+    return voice in VOICES and likelihood in LIKELIHOODS and (voice == ATTRIBUTES) == (likelihood == Gaussian.name)
 
 
 def _parameters(row: type[Likelihood]) -> type[Section]:
@@ -50,7 +50,7 @@ def _parameters(row: type[Likelihood]) -> type[Section]:
 
 
 def _voice(likelihood: str, weight: float) -> type[Section]:
-    return create_model("voice", __base__=_Voice, likelihood=(Kind, likelihood), weight=(Positive, weight))
+    return create_model("voice", __base__=Section, likelihood=(Kind, likelihood), weight=(Positive, weight))
 
 
 class _Choice(Section):
@@ -69,7 +69,7 @@ class _Choice(Section):
             raise ValueError(f"likelihood {self.likelihood!r} is for words, and no voice of words is named")
         every = {name: getattr(self, name).likelihood for name in VOICES}
         for name, kind in (*every.items(), *self.kinds().items()):
-            if (name == ATTRIBUTES) != (kind == Gaussian.name):
+            if not fits(name, kind):
                 raise ValueError(f"likelihood {kind!r} is not for voice {name!r}: gaussian is for numbers, and only it")
         return self
 
@@ -94,16 +94,9 @@ class _Choice(Section):
         voices of this section.
         """
         kinds = rules.get("voices") if isinstance(rules, dict) else None
-        if (
-            not kinds
-            or not isinstance(kinds, dict)
-            or not all(
-                name in VOICES and kind in LIKELIHOODS and (name == ATTRIBUTES) == (kind == Gaussian.name)
-                for name, kind in kinds.items()
-            )
-        ):
-            return self.chosen()
-        return self._voices(kinds)
+        if kinds and isinstance(kinds, dict) and all(fits(name, kind) for name, kind in kinds.items()):
+            return self._voices(kinds)
+        return self.chosen()
 
     def _voices(self, kinds: Mapping[str, str]) -> Voices:
         # OWN is there even if nothing has one, so that what groups were taught before is taken back exactly.

@@ -16,11 +16,10 @@ from statistics import median
 from spamfilter.bayes.groups import teaches_group
 from spamfilter.bayes.labels import COUNTERPART, IMPORT, LABELS, Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
-from spamfilter.bayes.likelihoods.gaussian import Gaussian
 from spamfilter.bayes.token_codec import pack, unpack
 from spamfilter.bayes.verdict import CLASSES
 from spamfilter.bayes.voices import VOICES, Voice, Voices, VoiceTokens, everybodys, view
-from spamfilter.config.likelihood_settings import ATTRIBUTES, Learn
+from spamfilter.config.likelihood_settings import ATTRIBUTES, Learn, fits
 from spamfilter.errors import InputError, NotMail
 from spamfilter.evaluation.contenders import ONE_RULE, Contender, Learner, OneRule
 from spamfilter.evaluation.error_rates import Metrics, contradicted, intervals, measure
@@ -160,8 +159,7 @@ def _voices(name: str, learn: Learn) -> Voices:
         return everybodys(learn.model_copy(update={"voices": [], "likelihood": name}).chosen())
     pairs = dict(pair.partition("=")[::2] for pair in name.split(","))
     for voice, likelihood in pairs.items():
-        fits = (voice == ATTRIBUTES) == (likelihood == Gaussian.name)
-        if voice not in VOICES or likelihood not in LIKELIHOODS or not fits:
+        if not fits(voice, likelihood):
             raise InputError(
                 f"{name!r}: not a contender; name {CONFIGURED}, {ONE_RULE}, a likelihood ({', '.join(LIKELIHOODS)}),"
                 f" or likelihoods by voice ({', '.join(VOICES)}), as in fields=soft,phrases=eddc; gaussian is for"
