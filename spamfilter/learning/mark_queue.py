@@ -76,13 +76,11 @@ class MarkQueue:
 
     async def _awaited(self, id: str) -> None:
         """Wait until the journal has an id, outside of the queue, so that a wrong id keeps no mark waiting."""
-        for _ in range(round(mark_lookup.WRITTEN_WITHIN / mark_lookup.LOOK_EVERY)):
-            if await self._run(lambda: self._is_written(id)):
+        tries = round(mark_lookup.WRITTEN_WITHIN / mark_lookup.LOOK_EVERY) if is_id(id) else 0
+        for _ in range(tries):
+            if await self._run(lambda: self._relaying.store.find_journal(id.upper())):
                 return
             await asyncio.sleep(mark_lookup.LOOK_EVERY)
-
-    def _is_written(self, id: str) -> bool:
-        return not is_id(id) or self._relaying.store.find_journal(id.upper()) is not None
 
     async def _mark(self, find: Callable[[Filter], Subject], label: Label | None, author: Author) -> Marked:
         try:
