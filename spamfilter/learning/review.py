@@ -10,12 +10,12 @@ import heapq
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from spamfilter.bayes.labels import COUNTERPART
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
-from spamfilter.learning.marks import learnings_of
+from spamfilter.learning.marks import DAY, learnings_of
 from spamfilter.learning.transaction import Reading
 from spamfilter.stores import JournalEntry, Store
 
@@ -24,7 +24,6 @@ SKIPPED = "review_skipped"
 MOST_SKIPPED = 1000
 BEST = 5000
 """Messages that are offered, at most: more than anybody labels before some have expired."""
-DAY = timedelta(days=1)
 _NEARLY = 1e-9
 
 
