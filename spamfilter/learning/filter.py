@@ -6,7 +6,7 @@ Guarantee: counts made by other voices or likelihoods are not used; `rules` says
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -23,14 +23,12 @@ from spamfilter.errors import StoreError
 from spamfilter.learning.transaction import Change, Reading, Training
 from spamfilter.mail.folded_addresses import folded
 from spamfilter.mail.message import Message
-from spamfilter.stores import Entry, Store
+from spamfilter.stores import Entry, Ledger, Store
 
 RULES = "rules"
 """The name of the setting of the database with the rules by which its counts were made."""
 IMPORTED_VOICES = "imported"
 """The name of the setting with the filters that counts were imported of."""
-EntriesAfter = Callable[[int], list[Entry]]
-"""As `Store.entries_after`: some entries of the ledger with a greater id, none at its end."""
 
 
 class Filter:
@@ -97,9 +95,9 @@ class Filter:
 
     def follow(self) -> int:
         """Take in what other processes have learnt since; returns how many ledger entries that was."""
-        return self._catch_up(self._all(), self.store.entries_after) if self._whole else 0
+        return self.take_in(ledger(self.store, self.last)) if self._whole else 0
 
-    def take_in(self, entries: Sequence[Entry]) -> int:
+    def take_in(self, entries: Iterable[Entry]) -> int:
         """As `follow`, for entries that were read elsewhere; those that are known are passed over."""
         return self._take_in(self._all(), entries)
 
@@ -166,7 +164,7 @@ class Filter:
                     self._state, self._generation = None, self.store.generation
                 whole = self._all() if self._whole else None
                 if whole is not None:
-                    self._catch_up(whole, learning.entries_after)
+                    self._take_in(whole, ledger(learning, whole.last))
                 yield Training(learning, self.voices, whole)
         except BaseException:
             self._state = None  # what was applied in memory has not been written
@@ -175,7 +173,7 @@ class Filter:
     def rebuilt(self, last: int, kept: Callable[[], Words] = HashedTable) -> State:
         """The sum of the ledger up to the entry `last`, from empty counts. kept: makes the tables of counts."""
         state = model.empty(self.voices, kept)
-        self._catch_up(state, self.store.entries_after, last)
+        self._take_in(state, ledger(self.store, until=last))
         return state
 
     def verify(self) -> list[str]:
@@ -208,9 +206,6 @@ class Filter:
             return self._all()
         return model.prepared(self.voices, self.store.state(words(self.voices, reading.tokens)))
 
-    def _catch_up(self, state: State, entries_after: EntriesAfter, until: int | None = None) -> int:
-        return self._take_in(state, ledger(entries_after, state.last, until))
-
     def _take_in(self, state: State, entries: Iterable[Entry]) -> int:
         taken = 0
         for entry in entries:
@@ -222,9 +217,9 @@ class Filter:
         return taken
 
 
-def ledger(entries_after: EntriesAfter, last: int = 0, until: int | None = None) -> Iterator[Entry]:
+def ledger(source: Ledger, last: int = 0, until: int | None = None) -> Iterator[Entry]:
     """The entries with a greater id than `last`, up to and with `until`."""
-    while entries := entries_after(last):
+    while entries := source.entries_after(last):
         for entry in entries:
             if until is not None and entry.id > until:
                 return

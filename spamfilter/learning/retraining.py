@@ -114,13 +114,13 @@ class _Rebuilding:
 
     def _of(self, label: EntryLabel, ids: set[int]) -> Iterator[Entry]:
         """Of these entries those of a class, with their tokens."""
-        found = ledger(self._store.entries_after, 0, self._known)
+        found = ledger(self._store, 0, self._known)
         return (entry for entry in found if entry.id in ids and entry.label == label)
 
     def take_in(self, source: Ledger) -> int:
         """Learn the entries after the last one, and undo what they undo; returns how many entries there were."""
         before = self.state.last
-        for entry in ledger(source.entries_after, before):
+        for entry in ledger(source, before):
             self.state.last = entry.id
             if entry.undoes:
                 lesson = self._lessons.pop(entry.undoes, None)
@@ -160,7 +160,7 @@ class _Rebuilding:
             note(amounts, id, lesson.added)
 
         def messages() -> Iterator[Message]:
-            for entry in ledger(self._store.entries_after, 0, self.state.last):
+            for entry in ledger(self._store, 0, self.state.last):
                 if entry.id in self._lessons and entry.source == BULK:
                     yield Message(entry.id, entry.message_label, self._tokens(entry))
                 self._progress(1)

@@ -49,7 +49,7 @@ def export(filter: Filter, counts_only: bool) -> Iterator[str]:
     first |= {"version": __version__, **rules(filter.voices)}
     first["imported"] = [voice.name for voice in filter.voices if voice.imported]
     written, generation = 0, filter.store.generation
-    entries = map(_line_of, ledger(filter.store.entries_after))
+    entries = map(_line_of, ledger(filter.store))
     for line in _counts(filter, first) if counts_only else chain([first], entries):
         yield json.dumps(line, separators=(",", ":"), ensure_ascii=False)
         written += 1
