@@ -15,7 +15,7 @@ from spamfilter.bayes.model import Score
 from spamfilter.bayes.tokens import is_read
 from spamfilter.bayes.verdict import Class
 from spamfilter.bayes.voices import Evidence
-from spamfilter.learning.counterfactuals import Outcome
+from spamfilter.learning.counterfactuals import Distance, Outcome
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.provenance import SILENT, Origin, Provenance, Trace, shown
 from spamfilter.system.escaping import harmless, printable
@@ -276,9 +276,7 @@ def judgement_json(
         "looked_at": because.looked_at,
         "cut_short": because.cut_short,
         "learnt": because.learnt,
-        "distances": [
-            {"class": item.class_, "threshold": item.threshold, "log_odds": item.log_odds} for item in because.distances
-        ],
+        "distances": [_plain(item) for item in because.distances],
         "without": [{"tokens": list(few.tokens), **_plain(few.outcome)} for few in because.without],
         "marked": {label: _plain(outcome) for label, outcome in because.marked.items()},
         "forgotten": [
@@ -288,5 +286,5 @@ def judgement_json(
     }
 
 
-def _plain(outcome: Outcome) -> dict[str, Any]:
-    return {"posterior": outcome.posterior, "class": outcome.class_}
+def _plain(said: Outcome | Distance) -> dict[str, Any]:
+    return {name.removesuffix("_"): value for name, value in asdict(said).items()}
