@@ -18,7 +18,7 @@ from spamfilter.bayes.voices import Evidence, Voice
 from spamfilter.learning.counterfactuals import Counterfactuals, Distance, Outcome, Without, counts_of
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading, undone_with
-from spamfilter.stores import Entry, JournalEntry, Store
+from spamfilter.stores import Entry, Store
 
 SHOWN, OTHERS = 25, 10
 """Tokens whose learnings are looked for, as many as are shown on a screen; so many of them are no words that people
@@ -129,13 +129,12 @@ def provenance(
         if outcome is not None:
             held = sum(bool(sought.gift(entry)) for sought in search.sought)
             forgotten.append(Forgotten(entry.id, entry.digest == reading.digest, held, outcome))
-    named = search.named | {entry.id: entry for entry in blamed}
-    search.subjects |= {entry.id: subject_words(entry.tokens) for entry in blamed}
+    named = search.named | {entry.id: _named(entry) for entry in blamed}
     traces = [sought.trace() for sought in search.sought]
     wanted = {id for trace in traces for id in trace.trainings} | {item.training for item in forgotten}
     return Provenance(
         traces=traces,
-        origins=_origins(filter.store, sorted((named[id] for id in wanted), key=_age, reverse=True), search.subjects),
+        origins=_origins(filter.store, [named[id] for id in wanted]),
         looked_at=search.looked_at,
         cut_short=search.cut_short,
         learnt=active.message_label if active else None,
@@ -144,11 +143,6 @@ def provenance(
         marked={label: changed.marked(reading.tokens, undone, label) for label in LABELS},
         forgotten=forgotten,
     )
-
-
-def _age(entry: Entry) -> tuple[datetime, int]:
-    """When it was learnt: a mail that training has gone over again keeps its time, and has a later number."""
-    return entry.at, entry.id
 
 
 def _known(filter: Filter, reading: Reading) -> tuple[list[Entry], State]:
@@ -166,13 +160,21 @@ def _known(filter: Filter, reading: Reading) -> tuple[list[Entry], State]:
             return undone, state
 
 
-def _origins(store: Store, entries: Sequence[Entry], subjects: Mapping[int, str]) -> list[Origin]:
-    """subjects: ledger id -> the words of a subject, for messages that have left the journal."""
-    kept: Mapping[bytes, JournalEntry] = store.journal_of([entry.digest for entry in entries])
+_Named = tuple[Entry, str]
+"""A learning, without its tokens, and the words of its subject, for when it has left the journal."""
+
+
+def _named(entry: Entry) -> _Named:
+    return replace(entry, tokens={}), subject_words(entry.tokens)
+
+
+def _origins(store: Store, named: Sequence[_Named]) -> list[Origin]:
+    """The latest first. A mail that training has gone over again keeps its time, and has a later number."""
+    kept = store.journal_of([entry.digest for entry, _ in named])
     found = []
-    for entry in entries:
+    for entry, words in sorted(named, key=lambda one: (one[0].at, one[0].id), reverse=True):
         mail = kept.get(entry.digest)
-        id, subject = (mail.id, mail.subject) if mail else ("", subjects[entry.id])
+        id, subject = (mail.id, mail.subject) if mail else ("", words)
         found.append(Origin(entry.id, entry.at, entry.message_label, entry.source, entry.by, id, subject))
     return found
 
@@ -222,15 +224,13 @@ class _Search:
     """The search for the learnings behind some tokens, from the latest back.
 
     It ends when each token has TOLD learnings or all its counts are accounted for, or after LOOKED_AT learnings.
-    named: id -> entry, without tokens, that a trace may name; subjects: the words of their subjects. blamed: the
-    learnings with the most influence, with their tokens.
+    named: by id, the learnings that a trace may name. blamed: those with the most influence, with their tokens.
     """
 
     def __init__(self, store: Store, sought: Sequence[_Sought]) -> None:
         self._store = store
         self.sought = sought
-        self.named: dict[int, Entry] = {}
-        self.subjects: dict[int, str] = {}
+        self.named: dict[int, _Named] = {}
         self.looked_at = 0
         self.cut_short = False
         self._pulls: list[tuple[float, int, Entry]] = []
@@ -263,8 +263,7 @@ class _Search:
     def _take(self, entry: Entry) -> None:
         given = [item for item in self.sought if item.take(entry)]
         if any(len(item.found) <= TOLD for item in given):
-            self.named[entry.id] = replace(entry, tokens={})
-            self.subjects[entry.id] = subject_words(entry.tokens)
+            self.named[entry.id] = _named(entry)
         pull = sum(abs(item.weight) for item in given if (item.weight > 0) == (entry.label == "spam"))
         if given and pull >= self._enough:
             self._pulls = sorted([*self._pulls, (pull, entry.id, entry)], reverse=True)[:BLAMED]
