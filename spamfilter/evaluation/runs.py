@@ -113,7 +113,6 @@ def outcome(run: Run, protocol: str, resamples: int) -> Outcome:
 
 
 def _days(run: Run) -> list[Day]:
-    """The days of a small user."""
     verdicts = zip(run.labels, run.classes, strict=True)
     days = []
     for messages, marks in run.days:

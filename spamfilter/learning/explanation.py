@@ -122,7 +122,6 @@ def loudest(evidence: Sequence[Evidence]) -> dict[Label, list[str]]:
 
 
 def _mainly(evidence: Sequence[Evidence], width: int) -> Iterator[str]:
-    """A sentence that names the loudest words."""
     said = {label: ", ".join(cell(word, 32) for word in words) for label, words in loudest(evidence).items()}
     if said:
         yield _line("  " + "; ".join(f"for {label} speak {words}" for label, words in said.items()), width)
@@ -165,7 +164,6 @@ def _table(evidence: Sequence[Evidence], because: Provenance, width: int, everyt
 
 
 def _disguises(written: Mapping[str, str], width: int) -> Iterator[str]:
-    """Words that are not written as they look."""
     for word, disguise in list(written.items())[:DISGUISES]:
         yield _line(f"  {cell(word, 32)} is written {printable(disguise, 60)}", width)
     if len(written) > DISGUISES:

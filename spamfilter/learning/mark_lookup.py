@@ -78,9 +78,8 @@ def by_id(filter: Filter, id: str, wait: bool = True) -> Subject:
             )
         time.sleep(LOOK_EVERY)
     tokens = entry.tokens
-    if tokens is None:
-        active = store.active(entry.digest)
-        tokens = active.tokens if active else None
+    if tokens is None and (active := store.active(entry.digest)):
+        tokens = active.tokens
     if tokens is None and entry.class_ == UNJUDGED:
         raise InputError(f"{id}: its text never came, so nothing can be learnt from it")
     if tokens is None:

@@ -34,7 +34,6 @@ FORMAT = 1
 """The version of the format: the first line has it as `spamfilter_export`, and an import knows its own only."""
 BEGIN = b'{"spamfilter_export"'
 LEDGER, COUNTS = "ledger", "counts"
-_LABELS = (*LABELS, IMPORT)
 MOST = 2**100
 """More than any sum of a calibration, and still a float."""
 
@@ -209,7 +208,7 @@ def take_in_ledger(filter: Filter, export: Export) -> int:
 def _entry_of(row: dict[str, Any]) -> Entry:
     at, digest = datetime.fromisoformat(row["at"]), bytes.fromhex(row["digest"])
     label: EntryLabel = row["label"]
-    if at.tzinfo is None or len(digest) != 16 or label not in _LABELS:
+    if at.tzinfo is None or len(digest) != 16 or label not in (*LABELS, IMPORT):
         raise ValueError("at, digest or label")
     id, undoes = _amount(row["id"]), None if row["undoes"] is None else _amount(row["undoes"])
     added = {_text(voice): _amount(amount) for voice, amount in row["added"].items()}
