@@ -120,7 +120,7 @@ def provenance(
     changed = Counterfactuals(filter, policy, state, policy.classify(score, state.learnt))
     search = _Search(filter.store, [_Sought.of(item, filter, state) for item in shown(evidence)])
     search.run(state.last)
-    blamed = [entry for entry in search.blamed if entry.digest != reading.digest]
+    blamed = [entry for _, _, entry in search.blamed if entry.digest != reading.digest]
     if active is not None and any(active.added.values()):
         blamed.insert(0, active)
     forgotten = []
@@ -224,7 +224,8 @@ class _Search:
     """The search for the learnings behind some tokens, from the latest back.
 
     It ends when each token has TOLD learnings or all its counts are accounted for, or after LOOKED_AT learnings.
-    named: by id, the learnings that a trace may name. blamed: those with the most influence, with their tokens.
+    named: by id, the learnings that a trace may name. blamed: those with the most influence, with
+    their tokens: the weight of what each has added to, its id, and itself.
     """
 
     def __init__(self, store: Store, sought: Sequence[_Sought]) -> None:
@@ -233,12 +234,8 @@ class _Search:
         self.named: dict[int, _Named] = {}
         self.looked_at = 0
         self.cut_short = False
-        self._pulls: list[tuple[float, int, Entry]] = []
+        self.blamed: list[tuple[float, int, Entry]] = []
         self._enough = INFLUENCE * sum(abs(item.weight) for item in sought)
-
-    @property
-    def blamed(self) -> list[Entry]:
-        return [entry for _, _, entry in self._pulls]
 
     def run(self, last: int) -> None:
         """Look at the learnings up to the ledger entry `last`."""
@@ -266,4 +263,4 @@ class _Search:
             self.named[entry.id] = _named(entry)
         pull = sum(abs(item.weight) for item in given if (item.weight > 0) == (entry.label == "spam"))
         if given and pull >= self._enough:
-            self._pulls = sorted([*self._pulls, (pull, entry.id, entry)], reverse=True)[:BLAMED]
+            self.blamed = sorted([*self.blamed, (pull, entry.id, entry)], reverse=True)[:BLAMED]
