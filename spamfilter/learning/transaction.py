@@ -187,7 +187,7 @@ class Training:
         All counts must be held in memory. Raises CountError if it takes away what is not there.
         """
         assert self._whole is not None
-        return self._write(self._whole, replace(entry, id=0), entry.undoes).id
+        return self._write(self._whole, replace(entry, id=0)).id
 
     def take_back(self, entry: Entry, source: str, by: str) -> None:
         """Undo an import; all counts must be held in memory."""
@@ -282,12 +282,11 @@ class Training:
             self._undo(state, entry, COUNTERPART if theirs else source, COUNTERPART if theirs else by, at)
 
     def _undo(self, state: State, active: Entry, source: str, by: str, at: datetime | None = None) -> None:
-        undoing = replace(active, at=at or datetime.now(UTC), source=source, by=by, undoes=active.id, id=0)
-        self._write(state, undoing, active.id)
+        self._write(state, replace(active, at=at or datetime.now(UTC), source=source, by=by, undoes=active.id, id=0))
 
-    def _write(self, state: State, entry: Entry, like: int | None = None) -> Entry:
-        """Write an entry and apply it. like: see `Learning.append`."""
-        entry = self.ledger.append(entry, like)
+    def _write(self, state: State, entry: Entry) -> Entry:
+        """Write an entry and apply it; an undoing has the tokens of its learning."""
+        entry = self.ledger.append(entry, entry.undoes)
         sign = -1 if entry.undoes else 1
         for change in model.apply(self._voices, entry, state, sign):
             self.ledger.change(*change)
