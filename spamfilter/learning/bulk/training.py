@@ -304,21 +304,17 @@ class _Run:
             for number, digest in mails:
                 entry = known.get(digest)
                 if entry is not None and self._is_ours(entry, number):
-                    reinforced += self._raise(training, entry, number, decided)
+                    more = {
+                        voice: amounts[number]
+                        for voice, amounts in decided.items()
+                        if voice in entry.tokens and amounts.get(number, 0) > entry.added.get(voice, 0)
+                    }
+                    reinforced += training.reinforce(entry, more)
                 done += 1
                 if time.monotonic() - began > LOCKED:
                     break
         self._outcome.reinforced += reinforced
         return done
-
-    def _raise(self, training: Training, known: Entry, number: int, decided: Amounts) -> bool:
-        """Let a learning add as much as was decided; whether that is more than it does."""
-        more = {
-            voice: amounts[number]
-            for voice, amounts in decided.items()
-            if voice in known.tokens and amounts.get(number, 0) > known.added.get(voice, 0)
-        }
-        return training.reinforce(known, more)
 
     def _tell(self, numbers: Iterable[int]) -> None:
         """Tell that these mails were dealt with; mails of earlier runs are not announced."""
