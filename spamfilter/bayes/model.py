@@ -203,7 +203,7 @@ def apply(voices: Voices, lesson: Lesson, state: State, sign: int = 1) -> list[C
 
 def _negative(deltas: Mapping[bytes, int]) -> Mapping[bytes, int]:
     if isinstance(deltas, TokenArrays):
-        return deltas.with_times(-deltas.times.astype(np.int64))
+        return TokenArrays(deltas.spellings, -deltas.times.astype(np.int64))
     return {word: -delta for word, delta in deltas.items()}
 
 

@@ -111,10 +111,6 @@ class TokenArrays(Mapping[bytes, int]):
         """The arguments of `of_parts` that give these tokens."""
         return self.spellings.text, self.spellings.end_bytes, self.spellings.hash_bytes, self.times.tobytes()
 
-    def with_times(self, times: NDArray[np.integer[Any]]) -> "TokenArrays":
-        """The same tokens with other whole numbers, in this order: what learning adds to their counts, for instance."""
-        return TokenArrays(self.spellings, times)
-
     def _dict(self) -> dict[bytes, int]:
         if self._plain is None:
             self._plain = dict(zip(self.spellings, self.times.tolist(), strict=True))

@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from spamfilter.bayes.counts import Counts
-from spamfilter.bayes.likelihoods.likelihood import Floats, MessageCounts, NotBelow, OfPresence, Prior, log, ratio
+from spamfilter.bayes.likelihoods.likelihood import Floats, Generative, MessageCounts, NotBelow, Prior, log, ratio
 
 
 @dataclass(frozen=True)
-class Bernoulli(OfPresence):
+class Bernoulli(Generative):
     """prior + sum over present words of ln p + sum over absent words of ln(1 - p), p = (n_wc + m) / (N_c + 2 m).
 
     n_wc: messages of the class with the word; N_c: messages of the class; m: smoothing. The absent part is the sum

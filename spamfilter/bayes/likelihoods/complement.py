@@ -36,8 +36,7 @@ class Complement(OfOccurrences):
 
     def chance(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         """P(word | the other classes) of each word of a message, by which it is judged."""
-        each_once = message._replace(times=np.ones_like(message.times))
-        return np.exp(-replace(self, normalise=False).given(label, each_once, counts))
+        return np.exp(-replace(self, normalise=False).given(label, message.each_once(), counts))
 
     def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         m, elsewhere = self.smoothing, sum(counts.occurrences.values()) - counts.occurrences[label]

@@ -22,7 +22,6 @@ from spamfilter.bayes.likelihoods.likelihood import (
     LogOdds,
     MessageCounts,
     TokenShares,
-    each,
     exact_sum,
     log,
 )
@@ -154,9 +153,9 @@ class Eddc(Likelihood):
 
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
         if amount <= 1:
-            return each(tokens, amount)
+            return super().deltas(tokens, amount)
         if isinstance(tokens, TokenArrays) and amount <= FEW:
-            return tokens.with_times(np.where(_of_header(tokens.spellings), amount, 1))
+            return TokenArrays(tokens.spellings, np.where(_of_header(tokens.spellings), amount, 1))
         return {token: amount if token[:1] == HEADER_PHRASE else 1 for token in tokens}
 
 

@@ -1,4 +1,4 @@
-"""What every likelihood supplies: the share of each word in the log-odds, and an update rule.
+"""What every likelihood supplies: the share of each word in the log-odds, and its update rule if it has one of its own.
 
 A likelihood writes its formula over MessageCounts, the arrays of a message.
 """
@@ -62,13 +62,9 @@ class MessageCounts(NamedTuple):
         times = np.fromiter(tokens.values(), np.float64, len(words))
         return cls(words, times, counts.numbers(words), counts.kept.labels)
 
-    @property
-    def ham(self) -> Floats:
-        return np.asarray(self.counts[0])
-
-    @property
-    def spam(self) -> Floats:
-        return np.asarray(self.counts[1])
+    def each_once(self) -> "MessageCounts":
+        """The same words, as if each occurred once."""
+        return self._replace(times=np.ones_like(self.times))
 
     def of_class(self, label: str) -> Floats:
         """The counts of each word in this class."""
@@ -154,12 +150,12 @@ class Likelihood(ABC):
         """The words whose counts a message needs."""
         return set(tokens)
 
-    @abstractmethod
     def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
         """How much learning this message would add, as the ledger has it; 0: nothing to learn.
 
         log_odds: of the message by these counts, if they are known.
         """
+        return 1
 
     def more(self, tokens: Tokens, label: Label, counts: Counts, amount: int) -> int:
         """What a further round of bulk training would add for a message that has added `amount` before.
@@ -173,9 +169,11 @@ class Likelihood(ABC):
         """Whether further rounds can add anything."""
         return cls.more is not Likelihood.more
 
-    @abstractmethod
     def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
-        """Word -> what learning with this `amount` adds to its count in the class."""
+        """Word -> what learning with this `amount` adds to its count in the class; no word for 0."""
+        if isinstance(tokens, TokenArrays) and 0 < amount <= FEW:
+            return TokenArrays(tokens.spellings, np.full(len(tokens), amount, np.int64))
+        return dict.fromkeys(tokens, amount) if amount else {}
 
 
 class Generative(Likelihood):
@@ -210,12 +208,11 @@ class Generative(Likelihood):
 
     def chance(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         """P(word | class) of each word of a message, as the formula of the row has it."""
-        return np.exp(self.given(label, message._replace(times=np.ones_like(message.times)), counts))
+        return np.exp(self.given(label, message.each_once(), counts))
 
     def impossible(self, label: str, message: MessageCounts, counts: Counts) -> bool:
         """Whether the class gives the message a probability of 0, as can be without smoothing."""
-        each_once = message._replace(times=np.ones_like(message.times))
-        return bool((self.heard_given(label, each_once, counts) < IMPOSSIBLE_WORD).any())
+        return bool((self.heard_given(label, message.each_once(), counts) < IMPOSSIBLE_WORD).any())
 
     def log_likelihood(self, label: str, message: MessageCounts, counts: Counts) -> float:
         """ln P(message | class), without factors that are the same in every class."""
@@ -228,9 +225,6 @@ class Generative(Likelihood):
     def constants(self, message: MessageCounts, counts: Counts) -> float:
         rest = self.rest("spam", message, counts) - self.rest("ham", message, counts)
         return rest + self.log_prior("spam", counts) - self.log_prior("ham", counts)
-
-    def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
-        return 1
 
 
 def check_bounds(likelihood: Generative) -> None:
@@ -267,20 +261,6 @@ class OfOccurrences(Generative):
         if isinstance(tokens, TokenArrays):
             return tokens
         return {token: times for token, times in tokens.items() if times}
-
-
-class OfPresence(Generative):
-    """A message adds each of its words once."""
-
-    def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
-        return each(tokens, 1)
-
-
-def each(tokens: Tokens, amount: int) -> Mapping[Token, int]:
-    """This amount for each token; no token for 0."""
-    if isinstance(tokens, TokenArrays) and 0 < amount <= FEW:
-        return tokens.with_times(np.full(len(tokens), amount, np.int64))
-    return dict.fromkeys(tokens, amount) if amount else {}
 
 
 def exact_sum(values: Floats) -> float:

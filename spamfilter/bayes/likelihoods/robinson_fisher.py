@@ -1,7 +1,6 @@
 """Robinson's probabilities, combined by Fisher's chi-squared test: the classical scorer of SpamBayes and bogofilter."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -10,9 +9,7 @@ from annotated_types import Ge, Gt, Lt
 from numpy.typing import NDArray
 
 from spamfilter.bayes.counts import Counts
-from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Likelihood, MessageCounts, exact_sum, log, ratio
-from spamfilter.bayes.tokens import Token, Tokens
 
 SILENCE = -1e300
 """The logarithm of a probability of 0: far below any sum of logarithms, and finite."""
@@ -40,9 +37,9 @@ class RobinsonFisher(Likelihood):
 
     def _chances(self, message: MessageCounts, counts: Counts) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """f of each word, 1 - f, and which words count; f and 1 - f are both 1 for the others."""
-        number = message.ham + message.spam
-        spam = ratio(message.spam, counts.messages["spam"])
-        ham = ratio(message.ham, counts.messages["ham"])
+        ham, spam = message.counts
+        number = ham + spam
+        ham, spam = ratio(ham, counts.messages["ham"]), ratio(spam, counts.messages["spam"])
         known = (number > 0) & (spam + ham > 0)
         p = np.divide(spam, spam + ham, out=np.full(len(number), self.assumed), where=known)
         q = np.divide(ham, spam + ham, out=np.full(len(number), 1 - self.assumed), where=known)
@@ -59,12 +56,6 @@ class RobinsonFisher(Likelihood):
     def total(self, message: MessageCounts, shares: Floats, counts: Counts) -> float:
         f, g, heard = self._chances(message, counts)
         return _indicator(exact_sum(-log(f)), exact_sum(-log(g)), int(np.count_nonzero(heard)))
-
-    def amount(self, tokens: Tokens, label: Label, counts: Counts, log_odds: float | None = None) -> int:
-        return 1
-
-    def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
-        return dict.fromkeys(tokens, 1)
 
 
 def _indicator(spam: float, ham: float, words: int) -> float:

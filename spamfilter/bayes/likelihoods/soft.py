@@ -5,7 +5,6 @@ labels. Priors, class totals, top-k and clipping were tried: each was less accur
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
@@ -15,9 +14,9 @@ import numpy as np
 from spamfilter.bayes.compiled import score_helper
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.labels import Label
-from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Likelihood, LogOdds, MessageCounts, TokenShares, each
+from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Likelihood, LogOdds, MessageCounts, TokenShares
 from spamfilter.bayes.token_arrays import TokenArrays
-from spamfilter.bayes.tokens import Token, Tokens
+from spamfilter.bayes.tokens import Tokens
 
 
 @dataclass(frozen=True)
@@ -84,9 +83,6 @@ class Soft(Likelihood):
 
     def more(self, tokens: Tokens, label: Label, counts: Counts, amount: int) -> int:
         return min(self.amount(tokens, label, counts), max(0, self.most - amount))
-
-    def deltas(self, tokens: Tokens, amount: int) -> Mapping[Token, int]:
-        return each(tokens, amount)
 
 
 COMMON = 2**16

@@ -9,13 +9,13 @@ from annotated_types import Gt, Lt
 
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.labels import Label
-from spamfilter.bayes.likelihoods.likelihood import Above, Floats, MessageCounts, OfPresence, Prior, log, ratio
+from spamfilter.bayes.likelihoods.likelihood import Above, Floats, Generative, MessageCounts, Prior, log, ratio
 
 Chance = Annotated[float, Gt(0), Lt(1)]
 
 
 @dataclass(frozen=True)
-class Weighted(OfPresence):
+class Weighted(Generative):
     """prior + sum over present words of ln P(w|c), with P(w|c) = (w a + n_w P) / (w + n_w), P = n_wc / N_c.
 
     n_wc: messages of the class with the word, n_w: of both; N_c: messages of the class; a: the assumed probability,
