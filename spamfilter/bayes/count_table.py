@@ -34,7 +34,12 @@ NARROW = 2**31 - 1
 
 
 class Words(ABC):
-    """Word -> its count in each class, 0 for an unknown word. Counts are whole numbers below 2**63."""
+    """Word -> its count in each class, 0 for an unknown word. Counts are whole numbers below 2**63.
+
+    table: the array in which compiled helpers look words up; None for a table that has none.
+    """
+
+    table: Integers | None = None
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -57,23 +62,18 @@ class Words(ABC):
     def put(self, tokens: Sequence[Token], label: str, counts: Integers) -> None:
         """Set the counts of these words, each named once, in a class."""
 
-    @property
-    def table(self) -> Integers | None:
-        """The array in which compiled helpers look words up; None for a table that has none."""
-        return None
-
     @abstractmethod
     def all_of(self, label: str) -> Integers:
         """The counts above zero of all words in a class, in any order."""
 
     @abstractmethod
     def hashes(self) -> tuple[Integers, Integers, Integers]:
-        """The hashes of all words with any count, ascending, and their counts in ham and spam."""
+        """The hashes of all words with any count, in any order, and their counts in ham and spam."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Words):
             return NotImplemented
-        return all(map(np.array_equal, self.hashes(), other.hashes()))
+        return all(map(np.array_equal, _in_order(*self.hashes()), _in_order(*other.hashes())))
 
     __hash__ = None  # type: ignore[assignment]  # mutable, as a dict is
 
@@ -110,7 +110,8 @@ class SpelledTable(Words):
 
     def hashes(self) -> tuple[Integers, Integers, Integers]:
         tokens = [*{**self.spelled["ham"], **self.spelled["spam"]}]
-        return _in_order(hashed(tokens), *self.columns(tokens))
+        ham, spam = self.columns(tokens)
+        return hashed(tokens), ham, spam
 
 
 class HashedTable(Words):
@@ -122,31 +123,31 @@ class HashedTable(Words):
     in a million.
     Invariant: slots of a bucket are used from the left and never freed, so that a search ends at a free slot. A word
     whose counts have become zero keeps its slot until the table grows.
-    Memory: 21 to 32 bytes a word.
+    Memory: 21 to 32 bytes a word. used: slots that have a word.
     """
 
-    __slots__ = ("_memory", "_table", "_used")
+    __slots__ = ("_memory", "table", "used")
 
     def __init__(self, expected: int = 0, memory: "Memory | None" = None) -> None:
         """expected: words that will be added; the table has room for them and some more. memory: where it is put, and
         each larger one after it; by default memory of this process."""
         buckets = max(FEWEST, math.ceil(GROWTH * expected / (FULL * BUCKET)))
         self._memory = memory or empty
-        self._table = self._memory(buckets, 2)
-        self._used = 0
+        self.table = self._memory(buckets, 2)
+        self.used = 0
 
     @classmethod
     def of(cls, table: Integers, used: int, memory: "Memory | None" = None) -> "HashedTable":
         """A table that is in memory already. used: slots that have a word."""
         found = cls.__new__(cls)
-        found._memory, found._table, found._used = memory or empty, table, used
+        found._memory, found.table, found.used = memory or empty, table, used
         return found
 
     def copied(self, memory: "Memory") -> "HashedTable":
         """A copy in this memory."""
-        table = memory(len(self._table), self._table.shape[2])
-        table[:] = self._table
-        return HashedTable.of(table, self._used, memory)
+        table = memory(len(self.table), self.table.shape[2])
+        table[:] = self.table
+        return HashedTable.of(table, self.used, memory)
 
     def __deepcopy__(self, memo: object) -> "HashedTable":
         return self.copied(empty)
@@ -159,7 +160,7 @@ class HashedTable(Words):
     def numbers(self, tokens: Sequence[Token]) -> Floats:
         if token_helper is None:
             return super().numbers(tokens)
-        return np.frombuffer(token_helper.counts(self._table, hashed(tokens))).reshape(2, -1)
+        return np.frombuffer(token_helper.counts(self.table, hashed(tokens))).reshape(2, -1)
 
     def put(self, tokens: Sequence[Token], label: str, counts: Integers) -> None:
         keys = hashed(tokens)
@@ -176,28 +177,19 @@ class HashedTable(Words):
         self._counts[*_at(slots[found]), LABELS.index(label)] = counts[found]
 
     @property
-    def table(self) -> Integers:
-        return self._table
-
-    @property
-    def used(self) -> int:
-        """Slots that have a word."""
-        return self._used
-
-    @property
     def _keys(self) -> Integers:
         """The hash in each slot, shape (buckets, BUCKET)."""
-        return self._table[:, :, 0]
+        return self.table[:, :, 0]
 
     @property
     def _counts(self) -> NDArray[np.integer[Any]]:
         """The counts of each slot in ham and spam, shape (buckets, BUCKET, 2)."""
-        return self._table[:, :, 1:] if self._is_wide else self._table.view(np.int32)[:, :, 2:]
+        return self.table[:, :, 1:] if self._is_wide else self.table.view(np.int32)[:, :, 2:]
 
     @property
     def _is_wide(self) -> bool:
         """Whether counts have 64 bits."""
-        return bool(self._table.shape[2] > 2)
+        return bool(self.table.shape[2] > 2)
 
     def fill(self, lines: bytes, ham: Integers, spam: Integers) -> None:
         """Add new words, one in a line, each once, with their counts in ham and spam.
@@ -217,10 +209,6 @@ class HashedTable(Words):
         return counts[counts > 0].astype(np.int64)
 
     def hashes(self) -> tuple[Integers, Integers, Integers]:
-        return _in_order(*self._live())
-
-    def _live(self) -> tuple[Integers, Integers, Integers]:
-        """As `hashes`, in any order."""
         live = (self._counts[:, :, 0] | self._counts[:, :, 1]) != 0
         ham, spam = self._counts[live].T.astype(np.int64, order="C")
         return self._keys[live], ham, spam
@@ -236,34 +224,30 @@ class HashedTable(Words):
     def _widen(self, counts: Integers) -> None:
         """Change to counts of 64 bits if these need them."""
         if not self._is_wide and counts.max(initial=0) > NARROW:
-            wide = self._memory(len(self._table), 3)
+            wide = self._memory(len(self.table), 3)
             wide[:, :, 0], wide[:, :, 1:] = self._keys, self._counts
-            self._table = wide
+            self.table = wide
 
     def _find(self, keys: Integers) -> Integers:
         """The slot of each key, -1 where it has none."""
         if token_helper is not None:
-            return np.frombuffer(token_helper.slots(self._table, keys), np.int64)
-        bucket = self._bucket(keys)
-        there = self._keys[bucket]
-        same = there == keys[:, None]
-        slots = bucket * BUCKET + same.argmax(axis=1)
-        found = same.any(axis=1)
-        astray = np.flatnonzero(~found & (there[:, -1] != 0))
+            return np.frombuffer(token_helper.slots(self.table, keys), np.int64)
+        slots = np.full(len(keys), -1)
+        astray, bucket = np.arange(len(keys)), self._bucket(keys)
         while len(astray):
-            bucket[astray] = self._next(bucket[astray])
-            there = self._keys[bucket[astray]]
+            there = self._keys[bucket]
             same = there == keys[astray, None]
-            slots[astray] = bucket[astray] * BUCKET + same.argmax(axis=1)
-            found[astray] = same.any(axis=1)
-            astray = astray[~found[astray] & (there[:, -1] != 0)]
-        return np.where(found, slots, -1)
+            found = same.any(axis=1)
+            slots[astray[found]] = (bucket * BUCKET + same.argmax(axis=1))[found]
+            further = ~found & (there[:, -1] != 0)
+            astray, bucket = astray[further], self._next(bucket[further])
+        return slots
 
     def _insert(self, keys: Integers) -> None:
         """Give slots to keys that have none; the table has room for them."""
-        self._used += len(keys)
+        self.used += len(keys)
         if token_helper is not None:
-            token_helper.insert(self._table, keys)
+            token_helper.insert(self.table, keys)
             return
         bucket = self._bucket(keys)
         while len(keys):
@@ -276,22 +260,22 @@ class HashedTable(Words):
             keys, bucket = keys[~fits], self._next(bucket[~fits])
 
     def _has_room(self, more: int) -> bool:
-        return self._used + more <= FULL * self._keys.size
+        return self.used + more <= FULL * self._keys.size
 
     def _grow(self, more: int) -> None:
         """Change to a larger table, without words whose counts are zero, and with room for this many more words."""
-        keys, ham, spam = self._live()
+        keys, ham, spam = self.hashes()
         larger = HashedTable(len(keys) + more, self._memory)
         larger._insert(keys)
         larger._set(keys, ham, spam)
-        self._table, self._used = larger._table, larger._used
+        self.table, self.used = larger.table, larger.used
 
     def _bucket(self, keys: Integers) -> Integers:
         """The bucket of each key: the upper half of its hash as a fraction of the table."""
-        return np.asarray(((keys >> 32) & 0xFFFFFFFF) * len(self._table) >> 32)
+        return np.asarray(((keys >> 32) & 0xFFFFFFFF) * len(self.table) >> 32)
 
     def _next(self, bucket: Integers) -> Integers:
-        return np.asarray((bucket + 1) % len(self._table))
+        return np.asarray((bucket + 1) % len(self.table))
 
 
 Memory = Callable[[int, int], Integers]
