@@ -139,9 +139,17 @@ class Classifier(ABC):
             input_tags=InputTags(positive_only=isinstance(self, NaiveBayes)),
         )
 
-    @abstractmethod
     def admit(self, label: Hashable) -> int:
         """The place of a class in `classes`; a new one gets the last."""
+        hash(label)  # raises TypeError: later it would have to be a key of dictionaries
+        if label not in self.classes:
+            self._begin()
+            self.classes.append(label)
+        return self.classes.index(label)
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Make room for what is learnt of one more class, the next of `classes`."""
 
     def _learn(self, rows: NDArray[Any], labels: NDArray[Any]) -> None:
         for row, label in zip(rows, labels.tolist(), strict=True):
@@ -249,12 +257,8 @@ class NaiveBayes(Classifier):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         return {"likelihood": self.likelihood}
 
-    def admit(self, label: Hashable) -> int:
-        hash(label)  # raises TypeError: later it would have to be a key of dictionaries
-        if label not in self.classes:
-            self.counts.admit(_key(len(self.classes)))
-            self.classes.append(label)
-        return self.classes.index(label)
+    def _begin(self) -> None:
+        self.counts.admit(_key(len(self.classes)))
 
     def _learn(self, rows: NDArray[Any], labels: NDArray[Any]) -> None:
         if (rows < 0).any():

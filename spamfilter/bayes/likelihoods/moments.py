@@ -106,9 +106,7 @@ class GaussianNaiveBayes(Classifier):
         self._learnt[at] += times
         mine = self._sums[at]
         for feature, value in zip(x, values, strict=True):
-            sums = mine.get(feature)
-            if sums is None:
-                sums = mine[feature] = Sums()
+            sums = mine.setdefault(feature, Sums())
             sums.number += times
             sums.total += times * value
             sums.squares += times * value * value
@@ -119,10 +117,6 @@ class GaussianNaiveBayes(Classifier):
         # NumPy's integers would overflow.
         return int(value) * self._scale if isinstance(value, int | np.integer) else round(float(value) * self._scale)
 
-    def admit(self, label: Hashable) -> int:
-        hash(label)  # raises TypeError: later it would have to be a key of dictionaries
-        if label not in self.classes:
-            self.classes.append(label)
-            self._learnt.append(0)
-            self._sums.append({})
-        return self.classes.index(label)
+    def _begin(self) -> None:
+        self._learnt.append(0)
+        self._sums.append({})
