@@ -94,12 +94,12 @@ def empty(voices: Voices, kept: Callable[[], Words] = HashedTable) -> State:
 def prepared(voices: Voices, state: State) -> State:
     """The state with tallies for the voices that need them, and only these; it has all words, or the tallies."""
     for voice in voices:
-        counts = state.counts.get(voice.name)
-        if counts is not None:
-            if voice.likelihood.needs_tallies:
-                counts.tally()
-            else:
-                counts.tallies = None
+        if voice.name not in state.counts:
+            continue
+        if voice.likelihood.needs_tallies:
+            state.counts[voice.name].tally()
+        else:
+            state.counts[voice.name].tallies = None
     return state
 
 
@@ -132,20 +132,15 @@ def lesson(
     score: of the message in this state. A message of a group teaches the group's voice alone, see `groups`.
     """
     own = next((voice for voice in voices if voice.name == OWN and OWN in tokens), None)
-    if own is None:
-        return _amounts(voices, tokens, label, state, score), state.calibration.step(score.log_odds, label, score.known)
-    together = state.calibration.calibrated(score.log_odds)
-    return {OWN: own.likelihood.amount(tokens[OWN], label, state.counts[OWN], together)}, NO_STEP
-
-
-def _amounts(voices: Voices, tokens: VoiceTokens, label: Label, state: State, score: Score) -> dict[str, int]:
-    return {
-        voice.name: voice.likelihood.amount(
-            tokens[voice.name], label, state.counts[voice.name], score.voices[voice.name].own
-        )
-        for voice in voices
-        if voice.name in tokens and not voice.imported
-    }
+    if own is not None:
+        together = state.calibration.calibrated(score.log_odds)
+        return {OWN: own.likelihood.amount(tokens[OWN], label, state.counts[OWN], together)}, NO_STEP
+    added = {}
+    for voice in voices:
+        if voice.name in tokens and not voice.imported:
+            counts, said = state.counts[voice.name], score.voices[voice.name].own
+            added[voice.name] = voice.likelihood.amount(tokens[voice.name], label, counts, said)
+    return added, state.calibration.step(score.log_odds, label, score.known)
 
 
 class Change(NamedTuple):
