@@ -13,7 +13,7 @@ import numpy as np
 from spamfilter.bayes.doubt import agreement, doubt
 from spamfilter.bayes.groups import OWN
 from spamfilter.bayes.token_arrays import Spellings
-from spamfilter.bayes.tokens import HEADER_PHRASE, Token
+from spamfilter.bayes.tokens import HEADER_PHRASE
 from spamfilter.bayes.voices import VoiceScore, heard_of, known, together, weight_of_imports
 
 PIECES = 3
@@ -98,9 +98,10 @@ class _Parts:
         tokens = len(heard.shares)
         if voice.name not in _HEADER_ENDS or voice.likelihood.scale_of_part(1, 1) is None or tokens < LEAST:
             return None
-        if isinstance(heard.tokens, Spellings) and not heard.tokens.text:  # hashes alone have no order to cut by
+        spellings = heard.tokens if isinstance(heard.tokens, Spellings) else Spellings.of(heard.tokens)
+        if not spellings.text:  # hashes alone have no order to cut by
             return None
-        header = _HEADER_ENDS[voice.name](heard.tokens)
+        header = _HEADER_ENDS[voice.name](spellings)
         if tokens - header < LEAST:
             return None
         places = [header + (tokens - header) * piece // PIECES for piece in range(PIECES + 1)]
@@ -137,23 +138,19 @@ class _Parts:
         return self.score.voice.likelihood.scale_of_part(self.tokens(first, last), len(self.score.tokens.shares)) or 0.0
 
 
-def _fields_end(tokens: Sequence[Token]) -> int:
+def _fields_end(tokens: Spellings) -> int:
     """How many tokens there are up to the last one with a colon, which only those of the header have."""
-    if isinstance(tokens, Spellings):
-        last = tokens.text.rfind(b":")
-        return int(np.searchsorted(tokens.ends, last, "right")) + 1 if last >= 0 else 0
-    return max((at for at, token in enumerate(tokens, 1) if b":" in token), default=0)
+    last = tokens.text.rfind(b":")
+    return int(np.searchsorted(tokens.ends, last, "right")) + 1 if last >= 0 else 0
 
 
-def _phrases_end(tokens: Sequence[Token]) -> int:
+def _phrases_end(tokens: Spellings) -> int:
     """How many tokens there are before the first one that is not marked as a phrase of the header."""
-    if isinstance(tokens, Spellings):
-        text = ~tokens.beginning_with(HEADER_PHRASE)
-        return int(text.argmax()) if text.any() else len(tokens)
-    return next((at for at, token in enumerate(tokens) if token[:1] != HEADER_PHRASE), len(tokens))
+    text = ~tokens.beginning_with(HEADER_PHRASE)
+    return int(text.argmax()) if text.any() else len(tokens)
 
 
-_HEADER_ENDS: dict[str, Callable[[Sequence[Token]], int]] = {
+_HEADER_ENDS: dict[str, Callable[[Spellings], int]] = {
     "fields": _fields_end,
     "phrases": _phrases_end,
     "body": lambda tokens: 0,
