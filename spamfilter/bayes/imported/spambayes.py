@@ -38,15 +38,7 @@ def counted(word: bytes) -> bytes:
 def tokens(message: Message) -> Iterator[bytes]:
     """The words, some of them more than once; without those beyond MOST, as a whole header field may be, and those that
     _ADDRESS has cut within a letter."""
-    return (word for word in _tokens(message) if len(word) <= MOST and (word.isascii() or _is_text(word)))
-
-
-def _is_text(word: bytes) -> bool:
-    try:
-        word.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return (word for word in _tokens(message) if len(word) <= MOST and word.decode("utf-8", "ignore").encode() == word)
 
 
 def _tokens(message: Message) -> Iterator[bytes]:
