@@ -128,6 +128,8 @@ class HashedTable(Words):
 
     __slots__ = ("_memory", "table", "used")
 
+    table: Integers
+
     def __init__(self, expected: int = 0, memory: "Memory | None" = None) -> None:
         """expected: words that will be added; the table has room for them and some more. memory: where it is put, and
         each larger one after it; by default memory of this process."""
