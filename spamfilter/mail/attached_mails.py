@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message as Entity
+from itertools import islice
 
 from spamfilter.errors import InputError
 from spamfilter.mail.folded_addresses import folded
@@ -54,11 +55,9 @@ def mails_of(mail: bytes, author: str, addresses: Collection[str]) -> list[bytes
         resent = False
     elif not addresses_in(fields, b"resent-to", b"resent-cc").isdisjoint(addresses):
         return [mail]  # redirected to us: what is attached belongs to it
-    found: list[bytes] = []
-    for one in _expanded(mail, author, addresses, MAX_FEEDBACK_DEPTH):
-        found.append(one)
-        if len(found) > MAX_MAILS:
-            raise InputError(f"more than {MAX_MAILS} mails are attached; send them in several")
+    found = [*islice(_expanded(mail, author, addresses, MAX_FEEDBACK_DEPTH), MAX_MAILS + 1)]
+    if len(found) > MAX_MAILS:
+        raise InputError(f"more than {MAX_MAILS} mails are attached; send them in several")
     return found or ([mail] if resent else [])
 
 
