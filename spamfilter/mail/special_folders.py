@@ -46,8 +46,6 @@ def _plain(name: str) -> str:
 
 
 _KINDS = {_plain(name): kind for kind, names in SPECIAL.items() for name in names}
-
-
 _USES = dict(zip((r"\Junk", r"\Trash", r"\Sent", r"\Drafts"), SPECIAL, strict=True))
 _MAILBOX = re.compile(r"^ *mailbox (?:\"(.+)\"|(\S+)) \{\n((?: .*\n)*?) *\}", re.MULTILINE)
 _USE = re.compile(r"^ *special_use = (.*)$", re.MULTILINE)
@@ -67,7 +65,8 @@ def special_uses(configuration: str) -> dict[str, str]:
     for quoted, bare, inside in _MAILBOX.findall(configuration):
         said = " ".join(_USE.findall(inside)).replace('"', "").replace(r"\\", "\\")  # Dovecot 2.4 writes "\\Junk"
         uses = [_USES[use] for use in said.split() if use in _USES]
-        found.update(dict.fromkeys([_plain((quoted or bare).rpartition("/")[2])], uses[0]) if uses else {})
+        if uses:
+            found[_plain((quoted or bare).rpartition("/")[2])] = uses[0]
     return found
 
 
