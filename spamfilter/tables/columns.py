@@ -118,7 +118,7 @@ def guessed(table: Table, column: str) -> str:
     values = [row[column] for row in table.rows if column in row]
     if column in (TERMS, TEXT):
         return COUNT if column == TERMS else "text"
-    if values and all(_is_number(value) for value in values):
+    if values and all(_finite(str(value)) is not None for value in values):
         return "number"
     return "category" if len({str(value) for value in values}) <= FEW_VALUES else "text"
 
@@ -266,12 +266,8 @@ def _finite(text: str) -> float | None:
     return int(number) if number.is_integer() else number
 
 
-def _is_number(value: Value) -> bool:
-    return isinstance(value, str) and _finite(value) is not None
-
-
 def _number_of(column: str, value: Value) -> float:
-    number = _finite(value) if isinstance(value, str) else None
+    number = _finite(str(value))
     if number is None:
         raise InputError(f"column {column!r}: {value!r} is no number; choose another kind with --column")
     if abs(number) > MOST:

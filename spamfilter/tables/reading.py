@@ -25,6 +25,7 @@ MISSING = ("", "?", "NA")
 TEXT, TERMS = "text", "terms"
 """The column of a file of lines, and that of counts of terms."""
 _COUNTED = ("document", "term", "count")
+_DECIMAL_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?")
 MAX_CELL = 2**24
 LONGEST = 15
 """The most digits of a count."""
@@ -126,14 +127,10 @@ def _cells(file: Path, format: Format) -> Iterator[tuple[int, list[str]]]:
         for cells in filter(None, reader):
             cells = [cell.strip() for cell in cells]
             if semicolons:
-                cells = [cell.replace(",", ".") if _has_decimal_comma(cell) else cell for cell in cells]
+                cells = [cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
             yield reader.line_num, cells
     except csv.Error as error:
         raise InputError(f"{file}: line {reader.line_num}: {error}") from error
-
-
-def _has_decimal_comma(cell: str) -> bool:
-    return re.fullmatch(r"[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?", cell) is not None
 
 
 def _records(
