@@ -7,7 +7,7 @@ with its parameters, so that judging right after an import is as accurate as the
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -56,17 +56,14 @@ class Imported(RobinsonFisher):
         return LogOdds(said, said), heard._replace(shares=np.ascontiguousarray(shares))
 
 
-def _voice(name: str, likelihood: Imported) -> Voice:
-    return Voice(name, likelihood, imported=True)
-
-
-IMPORTED: dict[str, Voice] = {
+_FORMULAS = {
     # Each filter's parameters and cut-offs are those that it comes with; but of SpamAssassin and SpamBayes, of whose
     # words four in five are found, .95 here is .99 there, and .85 is .9 (benchmarks/imported.py).
-    "bogofilter": _voice("bogofilter", Imported(strength=0.0178, assumed=0.52, deviation=0.375, ham=0.45, spam=0.99)),
-    "spamassassin": _voice("spamassassin", Imported(strength=0.03, assumed=0.538, deviation=0.346, ham=0.5, spam=0.95)),
-    "spambayes": _voice("spambayes", Imported(strength=0.45, assumed=0.5, deviation=0.1, ham=0.2, spam=0.85)),
+    "bogofilter": Imported(strength=0.0178, assumed=0.52, deviation=0.375, ham=0.45, spam=0.99),
+    "spamassassin": Imported(strength=0.03, assumed=0.538, deviation=0.346, ham=0.5, spam=0.95),
+    "spambayes": Imported(strength=0.45, assumed=0.5, deviation=0.1, ham=0.2, spam=0.85),
 }
+IMPORTED = {name: Voice(name, likelihood, imported=True) for name, likelihood in _FORMULAS.items()}
 """Filter, which is also the name of its voice and of its family of tokens -> the voice."""
 
 FADES = 300
@@ -98,12 +95,10 @@ def at_work(voices: Voices, counts: Mapping[str, Counts]) -> Sequence[Voice]:
         return voices
     own = [counts[voice.name] for voice in everybodys(voices) if voice.name in counts]
     left = 1 - 2 * max((min(of.messages.values()) for of in own), default=0) / FADES
-    return [*_heard(voices, counts, left)]
-
-
-def _heard(voices: Voices, counts: Mapping[str, Counts], left: float) -> Iterator[Voice]:
+    heard = []
     for voice in voices:
         if not voice.imported:
-            yield voice
+            heard.append(voice)
         elif left > 0 and voice.name in counts and counts[voice.name].vocabulary:
-            yield replace(voice, weight=voice.weight * left)
+            heard.append(replace(voice, weight=voice.weight * left))
+    return heard
