@@ -63,12 +63,12 @@ class View(Mapping[str, Tokens]):
 
     def _tokens(self, name: str) -> Tokens:
         """The tokens of a voice of everybody, whether or not it is among these."""
-        if name in self._found and (found := self._found[name]) is not None:
-            return found
-        families = VOICES.get(name, (name,))  # an imported voice sees the family of its name
-        found = tokenize(self.message, families, self._alone if len(families) > 1 else None)
-        if name in self._found:
-            self._found[name] = found
+        found = self._found.get(name)
+        if found is None:
+            families = VOICES.get(name, (name,))  # an imported voice sees the family of its name
+            found = tokenize(self.message, families, self._alone if len(families) > 1 else None)
+            if name in self._found:
+                self._found[name] = found
         return found
 
     def _alone(self, family: str) -> Tokens | None:
