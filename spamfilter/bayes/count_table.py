@@ -95,7 +95,9 @@ class SpelledTable(Words):
         self.spelled[label] = {}
 
     def columns(self, tokens: Sequence[Token]) -> tuple[Integers, ...]:
-        return tuple(_integers(map(mine.get, tokens, repeat(0)), len(tokens)) for mine in self.spelled.values())
+        return tuple(
+            np.fromiter(map(mine.get, tokens, repeat(0)), np.int64, len(tokens)) for mine in self.spelled.values()
+        )
 
     def put(self, tokens: Sequence[Token], label: str, counts: Integers) -> None:
         mine = self.spelled[label]
@@ -106,7 +108,7 @@ class SpelledTable(Words):
                 mine.pop(token, None)
 
     def all_of(self, label: str) -> Integers:
-        return _integers(self.spelled[label].values(), len(self.spelled[label]))
+        return np.fromiter(self.spelled[label].values(), np.int64, len(self.spelled[label]))
 
     def hashes(self) -> tuple[Integers, Integers, Integers]:
         tokens = [*{**self.spelled["ham"], **self.spelled["spam"]}]
@@ -198,7 +200,10 @@ class HashedTable(Words):
 
         Raises ValueError if the numbers of words and of counts differ.
         """
-        keys = _hashed_lines(lines)
+        if token_helper is not None:
+            keys = np.frombuffer(token_helper.hashes(lines), np.int64)
+        else:
+            keys = hashed(lines.split(b"\n"))
         if not len(keys) == len(ham) == len(spam):
             raise ValueError(f"{len(keys)} words, and counts of {len(ham)} and {len(spam)}")
         if not self._has_room(len(keys)):
@@ -295,17 +300,6 @@ def empty(buckets: int, width: int) -> Integers:
 def _at(slots: Integers) -> tuple[Integers, Integers]:
     """The buckets of slots, and the places in them."""
     return np.divmod(slots, BUCKET)
-
-
-def _integers(values: Iterable[int], size: int) -> Integers:
-    return np.fromiter(values, np.int64, size)
-
-
-def _hashed_lines(lines: bytes) -> Integers:
-    """As `hashed`, for words that are given one in a line."""
-    if token_helper is not None:
-        return np.frombuffer(token_helper.hashes(lines), np.int64)
-    return hashed(lines.split(b"\n"))
 
 
 def _in_order(keys: Integers, ham: Integers, spam: Integers) -> tuple[Integers, Integers, Integers]:

@@ -63,7 +63,7 @@ _FORMULAS = {
     "spamassassin": Imported(strength=0.03, assumed=0.538, deviation=0.346, ham=0.5, spam=0.95),
     "spambayes": Imported(strength=0.45, assumed=0.5, deviation=0.1, ham=0.2, spam=0.85),
 }
-IMPORTED = {name: Voice(name, likelihood, imported=True) for name, likelihood in _FORMULAS.items()}
+IMPORTED: dict[str, Voice] = {name: Voice(name, likelihood, imported=True) for name, likelihood in _FORMULAS.items()}
 """Filter, which is also the name of its voice and of its family of tokens -> the voice."""
 
 FADES = 300

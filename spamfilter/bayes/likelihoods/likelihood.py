@@ -75,11 +75,6 @@ class MessageCounts(NamedTuple):
         """Which words have any count."""
         return np.asarray(self.counts.any(axis=0))
 
-    @property
-    def length(self) -> float:
-        """All words of the message, unknown ones too."""
-        return float(self.times.sum())
-
 
 class LogOdds(NamedTuple):
     """Log-odds of spam. own: what the voice itself learns from; heard: what the filter sums."""

@@ -37,7 +37,7 @@ class Poisson(OfOccurrences):
         return ratio(number, of_all if self.per == "word" else counts.messages[label] + 2 * m)
 
     def _length(self, message: MessageCounts) -> float:
-        return message.length if self.per == "word" else 1.0
+        return float(message.times.sum()) if self.per == "word" else 1.0
 
     def given(self, label: str, message: MessageCounts, counts: Counts) -> Floats:
         rate = self._rate(message.of_class(label) + self.smoothing, label, counts)
