@@ -1,7 +1,9 @@
 """Robinson's probabilities, combined by Fisher's chi-squared test: the classical scorer of SpamBayes and bogofilter."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -75,9 +77,11 @@ def _tails(mean: float, n: int) -> tuple[float, float]:
     if mean <= 0:
         return 0.0, SILENCE
     largest = min(n - 1, int(mean))
-    below = _term(mean, largest) + math.log(_falling(mean, largest) + _rising(mean, largest, n) - 1)
+    downwards, upwards = (k / mean for k in range(largest, 0, -1)), (mean / k for k in range(largest + 1, n))
+    below = _term(mean, largest) + math.log(_sum(downwards) + _sum(upwards) - 1)
     largest = max(n, int(mean))
-    above = _term(mean, largest) + math.log(_falling(mean, largest, n) + _rising(mean, largest) - 1)
+    downwards, upwards = (k / mean for k in range(largest, n, -1)), (mean / k for k in count(largest + 1))
+    above = _term(mean, largest) + math.log(_sum(downwards) + _sum(upwards) - 1)
     return min(below, 0.0), min(above, 0.0)
 
 
@@ -85,22 +89,13 @@ def _term(mean: float, k: int) -> float:
     return k * math.log(mean) - mean - math.lgamma(k + 1)
 
 
-def _falling(mean: float, k: int, last: int = 0) -> float:
-    """The sum of the terms k, k - 1, ... `last`, as multiples of term k."""
+def _sum(factors: Iterable[float]) -> float:
+    """The sum of terms as multiples of the first. factors: each further term, divided by the one before it."""
     total = term = 1.0
-    while k > last and term > 1e-17 * total:
-        term *= k / mean
-        total += term
-        k -= 1
-    return total
-
-
-def _rising(mean: float, k: int, end: float = math.inf) -> float:
-    """The sum of the terms k, k + 1, ... below `end`, as multiples of term k."""
-    total = term = 1.0
-    while k + 1 < end and term > 1e-17 * total:
-        k += 1
-        term *= mean / k
+    for factor in factors:
+        if term <= 1e-17 * total:
+            break
+        term *= factor
         total += term
     return total
 
