@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
-from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts, OfOccurrences, check_bounds
+from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts, Name, OfOccurrences, check_bounds
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.errors import CountError
 
@@ -63,7 +63,7 @@ class Classifier(ABC):
     def predict_proba_one(self, x: Features) -> dict[Hashable, float]:
         """Class -> P(class | x); empty before anything is learnt."""
         joint = self.joint_log_likelihood(x)
-        return dict(zip(joint, np.exp(log_normalised([[*joint.values()]]))[0].tolist(), strict=True)) if joint else {}
+        return posterior(joint) if joint else {}
 
     def predict_one(self, x: Features) -> Hashable | None:
         """The likeliest class, of equals the first; None before anything is learnt."""
@@ -282,6 +282,11 @@ def log_normalised(joint: ArrayLike) -> NDArray[np.float64]:
     rows = np.asarray(joint, np.float64)
     less = rows - rows.max(axis=1, keepdims=True)
     return np.asarray(less - np.log(np.exp(less).sum(axis=1, keepdims=True)))
+
+
+def posterior(joint: Mapping[Name, float]) -> dict[Name, float]:
+    """Class -> P(class), from the logarithms of numbers in their proportion; of one class at least."""
+    return dict(zip(joint, np.exp(log_normalised([[*joint.values()]]))[0].tolist(), strict=True))
 
 
 def _key(at: int) -> str:

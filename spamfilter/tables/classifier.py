@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
-import numpy as np
-
-from spamfilter.bayes.estimator import NaiveBayes, log_normalised
+from spamfilter.bayes.estimator import NaiveBayes, posterior
 from spamfilter.bayes.likelihoods.likelihood import log_priors
 from spamfilter.errors import InputError
 from spamfilter.tables.choosing import best_kinds
@@ -82,10 +80,7 @@ class TableClassifier:
                 joint[label] += value
         if max(joint.values()) == -math.inf:
             return Prediction(None, joint, dict.fromkeys(joint, math.nan), tuple(unknown))
-        shares = np.exp(log_normalised([[*joint.values()]]))[0].tolist()
-        return Prediction(
-            max(joint, key=joint.__getitem__), joint, dict(zip(joint, shares, strict=True)), tuple(unknown)
-        )
+        return Prediction(max(joint, key=joint.__getitem__), joint, posterior(joint), tuple(unknown))
 
     def priors_used(self) -> dict[str, float]:
         """Class -> P(class)."""
