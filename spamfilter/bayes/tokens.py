@@ -93,16 +93,6 @@ def header(message: Message) -> Iterator[Token]:
             last = word
 
 
-def body(message: Message) -> Iterable[Token]:
-    """The words of the text."""
-    return words(message.text)
-
-
-def shown(message: Message) -> Iterable[Token]:
-    """The words of the text as a reader sees it."""
-    return words(message.shown)
-
-
 def phrases(message: Message) -> Iterator[Token]:
     """Words as they are written, each with the pair that it begins, across line ends too; those of the header have ^.
 
@@ -146,13 +136,14 @@ def is_read(token: str) -> bool:
 
 FEATURES: dict[str, Callable[[Message], Iterable[Token] | Tokens]] = {
     "header": header,
-    "body": body,
-    "shown": shown,
+    "body": lambda message: words(message.text),
+    "shown": lambda message: words(message.shown),
     "phrases": phrases,
     "grams": grams,
     "attributes": attributes,
     **IMPORTED_TOKENS,
 }
+"""Family -> its tokens of a message; of `shown` they are the words of the text as a reader sees it."""
 
 
 def tokenize(message: Message, families: Sequence[str], known: Callable[[str], Tokens | None] | None = None) -> Tokens:
