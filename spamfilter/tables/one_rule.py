@@ -48,7 +48,7 @@ def one_rule(table: Table, kinds: Mapping[str, str] | None = None) -> OneRule:
     """
     other = Counter(table.labels).most_common(1)[0][0]
     small = SMALL if len(table.rows) >= FEW_ROWS else SMALLER
-    found: OneRule | None = None
+    rules = []
     for column in table.columns:
         kind = guessed(table, column) if kinds is None else kinds.get(column)
         if kind not in ("category", "number"):
@@ -59,11 +59,10 @@ def one_rule(table: Table, kinds: Mapping[str, str] | None = None) -> OneRule:
             seen.setdefault(_bucket(row.get(column), edges), Counter())[label] += 1
         classes = {bucket: counts.most_common(1)[0][0] for bucket, counts in sorted(seen.items(), key=_in_order)}
         errors = sum(counts.total() - counts[classes[bucket]] for bucket, counts in seen.items())
-        if found is None or errors < found.errors:
-            found = OneRule(column, edges, classes, errors, len(table.rows), other)
-    if found is None:
+        rules.append(OneRule(column, edges, classes, errors, len(table.rows), other))
+    if not rules:
         raise InputError("1R needs a column of categories or numbers")
-    return found
+    return min(rules, key=lambda rule: rule.errors)
 
 
 def kinds_for_rule(chosen: Mapping[str, str], table: Table) -> dict[str, str]:
