@@ -24,36 +24,26 @@ def hashed(tokens: Sequence[bytes]) -> Integers:
 
 
 class Spellings(Sequence[bytes]):
-    """The tokens, one after the other in one string of bytes, `text`, and where each of them ends in it.
+    """The tokens, one after the other in one string of bytes, `text`.
 
-    end_bytes, hash_bytes: the bytes of the arrays `ends` and `hashes`, as the compiled helper takes them.
+    ends: where each ends in it. hashes: of each, as by `hashed`. Both of shape (tokens,).
     """
 
-    __slots__ = ("end_bytes", "hash_bytes", "text")
+    __slots__ = ("ends", "hashes", "text")
 
-    def __init__(self, text: bytes, ends: bytes, hashes: bytes) -> None:
+    def __init__(self, text: bytes, ends: NDArray[np.uint32], hashes: Integers) -> None:
         self.text = text
-        self.end_bytes = ends
-        self.hash_bytes = hashes
+        self.ends = ends
+        self.hashes = hashes
 
     @classmethod
     def of(cls, tokens: Sequence[bytes]) -> "Spellings":
         """These tokens, each of them named once."""
         ends = np.cumsum([len(token) for token in tokens], dtype=np.uint32)
-        return cls(b"".join(tokens), ends.tobytes(), hashed(tokens).tobytes())
-
-    @property
-    def ends(self) -> NDArray[np.uint32]:
-        """Where each ends in `text`; shape (tokens,)."""
-        return np.frombuffer(self.end_bytes, np.uint32)
-
-    @property
-    def hashes(self) -> Integers:
-        """The hash of each, as `hashed`; shape (tokens,)."""
-        return np.frombuffer(self.hash_bytes, np.int64)
+        return cls(b"".join(tokens), ends, hashed(tokens))
 
     def __len__(self) -> int:
-        return len(self.hash_bytes) // 8
+        return len(self.hashes)
 
     @overload
     def __getitem__(self, at: int) -> bytes: ...
@@ -64,7 +54,7 @@ class Spellings(Sequence[bytes]):
             return [self[each] for each in range(*at.indices(len(self)))]
         if at < 0:
             at = range(len(self))[at]
-        ends = memoryview(self.end_bytes).cast("I")
+        ends = memoryview(self.ends)
         return self.text[ends[at - 1] if at else 0 : ends[at]]
 
     def __iter__(self) -> Iterator[bytes]:
@@ -105,11 +95,13 @@ class TokenArrays(Mapping[bytes, int]):
     @classmethod
     def of_parts(cls, text: bytes, ends: bytes, hashes: bytes, times: bytes) -> "TokenArrays":
         """What the compiled helper finds; the occurrences have 32 bits each."""
-        return cls(Spellings(text, ends, hashes), np.frombuffer(times, np.uint32))
+        spellings = Spellings(text, np.frombuffer(ends, np.uint32), np.frombuffer(hashes, np.int64))
+        return cls(spellings, np.frombuffer(times, np.uint32))
 
     def parts(self) -> tuple[bytes, bytes, bytes, bytes]:
         """The arguments of `of_parts` that give these tokens."""
-        return self.spellings.text, self.spellings.end_bytes, self.spellings.hash_bytes, self.times.tobytes()
+        spellings = self.spellings
+        return spellings.text, spellings.ends.tobytes(), spellings.hashes.tobytes(), self.times.tobytes()
 
     def _dict(self) -> dict[bytes, int]:
         if self._plain is None:
@@ -144,7 +136,8 @@ def by_hash(tokens: Mapping[bytes, int]) -> TokenArrays:
 
     The result has no spellings to list: reading a token raises ValueError or IndexError.
     """
+    nothing = np.empty(0, np.uint32)
     if isinstance(tokens, TokenArrays):
-        return TokenArrays(Spellings(b"", b"", tokens.spellings.hash_bytes), tokens.times)
+        return TokenArrays(Spellings(b"", nothing, tokens.spellings.hashes), tokens.times)
     times = np.fromiter(tokens.values(), np.uint32, len(tokens))
-    return TokenArrays(Spellings(b"", b"", hashed([*tokens]).tobytes()), times)
+    return TokenArrays(Spellings(b"", nothing, hashed([*tokens])), times)

@@ -62,7 +62,7 @@ class Soft(Likelihood):
         table, least = counts.kept.table, self.purity * self.unit
         if score_helper is not None and table is not None and isinstance(tokens, TokenArrays):
             words = tokens.spellings
-            found = score_helper.soft(table, words.hash_bytes, _logarithms(self.prior * self.unit), self.scale, least)
+            found = score_helper.soft(table, words.hashes, _logarithms(self.prior * self.unit), self.scale, least)
             if found is not None:
                 own, shares, numbers = found
                 return LogOdds(own, own), TokenShares(
