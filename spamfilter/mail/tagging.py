@@ -71,19 +71,13 @@ def subject_of(head: bytes) -> bytes | None:
 
     head: each line ends with CR LF.
     """
-    start = _subject_start(head)
-    if start < 0:
-        return None
-    stop = head.find(b"\r\n", start)
-    while head[stop + 2 : stop + 3] in (b" ", b"\t"):
-        stop = head.find(b"\r\n", stop + 2)
-    return head[start:stop]
-
-
-def _subject_start(head: bytes) -> int:
-    """Where the first subject of a header begins, behind its name; -1 without one."""
-    found = (_SUBJECT.search(head, start, end) for start, end in _pieces(head))
-    return next((match.end() for match in found if match), -1)
+    for start, end in _pieces(head):
+        if match := _SUBJECT.search(head, start, end):
+            stop = head.find(b"\r\n", match.end())
+            while head[stop + 2 : stop + 3] in (b" ", b"\t"):
+                stop = head.find(b"\r\n", stop + 2)
+            return head[match.end() : stop]
+    return None
 
 
 def _without_ours(head: bytes) -> bytes:
@@ -104,12 +98,13 @@ def _pieces(head: bytes) -> Iterator[tuple[int, int]]:
 
 def _prefixed(head: bytes, prefix: str) -> bytes:
     plain, wide = _encoded(prefix), _encoded(f"{prefix} ")
-    start = _subject_start(head)
-    if start < 0:
-        return b"Subject: " + plain + b"\r\n" + head
-    if head.startswith((plain, wide), start):
-        return head
-    return head[:start] + (wide if head.startswith(b"=?", start) else plain) + b" " + head[start:]
+    for start, end in _pieces(head):
+        if match := _SUBJECT.search(head[start:end]):
+            at = start + match.end()
+            if head.startswith((plain, wide), at):
+                return head
+            return head[:at] + (wide if head.startswith(b"=?", at) else plain) + b" " + head[at:]
+    return b"Subject: " + plain + b"\r\n" + head
 
 
 def _encoded(prefix: str) -> bytes:
