@@ -54,8 +54,7 @@ class Spellings(Sequence[bytes]):
             return [self[each] for each in range(*at.indices(len(self)))]
         if at < 0:
             at = range(len(self))[at]
-        ends = memoryview(self.ends)
-        return self.text[ends[at - 1] if at else 0 : ends[at]]
+        return self.text[self.ends[at - 1] if at else 0 : self.ends[at]]
 
     def __iter__(self) -> Iterator[bytes]:
         lines = self.lines() if len(self) else None
