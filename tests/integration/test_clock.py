@@ -17,7 +17,7 @@ from tests.faults.hop import Hop
 from tests.integration.processes import hop
 from tests.integration.servers import wait_until
 from tests.support.month import START, Calendar
-from tests.support.planted import HOURLY_AT_ONCE, planted
+from tests.support.planted import HOURLY_AT_ONCE
 
 __all__ = ["hop"]
 
@@ -31,7 +31,7 @@ class Aging:
     """A relay with KEPT mails in its quarantine, a calendar, and looks of its expiry without end."""
 
     def __init__(self, folder: Path, hop: Hop, keeps: int = DAYS) -> None:
-        self.calendar = Calendar(folder)
+        self.calendar = Calendar(folder, HOURLY_AT_ONCE)
         actions = {f"on_{name}": "quarantine" for name in ("ham", "unsure", "spam")}
         self.relay = Daemon(
             folder / "relay",
@@ -40,7 +40,6 @@ class Aging:
             report={"journal_days": keeps},
         )
         self.relay.environment |= self.calendar.environment
-        self.relay.environment["PYTHONPATH"] = planted(folder / "planted", HOURLY_AT_ONCE)
 
     def fill(self) -> None:
         with Client(self.relay.port) as client:

@@ -22,6 +22,7 @@ from spamfilter.errors import SpamfilterError
 from tests.faults.daemon import Daemon
 from tests.faults.databases import await_journal
 from tests.faults.hop import Hop
+from tests.support.planted import planted
 from tests.support.real import require
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -36,10 +37,20 @@ _ID = re.compile(rb"[0-9A-Z]{26}")
 _STATUS = re.compile(rb"^X-Spam-Status: [^\r\n]* class=([a-z]+)", re.MULTILINE)
 
 
-class Calendar:
-    """The time that a process is told; how long something takes is measured by another clock, which is left alone."""
+SLEEP = """
+import select, time
+time.sleep = lambda seconds: select.select([], [], [], seconds)
+"""
+"""Under faketime that leaves one clock alone, Python's sleep is an error, and a command that waits for a lock failed."""
 
-    def __init__(self, folder: Path) -> None:
+
+class Calendar:
+    """The time that a process is told; how long something takes is measured by another clock, which is left alone.
+
+    code: what the process runs before its own.
+    """
+
+    def __init__(self, folder: Path, code: str = "") -> None:
         require("faketime", "faketime")
         self._file = folder / "calendar"
         self.environment = {
@@ -48,6 +59,7 @@ class Calendar:
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "LD_PRELOAD": next(str(file) for file in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")),
             "TZ": "UTC",
+            "PYTHONPATH": planted(folder / "planted", SLEEP + code),
         }
         self.set(START)
 
