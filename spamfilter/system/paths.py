@@ -15,6 +15,8 @@ SERVICE_USER = "spamfilter"
 SOCKET = "feedback.sock"
 LONGEST_SOCKET = 107
 """Most bytes of a socket's path: unix(7)."""
+BOM = "\ufeff"
+"""Editors of Windows begin a file with it."""
 QUOTES = ("'", '"')
 """With one of these a string in TOML begins."""
 
@@ -64,7 +66,7 @@ def values_of(file: Path | None) -> dict[str, object]:
     if file is None:
         return {}
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # editors of Windows begin a file with a mark
+        return tomllib.loads(file.read_text(encoding="utf-8").removeprefix(BOM))
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
