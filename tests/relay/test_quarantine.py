@@ -541,6 +541,26 @@ def test_many_ids_that_are_not_kept_open_no_file(warder: Warder, monkeypatch: py
     assert (found.id, len(opened)) == (kept, 1)
 
 
+@pytest.mark.parametrize("which", ["mails", "these", "latest"])
+def test_mails_that_another_program_moves_meanwhile_come_once_at_most(
+    warder: Warder, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    ids = [warder.keep(mail(name=name))[0] for name in ("one", "two", "three")]
+
+    def look(path: Path) -> Quarantined | None:
+        found = looked_at(path)
+        for each in (warder.path / "new").iterdir():
+            each.rename(warder.path / "cur" / f"{each.name}:2,S")
+        return found
+
+    monkeypatch.setattr(quarantine, "looked_at", look)
+    kept = Quarantine(warder.path)
+    asked: dict[str, Callable[[], list[Quarantined]]] = {
+        "mails": kept.mails, "these": lambda: kept.these(ids), "latest": lambda: kept.latest(10)
+    }  # fmt: skip
+    assert len(asked[which]()) == 1
+
+
 async def test_a_mail_is_deleted(warder: Warder) -> None:
     (one, _), (two, _) = warder.keep(mail(name="one")), warder.keep(mail(name="two"))
     assert (await warder.run("delete", one)).stdout == f"{one}: deleted\n"

@@ -63,7 +63,7 @@ class Quarantine:
 
     def mails(self) -> list[Quarantined]:
         """All mails that a recipient does not have yet, the oldest first."""
-        found = _mails(self._files("new", "cur"))
+        found = _mails([*self._files("new", "cur")])  # listed before one is opened, or one that is moved comes twice
         return self._left(sorted(found, key=lambda mail: (mail.at, mail.path.name)))
 
     def latest(self, most: int, address: str = "") -> list[Quarantined]:
@@ -109,7 +109,7 @@ class Quarantine:
 
     def these(self, ids: Collection[str]) -> list[Quarantined]:
         """The kept mails of these ids, by the names of their files; opens no other mail."""
-        paths = (path for path in self._files("new", "cur") if id_in(path.name) in ids)
+        paths = [path for path in self._files("new", "cur") if id_in(path.name) in ids]
         return self._left([mail for mail in _mails(paths) if mail.id in ids])
 
     def events(self, ids: Collection[str]) -> dict[str, list[QuarantineEvent]]:
