@@ -130,13 +130,15 @@ class TokenArrays(Mapping[bytes, int]):
         return f"TokenArrays({self._dict()})"
 
 
+_NO_ENDS = np.empty(0, np.uint32)
+
+
 def by_hash(tokens: Mapping[bytes, int]) -> TokenArrays:
     """Tokens without their spellings, twelve bytes each: enough to read and change their counts in a table by hash.
 
     The result has no spellings to list: reading a token raises ValueError or IndexError.
     """
-    nothing = np.empty(0, np.uint32)
     if isinstance(tokens, TokenArrays):
-        return TokenArrays(Spellings(b"", nothing, tokens.spellings.hashes), tokens.times)
+        return TokenArrays(Spellings(b"", _NO_ENDS, tokens.spellings.hashes), tokens.times)
     times = np.fromiter(tokens.values(), np.uint32, len(tokens))
-    return TokenArrays(Spellings(b"", nothing, hashed([*tokens])), times)
+    return TokenArrays(Spellings(b"", _NO_ENDS, hashed([*tokens])), times)

@@ -58,6 +58,7 @@ RULE_MADE = {
     "block": "Mail from {sender} to you is always treated as spam from now on.",
     "allow": "Mail from {sender} always comes to you from now on, if your mail server can prove its sender.",
 }
+"""Kind of a rule -> the sentence about one that was just made, which is translated."""
 
 
 def _by_link(answer: Callable[[Visit, str], Response]) -> Callable[[Visit], Response]:

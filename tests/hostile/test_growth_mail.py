@@ -136,7 +136,7 @@ SHORT = ("bayes.imported.",)
 less than ten milliseconds for a mail."""
 OWN = (
     "learning.transfer.", "config.addresses._HEADER", "config.sender_rules.", "doctor.dovecot.", "config.redaction.",
-    "mail.special_folders.",
+    "mail.special_folders.", "tables.",
 )  # fmt: skip
 """Those that read nothing but the administrator's own files."""
 

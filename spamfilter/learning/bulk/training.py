@@ -82,7 +82,7 @@ def train(
     processes: int = 0,
     repeats: bool = False,
 ) -> None:
-    """Learn mails, evenly mixed, adding to `outcome`; `progress` is told of STEPS times the mails.
+    """Learn mails, evenly mixed, and fill the new `outcome`; `progress` is told of STEPS times the mails.
 
     An interruption leaves what was written learnt, and `outcome` true. filter: one that holds all counts. processes:
     that read ahead, besides this one. repeats: equal mails count as often as they come. Raises StoreBusy, StoreError.

@@ -80,7 +80,10 @@ class FeedbackSocket:
         self._name_service = ThreadPoolExecutor(1, "names")
 
     async def start(self) -> None:
-        """Listen. Raises Occupied if another relay listens there, ConfigError if the socket cannot be made."""
+        """Listen, unless it does already.
+
+        Raises Occupied if another relay listens there, ConfigError if the socket cannot be made.
+        """
         if self._server is not None:
             return
         try:
