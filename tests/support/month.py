@@ -41,7 +41,7 @@ SLEEP = """
 import select, time
 time.sleep = lambda seconds: select.select([], [], [], seconds)
 """
-"""Under faketime that leaves one clock alone, Python's sleep is an error, and a command that waits for a lock failed."""
+"""Under faketime that leaves one clock alone, Python's sleep is an error, and a command that waits for a lock fails."""
 
 
 class Calendar:
