@@ -21,6 +21,7 @@ from tests.faults.client import Client, mail_of
 from tests.faults.daemon import ROOT, Daemon, daemon
 from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
+from tests.support.month import Calendar
 from tests.support.real import require
 
 MEGABYTE = 2**20
@@ -60,26 +61,13 @@ def learnt(relay: Daemon, number: int) -> bool:
 
 def test_a_clock_that_jumps(hop: Hop, tmp_path: Path, account: Account) -> None:
     """The clock of the calendar; the one that never jumps is left alone, as by every correction of the time."""
-    clock = tmp_path / "clock"
-
-    def set_clock(days: int) -> None:
-        """The time is read from a file, anew at each look."""
-        new = clock.with_suffix(".new")
-        new.write_text(f"{days * 86_400:+d}\n")
-        new.rename(clock)
-
-    set_clock(0)
+    calendar, today = Calendar(tmp_path), datetime.now(UTC)
+    calendar.set(today)
     relay = Daemon(tmp_path / "relay", f"smtp://127.0.0.1:{hop.port}")
-    require("faketime", "faketime")
-    relay.environment |= {
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "LD_PRELOAD": next(str(file) for file in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")),
-    }
+    relay.environment |= calendar.environment
     with relay.run():
         for number, days in enumerate((0, 400, -400)):
-            set_clock(days)
+            calendar.set(today + timedelta(days=days))
             assert account.send(relay.port).code == 250
             answer = relay.ask({"command": "mark", "label": "spam", "id": relay.ids()[-1]})
             assert answer["changed"]

@@ -57,6 +57,8 @@ class Calendar:
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            # Else each wait of a thread for another ends at once, and both of them spin.
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",
             "LD_PRELOAD": next(str(file) for file in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")),
             "TZ": "UTC",
             "PYTHONPATH": planted(folder / "planted", SLEEP + code),
