@@ -8,6 +8,7 @@ import json
 import re
 import smtplib
 import sqlite3
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -356,6 +357,15 @@ def test_what_the_relay_has_tagged_is_delivered_into_junk_and_teaches_nothing(ho
     with house.dovecot.login(BOB) as mailboxes:
         assert list(found(mailboxes, subject)) == ["Junk"]
         assert b"X-Spam-Flag: YES\r\n" in mailboxes.fetch(mailboxes.number(subject))
+    assert house.ledger() == entries
+
+
+def test_what_dovecot_lda_delivers_is_filed_as_well(house: House) -> None:
+    entries, tagged = house.ledger(), b"X-Spam-Flag: YES\nSubject: without LMTP\n\nYou have won.\n"
+    command = ["/usr/lib/dovecot/dovecot-lda", "-c", str(house.dovecot.config), "-d", BOB]
+    subprocess.run(command, input=tagged, check=True)
+    with house.dovecot.login(BOB) as mailboxes:
+        assert list(found(mailboxes, "without LMTP")) == ["Junk"]
     assert house.ledger() == entries
 
 
