@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
@@ -123,10 +124,11 @@ def configure(
     to: int = 10027,
     limit: str = "50M",
     rule: str = "F,1h,1s",
+    marks: int = 0,
 ) -> Exim:
     """A configuration from the fragments of one layout, with ports and limit exchanged for those given.
 
-    rule: when Exim tries other hosts again.
+    rule: when Exim tries other hosts again. marks: the relay's port for marks by mail, with the fragments for these.
     """
     sample, front = shipped(f"config/exim/{layout}"), free_port()
     files = {name: sample / f"{name}.fragment" for name in ("main", "acl", "router", "transport", "retry")}
@@ -140,6 +142,13 @@ def configure(
         ("50M", limit),
     ):
         parts["main"] = parts["main"].replace(sampled, here)
+    if marks:
+        acl, router, transport = (
+            shipped(f"config/exim/marks/{name}.fragment").read_text() for name in ("acl", "router", "transport")
+        )
+        parts["acl"] += f"\n{acl}"
+        parts["router"] = f"{router}\n{parts['router']}"
+        parts["transport"] += f"\n{transport.replace('= 10027', f'= {marks}')}"
     folder.mkdir()
     (folder / "exim.conf").write_text(MAIN.format(program=program, folder=folder, sink=to, rule=rule, **parts))
     exim = Exim(program, folder, front, back)
@@ -206,6 +215,9 @@ def test_after_the_queue_new_mail_goes_to_the_filter_and_filtered_mail_on(exim: 
     assert routed(server, "somebody@example.org") == "spamfilter"
     assert routed(server, "alice@example.test", *returned) == "mailboxes"
     assert routed(server, "somebody@example.org", *returned) == "elsewhere"
+    # What Exim itself has to say is nothing to judge; what others send without a sender is.
+    assert routed(server, "alice@example.test", "-f", "<>") == "mailboxes"
+    assert routed(server, "alice@example.test", "-f", "<>", "-oMa", "192.0.2.1") == "spamfilter"
 
 
 def test_after_the_queue_addresses_are_verified_as_without_the_filter(exim: str, folder: Path) -> None:
@@ -231,6 +243,29 @@ def test_after_the_queue_mail_arrives_marked_and_once(exim: str, folder: Path) -
             "No, score=0.500 class=unsure threshold=0.900 learnt=0/0 known=0.00"
         ]
         assert len(mails[0].values("X-Spamfilter-Id")) == 1
+
+
+@pytest.mark.parametrize("layout", ["after-queue", "before-queue"])
+def test_marks_by_mail_are_learnt_from_users_alone(exim: str, folder: Path, layout: str) -> None:
+    back, marks = free_port(), free_port()
+    settings = {"next_hop": f"smtp://127.0.0.1:{back}", "mode": layout, "submission": [f"127.0.0.1:{marks}"]}
+    addresses = {"spam_addresses": ["spam@example.test"], "ham_addresses": ["ham@example.test"]}
+    spam, mail = EmailMessage(), EmailMessage()
+    spam.set_content("You have won a prize.")
+    mail.set_content("look at this")
+    mail.add_attachment(spam)
+    with (
+        relay(folder / "relay", relay=settings, feedback=addresses) as filter,
+        running(configure(exim, folder / "exim", layout, filter=filter.port, back=back, marks=marks)) as server,
+    ):
+        stranger = "EHLO c\r\nMAIL FROM:<a@x.example>\r\nRCPT TO:<spam@example.test>\r\nQUIT\r\n"
+        refused = server.run("-bh", "192.0.2.1", "-oMi", f"127.0.0.1.{server.front}", input=stranger).stdout
+        assert "550 marks are taken from users of this server" in refused
+        with smtplib.SMTP("127.0.0.1", server.front, "client.test", timeout=60) as client:
+            client.send_message(mail, "alice@example.test", ["spam@example.test"])
+        wait_until(lambda: "feedback: spam by " in filter.log(), "the mark")
+        assert "learnt 1 as spam" in filter.log()
+        wait_until(lambda: not server.run("-bp").stdout.strip(), "an empty queue")
 
 
 @pytest.mark.parametrize("layout", ["after-queue", "before-queue"])
