@@ -138,7 +138,7 @@ def _of_database(
     from spamfilter.learning import marks
     from spamfilter.reports import rendering
 
-    author = marks.Author(user() if by is None else by, source, master=by is None)
+    author = marks.Author(user() if by is None else marks.author_name(by), source, master=by is None)
     with opened_filter(file, whole=False) as (filter, settings):
         for number, subject in enumerate(subjects(filter, mails, author.user)):
             if not number:

@@ -19,6 +19,7 @@ from spamfilter.learning import counterparts
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.transaction import Change, Reading, Training, mark_of
+from spamfilter.mail.folded_addresses import folded
 from spamfilter.stores import Entry, Store
 from spamfilter.stores.sender_lists import LINK
 
@@ -63,6 +64,15 @@ class Author:
     def made(self, active: Entry) -> bool:
         """Whether a learning is this author's own: what the link of a digest has marked is its address's, too."""
         return active.by in (self.name, LINK + self.name)
+
+
+def author_name(by: str) -> str:
+    """The name of an author: an address in the form in which addresses are compared; any other name as it is.
+
+    >>> author_name("Anna@Example.org"), author_name("Anna")
+    ('anna@example.org', 'Anna')
+    """
+    return folded(by) if "@" in by else by
 
 
 TRIES = 5

@@ -18,6 +18,7 @@ from datetime import datetime
 from spamfilter.bayes.labels import AUTOMATIC, BULK, COUNTERPART, IMPORT
 from spamfilter.learning.counterparts import learnt_since
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.marks import author_name
 from spamfilter.learning.transaction import Reading, mark_of
 from spamfilter.stores import Entry, Store
 from spamfilter.system.batches import batches
@@ -46,11 +47,13 @@ class Taught:
 
 def taught_by(store: Store, by: str, since: datetime | None, source: str | None = None) -> list[Taught]:
     """What an author has taught since a moment, by one source or any, and would be undone, the oldest first."""
+    if not (words := store.last_words(by, since)):
+        words = store.last_words(by := author_name(by), since)
 
     def meant(entry: Entry) -> bool:
         return entry.by == by and (since is None or entry.at >= since) and source in (None, entry.source)
 
-    found, last = [], [entry for entry in store.last_words(by, since) if meant(entry)]
+    found, last = [], [entry for entry in words if meant(entry)]
     digests = [entry.digest for entry in last]
     seen, said = store.journal_of(digests), store.histories(digests)
     for entry in last:

@@ -15,6 +15,7 @@ from math import ceil, exp, log
 from typing import Any
 
 from spamfilter.bayes.labels import NOBODYS
+from spamfilter.mail.folded_addresses import lowered
 from spamfilter.reports.outages import grouped
 from spamfilter.stores import UNJUDGED, JournalEntry, Store
 
@@ -112,7 +113,7 @@ class Summary:
         self.relaying[bucket(entry.total_us)] += 1
         for names, kept in (
             ((entry.sender.rpartition("@")[2].lower(),), self.senders),
-            (entry.recipients, self.recipients),
+            (map(lowered, entry.recipients), self.recipients),
             ((entry.client,), self.clients),
         ):
             for name in names:

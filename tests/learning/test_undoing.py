@@ -94,6 +94,13 @@ def test_it_is_undone_exactly_as_if_the_author_had_never_spoken(
     assert {(entry.source, entry.by) for entry in undoings} == {("cli", command.user())}
 
 
+def test_an_address_is_found_however_it_is_written(shell: Shell) -> None:
+    teach(shell, "ann@example.org", "spam", "a")
+    teach(shell, "Bob@Example.org", "spam", "b")
+    for name in ("Ann@EXAMPLE.org", "Bob@Example.org"):
+        assert shell.done("forget", "--by", name, "--yes").splitlines()[-1] == "1 forgotten"
+
+
 @pytest.mark.parametrize(
     "since",
     ["30h", "2d", "1w", f"{NOW - timedelta(days=2):%Y-%m-%dT%H:%M:%S}", f"{NOW - timedelta(days=2):%Y-%m-%d}"],

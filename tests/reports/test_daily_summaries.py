@@ -195,6 +195,15 @@ def test_a_flood_of_names_does_not_fill_the_memory(store: Store, monkeypatch: py
     assert max(held) <= 2 * 3 * KEPT + 10 * 11
 
 
+def test_a_mailbox_is_one_however_its_address_is_written(store: Store) -> None:
+    rows = [
+        journal_entry(id=f"{number}", recipients=(name,))
+        for number, name in enumerate(("Ann@X.example", "ann@x.example"))
+    ]
+    store.write_journal(rows)
+    assert of_period(store, NOON, NOON + DAY, MANY + 1).recipients == {"ann@x.example": (2, 0)}
+
+
 def test_names_and_words_of_a_day_are_bounded(store: Store) -> None:
     store.write_journal([
         journal_entry(

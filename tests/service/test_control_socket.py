@@ -403,8 +403,9 @@ async def test_a_proxy_speaks_for_others_who_have_each_their_rights_and_limits(o
         assert (await peer.ask({**MARK, "by": "ann"}, mail(name="three")))["exit_code"] == 1
         assert (await peer.ask({**MARK, "by": "bob", "label": "ham"}, mail(name="one")))["exit_code"] == 1
         assert (await peer.ask({**MARK, "by": "grün@example.org"}, mail(name="three")))["changed"]
+        assert (await peer.ask({**MARK, "by": "grün@Example.ORG", "label": "ham"}, mail(name="three")))["changed"]
         assert (await peer.ask({**MARK}, mail(name="four")))["changed"]
-        assert there.authors() == ["ann", "ann", "grün@example.org", "nobody"]
+        assert there.authors() == ["ann", "ann", *["grün@example.org"] * 3, "nobody"]
 
 
 async def test_the_web_page_speaks_for_its_accounts_and_for_the_administrators_among_them(open_folder: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import InputError, Refused
 from spamfilter.learning.mark_queue import MarkQueue
-from spamfilter.learning.marks import Author
+from spamfilter.learning.marks import Author, author_name
 from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import Answer
 from spamfilter.system.escaping import printable
@@ -87,6 +87,7 @@ def _author(request: Answer, user: LocalUser, users: Collection[str]) -> Author:
         return Author(user.name, source, master=user.master)
     if not isinstance(by, str) or not by.isprintable() or not 0 < len(by) <= LONGEST_BY:
         raise InputError(f"by: not a name of at most {LONGEST_BY} printable characters")
+    by = author_name(by)
     if not (user.master or user.proxy or by == user.name):
         raise Refused(f"{user.name}: may not speak for others; add it to [feedback] proxies if it should")
     return Author(by, source, master=user.master and request.get("master") is True)
