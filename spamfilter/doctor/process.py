@@ -33,8 +33,8 @@ def process(examined: Examination) -> Iterator[Finding]:
         yield failed("no relay is running", "start it: systemctl start spamfilter; its log says why it ended")
         return
     stale = list(_stale(examined, status))
-    for difference in stale:
-        yield failed(f"pid {status['pid']} {difference}", RESTART)
+    for difference, advice in stale:
+        yield failed(f"pid {status['pid']} {difference}", advice)
     if waits := status.get("changed"):
         yield warning(
             f"the configuration has changed since the relay read it: {', '.join(waits)}",
@@ -45,14 +45,17 @@ def process(examined: Examination) -> Iterator[Finding]:
         yield ok(f"version {__version__}, pid {status['pid']}, as {examined.user.name}, by {config}")
 
 
-def _stale(examined: Examination, status: dict[str, Any]) -> Iterator[str]:
+def _stale(examined: Examination, status: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What of the relay is not as here, and what to do."""
     if status["version"] != __version__:
-        yield f"runs version {status['version']}; this program is {__version__}"
+        yield f"runs version {status['version']}; this program is {__version__}", RESTART
     with suppress(StoreError):
         if status["database"] != (database := place_of(examined.settings.store_url())):
-            yield f"uses the database {status['database']}; the configuration names {database}"
+            yield f"uses the database {status['database']}; the configuration names {database}", RESTART
     if status.get("config", examined.config) != examined.config:
-        yield f"was started with the configuration {status['config'] or 'of no file'}; this is {examined.config}"
+        theirs, ours = (file or "no configuration file" for file in (status["config"], examined.config))
+        same = f"run this with --config {theirs}, or " if status["config"] else ""
+        yield f"was started with {theirs}, and this command with {ours}", f"{same}{RESTART}"
 
 
 def judging(examined: Examination) -> Iterator[Finding]:

@@ -393,6 +393,16 @@ def test_a_relay_that_still_uses_another_database_is_stale() -> None:
         assert code == 2
 
 
+def test_another_configuration_than_that_of_the_relay_is_named_with_the_way_to_read_that() -> None:
+    with installation() as there:
+        config = there.server.config
+        copied = shutil.copy(config, config.with_name("other.toml"))
+        answer = json.loads(there.server.command("--config", str(copied), "doctor", "--json", seconds=180).stdout)
+        (line,) = [line for line in answer["lines"] if line["check"] == "process"]
+        assert line["found"].endswith(f"was started with {config}, and this command with {copied}")
+        assert line["advice"].startswith(f"run this with --config {config}, or restart the relay")
+
+
 def test_the_probe_is_taken_where_the_doctor_is_not_trusted() -> None:
     with installation(relay={"trusted": ["192.0.2.0/24"], "domains": ["example.test"]}) as there:
         counts = there.counts()
