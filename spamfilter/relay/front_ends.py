@@ -122,7 +122,7 @@ class FrontEnd:
         for server in self._servers:
             server.close()
         for client in self._relay.crowd:
-            client.abort()
+            client.leave()
 
 
 FRONT_ENDS: dict[str, Callable[[Relay], FrontEnd]] = {

@@ -76,7 +76,7 @@ class Connection(asyncio.Protocol):
         if not self._busy and self._session.transaction is None:
             self._transport.close()
 
-    def abort(self) -> None:
+    def leave(self) -> None:
         """Cut the connection; an answer that is not sent yet is dropped."""
         self._transport.abort()
 

@@ -131,14 +131,15 @@ class Client(Server):
 
     def leave_if_idle(self) -> None:
         """Close the connection unless a transaction is running; after that no new one begins."""
-        if self._handshaking:
-            self.abort()
-        elif not self._busy and self.relaying.transaction is None:
-            self._say_goodbye(LEAVING)
+        if self._handshaking or (not self._busy and self.relaying.transaction is None):
+            self.leave()
 
-    def abort(self) -> None:
-        """Cut the connection; data that is not sent yet is dropped."""
-        self.link.abort()
+    def leave(self) -> None:
+        """End the session, also within a transaction: the client hears 421, or nothing in a handshake."""
+        if self._handshaking:
+            self.link.abort()
+        else:
+            self._say_goodbye(LEAVING)
 
     async def push(self, status: str | bytes | Reply) -> None:
         """Send and count a reply of ours or a line of aiosmtpd's; does nothing if the session has ended."""
@@ -202,7 +203,7 @@ class Client(Server):
             else:
                 why = "%s: no PROXY header in %g seconds; closing connection"
                 log.warning(why, self.relaying.peer, PROXY_SECONDS, extra=SELDOM)
-            self.abort()
+            self.link.abort()
         else:
             self._say_goodbye(self._relay.over(self._waits, self.relaying.peer))
 

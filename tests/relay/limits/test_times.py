@@ -191,6 +191,7 @@ def test_the_end_of_the_relay_cuts_off_what_does_not_end(hop: Hop, tmp_path: Pat
     with daemon(tmp_path / "relay", hop, limits={"drain_seconds": 1.0}) as server, Client(server.port) as client:
         begin(client, "DATA")
         server.stop()
+        assert client.reply().code == 421
         assert "limit drain_seconds: " in server.log()
 
 
