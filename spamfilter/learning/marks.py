@@ -114,8 +114,8 @@ def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
     group = subject.group or filter.group_of([author.name.removeprefix(LINK)])
     if not group:
         raise Refused(
-            f"{subject.name}: belongs to no domain or mailbox with a voice of its own ([learn] groups), so only the"
-            " administrator can mark it"
+            f"{subject.name}: the filter has not seen to whom this mail came, and so not what it is to learn of it"
+            " ([learn] groups); only the administrator can mark it"
         )
     return replace(subject, reading=subject.reading.for_group(group))
 
