@@ -77,7 +77,8 @@ def _latest(filter: Filter, group: str, since: datetime, of_domain: Counter[str]
         for mail in theirs:
             domain = _domain(mail)
             has_room = of_domain[domain] < SENT_A_DAY and listed[domain] < OF_DOMAIN and mail.digest not in found
-            if has_room and _is_unmarked(said[mail.digest]):
+            # A bounce, which has no sender, may have spam in it.
+            if mail.sender and has_room and _is_unmarked(said[mail.digest]):
                 listed[domain] += 1
                 found[mail.digest] = mail
         if len(page) < LATEST or len(found) >= LATEST:

@@ -75,6 +75,12 @@ def learnt(filter: Filter) -> Sequence[Entry]:
     return filter.store.learnings(by=COUNTERPART)
 
 
+def test_a_bounce_is_none(filter: Filter) -> None:
+    came(filter, reading("bounce", *HAM), sender="")
+    mail = came(filter, reading("mail", *HAM))
+    assert [one.id for one in counterparts.candidates(filter, "", timedelta(days=14))] == [mail.id]
+
+
 SPAM_SEEN = reading("seen", "viagra", "pills")
 
 
