@@ -7,6 +7,7 @@ config/spamfilter.toml is the reference: every key with its default and reason; 
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
@@ -242,7 +243,7 @@ def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str
         fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
         if key not in fields:
             unknown = printable(".".join(path))
-            raise ConfigError(f"{printable(variable)}: unknown key {unknown} = {text!r}; see the sample configuration")
+            raise ConfigError(f"{printable(variable)}: unknown key {unknown} = {text!r}; {_meant(path)}")
         kind = fields[key].annotation
     origin = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     is_text = origin is str or get_origin(origin) is Literal
@@ -264,7 +265,7 @@ def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ..
         if item["type"] == "list_type":
             message = 'must be a list, as in ["..."]'
         if item["type"] == "extra_forbidden":
-            title = f"{where}: unknown key {key} = {item['input']!r}; see the sample configuration"
+            title = f"{where}: unknown key {key} = {item['input']!r}; {_meant(keys)}"
             found[title] = []
         elif not keys:
             found[f"{where}: {message}"] = []
@@ -273,6 +274,15 @@ def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ..
         else:
             found.setdefault(f"{name} = {item['input']!r}", []).append(message)
     return "\n".join(": ".join([title, "; or ".join(said)]) if said else title for title, said in found.items())
+
+
+def _meant(keys: tuple[str, ...]) -> str:
+    """What to do about an unknown key: the same key in another section, or the one that is most like it."""
+    sections = {name: field.annotation for name, field in Settings.model_fields.items()}
+    known = [(name, key) for name, kind in sections.items() for key in getattr(kind, "model_fields", ())]
+    there = [f"{name}.{key}" for name, key in known if key == keys[-1]]
+    like = there or get_close_matches(".".join(keys), [*sections, *map(".".join, known)], 1, 0.8)
+    return f"did you mean {like[0]}?" if like else "see the sample configuration"
 
 
 def _keys(path: tuple[int | str, ...]) -> tuple[str, ...]:

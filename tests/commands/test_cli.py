@@ -792,6 +792,19 @@ def test_an_address_that_the_host_has_not_yet_is_tried_again(shell: Shell) -> No
     assert b"cannot listen there: Cannot assign requested address" in relay.stderr
 
 
+@pytest.mark.skipif(
+    int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 25,
+    reason="any user may open port 25 here",
+)
+def test_a_port_that_a_user_may_not_open_is_for_systemd(shell: Shell) -> None:
+    environ = {**os.environ, "SPAMFILTER_RELAY__LISTEN": '["127.0.0.1:25"]', "STATE_DIRECTORY": str(shell.folder)}
+    without_rights = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    command = [*without_rights, sys.executable, "-m", "spamfilter", "serve"]
+    relay = subprocess.run(command, env=environ, capture_output=True, check=False)
+    assert relay.returncode == 2
+    assert b"Permission denied; of a port below 1024 let systemd listen: systemd/spamfilter.socket" in relay.stderr
+
+
 @pytest.mark.parametrize("command", ["judge", "migrate"])
 @pytest.mark.parametrize("url", ["sqlite", "sqlite:x.db", "sqlite://host/x.db"])
 def test_a_store_url_that_is_none_is_one_line_that_names_it(

@@ -110,8 +110,6 @@ def test_the_wheel_shows_its_samples(binaries: Path, tmp_path: Path) -> None:
     assert names == samples()
     assert {"systemd/spamfilter.service", "config/spamfilter.toml"} <= set(names)
     assert "ExecStart=" in spamfilter(binaries, tmp_path, "sample-config", "systemd/spamfilter.service")
-    program = (
-        "from spamfilter.system.packaged_files import *; print(all(shipped(x).read_text() for x in samples()))"
-    )
+    program = "from spamfilter.system.packaged_files import *; print(all(shipped(x).read_text() for x in samples()))"
     done = subprocess.run([str(binaries / "python"), "-c", program], cwd=tmp_path, capture_output=True, check=True)
     assert done.stdout == b"True\n"
