@@ -48,7 +48,8 @@ class Taught:
 def taught_by(store: Store, by: str, since: datetime | None, source: str | None = None) -> list[Taught]:
     """What an author has taught since a moment, by one source or any, and would be undone, the oldest first."""
     if not (words := store.last_words(by, since)):
-        words = store.last_words(by := author_name(by), since)
+        by = author_name(by)
+        words = store.last_words(by, since)
 
     def meant(entry: Entry) -> bool:
         return entry.by == by and (since is None or entry.at >= since) and source in (None, entry.source)
