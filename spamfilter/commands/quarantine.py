@@ -306,9 +306,12 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
         again = put_off if isinstance(put_off, list) else []
         if not everybody and not again:
             return
-        for one in new_digests(settings, store):
-            if not everybody and one.address not in again:
-                continue
+        digests = [one for one in new_digests(settings, store) if everybody or one.address in again]
+        if not dry_run:
+            # Before the first is sent: where nothing can be noted, the same users would get theirs each hour.
+            store.put_setting(unsent, [one.address for one in digests])
+            store.put_setting(noted, now.isoformat())
+        for one in digests:
             mail = digest_mail(one, settings, sender, key, now)
             if dry_run:
                 click.echo(mail)
@@ -323,7 +326,5 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
             click.echo(f"{harmless(one.address)}: {len(one.mails)} announced")
         if not dry_run:
             store.put_setting(unsent, [address for address, error in failed.items() if isinstance(error, TryAgain)])
-            if everybody:
-                store.put_setting(noted, now.isoformat())
     if failed:
         raise SystemExit(max(error.exit_code for error in failed.values()))

@@ -1,7 +1,8 @@
 """Digests: mails to users that say what is kept for them, each kept mail once.
 
 Guarantee: a digest goes to recipients in [digest] domains alone, straight to the next hop, and is never judged. What it
-lists is noted after the next hop's 250; after a crash before the note a mail is listed again.
+lists is noted after the next hop's 250; after a crash before the note a mail is listed again. While the database cannot
+be written, none is sent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,8 @@ from spamfilter.system.moments import day_text, moment_text
 LAST = "last_digest"
 """The name of the database's setting with the time of the last digests."""
 UNSENT = "unsent_digests"
-"""The name of the setting with the addresses whose digest the next hop did not take for now."""
+"""The name of the setting with the addresses whose digest is still to be sent, because the next hop did not take it for
+now, or the run was interrupted."""
 WORDS = 5
 """Words that a reader takes in at a glance."""
 SUBJECT = 120

@@ -30,7 +30,8 @@ from spamfilter.relay.next_hops import Maildir, NextHop, next_hop_of
 from spamfilter.relay.next_hops.maildir import unwrapped, wrapped
 from spamfilter.relay.quarantine import Quarantine, quarantine
 from spamfilter.relay.quarantine.kept_mail import Quarantined, looked_at
-from spamfilter.stores import open_store
+from spamfilter.reports.digests import Digest
+from spamfilter.stores import QuarantineEvent, open_store
 from spamfilter.system import paths as places
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import new_id
@@ -662,6 +663,45 @@ async def test_each_host_of_a_fleet_has_its_own_hour_for_digests(
         warder.keep(recipients=(b"b@example.net",))
         assert "1 announced" in (await digests(host)).output
         assert (await digests(host)).output == ""
+
+
+async def test_while_the_database_is_full_nobody_gets_a_digest_and_then_everybody_gets_one(
+    warder: Warder, digests: Callable[..., Awaitable[Result]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warder.keep(recipients=TWO_USERS)
+    with small_disk(warder.path.parent / "disk", 4) as small:
+        monkeypatch.setenv("SPAMFILTER_STORE__URL", url := f"sqlite:///{small}/s.db")
+        warder.shell.done("migrate")
+        with closing(open_store(url)) as relay:  # a database in use has its files beside it already
+            relay.get_setting("any")
+            filler = fill(small)
+            for _ in range(3):
+                result = await digests()
+                assert (result.exit_code, result.stdout) == (75, "")
+                assert "make room on its disk" in result.stderr
+            assert warder.hop.messages == []
+            filler.unlink()
+            assert (await digests()).output == "b@example.net: 1 announced\nc@example.net: 1 announced\n"
+            assert (await digests()).output == ""
+
+
+async def test_digests_that_were_interrupted_go_on_with_the_users_who_have_none(
+    warder: Warder, digests: Callable[..., Awaitable[Result]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warder.keep(recipients=TWO_USERS)
+    announce = Digest.events
+
+    def struck(one: Digest, now: datetime) -> list[QuarantineEvent]:
+        if one.address == "b@example.net":
+            return announce(one, now)
+        raise StoreFull("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Digest, "events", struck)
+        result = await digests()
+    assert (result.exit_code, result.stdout) == (75, "b@example.net: 1 announced\n")
+    assert (await digests()).output == "c@example.net: 1 announced\n"
+    assert (await digests()).output == ""
 
 
 async def test_whoever_releases_waits_for_another_who_does(warder: Warder) -> None:
