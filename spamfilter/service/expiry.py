@@ -2,9 +2,10 @@
 
 Guarantee: a wrong clock deletes nothing at once. The database keeps the latest time that was seen, which follows the
 clock by at most STEP from look to look, and of several hosts by no more than of one; everything expires by that time,
-where the clock is behind it, by the clock. Nothing expires within GRACE_SECONDS of a start. A mail in quarantine is
-deleted at the second of two looks that both find it too old, EXPIRE_EVERY apart, and never more than a tenth of the
-quarantine at once.
+where the clock is behind it, by the clock. While the disk is full, the relay keeps that time in memory, by the same
+steps: what expires makes room. Nothing expires within GRACE_SECONDS of a start. A mail in quarantine is deleted at the
+second of two looks that both find it too old, EXPIRE_EVERY apart, and never more than a tenth of the quarantine at
+once.
 """
 
 import logging
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from spamfilter.bayes.labels import CANARY
 from spamfilter.config.settings import Settings
-from spamfilter.errors import SpamfilterError
+from spamfilter.errors import SpamfilterError, StoreFull
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.reports import daily_summaries
 from spamfilter.stores import Store, Wanted
@@ -76,6 +77,7 @@ class Expiry:
         self._noted: frozenset[str] | None = None
         self._warned_ahead: bool | None = None
         self._seen: datetime | None = None
+        self._unnoted: datetime | None = None
 
     def look(self) -> None:
         """One look: delete what has expired. It waits for the database, so it belongs into a thread."""
@@ -94,9 +96,16 @@ class Expiry:
         """Let the latest time seen follow the clock; returns the time by which to expire."""
         clock = datetime.now(UTC)
         before = latest_time(self._store) or known_time(self._store, clock)
+        if self._unnoted is not None:
+            before = max(before, self._unnoted)
         last = min(self._seen or before, before)  # steps of other hosts that are ahead, too, do not add up
         self._seen = seen = max(before, min(clock, last + STEP))
-        _note(self._store, seen)
+        try:
+            _note(self._store, seen)
+            self._unnoted = None
+        except StoreFull as error:
+            log.warning("the latest time seen is kept in memory: %s", error)
+            self._unnoted = seen
         warning = leap(clock, before)
         ahead = clock > before if warning else None
         if warning and ahead != self._warned_ahead:  # once, until it is over
@@ -135,6 +144,7 @@ def leap(clock: datetime, seen: datetime) -> tuple[str, str] | None:
         return f"{days} behind {last}", "less expires until the clock is set"
     hours = STEP // timedelta(hours=1)
     advice = (
-        f"if the relay was off for that long, expiry catches up by {hours} hours each hour; otherwise set the clock"
+        f"if the relay was off, or the database could not be written, for that long, expiry catches up by {hours} hours"
+        " each hour; otherwise set the clock"
     )
     return f"{days} ahead of {last}", advice

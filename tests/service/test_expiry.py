@@ -10,7 +10,7 @@ import pytest
 
 from spamfilter.bayes.labels import CANARY
 from spamfilter.config.settings import Settings
-from spamfilter.errors import StoreBusy
+from spamfilter.errors import StoreBusy, StoreFull
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.next_hops import Maildir
 from spamfilter.relay.quarantine import MOST_EXPIRED
@@ -178,6 +178,31 @@ def test_hosts_that_are_all_ahead_step_no_faster_than_one(tmp_path: Path, clock:
             host.look()
         seen.append(((latest_time(store) or NOON) - NOON) / STEP)
     assert seen == [3, 4, 5], "one step of each host at its start, and then one for all"
+
+
+@pytest.mark.parametrize("ahead", [0 * DAY, 365 * DAY], ids=["right-clock", "a-year-ahead"])
+@pytest.mark.parametrize("full", [range(0), range(8), range(2, 5)], ids=["never-full", "full", "full-for-a-while"])
+def test_mail_expires_by_the_same_steps_while_the_disk_is_full(
+    tmp_path: Path, clock: type[Clock], monkeypatch: pytest.MonkeyPatch, ahead: timedelta, full: range
+) -> None:
+    """full: the looks that find the disk full."""
+    kept(tmp_path, 3, 29 * DAY)
+    store = MemoryStore()
+    look = looks(tmp_path, store).look
+    take, numbers = store.put_setting, []
+
+    def put_setting(name: str, value: object) -> None:
+        if number in full:
+            raise StoreFull("disk full")
+        take(name, value)
+
+    monkeypatch.setattr(store, "put_setting", put_setting)
+    for number in range(8):
+        clock.at = NOON + ahead + (number + 1) * STEP
+        look()
+        numbers.append(left(tmp_path))
+    assert numbers == [3, 3, 3, 3, 3, 0, 0, 0], "30 days old at the fourth look, found by the fifth"
+    assert latest_time(store) == NOON + (0 if full == range(8) else 8) * STEP
 
 
 @pytest.mark.parametrize(
