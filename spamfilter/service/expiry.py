@@ -116,9 +116,9 @@ class Expiry:
     def _mails(self, now: datetime) -> None:
         days = self._settings().verdict.quarantine_days
         before = now - timedelta(days=days)
-        if self._noted is not None and (number := self._quarantine.expire(before, now, self._noted)):
+        noted, self._noted = self._noted, frozenset(path.name for path in self._quarantine.older(before))
+        if noted is not None and (number := self._quarantine.expire(before, now, noted)):
             log.info("quarantine: %d expired mails deleted", number)
-        self._noted = frozenset(path.name for path in self._quarantine.older(before))
 
     def _entries(self, now: datetime) -> None:
         feedback, report = self._settings().feedback, self._settings().report

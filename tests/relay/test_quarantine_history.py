@@ -117,6 +117,27 @@ async def test_expiry_is_remembered(warder: Warder) -> None:
         assert outcomes(store, id) == [("expired", [])]
 
 
+async def test_a_file_that_cannot_be_deleted_keeps_no_other_one_and_is_noted_once(
+    warder: Warder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [warder.keep()[0] for _ in range(3)]
+    later = datetime.now(UTC) + timedelta(days=1)
+    unlink = Path.unlink
+
+    def immutable(path: Path, missing_ok: bool = False) -> None:
+        if ids[0] in path.name:
+            raise PermissionError(1, "Operation not permitted", str(path))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", immutable)
+    with warder.shell.store() as store:
+        for _ in range(3):
+            with pytest.raises(PermissionError, match=ids[0]):
+                Quarantine(warder.path, store).expire(later, later)
+        assert [outcomes(store, id) for id in ids] == [[("expired", [])]] * 3
+        assert [mail.id for mail in Quarantine(warder.path, store).mails()] == ids[:1]
+
+
 async def test_marking_as_ham_says_how_to_deliver(warder: Warder) -> None:
     id, _ = warder.keep()
     with warder.shell.store() as store:

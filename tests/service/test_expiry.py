@@ -144,6 +144,27 @@ def test_a_mail_is_deleted_at_the_second_look_that_finds_it_old(tmp_path: Path, 
     assert numbers == [4, 1, 1, 0, 0]
 
 
+def test_what_cannot_be_deleted_keeps_no_later_mail(
+    tmp_path: Path, clock: type[Clock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(tmp_path, 1, 50 * DAY)
+    (stuck,) = (tmp_path / "new").iterdir()
+    kept(tmp_path, 2, 30 * DAY - timedelta(minutes=90))
+    unlink = Path.unlink
+
+    def immutable(path: Path, missing_ok: bool = False) -> None:
+        if path == stuck:
+            raise PermissionError(1, "Operation not permitted", str(path))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", immutable)
+    look = looks(tmp_path, MemoryStore()).look
+    for hour in range(4):
+        clock.at = NOON + timedelta(hours=hour)
+        look()
+    assert left(tmp_path) == 1
+
+
 @pytest.mark.parametrize(("number", "most"), [(25, MOST_EXPIRED), (200, 20)], ids=["small", "large"])
 def test_one_look_deletes_no_more_than_a_tenth_and_the_oldest(tmp_path: Path, number: int, most: int) -> None:
     kept(tmp_path, number - 1, 40 * DAY)

@@ -161,23 +161,26 @@ class Quarantine:
         """Delete mails from before this moment, and abandoned files in tmp; returns the number of mails.
 
         noted: only files of these names, and at most MOST_EXPIRED of them or a tenth of all, the oldest first. Raises
-        StoreBusy during a release.
+        StoreBusy during a release, and OSError for the first file that cannot be deleted, after all others are.
         """
         if not self.path.exists():
             return 0  # nothing was ever kept
         with self._locked():
             old = self.older(before)
-            closed = [error for folder in {path.parent for path in old} if (error := _closed(folder))]
-            old = [path for path in old if str(path.parent) not in [error.filename for error in closed]]
+            failed = [error for folder in {path.parent for path in old} if (error := _closed(folder))]
+            old = [path for path in old if str(path.parent) not in [error.filename for error in failed]]
             if noted is not None:
                 most = max(MOST_EXPIRED, sum(1 for _ in self._files("new", "cur")) // 10)
                 old = sorted((path for path in old if path.name in noted), key=came)[:most]
-            self._note_if_it_fits([QuarantineEvent(mail.id, now, "expired", (), by) for mail in _mails(old) if mail.id])
+            self._note_expired([mail.id for mail in _mails(old) if mail.id], now, by)
             abandoned = now - TEMPORARY_KEPT
             for path in (*old, *(path for path in self._files("tmp") if written(path) < abandoned)):
-                path.unlink(missing_ok=True)  # a mail program may have moved it
-        if closed:
-            raise closed[0]
+                try:
+                    path.unlink(missing_ok=True)  # a mail program may have moved it
+                except OSError as error:  # of this file alone, as with chattr +i
+                    failed.append(error)
+        if failed:
+            raise failed[0]
         return len(old)
 
     async def release(self, mail: Quarantined, next_hop: NextHop, by: str, only: str = "") -> Released:
@@ -216,6 +219,12 @@ class Quarantine:
                     conversation.abort()
             except NextHopError as error:
                 raise TryAgain(f"{mail.id}: {error}; it stays in quarantine, try again") from error
+
+    def _note_expired(self, ids: Sequence[str], now: datetime, by: str) -> None:
+        """Note that these mails expire, but for those of which it is noted and whose files could not be deleted."""
+        known = self.events(ids)
+        new = [id for id in ids if not any(event.outcome == "expired" for event in known.get(id, []))]
+        self._note_if_it_fits([QuarantineEvent(id, now, "expired", (), by) for id in new])
 
     def _note_if_it_fits(self, events: list[QuarantineEvent]) -> None:
         """As `_note`; on a full disk mails are deleted all the same, which makes room."""
