@@ -77,8 +77,19 @@ def outages(examined: Examination) -> Iterator[Finding]:
 
 
 def quarantine(examined: Examination) -> Iterator[Finding]:
-    """Whether the relay can write to the quarantine."""
-    yield _writable(examined, examined.settings.quarantine_path())
+    """Whether the relay can write to the quarantine, and read the mails in it."""
+    maildir, user = examined.settings.quarantine_path(), examined.user
+    yield (found := _writable(examined, maildir))
+    if found.status != "ok":
+        return
+    files = (file for part in ("new", "cur") for file in sorted((maildir / part).iterdir()))
+    closed = [file for file in files if not may(user, file, os.R_OK) and file.exists()]
+    if closed:
+        more = f" and {len(closed) - 1} more" if closed[1:] else ""
+        yield warning(
+            f"{closed[0]}{more}: {user.name} may not read this mail, so nobody can release it, and it does not expire",
+            f"chown -R {user.name} {maildir}",
+        )
 
 
 def _writable(examined: Examination, maildir: Path) -> Finding:

@@ -201,6 +201,12 @@ def socket_gone(there: Installation) -> None:
     (there.server.state / "feedback.sock").unlink()
 
 
+def restored_by_root(there: Installation) -> None:
+    for name in ("one", "two"):
+        file = there.server.state / "quarantine" / "new" / name
+        file.touch(mode=0o600)
+
+
 def nothing(there: Installation) -> None:
     """What is wrong was so before the relay started."""
 
@@ -240,6 +246,12 @@ class Fault:
 FAULTS = {
     "wrong-owner": Fault(wrong_owner, "database", rf"spamfilter\.db belongs to root, but the relay runs as {USER}"),
     "read-only-database": Fault(read_only, "database", rf"{USER} may not write spamfilter\.db"),
+    "mail-of-another-user": Fault(
+        restored_by_root,
+        "quarantine",
+        rf"quarantine/new/one and 1 more: {USER} may not read this mail",
+        status="warning",
+    ),
     "missing-sieve-script": Fault(missing_script, "dovecot", r"learn-ham\.sieve: no such file"),
     "stale-process": Fault(
         nothing, "process", rf"runs version {OLD_VERSION}; this program is {__version__}", prepare=old_program

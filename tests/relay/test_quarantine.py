@@ -1,6 +1,7 @@
 """The quarantine: a released mail arrives once and unchanged, or stays; old mail expires."""
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -560,6 +561,28 @@ def test_mails_that_another_program_moves_meanwhile_come_once_at_most(
         "mails": kept.mails, "these": lambda: kept.these(ids), "latest": lambda: kept.latest(10)
     }  # fmt: skip
     assert len(asked[which]()) == 1
+
+
+async def test_a_file_that_may_not_be_read_hides_no_other_mail(
+    warder: Warder, digests: Callable[..., Awaitable[Result]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [warder.keep(mail(name=name))[0] for name in ("one", "two", "three")]
+    (closed,) = (warder.path / "new").glob(f"*{ids[1]}*")
+
+    def look(path: Path) -> Quarantined | None:
+        if path == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return looked_at(path)
+
+    monkeypatch.setattr(quarantine, "looked_at", look)
+    kept = Quarantine(warder.path)
+    for found in (kept.mails(), kept.these(ids), kept.latest(10)):
+        assert {each.id for each in found} == {ids[0], ids[2]}
+    assert kept.find(ids[2]).id == ids[2]
+    result = await warder.run("show", ids[1])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{closed}: Permission denied; give it to the user of the relay" in result.stderr
+    assert (await digests()).stdout == "b@example.net: 2 announced\n"
 
 
 async def test_a_mail_is_deleted(warder: Warder) -> None:

@@ -67,7 +67,10 @@ class Quarantined:
 
 
 def looked_at(path: Path) -> Quarantined | None:
-    """The mail in a file; None if the relay has not written the file, or it is gone."""
+    """The mail in a file; None if the relay has not written the file, or it is gone.
+
+    Raises PermissionError if it may not be read.
+    """
     try:
         with path.open("rb") as file:
             content, size = _beginning(file), os.fstat(file.fileno()).st_size

@@ -28,6 +28,7 @@ from spamfilter.relay.quarantine.kept_mail import Quarantined, came, is_ours, lo
 from spamfilter.relay.quarantine.release import Released, hand_over, keep_for
 from spamfilter.stores import JournalEntry, QuarantineEvent, Store
 from spamfilter.system.ids import id_in
+from spamfilter.system.logs import SELDOM
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +85,12 @@ class Quarantine:
     def find(self, id: str) -> Quarantined:
         """The mail of an id. Raises InputError, which says what became of it."""
         events = self._events_of(id)
-        paths = itertools.chain(self._files("new", "cur", part=id), self._files("new", "cur"))
-        mail = next((mail for mail in _mails(paths) if mail.id == id), None)
+        try:
+            by_name = map(looked_at, self._files("new", "cur", part=id))
+            mails = itertools.chain(filter(None, by_name), _mails(self._files("new", "cur")))
+            mail = next((mail for mail in mails if mail.id == id), None)
+        except PermissionError as error:
+            raise InputError(f"{id}: {error.filename}: {error.strerror}; give it to the user of the relay") from error
         kept = _unsettled(mail, events) if mail is not None else None
         if kept is None:
             final = [event for event in events if event.outcome != "announced"]
@@ -265,7 +270,14 @@ class Quarantine:
 
 def _mails(paths: Iterable[Path]) -> Iterator[Quarantined]:
     """The mails in these files, as far as they are ours; each file is opened when its mail is asked for."""
-    return filter(None, map(looked_at, paths))
+    for path in paths:
+        try:
+            mail = looked_at(path)
+        except PermissionError as error:  # one file must not hide all others; `doctor` names it
+            log.warning("left out: %s: %s", path, error.strerror, extra=SELDOM)
+            continue
+        if mail is not None:
+            yield mail
 
 
 def _unsettled(mail: Quarantined, events: list[QuarantineEvent]) -> Quarantined | None:
