@@ -194,14 +194,15 @@ def _opened(file: Path | None) -> "Iterator[tuple[Quarantine, Store | None]]":
     from spamfilter.stores import open_store
 
     settings = settings_of(file)
-    store = None
+    store, away = None, False
     with ExitStack() as stack:
         try:
             if has_store(settings):
                 store = stack.enter_context(closing(open_store(settings.store_url())))
         except StoreError as error:
             warn(f"the history of the quarantine cannot be read or written: {error}")
-        yield Quarantine(settings.quarantine_path(), store, settings.hostname()), store
+            away = True
+        yield Quarantine(settings.quarantine_path(), store, settings.hostname(), away), store
 
 
 def _id(name: str) -> str:

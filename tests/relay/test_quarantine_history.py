@@ -219,3 +219,23 @@ async def test_a_mail_that_another_host_has_kept_is_not_gone(warder: Warder, mon
     assert "on mx2.test" in await asyncio.to_thread(warder.shell.done, "show", id)
     monkeypatch.setenv("SPAMFILTER_RELAY__HOSTNAME", "mx2.test")
     assert "it was released or deleted, has expired, or was never kept" in await warder.release(id, code=2)
+
+
+async def test_without_the_database_nobody_knows_what_became_of_a_mail(
+    warder: Warder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, _ = warder.keep()
+    there = new_id()
+    with warder.shell.store() as store:
+        store.write_journal([journal_entry(id=there, action="quarantine", host="mx2.test")])
+    monkeypatch.setenv("SPAMFILTER_RELAY__HOSTNAME", "mx1.test")
+    database = warder.shell.folder / "spamfilter.db"
+    whole = database.read_bytes()
+    database.write_bytes(b"no database" * 100)
+    for command in ("show", "release", "delete"):
+        result = await warder.run(command, there)
+        assert (result.exit_code, result.stdout) == (75, "")
+        assert "what became of it, or whether another host keeps it, is not known without the database" in result.stderr
+    assert (await warder.run("show", here)).exit_code == 0
+    database.write_bytes(whole)
+    assert "mx2.test has kept it: release it there" in await warder.release(there, code=2)

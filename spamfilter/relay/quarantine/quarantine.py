@@ -55,12 +55,14 @@ class Quarantine:
     """The mails in a Maildir. Raises OSError if its files may not be read or changed.
 
     store: remembers what becomes of the mails; None: nothing does. host: this one's name, where several share a store.
+    away: there is a store, but it cannot be opened now.
     """
 
-    def __init__(self, path: Path, store: Store | None = None, host: str = "") -> None:
+    def __init__(self, path: Path, store: Store | None = None, host: str = "", away: bool = False) -> None:
         self.path = path
         self._store = store
         self._host = host
+        self._away = away
 
     def mails(self) -> list[Quarantined]:
         """All mails that a recipient does not have yet, the oldest first."""
@@ -83,7 +85,7 @@ class Quarantine:
         return [mail for mail in left if mail is not None]
 
     def find(self, id: str) -> Quarantined:
-        """The mail of an id. Raises InputError, which says what became of it."""
+        """The mail of an id. Raises InputError, which says what became of it, and TryAgain if nobody can say now."""
         events = self._events_of(id)
         try:
             by_name = map(looked_at, self._files("new", "cur", part=id))
@@ -92,6 +94,11 @@ class Quarantine:
         except PermissionError as error:
             raise InputError(f"{id}: {error.filename}: {error.strerror}; give it to the user of the relay") from error
         kept = _unsettled(mail, events) if mail is not None else None
+        if kept is None and self._away:
+            raise TryAgain(
+                f"{id}: not in the quarantine {self.path}; what became of it, or whether another host keeps it, is not"
+                " known without the database; try again once the database can be read"
+            )
         if kept is None:
             final = [event for event in events if event.outcome != "announced"]
             became = event_text(final[-1]) if final else "it was released or deleted, has expired, or was never kept"
