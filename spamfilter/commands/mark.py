@@ -136,6 +136,7 @@ def _of_database(
 ) -> Iterator[dict[str, Any] | Refused]:
     """The same without a relay. A user who can open the database owns it, and may change the marks of others."""
     from spamfilter.learning import marks
+    from spamfilter.relay.quarantine.history import kept_elsewhere
     from spamfilter.reports import rendering
 
     author = marks.Author(user() if by is None else marks.author_name(by), source, master=by is None)
@@ -144,12 +145,14 @@ def _of_database(
             if not number:
                 where = harmless(f"no relay at {settings.socket_path()}; the marks go into {filter.store.where}")
                 sentence(where, err=True)
+            named = label == "ham" and subject.id
+            kept_on = kept_elsewhere(filter.store, settings.hostname(), subject.id) if named else ""
             try:
                 change = marks.mark(filter, subject, label, author, settings.feedback)
             except Refused as error:
                 yield error
             else:
-                yield rendering.change_json(subject, label, change)
+                yield rendering.change_json(subject, label, change, kept_on)
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:

@@ -30,10 +30,11 @@ PATIENCE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """The result of a mark: the message, and the change."""
+    """The result of a mark: the message, and the change. kept_on: the other host that keeps it in quarantine, or ''."""
 
     subject: Subject
     change: Change
+    kept_on: str = ""
 
 
 class MarkQueue:
@@ -45,12 +46,17 @@ class MarkQueue:
         settings: Feedback,
         learnt: Callable[[], object],
         noted: Callable[[str, str], object] = lambda limit, text: None,
+        kept_elsewhere: Callable[[str], str] = lambda _: "",
     ) -> None:
-        """noted: called with the name of a limit that was reached, and a sentence."""
+        """noted: called with the name of a limit that was reached, and a sentence.
+
+        kept_elsewhere: returns the name of the other host that keeps the mail of an id in quarantine, or ''.
+        """
         self.settings = settings
         self._relaying = relaying
         self._learnt = learnt
         self._noted = noted
+        self._kept_elsewhere = kept_elsewhere
         self._thread = ThreadPoolExecutor(1, "feedback")
 
     @property
@@ -118,7 +124,8 @@ class MarkQueue:
         # Not the relay's filter, which belongs to the event loop; this one holds no counts in memory.
         filter = Filter(self._relaying.store, self._relaying.voices, whole=False)
         subject = find(filter)
-        return Marked(subject, marks.mark(filter, subject, label, author, self.settings))
+        kept_on = self._kept_elsewhere(subject.id) if label == "ham" and subject.id else ""
+        return Marked(subject, marks.mark(filter, subject, label, author, self.settings), kept_on)
 
     def close(self) -> None:
         """Wait for the mark that is being learnt; those that wait behind it get StoreBusy."""

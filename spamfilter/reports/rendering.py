@@ -49,8 +49,14 @@ def change_text(name: str, label: Label | None, change: Change) -> str:
     return f"{name}: learnt as {label}{was}; {scores}"
 
 
-def change_json(subject: Subject, label: Label | None, change: Change) -> dict[str, Any]:
-    """The same as JSON, with `change_text` as `text`."""
+def change_json(subject: Subject, label: Label | None, change: Change, kept_on: str = "") -> dict[str, Any]:
+    """The same as JSON, with `change_text` as `text`. kept_on: the other host that keeps it in quarantine, or ''."""
+    text = change_text(subject.name, label, change)
+    if kept_on:
+        text += (
+            f"; {harmless(kept_on)} has kept it in quarantine: `spamfilter quarantine release {subject.id}` there"
+            " delivers it"
+        )
     return {
         **name_json(subject),
         "changed": change.changed,
@@ -58,7 +64,7 @@ def change_json(subject: Subject, label: Label | None, change: Change) -> dict[s
         "again": change.again,
         "before": change.before.posterior,
         "after": change.after.posterior,
-        "text": change_text(subject.name, label, change),
+        "text": text,
     }
 
 

@@ -31,6 +31,7 @@ from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.limit_log import PERIOD, LimitLog
 from spamfilter.relay.metrics import Metrics, Snapshot, merged
 from spamfilter.relay.next_hops import Maildir, NextHop
+from spamfilter.relay.quarantine.history import kept_elsewhere
 from spamfilter.relay.relay import Relay
 from spamfilter.reports.outages import NOTE_EVERY
 from spamfilter.service.background import Background
@@ -85,7 +86,8 @@ class Worker:
         self._journal = Journal(store, process.share_of(limits.journal_backlog), self._limit_log)
         self._following = Following(filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics)
         learnt = self._following.wake if process.keeps else process.wake_keeper
-        self._mark_queue = MarkQueue(filter, settings.feedback, learnt, self._limit_log.noted)
+        elsewhere = partial(kept_elsewhere, store, settings.hostname())
+        self._mark_queue = MarkQueue(filter, settings.feedback, learnt, self._limit_log.noted, elsewhere)
         self._relay = Relay(
             judge=Judge(filter, settings.policy(), settings.policies()),
             journal=self._journal,

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 from spamfilter.errors import InputError, StoreError
 from spamfilter.relay.next_hops import Maildir
 from spamfilter.relay.quarantine import Quarantine
-from spamfilter.stores import QuarantineEvent, Store
+from spamfilter.stores import QuarantineEvent, Store, open_store
 from spamfilter.system.ids import new_id
+from tests.integration.servers import relay
 from tests.project.test_docs import documented
 from tests.relay.test_quarantine import TWO, Warder, unflagged, warder
 from tests.support.made import journal_entry
@@ -146,6 +148,35 @@ async def test_marking_as_ham_says_how_to_deliver(warder: Warder) -> None:
     assert warder.shell.done("mark-ham", id).endswith(hint)
     await warder.release(id)
     assert hint not in warder.shell.done("mark-ham", id)
+
+
+async def test_marking_as_ham_says_which_other_host_keeps_the_mail(
+    warder: Warder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = new_id()
+    entry = journal_entry(id=id, action="quarantine", host="mx2.test", tokens={"fields": {b"as": 1, b"judged": 1}})
+    with warder.shell.store() as store:
+        store.write_journal([entry])
+    monkeypatch.setenv("SPAMFILTER_RELAY__HOSTNAME", "mx1.test")
+    hint = f"; mx2.test has kept it in quarantine: `spamfilter quarantine release {id}` there delivers it"
+    assert hint in " ".join(warder.shell.done("mark-ham", id).split())
+    assert "mx2.test" not in warder.shell.done("mark-spam", id)
+    monkeypatch.setenv("SPAMFILTER_RELAY__HOSTNAME", "mx2.test")
+    assert "mx2.test" not in warder.shell.done("mark-ham", id)
+    monkeypatch.setenv("SPAMFILTER_RELAY__HOSTNAME", "mx1.test")
+    with warder.shell.store() as store:
+        store.note_quarantine([QuarantineEvent(id, datetime.now(UTC), "delivered", ("b@example.net",), "anna")])
+    assert "mx2.test" not in warder.shell.done("mark-ham", id)
+
+
+def test_a_relay_says_which_other_host_keeps_a_mail_that_is_marked_as_ham(tmp_path: Path) -> None:
+    id = new_id()
+    entry = journal_entry(id=id, action="quarantine", host="mx2.test", tokens={"fields": {b"as": 1, b"judged": 1}})
+    with relay(tmp_path / "relay") as server:
+        with closing(open_store(f"sqlite:///{server.state}/spamfilter.db")) as store:
+            store.write_journal([entry])
+        done = server.command("mark-ham", id)
+    assert "; mx2.test has kept it in quarantine: " in " ".join(done.stdout.split()), done.stderr
 
 
 async def test_a_mail_is_deleted_for_one_recipient_and_stays_for_the_other(warder: Warder) -> None:

@@ -7,7 +7,7 @@ decides: while the file is there, the mail is kept.
 
 from collections.abc import Iterable, Sequence
 
-from spamfilter.stores import JournalEntry, QuarantineEvent
+from spamfilter.stores import JournalEntry, QuarantineEvent, Store
 from spamfilter.system.escaping import harmless
 from spamfilter.system.moments import moment_text
 
@@ -25,6 +25,15 @@ def announced_to(events: Iterable[QuarantineEvent]) -> set[str]:
 def other_host(entry: JournalEntry, host: str) -> str:
     """The name of the host that has kept a mail, if that is another one; a quarantine is of one host."""
     return entry.host if host and entry.host != host else ""
+
+
+def kept_elsewhere(store: Store, host: str, id: str) -> str:
+    """The name of the other host that has kept a mail, unless it is noted what became of the mail; else ''."""
+    entry = store.find_journal(id)
+    if entry is None or entry.action != "quarantine":
+        return ""
+    events = store.quarantine_events([id]).get(id, [])
+    return "" if any(event.outcome != "announced" for event in events) else other_host(entry, host)
 
 
 def state_of(kept: bool, events: Sequence[QuarantineEvent], elsewhere: str) -> str:

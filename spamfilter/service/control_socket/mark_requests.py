@@ -62,7 +62,7 @@ async def make_mark(
         "feedback: %s by %s (%s): %s %s", label or "forget", printable(author.name), author.source,
         subject.id or "a mail not judged here", "done" if changed else "nothing changed",
     )  # fmt: skip
-    return rendering.change_json(subject, label, marked.change)
+    return rendering.change_json(subject, label, marked.change, marked.kept_on)
 
 
 def _other(named: object, where: str) -> str:
