@@ -18,6 +18,10 @@ SUFFIXES = ("", "-wal", "-shm")
 """Suffixes of the files of an SQLite database."""
 SHOWN = 3
 """Problems that are shown: one is reason enough to act, and a corrupt file has thousands."""
+CROWDED = ("too many connections", "too many clients", "connection slots are reserved")
+"""What a server of PostgreSQL says when its connections are used up."""
+MORE_CONNECTIONS = "raise the server's max_connections, or the CONNECTION LIMIT of the role or database"
+START = "start or restart the server that accepts writes, or correct [store] url"
 RESTORE = "stop the relay, move the file away with its -wal and -shm, and put a backup in its place: docs/training.md"
 
 
@@ -56,7 +60,8 @@ def database(examined: Examination) -> Iterator[Finding]:
 def _server(examined: Examination) -> Finding:
     store = examined.database
     if isinstance(store, StoreBusy):
-        return failed(str(store), "start the server, or correct [store] url")
+        crowded = any(said in str(store) for said in CROWDED)
+        return failed(str(store), MORE_CONNECTIONS if crowded else START)
     if isinstance(store, SpamfilterError):
         return failed(str(store), "docs/postgresql.md says what it needs")
     if examined.revision == HEAD and not store.may_write():

@@ -11,6 +11,7 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from spamfilter.bayes.labels import BULK
@@ -32,6 +33,7 @@ from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author, mark
 from spamfilter.relay.canary import MOST_PROBES, Canaries
 from spamfilter.stores import open_store
+from spamfilter.stores.sql import postgresql
 from spamfilter.system.file_access import ANYBODY, by_mode, may, user_named, user_of
 from tests.integration.dovecot import PACKAGES
 from tests.integration.servers import workshop
@@ -108,6 +110,22 @@ def test_a_check_that_breaks_is_a_failed_line_and_hides_no_other(tmp_path: Path)
     assert "cannot be opened" in line.found
     assert "file is not a database" in line.found
     assert {line.check for line in diagnosis.lines} >= {"disk", "dovecot"}
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [("Connection refused", "start or restart the server"), ("FATAL:  sorry, too many clients already", "raise the")],
+)
+def test_a_server_that_is_down_is_to_be_started_and_a_full_one_to_take_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, advice: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError(f'connection to server at "10.0.0.1", port 5432 failed: {said}')
+
+    monkeypatch.setattr(postgresql._Patient, "connect", fails)
+    store = {"url": "postgresql+psycopg://spamfilter@10.0.0.1/made"}
+    (found,) = look(database, Examination(settings(tmp_path, store=store), None))
+    assert (found.status, said in found.found, found.advice[: len(advice)]) == ("failed", True, advice)
 
 
 def test_a_check_without_memory_says_why_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,8 @@ REGEXES: dict[str, list[Worst]] = {
         ("X-Spam-Status: ", "score=", ""), ("X-Spam-Status: ", " s", ""), ("", "X-Spam-Status: \n", ""),
     ],
     "reports.outages._ADDRESS": [("", "<", ""), ("", "<a", ""), ("<", "a", ""), ("", "<a@", ""), ("<a@", "a", "")],
+    "stores.sql.postgresql.FAILED": [("", 'connection to server at "a" ', ""), ('connection to server at "', "a ", "")],
+    "stores.sql.postgresql.LISTED_HOST": [("- host: '", "', port: '", ""), ("- host: '", "a", "")],
     "system.terminal._SEQUENCE": [("\x1b[", "0", ""), ("", "\x1b[0", ""), ("\x1b[", " ", "\x7f"), ("", "\x1b", "")],
 }  # fmt: skip
 """Module and name -> its worst inputs, as far as anybody could think of them."""
@@ -128,7 +130,7 @@ MATCHED = frozenset((
     "config.addresses._HOST", "config.addresses._LOCAL", "mail.attached_mails._A_HEADER",
     "mail.attached_mails._BOUNDARY_END",
     "relay.envelope_paths._PATH", "mail.tagging.MBOX_LINE", "mail.header._NAME", "relay.next_hops.maildir._ENVELOPE",
-    "relay.next_hops.replies._LINE",
+    "relay.next_hops.replies._LINE", "stores.sql.postgresql.LISTED_HOST",
 ))  # fmt: skip
 """Those that are tried at one place; the others are looked for everywhere."""
 SHORT = ("bayes.imported.",)

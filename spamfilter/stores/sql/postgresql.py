@@ -7,8 +7,9 @@ A server that does not answer is given up. No text of an error has a password.
 
 import logging
 import math
+import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import psycopg
@@ -60,6 +61,13 @@ AWAY = ("08", "57P", "53300")
 """The connection is lost, the server is shutting down or starting, or has too many connections."""
 WRONG = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """What a failed connection says if trying again does not help."""
+STANDBY = ("session is read-only", "server is in hot standby mode")
+"""What a failed connection says of a server that answers, but that `target_session_attrs` of the URL does not want."""
+LISTED = "All failures were:\n"
+"""After this psycopg lists the failures of several servers or addresses; before it is the last one."""
+LISTED_HOST = re.compile(r"- host: (?:None|'([^']*)'), port: (?:None|'([^']*)'), hostaddr: (?:None|'[^']*'): (.*)")
+FAILED = re.compile(r'connection to server (?:at|on socket) "([^"]*)"[^"]*? failed: (?:FATAL: |fe_sendauth: )? *(.*)')
+"""How libpq names the address of a server and the reason."""
 
 logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of each batch that fails, which we say once
 
@@ -115,7 +123,10 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
 
     @event.listens_for(engine, "do_connect")
     def _connect(dialect: object, record: object, args: Any, options: Any) -> Any:
-        return _Patient.connect(*args, **options)
+        try:
+            return _Patient.connect(*args, **options)
+        except psycopg.OperationalError as error:
+            raise _not_connected(where, str(error), options) from error
 
     @event.listens_for(engine, "connect")
     def _connected(connection: psycopg.Connection[Any], record: object) -> None:
@@ -145,18 +156,56 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
 
 
 def meant(where: str, error: psycopg.Error) -> StoreError:
-    """What an exception of the driver means."""
+    """What an exception of the driver means, but for those of a connection that could not be made."""
     code = error.sqlstate or ""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    reason = lines[0].removeprefix("connection failed: ")
+    reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     if code in MEANT:
         kind, said = MEANT[code]
         return kind(f"{where}: {said.format(reason)}")
     if isinstance(error, psycopg.OperationalError) and (not code or code.startswith(AWAY)):
-        if found := next((line for line in lines if any(wrong in line for wrong in WRONG)), ""):
-            said = found.partition("FATAL: ")[2].strip() or found
-            if said.startswith("Peer"):
-                return StoreError(f"{where}: {said}; run this as that user, or let root in, as docs/postgresql.md does")
-            return StoreError(f"{where}: {said}; see [store] url")
         return StoreBusy(f"{where}: cannot be reached: {reason}; try again")
     return StoreError(f"{where}: {reason}")
+
+
+def _not_connected(where: str, text: str, options: Mapping[str, Any]) -> StoreError:
+    """What it means that no connection could be made. options: those of the connection.
+
+    Of several servers each is named with its reason. Trying again does not help if all that might be the wanted one
+    refuse for good: while the primary is down, it is of no importance what a standby says.
+    """
+    reasons, named = _reasons(text), [host for host in str(options.get("host", "")).split(",") if host]
+    if len(named) > max(1, len(reasons)):  # psycopg leaves out a host whose name is not found
+        reasons["the other hosts"] = "not found"
+    said = "; ".join(f"{host}: {reason}" for host, reason in reasons.items())
+    wanted = [reason for reason in reasons.values() if reason not in STANDBY]
+    if not wanted or not all(map(_is_wrong, wanted)):
+        first = text.partition("\n")[0].removeprefix("connection failed: ").removeprefix("connection is bad: ")
+        return StoreBusy(f"{where}: cannot be reached: {said if len(reasons) > 1 else first}; try again")
+    if len(reasons) == 1:
+        (said,) = wanted
+    if said.startswith("Peer"):
+        return StoreError(f"{where}: {said}; run this as that user, or let root in, as docs/postgresql.md does")
+    return StoreError(f"{where}: {said}; see [store] url")
+
+
+def _reasons(text: str) -> dict[str, str]:
+    """Host -> why it was not connected, from the text of psycopg's error.
+
+    Of the addresses of a host one that refuses for good counts, as where `localhost` has two and the server listens on
+    one. An address that is tried with TLS and without refuses for good only if it does so both times.
+    """
+    tries: dict[str, dict[str, list[str]]] = {}
+    host = ""
+    for line in (text.partition(LISTED)[2] or text).splitlines():
+        if listed := LISTED_HOST.match(line):
+            host = ":".join(part for part in listed.groups()[:2] if part)
+        if failed := FAILED.search(line):
+            tries.setdefault(host or failed[1], {}).setdefault(failed[1], []).append(failed[2])
+        elif listed:
+            tries.setdefault(host, {}).setdefault("", []).append(listed[3])
+    each = {host: [min(said, key=_is_wrong) for said in addresses.values()] for host, addresses in tries.items()}
+    return {host: next(filter(_is_wrong, said), said[-1]) for host, said in each.items()}
+
+
+def _is_wrong(reason: str) -> bool:
+    return any(wrong in reason for wrong in WRONG)

@@ -1,0 +1,174 @@
+"""A connection to PostgreSQL that cannot be made: which server said what, and whether trying again may help."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import psycopg
+import pytest
+
+from spamfilter.errors import StoreBusy, StoreError
+from spamfilter.stores import open_store
+from spamfilter.stores.sql import postgresql
+from tests.integration.servers import wait_until
+from tests.load.process import family
+from tests.support.postgresql import KIND, ROLE, TEMPLATE, Server
+
+REFUSED, NO_ENTRY = "Connection refused", 'no pg_hba.conf entry for host "10.0.0.2", user "spamfilter", no encryption'
+WRONG_PASSWORD = 'password authentication failed for user "spamfilter"'
+FULL = "sorry, too many clients already"
+STANDBY = "session is read-only"
+
+
+def failed(address: str, reason: str, fatal: bool = True) -> str:
+    """As libpq says it."""
+    return f'connection to server at "{address}", port 5432 failed: {"FATAL:  " * fatal}{reason}'
+
+
+def said(*tries: tuple[str, str]) -> str:
+    """As psycopg lists several: host and what libpq said."""
+    each = [(host, text if "time" in text else f"connection failed: {text}") for host, text in tries]
+    listed = "".join(f"\n- host: '{host}', port: None, hostaddr: '10.0.0.1': {text}" for host, text in each)
+    return f"{each[-1][1]}\nMultiple connection attempts failed. All failures were:{listed}"
+
+
+DOWN = failed("10.0.0.1", REFUSED, fatal=False) + "\n\tIs the server running on that host and accepting connections?"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "text", "kind", "reason"),
+    [
+        pytest.param(
+            "a,b",
+            said(("a", DOWN), ("b", failed("10.0.0.2", NO_ENTRY))),
+            StoreBusy,
+            f"cannot be reached: a: {REFUSED}; b: {NO_ENTRY}; try again",
+            id="the primary is down and the standby refuses the role",
+        ),
+        pytest.param(
+            "a,b",
+            said(("a", "connection timeout expired"), ("b", failed("10.0.0.2", STANDBY, fatal=False))),
+            StoreBusy,
+            f"cannot be reached: a: connection timeout expired; b: {STANDBY}; try again",
+            id="the primary is paused",
+        ),
+        pytest.param(
+            "a,b",
+            said(("a", failed("10.0.0.1", FULL)), ("b", failed("10.0.0.2", STANDBY, fatal=False))),
+            StoreBusy,
+            f"cannot be reached: a: {FULL}; b: {STANDBY}; try again",
+            id="the primary is full",
+        ),
+        pytest.param(
+            "a,b",
+            said(("a", failed("10.0.0.1", WRONG_PASSWORD)), ("b", failed("10.0.0.2", STANDBY, fatal=False))),
+            StoreError,
+            f"a: {WRONG_PASSWORD}; b: {STANDBY}; see [store] url",
+            id="the primary refuses the role",
+        ),
+        pytest.param(
+            "a,b",
+            failed("10.0.0.2", NO_ENTRY),
+            StoreBusy,
+            f"cannot be reached: 10.0.0.2: {NO_ENTRY}; the other hosts: not found; try again",
+            id="the name of one is not found",
+        ),
+        pytest.param(
+            "localhost",
+            said(("localhost", DOWN), ("localhost", failed("127.0.0.1", WRONG_PASSWORD))),
+            StoreError,
+            f"{WRONG_PASSWORD}; see [store] url",
+            id="one of two addresses refuses the role",
+        ),
+        pytest.param(
+            "a",
+            f"connection failed: {failed('10.0.0.1', FULL)}\n{failed('10.0.0.1', NO_ENTRY)}",
+            StoreBusy,
+            f"cannot be reached: {failed('10.0.0.1', FULL)}; try again",
+            id="with TLS it is full and without it refuses",
+        ),
+    ],
+)
+def test_trying_again_is_of_no_use_only_where_each_server_refuses_for_good(
+    monkeypatch: pytest.MonkeyPatch, hosts: str, text: str, kind: type[StoreError], reason: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError(text)
+
+    monkeypatch.setattr(postgresql._Patient, "connect", fails)
+    with pytest.raises(StoreError) as raised:
+        open_store(f"{KIND}://{ROLE}@/made?host={hosts}")
+    where = f"postgresql://{hosts}/made: "
+    assert (type(raised.value), str(raised.value)) == (kind, where + reason)
+
+
+@pytest.fixture(scope="module")
+def primary() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.remove()
+
+
+@pytest.fixture(scope="module")
+def standby(primary: Server) -> Iterator[Server]:
+    """Its pg_hba.conf lacks the role, as on Debian, where it is outside of what pg_basebackup copies."""
+    made = Server(primary=primary)
+    made.stop(signal.SIGINT)
+    (made.data / "pg_hba.conf").write_text("local all admin trust\n", encoding="utf-8")
+    made.start()
+    yield made
+    made.remove()
+
+
+@contextmanager
+def stopped(server: Server) -> Iterator[None]:
+    server.stop(signal.SIGINT)
+    try:
+        yield
+    finally:
+        server.start()
+
+
+@contextmanager
+def paused(server: Server) -> Iterator[None]:
+    processes = family(server.process.pid)
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in processes:
+            os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def crowded(server: Server) -> Iterator[None]:
+    """All connections that the role may have are in use."""
+    server.execute(f"ALTER ROLE {ROLE} CONNECTION LIMIT 1")
+    taken = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'spamfilter'"
+    wait_until(lambda: server.execute(taken) == [(0,)], "earlier connections to end")
+    try:
+        with psycopg.connect(host=str(server.folder), user=ROLE, dbname=TEMPLATE):
+            yield
+    finally:
+        server.execute(f"ALTER ROLE {ROLE} CONNECTION LIMIT -1")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        pytest.param(stopped, "No such file or directory", id="down"),
+        pytest.param(paused, "connection timeout expired", id="paused"),
+        pytest.param(crowded, 'too many connections for role "spamfilter"', id="crowded"),
+    ],
+)
+def test_what_fails_at_the_primary_passes_though_the_standby_refuses_the_role(
+    primary: Server, standby: Server, fault: Callable[[Server], AbstractContextManager[None]], reason: str
+) -> None:
+    url = f"{KIND}://{ROLE}@/{TEMPLATE}?host={primary.folder},{standby.folder}&target_session_attrs=read-write"
+    open_store(url).close()
+    with fault(primary), pytest.raises(StoreBusy) as raised:
+        open_store(f"{url}&connect_timeout=2")
+    assert f"cannot be reached: {primary.folder}: {reason}; {standby.folder}: no pg_hba" in str(raised.value)
+    open_store(url).close()
