@@ -2,8 +2,9 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 
 import psycopg
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from spamfilter.errors import StoreBusy, StoreError
 from spamfilter.stores import open_store
 from spamfilter.stores.sql import postgresql
+from spamfilter.stores.sql.database import Database
 from tests.integration.servers import wait_until
 from tests.load.process import family
 from tests.support.postgresql import KIND, ROLE, TEMPLATE, Server
@@ -34,6 +36,7 @@ def said(*tries: tuple[str, str]) -> str:
 
 
 DOWN = failed("10.0.0.1", REFUSED, fatal=False) + "\n\tIs the server running on that host and accepting connections?"
+NO_PASSWORD = failed("10.0.0.1", "fe_sendauth: no password supplied", fatal=False)
 
 
 @pytest.mark.parametrize(
@@ -172,3 +175,42 @@ def test_what_fails_at_the_primary_passes_though_the_standby_refuses_the_role(
         open_store(f"{url}&connect_timeout=2")
     assert f"cannot be reached: {primary.folder}: {reason}; {standby.folder}: no pg_hba" in str(raised.value)
     open_store(url).close()
+
+
+def test_after_a_connection_that_failed_none_is_tried_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries, now = [], 1000.0
+
+    def fails(*_: object, **__: object) -> None:
+        tries.append(now)
+        raise psycopg.OperationalError(DOWN)
+
+    monkeypatch.setattr(postgresql._Patient, "connect", fails)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with closing(Database(f"{KIND}://{ROLE}@a/made")) as database:
+        for _ in range(50):
+            with pytest.raises(StoreBusy, match=r"cannot be reached: .* Connection refused; try again"):
+                database.revision()
+            now += 0.1
+    assert tries == pytest.approx([1000.0, 1002.0, 1004.0], abs=0.11)
+
+
+@pytest.mark.parametrize("named", ["url", "environment"])
+@pytest.mark.parametrize("reason", [failed("10.0.0.1", WRONG_PASSWORD), NO_PASSWORD], ids=["wrong", "none"])
+def test_a_password_that_is_wrong_or_missing_names_its_file(
+    monkeypatch: pytest.MonkeyPatch, named: str, reason: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError(f"connection failed: {reason}")
+
+    monkeypatch.setattr(postgresql._Patient, "connect", fails)
+    url = f"{KIND}://{ROLE}@a/made"
+    if named == "url":
+        url += "?passfile=/etc/spamfilter/pgpass"
+    else:
+        monkeypatch.setenv("PGPASSFILE", "/etc/spamfilter/pgpass")
+    with pytest.raises(StoreError, match="password") as raised:
+        open_store(url)
+    assert str(raised.value).endswith(
+        "; see /etc/spamfilter/pgpass, which must have mode 0600 and a line for this server and user"
+    )
+    assert "fe_sendauth" not in str(raised.value)

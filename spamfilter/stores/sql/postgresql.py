@@ -2,11 +2,13 @@
 
 Guarantee: writers wait for each other, as in SQLite, by a lock that they hold to the end of their transaction, so no
 two of them can deadlock; it works behind pgbouncer in transaction mode, too. A reader sees one moment of the database.
-A server that does not answer is given up. No text of an error has a password.
+A server that does not answer is given up; one that cannot be connected is left alone for a moment. No text of an error
+has a password.
 """
 
 import logging
 import math
+import os
 import re
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -20,6 +22,9 @@ from sqlalchemy.pool import QueuePool
 from spamfilter.errors import CountError, StoreBusy, StoreConflict, StoreDamaged, StoreError, StoreFull
 
 CONNECT_SECONDS = 10
+RETRY_SECONDS = 2.0
+"""After a connection that failed none is tried for so long; what needs one then fails with the same error. A relay asks
+the database many times a second, and at each try libpq may write a line to the log, and the server, too."""
 ANSWER_SECONDS = 30.0
 """A server that says nothing for so long is gone or stopped: half of the supervisor's patience with a process that
 hangs. A rebuild of a large database sends many statements and may take longer; a migration waits for each."""
@@ -120,13 +125,18 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
         raise StoreError(f"{where}: {error}") from error
     system: list[object] = []
     place: list[object] = []
+    failed, failed_at = StoreError(where), -math.inf
 
     @event.listens_for(engine, "do_connect")
     def _connect(dialect: object, record: object, args: Any, options: Any) -> Any:
+        nonlocal failed, failed_at
+        if time.monotonic() < failed_at + RETRY_SECONDS:
+            raise type(failed)(*failed.args)
         try:
             return _Patient.connect(*args, **options)
         except psycopg.OperationalError as error:
-            raise _not_connected(where, str(error), options) from error
+            failed, failed_at = _not_connected(where, str(error), options), time.monotonic()
+            raise failed from error
 
     @event.listens_for(engine, "connect")
     def _connected(connection: psycopg.Connection[Any], record: object) -> None:
@@ -185,6 +195,9 @@ def _not_connected(where: str, text: str, options: Mapping[str, Any]) -> StoreEr
         (said,) = wanted
     if said.startswith("Peer"):
         return StoreError(f"{where}: {said}; run this as that user, or let root in, as docs/postgresql.md does")
+    file = options.get("passfile") or os.environ.get("PGPASSFILE")
+    if file and "password" in said and "password" not in options:
+        return StoreError(f"{where}: {said}; see {file}, which must have mode 0600 and a line for this server and user")
     return StoreError(f"{where}: {said}; see [store] url")
 
 
