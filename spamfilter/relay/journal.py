@@ -13,7 +13,7 @@ from spamfilter.bayes.token_codec import Packed, pack_seen
 from spamfilter.errors import CountError, StoreError
 from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.stores import JournalEntry, Store
-from spamfilter.system.logs import SELDOM
+from spamfilter.system.logs import SELDOM, Outages
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ class Journal:
         self._limit_log = limit_log or LimitLog()
         self.written = self.dropped = self.faults = 0
         self.failing = False
+        self._outages = Outages()
 
     @property
     def waiting(self) -> int:
@@ -85,16 +86,16 @@ class Journal:
                 self._write(batch)
             except StoreError as error:
                 self.faults += 1
-                if not self.failing:
+                if self._outages.fails():
                     log.error("journal: %s; entries are held in memory", error)  # noqa: TRY400 - the sentence says it
                 self.failing = True
                 with self._lock:
                     self._waiting.extendleft(reversed(batch))
                     self._bound(self._backlog)
                 return
-            if self.failing:
+            self.failing = False
+            if self._outages.ends():
                 log.warning("journal: written again; %d entries were dropped", self.dropped)
-                self.failing = False
 
     def _bound(self, most: int) -> None:
         """Drop and count the oldest entries until at most `most` wait."""

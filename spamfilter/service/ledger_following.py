@@ -18,6 +18,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.relay.metrics import SOURCES, Metrics
 from spamfilter.stores import Entry
 from spamfilter.system.batches import batches
+from spamfilter.system.logs import Outages
 
 log = logging.getLogger("spamfilter")
 
@@ -42,6 +43,7 @@ class Following:
         self._filter = filter
         self._reread = reread
         self._metrics = metrics
+        self._outages = Outages()
         self._wake = asyncio.Event()
         self._generation: int | None = filter.store.generation
 
@@ -74,13 +76,13 @@ class Following:
                 self.catching_up = await self._look()
             except Exception as error:
                 self._metrics.count("faults", "ledger")
-                # Whatever the error is, this task must go on, or nothing more would be learnt. Logged once.
-                if self.well:  # with a traceback only if the error was not expected
+                # Whatever the error is, this task must go on, or nothing more would be learnt.
+                if self._outages.fails():  # with a traceback only if the error was not expected
                     expected = isinstance(error, SpamfilterError)
                     log.log(logging.ERROR, "%s; judging with what was learnt before", error, exc_info=not expected)
                 self.well = self.catching_up = False
             else:
-                if not self.well:
+                if self._outages.ends():
                     log.warning("%s: can be read again", where)
                 self.well = True
                 self.at = time.monotonic()

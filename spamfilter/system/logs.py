@@ -2,6 +2,7 @@
 
 Guarantee: what comes by mail or over the network is escaped, so that it makes no second line and no other field. The
 same fault again and again shows its traceback once a minute; what is logged with `extra=SELDOM` is one line a minute.
+What fails and recovers again and again is two lines in ten seconds, by `Outages`.
 """
 
 import json
@@ -29,6 +30,32 @@ SELDOM = {"seldom": True}
 """The `extra` of a line that comes again and again, with each mail or in each second: the repetitions are left out."""
 QUIET_SECONDS = 60.0
 """Time in which a repetition is left out: a fault that lasts is seen, and a day of it is 200 kB of log."""
+
+OUTAGE_SECONDS = 10.0
+"""Time between two outages of a part in the log: one that begins anew each second makes two lines in ten seconds, as
+limits do, and one that lasts is in the log ten seconds after its beginning at the latest."""
+
+
+class Outages:
+    """Which outages of a part are logged: one that begins soon after another, only if it lasts."""
+
+    def __init__(self) -> None:
+        self._logged = False
+        self._at = -OUTAGE_SECONDS
+
+    def fails(self) -> bool:
+        """Note that a try has failed; whether to log it: this outage is not in the log yet, and no other one since
+        OUTAGE_SECONDS."""
+        now = time.monotonic()
+        if self._logged or now < self._at + OUTAGE_SECONDS:
+            return False
+        self._logged, self._at = True, now
+        return True
+
+    def ends(self) -> bool:
+        """Note that a try has succeeded; whether to log it: the log says that the part fails."""
+        logged, self._logged = self._logged, False
+        return logged
 
 
 @dataclass(frozen=True, slots=True)

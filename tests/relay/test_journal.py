@@ -128,6 +128,24 @@ def test_what_cannot_be_written_is_kept_and_said_once(caplog: pytest.LogCaptureF
     assert journal.dropped == 0
 
 
+def test_a_store_that_fails_again_and_again_does_not_flood_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    store = Moody()
+    journal = Journal(store)
+    for number in range(115):
+        store.refusal = StoreBusy("too many connections") if number % 2 == 0 or number > 70 else None
+        journal.add(journal_entry())
+        journal.write()
+        assert journal.failing is (store.refusal is not None)
+        now += 0.3
+    said = [record.levelname for record in caplog.records]
+    assert said == [*["ERROR", "WARNING"] * 3, "ERROR"]  # the last one, which lasts, after ten seconds
+    assert journal.waiting == 45
+
+
 def test_beyond_the_bound_the_oldest_are_dropped_and_counted() -> None:
     store = Moody()
     store.refusal = StoreBusy("locked")

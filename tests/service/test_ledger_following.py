@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ from spamfilter.bayes.counts import Counts, Growth
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import Voice
 from spamfilter.config.likelihood_settings import Learn
+from spamfilter.errors import StoreBusy
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
 from spamfilter.relay.metrics import Metrics
 from spamfilter.service import ledger_following
 from spamfilter.service.ledger_following import Following
 from spamfilter.stores import Entry
+from spamfilter.system import logs
 from tests.support.made import reading
 from tests.support.memory_store import MemoryStore
 
@@ -107,3 +110,36 @@ async def test_an_empty_database_in_the_place_of_the_old_one_is_not_judged_by() 
     await followed(following, True)
     running.cancel()
     assert filter.learnt == {"ham": 1, "spam": 0}
+
+
+class Moody(MemoryStore):
+    """A store whose ledger can be read at some looks only, as where connections are short."""
+
+    def __init__(self, at: Callable[[int], bool]) -> None:
+        super().__init__()
+        self.at = at
+        self.looks = 0
+
+    def entries_after(self, last: int) -> list[Entry]:
+        self.looks += 1
+        if not self.at(self.looks):
+            raise StoreBusy("too many connections")
+        return super().entries_after(last)
+
+
+async def test_a_store_that_fails_again_and_again_does_not_flood_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For 25 seconds, of a look in a quarter of a second each."""
+    monkeypatch.setattr(ledger_following, "FOLLOW_EVERY", 0.0)
+    store = Moody(lambda look: look % 2 == 0 and look < 70)
+    filter = Filter(store, VOICES)
+    assert filter.last == 0
+    monkeypatch.setattr(logs, "OUTAGE_SECONDS", 40)
+    monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=lambda: store.looks))
+    running = asyncio.create_task(Following(filter, Learn(), Learn, Metrics()).run())
+    async with asyncio.timeout(10):
+        while store.looks < 100:
+            await asyncio.sleep(0.001)
+    running.cancel()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING", "ERROR", "WARNING", "ERROR"]
