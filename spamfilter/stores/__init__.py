@@ -17,7 +17,7 @@ from spamfilter.stores.journal import (
     WantedClass,
 )
 from spamfilter.stores.quarantine_events import QuarantineEvent
-from spamfilter.stores.schema import HEAD
+from spamfilter.stores.schema import HEAD, NEWER
 from spamfilter.stores.sender_lists import Rule
 from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.sql.connection import POSTGRESQL
@@ -65,7 +65,7 @@ def _bring_to_head(store: SqlStore, url: str, migrate: bool, create: bool) -> No
     if revision is None and not create:
         raise StoreError(f"{store.where}: {NO_TABLES}")
     if revision is not None and revision > HEAD:
-        raise StoreError(f"{store.where}: made by a newer version (schema {revision}, this one knows {HEAD})")
+        raise StoreError(f"{store.where}: {NEWER.format(revision)}")
     if revision is not None and revision < HEAD and not migrate:
         raise StoreError(f"{store.where}: schema {revision} is old; run `spamfilter migrate`, or restart the relay")
     if revision != HEAD and not (revision is None and store.create()):

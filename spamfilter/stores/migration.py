@@ -7,6 +7,7 @@ from alembic.config import Config
 from alembic.util import CommandError
 
 from spamfilter.errors import StoreBusy, StoreError
+from spamfilter.stores.schema import HEAD, NEWER
 from spamfilter.stores.sql.database import Database
 from spamfilter.system.packaged_files import shipped
 
@@ -21,6 +22,8 @@ def migrate(url: str, revision: str = "head") -> tuple[str | None, str | None]:
     config.set_main_option("script_location", str(shipped("migrations")))
     with closing(Database(url)) as database:
         before = database.revision()
+        if before is not None and before > HEAD:
+            raise StoreError(f"{database.where}: {NEWER.format(before)}")
         back = revision == "base" or (revision != "head" and revision < (before or ""))
         try:
             with database.writing(migrating=True) as connection:

@@ -32,6 +32,8 @@ from spamfilter.bayes.voices import VoiceTokens
 
 HEAD = "0011"
 """The newest revision under migrations/; here too, so that a command can check it without loading Alembic."""
+NEWER = f"made by a newer version (schema {{}}, this one knows {HEAD})"
+"""What is wrong with a database of a newer revision, which stands in place of {}."""
 
 
 ESCAPE, NUL, ESCAPED = "\x1a", "\x1a0", "\x1a1"

@@ -214,6 +214,20 @@ def test_a_revision_that_is_not_known_is_an_error_that_names_the_database(url: s
     assert schema(url) == before
 
 
+@pytest.mark.parametrize("revision", ["head", "0001", "base"])
+def test_a_database_of_a_newer_version_is_not_migrated_and_called_so(url: str, revision: str) -> None:
+    migration.migrate(url)
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    before = schema(url)
+    with pytest.raises(
+        StoreError, match=rf"store\.db: made by a newer version \(schema 9999, this one knows {HEAD}\)$"
+    ):
+        migration.migrate(url, revision)
+    assert schema(url) == before
+
+
 FAILING = '''
 """A migration that fails half-way."""
 
