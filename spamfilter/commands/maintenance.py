@@ -22,6 +22,7 @@ from spamfilter.mail.message import parse
 from spamfilter.reports import rendering
 from spamfilter.service.systemd_override import drop_in
 from spamfilter.stores import NO_TABLES
+from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql.connection import file_of, place_of
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.moving import move
@@ -66,12 +67,18 @@ def migrate(file: Path | None, revision: str | None, yes: bool, source: str | No
     if revision != "head" and not yes:
         _confirm_back(settings, revision)
     check_not_lost(settings)
-    runs = status_of_relay(settings, place_of(settings.store_url())) is not None
+    relay = status_of_relay(settings, place_of(settings.store_url()))
     before, after = run(settings.store_url(), revision)
     change = f"schema {before or 'none'} -> {after}" if before != after else f"schema {after}, nothing to do"
     sentence(f"{redacted(settings.store_url())}: {change}")
-    if runs and before != after and revision == "head":
-        warn("a relay runs on it by the schema before: restart it now, or it learns nothing")
+    if relay is None or before == after:
+        return
+    if relay.get("schema") == after:
+        sentence("the relay that runs on it knows this schema, and goes on within seconds")
+    elif after == HEAD:
+        warn("a relay of an older version runs on it: restart it now, or it learns nothing")
+    else:
+        warn("a relay runs on it that needs another schema, and learns nothing: stop it, or run `spamfilter migrate`")
 
 
 def _url(settings: config.Settings, option: str, url: str | None) -> str:

@@ -533,6 +533,17 @@ def test_going_back_to_an_older_schema_needs_an_answer(shell: Shell) -> None:
     assert shell.done("migrate", "--revision", HEAD).endswith(f"schema 0002 -> {HEAD}\n")
 
 
+@pytest.mark.parametrize("status", [{}, {"schema": "0010"}], ids=["that-names-no-schema", "of-an-older-schema"])
+def test_a_relay_of_an_older_version_is_to_be_restarted(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, status: dict[str, str]
+) -> None:
+    migrate(shell.url, "0010")
+    monkeypatch.setattr("spamfilter.commands.maintenance.status_of_relay", lambda settings, place: status)
+    done = shell.run("migrate")
+    assert (done.exit_code, done.stdout) == (0, f"{shell.url}: schema 0010 -> {HEAD}\n")
+    assert done.stderr == "warning: a relay of an older version runs on it: restart it now, or it learns nothing\n"
+
+
 @pytest.mark.parametrize(("answer", "after"), [(b"n\n", HEAD), (b"y\n", "0002")], ids=["no", "yes"])
 def test_on_a_terminal_going_back_is_asked(shell: Shell, answer: bytes, after: str) -> None:
     shell.done("migrate")

@@ -229,6 +229,24 @@ def test_a_restored_backup_takes_the_place_of_the_database_under_a_running_relay
         wait_until(lambda: scored_anew(server) > 0.6, "the mark in the restored database")
 
 
+def test_a_schema_that_changes_under_a_running_relay_is_said_with_what_to_do(tmp_path: Path) -> None:
+    with relay(tmp_path / "relay") as server:
+        send(server.port, SPAM.format(1))
+        back = server.command("migrate", "--revision", "0002", "--yes")
+        assert (back.returncode, back.stdout.count("\n")) == (0, 1)
+        assert back.stderr == (
+            "warning: a relay runs on it that needs another schema, and learns nothing: stop it, or run `spamfilter"
+            " migrate`\n"
+        )
+        wait_until(lambda: "judging with what was learnt before" in server.log(), "the relay's complaint")
+        forth = server.command("migrate")
+        assert (forth.returncode, forth.stderr) == (0, "")
+        assert forth.stdout.endswith("the relay that runs on it knows this schema, and goes on within seconds\n")
+        wait_until(lambda: "can be read again" in server.log(), "the recovery")
+        assert server.command("mark-spam", id_of(delivered(server)[0])).returncode == 0
+        wait_until(lambda: scored_anew(server) > 0.52, "the mark")
+
+
 def test_a_database_is_not_moved_from_under_a_running_relay(tmp_path: Path) -> None:
     with relay(tmp_path / "relay") as server:
         moved = server.command("migrate", "--to", f"sqlite:///{tmp_path}/moved.db")

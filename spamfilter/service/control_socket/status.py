@@ -13,6 +13,7 @@ from spamfilter.learning.mark_lookup import by_id
 from spamfilter.relay.metrics import LIMITS, Snapshot
 from spamfilter.service.control_socket.client import Answer
 from spamfilter.service.ledger_following import Following
+from spamfilter.stores.schema import HEAD
 from spamfilter.system.paths import config_file
 
 
@@ -23,6 +24,7 @@ async def status(
     hits = {limit: int(figures["limits_hit"][limit,][0]) for limit in LIMITS}
     return {
         "version": __version__,
+        "schema": HEAD,
         "plain": compiled.WHY_PLAIN,
         "refused": compiled.REFUSED,
         "uid": os.getuid(),
