@@ -53,6 +53,8 @@ def _sql(url: str, migrate: bool, create: bool) -> Store:
     store = SqlStore(url)
     try:
         _bring_to_head(store, url, migrate, create)
+        if migrate:
+            store.check_writable()
         store.look()
     except BaseException:
         store.close()
@@ -81,8 +83,10 @@ STORES: dict[str, Callable[[str, bool, bool], Store]] = {"sqlite": _sql, POSTGRE
 def open_store(url: str, migrate: bool = False, create: bool = True) -> Store:
     """The store at a URL. A new database gets its tables with `create`; an old one is migrated only with `migrate`.
 
-    Raises StoreError if the database cannot be opened, has no tables and gets none, is newer than this program, or is
-    old and `migrate` is not set.
+    migrate: the store is that of a relay, which must be able to write it.
+
+    Raises StoreError if the database cannot be opened, has no tables and gets none, is newer than this program, is old
+    and `migrate` is not set, or may not be written and `migrate` is set.
     """
     scheme = url.partition(":")[0]
     if scheme not in STORES:

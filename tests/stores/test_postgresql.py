@@ -229,6 +229,8 @@ def test_a_user_who_may_not_write_is_told_so(url: str) -> None:
         for user, may in (("looker", False), ("spamfilter", True)):
             with closing(Database(url.replace("spamfilter@", f"{user}@"))) as database:
                 assert database.may_write() is may
+        with pytest.raises(StoreError, match="its user may not write; name the user who owns the tables"):
+            open_store(url.replace("spamfilter@", "looker@"), migrate=True)
         server().execute("DROP OWNED BY looker", name_in(url))
     finally:
         server().execute("DROP ROLE looker")

@@ -3,6 +3,7 @@
 Guarantee: a transaction begins where the caller begins it, a commit reaches the disk, and a new file has mode 0600.
 """
 
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -15,13 +16,14 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError, StoreFull
-from spamfilter.system.file_access import is_trap, make_file, owner
+from spamfilter.system.file_access import is_trap, make_file, owner, user_of
 
 BUSY_SECONDS = 10.0
 """How long a writer waits for the lock: longer than any batch of `train` holds it."""
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """Primary result codes, the lowest eight bits of an error code: https://www.sqlite.org/rescode.html."""
 DISK = {sqlite3.SQLITE_FULL: "make room on its disk", sqlite3.SQLITE_IOERR: "see to its disk"}
+AS_OWNER = "run this as the owner of the database"
 
 POSTGRESQL = "postgresql+psycopg"
 
@@ -82,6 +84,22 @@ def file_of(url: str) -> Path | None:
     if not url.startswith("sqlite:///") or path in ("", ":memory:") or set(path) & {"?", "\0"}:
         raise StoreError(f"{url}: name a file, as in sqlite:////var/lib/spamfilter/spamfilter.db")
     return Path(path).absolute()
+
+
+def forbidden(path: Path, want: int) -> str:
+    """Which file of a database of SQLite this process has no permission for, and what to do; '' if there is none.
+
+    want: os.R_OK, os.W_OK or both. A file system that is mounted read-only is not a matter of permission.
+    """
+    for suffix in ("", "-wal", "-shm"):
+        file = path.with_name(path.name + suffix)
+        with suppress(FileNotFoundError):
+            found = file.stat()
+            denied = not os.access(file, want, effective_ids=True)
+            if denied and not os.statvfs(file).f_flag & os.ST_RDONLY:
+                whose = f"{file.name} belongs to {user_of(found.st_uid).name} ({found.st_mode & 0o7777:04o})"
+                return f"{whose}; {AS_OWNER}, or chown its files to the user of the relay"
+    return ""
 
 
 def place_of(url: str) -> str:
@@ -153,7 +171,9 @@ def _meant(where: str, error: BaseException | None) -> StoreError:
     if hint := DISK.get(code & 0xFF):
         return StoreFull(f"{where}: {reason}; {hint}")
     if "readonly database" in reason:
-        reason = "no permission to write; run this as the owner of the database"
+        reason = f"no permission to write; {AS_OWNER}"
+    if code & 0xFF == sqlite3.SQLITE_CANTOPEN and (file := forbidden(Path(where), os.R_OK | os.W_OK)):
+        reason = f"no permission: {file}"
     if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
         return StoreBusy(f"{where}: another process holds the database; try again")
     return StoreError(f"{where}: {reason}")

@@ -4,6 +4,7 @@ Guarantee: a writer holds the write lock from its first read, so that what it re
 wait; a writer waits at most BUSY_SECONDS and then raises StoreBusy.
 """
 
+import os
 import sqlite3
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
@@ -28,7 +29,7 @@ from sqlalchemy import (
 
 from spamfilter.errors import StoreError
 from spamfilter.stores.schema import HEAD, metadata
-from spamfilter.stores.sql.connection import connect, file_errors, file_of, place_of, store_errors
+from spamfilter.stores.sql.connection import connect, file_errors, file_of, forbidden, place_of, store_errors
 from spamfilter.system.batches import batches
 from spamfilter.system.file_access import whole_file
 
@@ -168,10 +169,19 @@ class Database:
         return sum(file.stat().st_size for file in files if file.exists())
 
     def may_write(self) -> bool:
-        """Whether the user of the database may add rows; of a file its permissions say so."""
+        """Whether the user of the database may add rows; of a file, whether this process may write it."""
         if self._path is not None:
-            return True
+            return not forbidden(self._path, os.W_OK)
         return bool(self.number(select(func.has_table_privilege("ledger", "INSERT"))))
+
+    def check_writable(self) -> None:
+        """Raise StoreError if the user of this process, or of the database, may not add rows."""
+        if self.may_write():
+            return
+        if self._path is None:
+            raise StoreError(f"{self.where}: its user may not write; name the user who owns the tables in [store] url")
+        file = forbidden(self._path, os.W_OK)
+        raise StoreError(f"{self.where}: no permission to write: {file}")
 
     def close(self) -> None:
         self.engine.dispose()
