@@ -127,20 +127,23 @@ def feedback_socket(examined: Examination) -> Iterator[Finding]:
 def journal(examined: Examination) -> Iterator[Finding]:
     """Whether the journal is written, or its entries wait in memory."""
     status, backlog = examined.relay, examined.settings.limits.journal_backlog
-    failing = status.get("journal_failing", False)
-    yield from journal_backlog(status["journal_waiting"], status["journal_dropped"], backlog, failing)
+    failing, error = status.get("journal_failing", False), status.get("journal_error", "")
+    yield from journal_backlog(status["journal_waiting"], status["journal_dropped"], backlog, failing, error)
 
 
-def journal_backlog(waiting: int, dropped: int, backlog: int, failing: bool = False) -> Iterator[Finding]:
+def journal_backlog(
+    waiting: int, dropped: int, backlog: int, failing: bool = False, error: str = ""
+) -> Iterator[Finding]:
     """The findings for this many waiting and dropped entries. backlog: how many may wait.
 
-    failing: whether the relay could not write them at its last try.
+    failing: whether the relay could not write them at its last try. error: why not, if it says so.
     """
+    last = f"; the last try failed{f': {error}' if error else ''}" if failing else ""
     late = waiting >= BACKLOG_WARNING * backlog or failing
     if late:
         yield Finding(
             "failed" if waiting >= backlog or failing else "warning",
-            f"{waiting} entries wait to be written, of at most {backlog}{'; the last try failed' * failing}",
+            f"{waiting} entries wait to be written, of at most {backlog}{last}",
             "see the check of the database and the relay's log; what [limits] journal_backlog does not hold is lost",
         )
     if dropped:

@@ -30,7 +30,7 @@ class Journal:
     """Entries on their way to the store, and the thread that writes them.
 
     backlog: entries that are held while the store takes no writes. written, dropped: entries so far. faults: writes
-    that failed. failing: whether the last one did.
+    that failed. error: why the last one did; '' if it did not.
     """
 
     def __init__(self, store: Store, backlog: int = 10_000, limit_log: LimitLog | None = None) -> None:
@@ -42,7 +42,7 @@ class Journal:
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._limit_log = limit_log or LimitLog()
         self.written = self.dropped = self.faults = 0
-        self.failing = False
+        self.error = ""
         self._outages = Outages()
 
     @property
@@ -88,12 +88,12 @@ class Journal:
                 self.faults += 1
                 if self._outages.fails():
                     log.error("journal: %s; entries are held in memory", error)  # noqa: TRY400 - the sentence says it
-                self.failing = True
+                self.error = str(error)
                 with self._lock:
                     self._waiting.extendleft(reversed(batch))
                     self._bound(self._backlog)
                 return
-            self.failing = False
+            self.error = ""
             if self._outages.ends():
                 log.warning("journal: written again; %d entries were dropped", self.dropped)
 

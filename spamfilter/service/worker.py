@@ -132,7 +132,7 @@ class Worker:
         read("journal_written", lambda: journal.written)
         read("journal_dropped", lambda: journal.dropped)
         read("journal_waiting", lambda: journal.waiting)
-        read("journal_failing", lambda: journal.failing)
+        read("journal_failing", lambda: bool(journal.error))
         read("faults", lambda: journal.faults, "journal")
         read("feedback_connections", lambda: self._socket.connections)
         if self._process.keeps:
@@ -272,6 +272,7 @@ class Worker:
         """Write the gauges of this process to shared memory. Counters are always there."""
         if not self._process.keeps:
             await self._follow_lists()
+        self._share_error()
         metrics = self._limit_log.metrics
         if next(self._published) % WEIGH_EVERY == 0:
             weight = await asyncio.to_thread(proportional_bytes)
@@ -308,8 +309,14 @@ class Worker:
         except ConfigError as error:
             log.warning("no feedback socket: %s", error, extra=SELDOM)
 
+    def _share_error(self) -> None:
+        self._process.shared.journal_errors[self._process.shared.own] = self._journal.error
+
     async def _status(self, request: Answer) -> Answer:
+        self._share_error()
         return {
             **self._facts,
-            **await status(self._settings, self._file, self._filter, self._following, self._figures()),
+            **await status(
+                self._settings, self._file, self._filter, self._following, self._figures(), self._process.shared
+            ),
         }

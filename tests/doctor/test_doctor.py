@@ -302,8 +302,9 @@ def test_a_journal_that_waits_or_was_dropped_is_said(waiting: int, dropped: int,
 
 
 def test_a_journal_that_cannot_be_written_is_said_before_much_waits() -> None:
-    (finding,) = journal_backlog(1, 0, 1000, failing=True)
-    assert (finding.status, "the last try failed" in finding.found) == ("failed", True)
+    (finding,) = journal_backlog(1, 0, 1000, failing=True, error="store.db: database or disk is full")
+    found = "1 entries wait to be written, of at most 1000; the last try failed: store.db: database or disk is full"
+    assert (finding.status, finding.found) == ("failed", found)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ BUCKETS = 16_384
 """Numbers by which addresses are counted. Two addresses that share a number share what one of them may have: one in
 sixteen of a thousand does."""
 ADDRESSES, LONGEST = 20, 512
-"""Probes of `doctor` at a time, and bytes of an address: 43 for the probe, and 255 for the name of a host."""
+"""Probes of `doctor` at a time, and bytes of an address: 43 for the probe, and 255 for the name of a host. As many of a
+text: a sentence with a path."""
 
 
 class Addresses(MutableSet[str]):
@@ -53,6 +54,21 @@ def _line(address: str) -> bytes:
     return b"\n" + address.encode(errors="replace") + b"\n"
 
 
+class Texts:
+    """A text for each process, '' at first; what is longer than LONGEST bytes is cut. What is read while its process
+    writes may be of both texts."""
+
+    def __init__(self, processes: int) -> None:
+        self._memory = mmap.mmap(-1, processes * LONGEST)
+
+    def __getitem__(self, process: int) -> str:
+        return self._memory[process * LONGEST : (process + 1) * LONGEST].rstrip(b"\0").decode(errors="replace")
+
+    def __setitem__(self, process: int, text: str) -> None:
+        line = text.encode(errors="replace")[:LONGEST].ljust(LONGEST, b"\0")
+        self._memory[process * LONGEST : (process + 1) * LONGEST] = line
+
+
 class Counts:
     """How much clients have of one resource, with a row for each process. all: all of them; strangers: those that are
     not trusted."""
@@ -84,7 +100,7 @@ class Shared:
     figures: metrics. connections, memory (bytes of mail), conversations (with the next hop): what clients have of them.
     state: 0 until the process is ready, then increased each time it has read the configuration. beats: when it showed
     last that it does not hang, by time.monotonic. rules: one number, increased by the keeper when the database has
-    other rules on senders. canaries: addresses of probes.
+    other rules on senders. canaries: addresses of probes. journal_errors: why the last write of the journal failed.
 
     The rows exist before the processes start; a process that is restarted gets the same row.
     """
@@ -97,6 +113,7 @@ class Shared:
         self.beats = _memory(processes).cast("d")
         self.rules = _memory(1).cast("q")
         self.canaries = Addresses()
+        self.journal_errors = Texts(processes)
 
     @property
     def has_others(self) -> bool:
@@ -108,6 +125,7 @@ class Shared:
         for counts in (self.connections, self.memory, self.conversations):
             counts.clear(number)
         self.state[number] = 0
+        self.journal_errors[number] = ""
 
 
 def _memory(count: int) -> memoryview:

@@ -10,6 +10,7 @@ from spamfilter.config.settings import LIVE, Settings, load
 from spamfilter.errors import ConfigError
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import by_id
+from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import LIMITS, Snapshot
 from spamfilter.service.control_socket.client import Answer
 from spamfilter.service.ledger_following import Following
@@ -18,9 +19,11 @@ from spamfilter.system.paths import config_file
 
 
 async def status(
-    settings: Settings, file: Path | None, filter: Filter, following: Following, figures: Snapshot
+    settings: Settings, file: Path | None, filter: Filter, following: Following, figures: Snapshot, shared: Shared
 ) -> Answer:
-    """The state of the relay. settings: those in use; file: the configuration file; figures: of all processes."""
+    """The state of the relay. settings: those in use; file: the configuration file; figures: of all processes, and
+    shared: what they share."""
+    errors = [error for number in range(len(shared.state)) if (error := shared.journal_errors[number])]
     hits = {limit: int(figures["limits_hit"][limit,][0]) for limit in LIMITS}
     return {
         "version": __version__,
@@ -37,6 +40,7 @@ async def status(
         "learnt": dict(filter.learnt),
         "journal_waiting": int(figures["journal_waiting"][()][0]),
         "journal_failing": bool(figures["journal_failing"][()][0]),
+        "journal_error": errors[0] if errors else "",
         "journal_dropped": int(figures["journal_dropped"][()][0]),
         "limits_hit": {limit: number for limit, number in hits.items() if number},
         "resident_bytes": int(figures["resident_bytes"][()][0]),

@@ -157,3 +157,14 @@ def test_addresses_have_room_for_the_longest_and_no_more_than_they_should() -> N
         Addresses().add("x" * LONGEST)
     addresses -= set(many[1:])
     assert list(addresses) == many[:1]
+
+
+def test_a_text_is_of_one_process_cut_to_its_room_and_cleared_with_the_row() -> None:
+    shared = Shared(3)
+    texts = shared.journal_errors
+    elsewhere(shared, 0, lambda: texts.__setitem__(0, "the disk is full"))
+    texts[1] = "ü" * LONGEST
+    assert [texts[number] for number in range(3)] == ["the disk is full", "ü" * (LONGEST // 2), ""]
+    texts[1] = "locked"
+    shared.clear(0)
+    assert [texts[number] for number in range(3)] == ["", "locked", ""]
