@@ -10,6 +10,7 @@ import gc
 import io
 import os
 import platform
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ class _Commands(CommandGroup):
             complain(f"{error.filename or 'output'}: {error.strerror}")
             sys.exit(2)
         except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a further one would be a traceback of Python's way out
             sys.exit(130)
 
 

@@ -68,15 +68,12 @@ def train(
     mails = [item for path in index for item in labelled_mail.find_indexed(path)]
     mails += labelled_mail.find_piles(spam, ham, note)
     outcome = Outcome()
-    with opened_filter(file, whole=True) as (filter, settings):
+    with ended_tidily(), opened_filter(file, whole=True) as (filter, settings):
         sentence(f"learning into {harmless(filter.store.where)}", err=True)
         try:
-            with (
-                ended_tidily(),
-                click.progressbar(
-                    length=STEPS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
-                ) as bar,
-            ):
+            with click.progressbar(
+                length=STEPS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
+            ) as bar:
                 run(filter, mails, user(), bar.update, outcome, processes_here(), repeats == "count")
         except (KeyboardInterrupt, SystemExit):
             click.echo(err=True)

@@ -114,12 +114,19 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def ended_tidily() -> Iterator[None]:
-    """SIGTERM ends this process within the block by an exception, as Ctrl-C does, so that what was begun is undone."""
+    """SIGTERM ends this process within the block by an exception, as Ctrl-C does, so that what was begun is undone.
+
+    The first one does; further ones, of both kinds, are ignored then until the end of the block.
+    """
 
     def end(number: int, frame: FrameType | None) -> None:
+        for further in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(further, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         sys.exit(128 + number)
 
-    with _handled(end, signal.SIGTERM):
+    with _handled(end, signal.SIGINT, signal.SIGTERM):
         yield
 
 

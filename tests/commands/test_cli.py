@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -451,7 +452,11 @@ def test_an_interrupted_training_says_so_and_goes_on_the_next_time(
         return read(path, start, stop)
 
     monkeypatch.setattr(mailboxes, "_slice", interrupted)
-    result = shell.run(*words)
+    try:
+        result = shell.run(*words)
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL, "a further one must end the process without a word"
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     assert result.exit_code == 130
     assert result.stdout.startswith("learnt 32 ham and 32 spam; ")
     assert "stopped; what was learnt is kept. Run the same command to continue" in result.stderr

@@ -1,9 +1,15 @@
 """The memory of a process."""
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import pytest
+
+from spamfilter.system.process import ended_tidily
 from tests.support.real import missing
 
 MEASURED = """
@@ -33,3 +39,25 @@ def test_numpy_starts_no_threads() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "1\n"
+
+
+@pytest.mark.parametrize("further", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("first", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_further_signal_does_not_disturb_what_the_first_one_undoes(
+    first: signal.Signals, raised: type[BaseException], further: signal.Signals
+) -> None:
+    undone: list[signal.Signals] = []
+
+    @contextmanager
+    def undoing() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            signal.raise_signal(further)
+            undone.append(further)
+
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with pytest.raises(raised), ended_tidily(), undoing():
+        signal.raise_signal(first)
+    assert undone == [further]
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

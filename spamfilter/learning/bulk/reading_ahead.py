@@ -14,13 +14,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 
 from spamfilter.bayes.token_codec import packed_tokens
 from spamfilter.errors import InputError
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.mailboxes import Mail
+from spamfilter.system.process import uninterrupted
 
 CHUNK = 16
 """Mails that a process reads at a time: about half a megabyte of readings."""
@@ -60,15 +61,18 @@ def read_ahead(read: Read, mails: Sequence[Mail], processes: int) -> Generator[R
     """
     done = 0
     if processes and len(mails) >= FEWEST:
-        with suppress(BrokenProcessPool, OSError, NotImplementedError):  # no room for processes, or one was killed
-            for reading in _of_processes(read, mails, processes):
+        with (
+            suppress(BrokenProcessPool, OSError, NotImplementedError),  # no room for processes, or one was killed
+            closing(_of_processes(read, mails, processes)) as readings,
+        ):
+            for reading in readings:
                 yield reading
                 done += 1
     for mail in islice(mails, done, None):
         yield _reading(read, mail)
 
 
-def _of_processes(read: Read, mails: Sequence[Mail], processes: int) -> Iterator[Reading | InputError]:
+def _of_processes(read: Read, mails: Sequence[Mail], processes: int) -> Generator[Reading | InputError, None, None]:
     fork = multiprocessing.get_context("fork")  # reading a mail is a closure, which only a fork can take along
     pool = ProcessPoolExecutor(processes, fork, _begin, (read, mails))
     waiting: deque[Future[list[Reading | InputError]]] = deque()
@@ -82,7 +86,8 @@ def _of_processes(read: Read, mails: Sequence[Mail], processes: int) -> Iterator
         while waiting:
             yield from waiting.popleft().result()
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        with uninterrupted():  # in the midst of this wait it would leave processes that Python waits for in vain
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager

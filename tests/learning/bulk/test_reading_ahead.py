@@ -169,3 +169,28 @@ def test_processes_end_with_their_parent_whatever_ended_it() -> None:
         }
         time.sleep(0.05)
     assert not left
+
+
+INTERRUPTED = """
+import os, signal, threading, time
+from contextlib import closing
+from tests.learning.bulk.test_reading_ahead import children, mails, read
+from spamfilter.learning.bulk.reading_ahead import read_ahead
+
+def slow(item):
+    time.sleep(0.02)
+    return read(item)
+
+try:
+    with closing(read_ahead(slow, mails(2000), 2)) as found:
+        next(found)
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+except KeyboardInterrupt:
+    print("interrupted", children(), flush=True)
+"""
+
+
+def test_an_interrupt_waits_until_the_processes_have_ended() -> None:
+    """Python would wait for them at its end, without end."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("interrupted []\n", "", 0)
