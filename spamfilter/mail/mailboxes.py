@@ -30,6 +30,7 @@ _COMPRESSED = {
 
 FIRST = 65_536
 """Bytes in which the end of a file is looked for before it is mapped into memory."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 LONGEST_LINE = 65_536
@@ -91,7 +92,7 @@ def _file(path: Path) -> Iterator[Mail]:
     except OSError:
         starts, end = [0], -1
     if len(starts) == 1:
-        yield whole_file(str(path))
+        yield Mail(str(path), partial(_slice, path, starts[0], -1))
         return
     for number, (start, stop) in enumerate(pairwise((*starts, end)), 1):
         yield Mail(f"{path}:{number}", partial(_slice, path, start, stop))
@@ -101,17 +102,23 @@ def _starts(path: Path) -> tuple[list[int], int]:
     """The offsets of the mails of a file, none in an empty file, and of its end, -1 if it is one mail."""
     with open(path, "rb", buffering=0) as file:
         first = file.read(5)
+        begin = 0
+        if first[:1] in (b"\r", b"\n", _BYTE_ORDER_MARK[:1]):  # left by editors and scripts
+            more = first + file.read(FIRST)
+            begin = len(more) - len(more.removeprefix(_BYTE_ORDER_MARK).lstrip(b"\r\n"))
+            file.seek(begin)
+            first = file.read(5) if more.startswith(b"From ", begin) else first
         if first != b"From ":
             return [0] if first else [], -1
         more = file.read(FIRST)
         if len(more) < FIRST and b"\nFrom " not in more:  # most mails; to map a file takes twice as long
-            return [0], len(first + more)
+            return [begin], begin + len(first + more)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            if content.find(b"\nFrom ") < 0:  # in a tenth of the time of the search
-                return [0], len(content)
-            starts = [match.start() for match in _SEPARATOR.finditer(content)]
+            if content.find(b"\nFrom ", begin) < 0:  # in a tenth of the time of the search
+                return [begin], len(content)
+            starts = [match.start() for match in _SEPARATOR.finditer(content, begin)]
             # The first line may be no whole separator; what it begins is a mail all the same.
-            return starts if starts[:1] == [0] else [0, *starts], len(content)
+            return starts if starts[:1] == [begin] else [begin, *starts], len(content)
 
 
 def whole_file(path: str) -> Mail:

@@ -95,6 +95,17 @@ def test_what_stands_before_the_first_whole_separator_is_a_mail_too(tmp_path: Pa
     assert subjects(find(file)) == ["mail 1", "mail 2"]
 
 
+@pytest.mark.parametrize("mails", [1, 3])
+@pytest.mark.parametrize("lead", [b"\n", b"\n\n\n", b"\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n"])
+def test_blank_lines_or_a_byte_order_mark_before_an_mbox_are_no_part_of_it(
+    tmp_path: Path, lead: bytes, mails: int
+) -> None:
+    path = write(tmp_path / "box", lead + (MBOX if mails > 1 else LINE + one(1)))
+    found = find(path)
+    assert subjects(found) == [f"mail {number}" for number in range(1, mails + 1)]
+    assert found[0].read().startswith(LINE)
+
+
 def test_a_single_file_is_one_mail_with_or_without_a_from_line(tmp_path: Path) -> None:
     plain = write(tmp_path / "plain.eml", one(1))
     stored = write(tmp_path / "stored", LINE + one(2))
