@@ -28,6 +28,11 @@ _COMPRESSED = {
 }  # fmt: skip
 """Program -> how what it has compressed begins."""
 
+_DBOX = b"\n\1\2N"
+"""What begins the first mail of a file in Dovecot's formats sdbox and mdbox, in its second line."""
+_DBOX_WITHIN = 100
+"""Bytes in which _DBOX is looked for: the first line, with the date of the file, has some twenty."""
+
 FIRST = 65_536
 """Bytes in which the end of a file is looked for before it is mapped into memory."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -134,7 +139,13 @@ def compression_of(content: bytes) -> str:
 def checked(name: str, mail: bytes) -> bytes:
     """The same bytes. Raises NotMail unless they begin with a header field, after the separator of an mbox if any."""
     if kind := compression_of(mail):
-        raise NotMail(f"{name}: is compressed by {kind}, and not read; unpack it first")
+        raise NotMail(
+            f"{name}: is compressed by {kind}, and not read; unpack it first (a mailbox of Dovecot: docs/training.md)"
+        )
+    if _DBOX in mail[:_DBOX_WITHIN]:
+        raise NotMail(
+            f"{name}: is in Dovecot's format dbox, and not read; copy the mailbox into a Maildir: docs/training.md"
+        )
     start = mail.find(b"\n") + 1 if mail.startswith((b"From ", b">From ")) else 0
     line = mail[start : start + LONGEST_LINE].partition(b"\n")[0]
     field, colon, _ = line.partition(b":")

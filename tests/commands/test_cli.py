@@ -376,6 +376,7 @@ NO_MAIL = {
     "archive.zip": b"PK\x03\x04\x14\x00\x00\x00\x08\x00",
     "archive.tar": b"cur/1:2,S" + bytes(500) + mail(),
     "compressed.gz": b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
+    "u.1": b"2 M1e C5f0e0000\n\1\2N                   0000000000000021\n" + mail(),
     "notes.txt": b"Dear all,\nthis is no mail: it has no header.\n",
     "random": bytes(range(255, -1, -1)) * 4,
 }
@@ -385,7 +386,9 @@ def why_not(name: str) -> str:
     """What is said of a file that is no mail."""
     kind = {".zip": "zip", ".gz": "gzip"}.get(Path(name).suffix)
     if kind:
-        return f"is compressed by {kind}, and not read; unpack it first"
+        return f"is compressed by {kind}, and not read; unpack it first (a mailbox of Dovecot"
+    if name == "u.1":
+        return "is in Dovecot's format dbox, and not read; copy the mailbox into a Maildir"
     return "begins with no header field, so it is no mail; tables and texts"
 
 
