@@ -351,6 +351,18 @@ def test_junk_trash_sent_mail_and_drafts_are_ham_only_if_they_are_named(shell: S
     assert shell.learnt()[0] == {"ham": 4, "spam": 0}
 
 
+def test_folders_named_as_the_wrong_class_are_warned_of_and_can_be_put_right(shell: Shell) -> None:
+    junk, sent = pile(shell, ".Junk", 3), pile(shell, ".Sent", 4)
+    swapped = shell.run("train", "--ham", junk, "--spam", sent)
+    assert f"spamfilter: {junk}: is read as ham, but its name says spam or junk; if --ham and --spam" in swapped.stderr
+    assert f"spamfilter: {sent}: is read as spam, but its name says sent mail; if --ham and --spam" in swapped.stderr
+    assert (swapped.exit_code, shell.learnt()[0]) == (0, {"ham": 3, "spam": 4})
+    right = shell.run("train", "--ham", sent, "--spam", junk)
+    assert "its name says" not in right.stderr
+    assert right.stdout.endswith("7 changed their label\n")
+    assert shell.learnt() == ({"ham": 4, "spam": 3}, [])
+
+
 def test_folders_of_special_use_in_dovecots_configuration_are_no_ham(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,9 @@ from spamfilter.errors import InputError
 from spamfilter.mail.mailboxes import Mail, find, whole_file
 from spamfilter.mail.special_folders import kind_of, special_uses
 
+HARDLY: dict[Label, str] = {"ham": "spam or junk", "spam": "sent mail"}
+"""Class -> what a folder that is named as this class hardly holds, as in mail/special_folders.py."""
+
 
 def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
     """The mails of a TREC index: lines 'spam PATH' or 'ham PATH', relative to the index."""
@@ -41,7 +44,7 @@ def find_piles(spam: Sequence[Path], ham: Sequence[Path], say: Callable[[str], N
 
     What is named for itself is left out of a folder above it. Folders of junk, deleted mail, sent mail and drafts, by
     their names or by the configuration of Dovecot here, are read as ham only if they are named themselves.
-    say: takes a sentence for each folder that is left out.
+    say: takes a sentence for each folder that is left out, and for one whose name speaks against its class.
     Raises InputError for a name that is given twice, and for one without mail.
     """
     named: dict[Label, Sequence[Path]] = {"ham": ham, "spam": spam}
@@ -52,6 +55,11 @@ def find_piles(spam: Sequence[Path], ham: Sequence[Path], say: Callable[[str], N
                 again = "twice" if labels[identity] == label else "as ham and as spam"
                 raise InputError(f"{path}: is named {again}; name each file and folder once")
             labels[identity] = label
+            if not _is_one_mail(path) and kind_of(path.name) == HARDLY[label]:
+                say(
+                    f"{path}: is read as {label}, but its name says {HARDLY[label]}; if --ham and --spam were swapped,"
+                    " run the command again with them the right way round"
+                )
 
     special = not_ham(say)
 
@@ -76,8 +84,8 @@ def not_ham(say: Callable[[str], None]) -> Callable[[Path], bool]:
     uses = cache(_special_uses)
 
     def special(path: Path) -> bool:
-        if path.parent.name in ("cur", "new") or ("." in path.name.removesuffix(".mbox") and path.is_file()):
-            return False  # a mail, in whose name the host's may stand
+        if _is_one_mail(path):
+            return False
         if (kind := kind_of(path.name, uses())) is None:
             return False
         says = "its name" if kind_of(path.name) else "Dovecot's configuration"
@@ -85,6 +93,11 @@ def not_ham(say: Callable[[str], None]) -> Callable[[Path], bool]:
         return True
 
     return special
+
+
+def _is_one_mail(path: Path) -> bool:
+    """Whether this is a mail, in whose name that of a host may stand, and no folder or mbox."""
+    return path.parent.name in ("cur", "new") or ("." in path.name.removesuffix(".mbox") and path.is_file())
 
 
 def _special_uses() -> dict[str, str]:
