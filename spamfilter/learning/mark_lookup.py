@@ -24,7 +24,7 @@ from spamfilter.mail.tagging import header_id
 from spamfilter.stores import UNJUDGED, JournalEntry, Store
 from spamfilter.stores.sender_lists import LINK
 from spamfilter.system.escaping import printable
-from spamfilter.system.ids import is_id
+from spamfilter.system.ids import id_of
 
 WRITTEN_WITHIN = 1.5
 """Seconds to wait for an id that is not in the journal yet: the relay writes it a second behind."""
@@ -67,9 +67,9 @@ def by_id(filter: Filter, id: str, wait: bool = True) -> Subject:
 
     Raises InputError, which says what to do instead.
     """
-    if not is_id(id):
-        raise InputError(f"{printable(id, 40)}: not an id (26 letters and digits)")
-    id, store = id.upper(), filter.store
+    name, id, store = id, id_of(id), filter.store
+    if not id:
+        raise InputError(f"{printable(name, 40)}: not an id (26 letters and digits)")
     give_up = time.monotonic() + (WRITTEN_WITHIN if wait else 0)
     while (entry := store.find_journal(id)) is None:
         if time.monotonic() >= give_up:

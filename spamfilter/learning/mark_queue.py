@@ -20,7 +20,7 @@ from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author
 from spamfilter.learning.transaction import Change
 from spamfilter.system.escaping import printable
-from spamfilter.system.ids import is_id
+from spamfilter.system.ids import id_of
 
 Result = TypeVar("Result")
 
@@ -82,9 +82,10 @@ class MarkQueue:
 
     async def _awaited(self, id: str) -> None:
         """Wait until the journal has an id, outside of the queue, so that a wrong id keeps no mark waiting."""
-        tries = round(mark_lookup.WRITTEN_WITHIN / mark_lookup.LOOK_EVERY) if is_id(id) else 0
+        stored = id_of(id)
+        tries = round(mark_lookup.WRITTEN_WITHIN / mark_lookup.LOOK_EVERY) if stored else 0
         for _ in range(tries):
-            if await self._run(lambda: self._relaying.store.find_journal(id.upper())):
+            if await self._run(lambda: self._relaying.store.find_journal(stored)):
                 return
             await asyncio.sleep(mark_lookup.LOOK_EVERY)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from email.header import Header
 from itertools import takewhile
 
-from spamfilter.system.ids import is_id
+from spamfilter.system.ids import id_of
 
 # Also with characters between name and colon that some mail programs tolerate. No two neighbouring parts can match the
 # same byte, so that the time is linear whatever a header holds. The *+ does not backtrack, which would take fifty times
@@ -124,5 +124,5 @@ def header_id(mail: bytes) -> str:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"x-spamfilter-id":
             words = value.decode("ascii", "replace").split()
-            return words[0].upper() if words and is_id(words[0]) else ""
+            return id_of(words[0]) if words else ""
     return ""

@@ -8,6 +8,8 @@ from datetime import datetime
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ID_LENGTH = 26
 _ID = re.compile(rf"(?<![0-9A-Za-z])[{_CROCKFORD}{_CROCKFORD.lower()}]{{{ID_LENGTH}}}(?![0-9A-Za-z])")
+_LOOKALIKES = str.maketrans("OIL", "011")
+"""Letters that are in no id -> the digits that Crockford's base 32 reads them as."""
 
 _LED = re.compile(rf":? \(?{_ID.pattern}\)?")
 
@@ -32,7 +34,12 @@ def _written(number: int) -> str:
 
 
 def id_in(text: str) -> str:
-    """The only id in a text such as a header field, a report or a bounce; '' if there is none or more than one."""
+    """The only id in a text such as a header field, a report or a bounce; '' if there is none or more than one.
+
+    Where an id is all of the text, it may have been typed, and is read as in `id_of`.
+    """
+    if id := id_of(text):
+        return id
     found = {match.upper() for match in _ID.findall(text)}
     return found.pop() if len(found) == 1 else ""
 
@@ -46,6 +53,11 @@ def without_ids(text: str) -> str:
     return _LED.sub("", text)
 
 
-def is_id(text: str) -> bool:
-    """Whether this has the form of an id, in upper or lower case."""
-    return _ID.fullmatch(text) is not None
+def id_of(text: str) -> str:
+    """The id that this text is, as it is stored; '' if it is none. O, I and L are read as the digits they look like.
+
+    >>> id_of("o1kdvdnaooooooooooooooooil")
+    '01KDVDNA000000000000000011'
+    """
+    written = text.upper().translate(_LOOKALIKES) if text.isascii() else ""
+    return written if _ID.fullmatch(written) else ""

@@ -27,7 +27,7 @@ from spamfilter.reports.digest_links import address_of_link, read_key, user_of
 from spamfilter.stores import Rule
 from spamfilter.stores.sender_lists import KINDS, Kind
 from spamfilter.system.escaping import printable
-from spamfilter.system.ids import is_id
+from spamfilter.system.ids import id_of
 from spamfilter.web import marking
 from spamfilter.web.message_views import KEPT_TEXT
 from spamfilter.web.site import Visit, redirected, shown
@@ -231,7 +231,7 @@ def _is_own(rule: Rule, address: str) -> bool:
 
 def _kept_for(visit: Visit, address: str, ids: Iterable[str]) -> list[Quarantined]:
     """The kept mails of these ids that are for this address."""
-    given = {id.upper() for id in ids if is_id(id)}
+    given = {id_of(id) for id in ids} - {""}
     return [found for found in visit.site.quarantine().these(given) if found.is_for(address)]
 
 
@@ -261,8 +261,8 @@ def _became(visit: Visit, address: str, id: str) -> str:
 
 
 def _done(visit: Visit, address: str) -> list[str]:
-    id = visit.query.get("done", "")
-    became = _became(visit, address, id) if is_id(id) else ""
+    id = id_of(visit.query.get("done", ""))
+    became = _became(visit, address, id) if id else ""
     if not became:
         return []
     entry = visit.site.store.find_journal(id)

@@ -25,7 +25,7 @@ from spamfilter.reports import rendering
 from spamfilter.reports.html import class_name
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.stores import JournalEntry
-from spamfilter.system.ids import is_id
+from spamfilter.system.ids import id_of
 from spamfilter.web.accounts import Account
 from spamfilter.web.message_views import entry_of
 from spamfilter.web.site import Site
@@ -152,8 +152,8 @@ def in_time(mails: Iterable[Each]) -> Iterator[Each]:
 
 def ticked(form: Mapping[str, str]) -> list[str]:
     """The ids of the mails that were ticked in a list."""
-    ids = (name.removeprefix(TICK).upper() for name in form if name.startswith(TICK))
-    return [id for id in ids if is_id(id)]
+    ids = (id_of(name.removeprefix(TICK)) for name in form if name.startswith(TICK))
+    return [id for id in ids if id]
 
 
 def taught(site: Site, by: str, since: datetime) -> Sequence[Taught]:

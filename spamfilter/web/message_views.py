@@ -24,7 +24,7 @@ from spamfilter.mail.message import parse
 from spamfilter.relay.judging import policy_for
 from spamfilter.relay.quarantine import Quarantined
 from spamfilter.stores import Entry, JournalEntry, Store, Wanted, WantedClass
-from spamfilter.system.ids import ID_LENGTH, is_id
+from spamfilter.system.ids import ID_LENGTH, id_of
 from spamfilter.system.moments import hour_in_utc, moment_of
 from spamfilter.web.site import Site
 
@@ -174,7 +174,8 @@ def labels_of(store: Store, entries: list[JournalEntry]) -> dict[str, Label]:
 
 def entry_of(site: Site, id: str) -> JournalEntry:
     """The journal entry of an id. Raises Unknown."""
-    entry = site.store.find_journal(id.upper()) if is_id(id) else None
+    stored = id_of(id)
+    entry = site.store.find_journal(stored) if stored else None
     if entry is None:
         raise Unknown("no message with this id in the journal; it may be too old ([report] journal_days)")
     return entry

@@ -57,7 +57,8 @@ def test_a_message_is_marked_by_its_id(shell: Shell) -> None:
         store.write_journal([journal_entry(id=ID, digest=message.digest(), tokens=tokens)])
     assert shell.done("mark-spam", ID).startswith(f"{ID}: learnt as spam; score 0.500 -> 0.52")
     assert [row[1:3] for row in shell.rows("words")] == [("fields", "as"), ("fields", "judged")]
-    assert shell.done("mark-spam", ID.lower()) == f"{ID}: already learnt as spam; nothing changed\n"
+    for typed in (ID.lower(), "OL" + ID[2:], "oI" + ID[2:]):
+        assert shell.done("mark-spam", typed) == f"{ID}: already learnt as spam; nothing changed\n"
     assert shell.learnt() == ({"ham": 0, "spam": 1}, [])
 
 

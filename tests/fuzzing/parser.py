@@ -10,7 +10,7 @@ from spamfilter.mail.header import MAX_HEAD, MAX_VALUE
 from spamfilter.mail.message import MAX_TEXT, SCANNED, parse
 from spamfilter.mail.tagging import header_id, mark
 from spamfilter.system.escaping import printable
-from spamfilter.system.ids import is_id
+from spamfilter.system.ids import id_of
 from tests.fuzzing.target import Run
 
 ID = "01JCZZZZZZZZZZZZZZZZZZZZZZ"
@@ -35,7 +35,7 @@ def _run(data: bytes) -> None:
         other = parse(data.replace(b"\n", b"\r\n"))
         assert (other.fields, other.text, other.digest()) == (message.fields, message.text, digest)
     id = header_id(data)
-    assert not id or is_id(id)
+    assert id == id_of(id)
     assert printable(message.field(b"subject")).isascii()
     _mark(data)
     try:

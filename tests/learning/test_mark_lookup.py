@@ -65,7 +65,7 @@ def filter() -> Filter:
     return Filter(MemoryStore(), VOICE)
 
 
-@pytest.mark.parametrize("id", [ID, ID.lower()], ids=["upper-case", "lower-case"])
+@pytest.mark.parametrize("id", [ID, ID.lower(), "OL" + ID[2:]], ids=["upper-case", "lower-case", "typed"])
 def test_an_id_names_what_was_judged(filter: Filter, id: str) -> None:
     seen = judged(filter, mail())
     assert by_id(filter, id) == Subject(ID, ID, seen)
