@@ -14,7 +14,7 @@ from spamfilter.evaluation import runs
 from spamfilter.evaluation.protocols import PROTOCOLS, Feedback, Split, Trial, steps
 from spamfilter.learning.bulk import labelled_mail
 from spamfilter.reports import rendering
-from spamfilter.system.screen import note, sentence, table_width
+from spamfilter.system.screen import note, progress, sentence, table_width
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
 _PATH = click.Path(path_type=Path)
@@ -145,8 +145,8 @@ def evaluate(
     if len(examples) < trial.folds and protocol == "cross-validation":
         raise InputError(f"{len(examples)} messages cannot be divided into {trial.folds} folds")
     length = steps(protocol, len(examples), len(names), trial)
-    with click.progressbar(length=length, label="Evaluating", file=sys.stderr) as bar:
-        outcomes = past + runs.evaluate(examples, enter, protocol, trial, bar.update, resamples)
+    with progress("Evaluating", length) as tell:
+        outcomes = past + runs.evaluate(examples, enter, protocol, trial, tell, resamples)
     if scores:
         runs.write_scores(scores, outcomes[-1].run)
     if plot:

@@ -29,7 +29,7 @@ from spamfilter.stores.sql.moving import move
 from spamfilter.system.escaping import harmless
 from spamfilter.system.packaged_files import samples, shipped
 from spamfilter.system.paths import config_file
-from spamfilter.system.screen import coloured, complain, sentence, warn
+from spamfilter.system.screen import coloured, complain, progress, sentence, warn
 from spamfilter.web.accounts import read_accounts
 
 
@@ -149,8 +149,8 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
                 except InputError as error:  # it was moved meanwhile
                     complain(str(error))
         entries = store.state({}).last
-        with click.progressbar(length=ROUNDS * entries, label="Rebuilding", file=sys.stderr) as bar:
-            done = retraining.retrain(store, voices, mails, bar.update)
+        with progress("Rebuilding", ROUNDS * entries) as tell:
+            done = retraining.retrain(store, voices, mails, tell)
     if as_json:
         click.echo(rendering.to_json(asdict(done)))
         return

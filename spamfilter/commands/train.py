@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -25,7 +24,7 @@ from spamfilter.system.escaping import harmless
 from spamfilter.system.file_access import whole_file
 from spamfilter.system.moments import moment_text
 from spamfilter.system.process import ended_tidily
-from spamfilter.system.screen import note, sentence
+from spamfilter.system.screen import note, progress, sentence
 
 STANDARD = "-"
 """The name of standard input and output."""
@@ -71,10 +70,8 @@ def train(
     with ended_tidily(), opened_filter(file, whole=True) as (filter, settings):
         sentence(f"learning into {harmless(filter.store.where)}", err=True)
         try:
-            with click.progressbar(
-                length=STEPS * len(mails), label=f"Learning, {ROUNDS} rounds", file=sys.stderr
-            ) as bar:
-                run(filter, mails, user(), bar.update, outcome, processes_here(), repeats == "count")
+            with progress(f"Learning, {ROUNDS} rounds", STEPS * len(mails)) as tell:
+                run(filter, mails, user(), tell, outcome, processes_here(), repeats == "count")
         except (KeyboardInterrupt, SystemExit):
             click.echo(err=True)
             sentence("stopped; what was learnt is kept. Run the same command to continue", err=True)

@@ -4,7 +4,9 @@ Guarantee: in a pipe or a file a line stays whole and has no colours. With NO_CO
 """
 
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -17,6 +19,9 @@ COLOURS = {
     "block": "red", "allow": "green",
 }  # fmt: skip
 """Word -> colour. The text says the same without it."""
+
+TOLD_EVERY = 10.0
+"""Seconds between two lines of progress in a log: often enough to see that a command works."""
 
 
 def coloured(word: str, room: int = 0) -> str:
@@ -45,6 +50,23 @@ def rows(lines: Iterable[str]) -> None:
 def table_width() -> int:
     """The columns of a table that is made to fit: those of the terminal, at most 100, which is what a pipe gets."""
     return min(columns(sys.stdout) or WIDTH, WIDTH)
+
+
+@contextmanager
+def progress(label: str, steps: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error; the function takes how many further steps are done. Where standard error is no terminal,
+    as in a log, a line each TOLD_EVERY seconds."""
+    told = time.monotonic()
+    with click.progressbar(length=steps, label=label, file=sys.stderr) as bar:
+
+        def tell(done: int) -> None:
+            nonlocal told
+            bar.update(done)
+            if not sys.stderr.isatty() and time.monotonic() - told >= TOLD_EVERY:
+                told = time.monotonic()
+                click.echo(f"{label}: {bar.pct:.0%} done", err=True)
+
+        yield tell
 
 
 def judgement(text: str, class_: str) -> None:

@@ -27,6 +27,7 @@ from spamfilter.mail.message import GTUBE, parse
 from spamfilter.stores.migration import migrate
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import connection as sql_connection
+from spamfilter.system import screen
 from spamfilter.system.packaged_files import samples, shipped
 from tests.support.made import NOON, journal_entry, mail
 from tests.support.parts import Hop
@@ -312,6 +313,14 @@ def test_training_learns_both_piles_and_shows_its_progress_on_standard_error(she
     assert result.stdout == "learnt 4 ham and 3 spam; 0 were already learnt, 0 changed their label\n"
     assert "Learning" in result.stderr
     assert shell.learnt() == ({"ham": 4, "spam": 3}, [])
+
+
+def test_a_training_into_a_log_says_now_and_then_how_far_it_is(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("train", "--spam", pile(shell, "junk"), "--ham", pile(shell, "good", 4))
+    monkeypatch.setattr(screen, "TOLD_EVERY", 0.0)
+    said = re.findall(r"^Learning, 5 rounds: (\d+)% done$", shell.run(*words).stderr, re.MULTILINE)
+    assert said[-1] == "100"
+    assert sorted(said, key=int) == said != ["100"]
 
 
 def test_training_again_learns_nothing_twice(shell: Shell) -> None:
