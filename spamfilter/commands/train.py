@@ -69,6 +69,7 @@ def train(
     outcome = Outcome()
     with ended_tidily(), opened_filter(file, whole=True) as (filter, settings):
         sentence(f"learning into {harmless(filter.store.where)}", err=True)
+        before = dict(filter.learnt)
         try:
             with progress(f"Learning, {ROUNDS} rounds", STEPS * len(mails)) as tell:
                 run(filter, mails, user(), tell, outcome, processes_here(), repeats == "count")
@@ -89,9 +90,10 @@ def train(
         learnt = filter.store.state({}).learnt
         for label, other in OTHER.items():
             new, at_hand = outcome.learnt[other], outcome.learnt[label] + outcome.went_over[label]
-            if learnt[label] > at_hand < new:
+            known = min(learnt[label], before[label] + outcome.learnt[label])  # without what others learn meanwhile
+            if known > at_hand < new:
                 sentence(
-                    f"this run learnt {new:,} {other} beside {at_hand:,} of {learnt[label]:,} {label}: others are marks"
+                    f"this run learnt {new:,} {other} beside {at_hand:,} of {known:,} {label}: others are marks"
                     f" or an import, which no run goes over. Train {label}, too, or it may be taken for {other}",
                     err=True,
                 )

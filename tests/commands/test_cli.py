@@ -22,6 +22,8 @@ from spamfilter.commands.command import moment
 from spamfilter.commands.judge import FEW
 from spamfilter.config.settings import Settings
 from spamfilter.learning.bulk import training as bulk_training
+from spamfilter.learning.bulk.labelled_mail import find_piles
+from spamfilter.learning.filter import Filter
 from spamfilter.mail import mailboxes
 from spamfilter.mail.message import GTUBE, parse
 from spamfilter.stores.migration import migrate
@@ -644,6 +646,27 @@ def test_train_says_when_it_could_not_go_over_the_other_class(shell: Shell) -> N
     warned = "this run learnt 3 spam beside 0 of 2 ham: others are marks or an import, which no run goes over"
     assert warned in shell.run("train", "--spam", pile(shell, "junk")).stderr
     assert "this run" not in shell.run("train", "--ham", pile(shell, "more", 3)).stderr
+
+
+def test_what_another_run_learns_meanwhile_is_called_neither_mark_nor_import(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piles = ("--spam", pile(shell, "junk", 4), "--ham", pile(shell, "good", 3))
+    elsewhere = find_piles([], [pile(shell, "more", 5)], print)
+    read = mailboxes._slice
+
+    def meanwhile(path: Path, start: int, stop: int) -> bytes:
+        monkeypatch.setattr(mailboxes, "_slice", read)
+        with shell.store() as store:
+            bulk_training.train(
+                Filter(store, Settings().voices()), elsewhere, "bob", lambda _: None, bulk_training.Outcome()
+            )
+        return read(path, start, stop)
+
+    monkeypatch.setattr(mailboxes, "_slice", meanwhile)
+    result = shell.run("train", *piles)
+    assert shell.learnt()[0] == {"ham": 8, "spam": 4}
+    assert "marks" not in result.stderr
 
 
 def test_what_will_be_rejected_is_said_after_training_and_by_check_config(
