@@ -229,7 +229,9 @@ def test_an_index_names_labels_and_paths_relative_to_itself(tmp_path: Path) -> N
         pytest.param(b"spam a\nspma b\n", "index: line 2: 'spma b' is not", id="unknown-label"),
         pytest.param(b"spam a\n\n\nham\n", "index: line 4: 'ham' is not", id="no-path"),
         pytest.param(b"a spam\n", "index: line 1: 'a spam' is not", id="turned-round"),
-        pytest.param(b"spam \xff\n", "index: cannot be read as an index", id="not-utf-8"),
+        pytest.param(b"spam a\nspam \xff\n", "index: cannot be read as an index: line 2 is not in", id="not-utf-8"),
+        pytest.param(MBOX + b"\xa3", "index: is mail, and no index; name mail by --spam and --ham", id="mbox"),
+        pytest.param(one(1), "index: is mail, and no index; name mail by --spam and --ham", id="mail"),
     ],
 )
 def test_a_bad_line_of_an_index_is_named_by_its_number(tmp_path: Path, content: bytes, sentence: str) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from spamfilter.bayes.labels import LABELS, Label
-from spamfilter.errors import InputError
-from spamfilter.mail.mailboxes import Mail, find, whole_file
+from spamfilter.errors import InputError, NotMail
+from spamfilter.mail.mailboxes import Mail, checked, find, whole_file
 from spamfilter.mail.special_folders import kind_of, special_uses
 
 HARDLY: dict[Label, str] = {"ham": "spam or junk", "spam": "sent mail"}
@@ -22,11 +22,19 @@ def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
     """The mails of a TREC index: lines 'spam PATH' or 'ham PATH', relative to the index."""
     found: list[tuple[Label, Mail]] = []
     try:
-        lines = index.read_text(encoding="utf-8").splitlines()
+        content = index.read_bytes()
     except IsADirectoryError as error:
         raise InputError(f"{index}: a folder, and no index; name folders by --spam and --ham") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise InputError(f"{index}: cannot be read as an index: {error}") from error
+    with suppress(NotMail):
+        checked(str(index), content)
+        raise InputError(f"{index}: is mail, and no index; name mail by --spam and --ham")
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{index}: cannot be read as an index: line {number} is not in UTF-8") from error
     folder = str(index.parent)
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -71,6 +71,8 @@ def read_dump(file: Path) -> Dump:
             return dump
     if kind := compression_of(data):
         raise InputError(f"{file}: is compressed by {kind}; unpack it first; nothing was learnt")
+    if data[BERKELEY_AT : BERKELEY_AT + 4] in BERKELEY:
+        raise InputError(f"{file}: {REFUSED_BERKELEY}; nothing was learnt")
     if data.startswith(b"SQLite format 3"):
         raise InputError(f"{file}: {REFUSED_SQLITE}; nothing was learnt")
     if any(sign in data[:FIRST] for sign in _RSPAMD):
@@ -170,9 +172,17 @@ REFUSED_RSPAMD = (
     " had of them; train with the mail instead"
 )
 
+BERKELEY_AT = 12
+"""Where in a file of Berkeley DB its sign stands."""
+BERKELEY = {sign.to_bytes(4, order) for sign in (0x00053162, 0x00061561) for order in ("big", "little")}
+"""The signs of its trees and hashes, in the order of bytes of the machine that made the file."""
+REFUSED_BERKELEY = (
+    "is a database of Berkeley DB, and no dump; `bogoutil -d wordlist.db` writes one of bogofilter, `sa-learn --backup`"
+    " one of SpamAssassin"
+)
 REFUSED_SQLITE = (
-    "is a database of SQLite, and no dump; a backup of spamfilter replaces its database (docs/training.md); that of"
-    " rspamd has hashes instead of words, so train with the mail"
+    "is a database of SQLite, and no dump; `bogoutil -d wordlist.db` writes one of bogofilter; a backup of spamfilter"
+    " replaces its database (docs/training.md); that of rspamd has hashes instead of words, so train with the mail"
 )
 
 DUMPS: dict[str, tuple[re.Pattern[bytes], Callable[[Path, bytes], Dump]]] = {

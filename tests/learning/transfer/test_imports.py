@@ -159,7 +159,12 @@ WRONG = {
     "a line of SpamBayes": (b"1,1\nword,1\n", ":2: expected 'word,ham,spam'"),
     "a count of SpamBayes": (b'1,1\n"a ""b""",1,x\n', ":2: the spam count is 'x'"),
     "compressed": (b"\x1f\x8b\x08\0", "is compressed by gzip; unpack it first"),
-    "a database": (b"SQLite format 3\0", "is a database of SQLite"),
+    "a database": (b"SQLite format 3\0", "is a database of SQLite, and no dump; `bogoutil -d wordlist.db`"),
+    "a database of bogofilter": (
+        bytes(4) + b"\1" + bytes(7) + b"b1\5\0\t\0\0\0\0\x10\0\0",
+        "is a database of Berkeley DB, and no dump; `bogoutil -d wordlist.db` writes one of bogofilter, `sa-learn",
+    ),
+    "a database of SpamAssassin": (bytes(12) + b"\0\6\x15\x61" + bytes(9), "is a database of Berkeley DB, and no"),
     "rspamd": (b"REDIS0009\xfa\tredis-ver\x056.0.16", "hashes of pairs of words"),
 }
 
