@@ -37,6 +37,8 @@ TOGETHER = 100
 """Mails of files about which the journal is asked at once: some megabytes of messages."""
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 """Before all mail: a report of a thousand years has as many days."""
+MORE_WORDS = {"allow_extra_args": True}
+"""Settings of a command that calls `refuse_more_words`, as click would print each word."""
 names_argument = click.argument("names", nargs=-1, metavar="[ID|FILE|DIR|-]...")
 
 
@@ -47,6 +49,16 @@ class CommandGroup(click.Group):
         commands = [(name, self.get_command(context, name)) for name in self.list_commands(context)]
         with formatter.section("Commands"):
             formatter.write_dl([(name, found.get_short_help_str(SUMMARY)) for name, found in commands if found])
+
+
+def refuse_more_words(options: str) -> None:
+    """Raises UsageError for words that belong to no option, as a shell makes them of `--spam folder/*`."""
+    if words := click.get_current_context().args:
+        more = f" and {len(words) - 1:,} more" if len(words) > 1 else ""
+        raise click.UsageError(
+            f"{words[0]!r}{more}: of no option; each {options} takes one path, a folder or a mailbox, and may be"
+            " repeated. Instead of folder/*, name the folder"
+        )
 
 
 def moment(option: str, text: str, now: datetime, end: bool = False) -> datetime:

@@ -57,8 +57,8 @@ def _check_options(given: Mapping[str, Any]) -> None:
 
 @click.command()
 @click.argument("index", nargs=-1, type=_PATH)
-@click.option("--spam", multiple=True, type=_PATH, help="Maildir, mbox, .eml or folder of spam.")
-@click.option("--ham", multiple=True, type=_PATH, help="Maildir, mbox, .eml or folder of ham.")
+@click.option("--spam", multiple=True, type=_PATH, help="A Maildir, mbox, .eml or folder of spam; may be repeated.")
+@click.option("--ham", multiple=True, type=_PATH, help="A Maildir, mbox, .eml or folder of ham; may be repeated.")
 @click.option("--live", is_flag=True, help="What this installation has learnt, and the verdicts in its journal.")
 @click.option(
     "--likelihood",

@@ -10,7 +10,15 @@ from pathlib import Path
 import click
 
 from spamfilter.bayes.voices import view
-from spamfilter.commands.command import as_json_option, check_not_lost, opened_store, settings_of, status_of_relay
+from spamfilter.commands.command import (
+    MORE_WORDS,
+    as_json_option,
+    check_not_lost,
+    opened_store,
+    refuse_more_words,
+    settings_of,
+    status_of_relay,
+)
 from spamfilter.config import settings as config
 from spamfilter.config.redaction import redacted
 from spamfilter.config.sections import store_url
@@ -121,13 +129,13 @@ def _confirm_back(settings: config.Settings, revision: str) -> None:
     click.confirm(f"{back}. Is there a backup, and is the relay stopped?", abort=True, err=True)
 
 
-@click.command()
+@click.command(context_settings=MORE_WORDS)
 @click.option(
     "--mail",
     "folders",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Folder with learnt mail: read again for voices that the ledger has no words for.",
+    help="A folder with learnt mail: read again for voices that the ledger has no words for; may be repeated.",
 )
 @as_json_option
 @click.pass_obj
@@ -138,6 +146,7 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
 
     Example: spamfilter retrain --mail ~/Maildir
     """
+    refuse_more_words("--mail")
     settings = settings_of(file)
     voices = settings.voices()
     with opened_store(settings, existing=True) as store:

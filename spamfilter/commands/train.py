@@ -12,7 +12,16 @@ import click
 
 from spamfilter.bayes import compiled
 from spamfilter.bayes.labels import IMPORT, OTHER
-from spamfilter.commands.command import as_json_option, opened_filter, opened_store, settings_of, tell_problems, user
+from spamfilter.commands.command import (
+    MORE_WORDS,
+    as_json_option,
+    opened_filter,
+    opened_store,
+    refuse_more_words,
+    settings_of,
+    tell_problems,
+    user,
+)
 from spamfilter.errors import InputError
 from spamfilter.learning.bulk import labelled_mail
 from spamfilter.learning.filter import Filter
@@ -30,10 +39,13 @@ STANDARD = "-"
 """The name of standard input and output."""
 
 
-@click.command()
-@click.option("--spam", multiple=True, type=click.Path(path_type=Path), help="Maildir, mbox, .eml or folder of spam.")
-@click.option("--ham", multiple=True, type=click.Path(path_type=Path), help="Maildir, mbox, .eml or folder of ham.")
-@click.option("--index", multiple=True, type=click.Path(path_type=Path), help="File of lines 'spam PATH', 'ham PATH'.")
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(context_settings=MORE_WORDS)
+@click.option("--spam", multiple=True, type=_PATH, help="A Maildir, mbox, .eml or folder of spam; may be repeated.")
+@click.option("--ham", multiple=True, type=_PATH, help="A Maildir, mbox, .eml or folder of ham; may be repeated.")
+@click.option("--index", multiple=True, type=_PATH, help="A file of lines 'spam PATH', 'ham PATH'; may be repeated.")
 @click.option(
     "--repeats",
     type=click.Choice(["once", "count"]),
@@ -62,6 +74,7 @@ def train(
     from spamfilter.learning.bulk.training import STEPS, Outcome
     from spamfilter.learning.bulk.training import train as run
 
+    refuse_more_words("--spam, --ham or --index")
     if not (spam or ham or index):
         raise click.UsageError("name some mail: --spam PATH and --ham PATH, or --index FILE")
     mails = [item for path in index for item in labelled_mail.find_indexed(path)]

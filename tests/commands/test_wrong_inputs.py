@@ -71,6 +71,23 @@ def test_a_wrong_word_is_a_sentence_that_names_it(piles: Shell, words: str, sent
 
 
 @pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("train", "--spam"), "each --spam, --ham or --index takes one path, a folder or a mailbox, and may be"),
+        (("retrain", "--mail"), "each --mail takes one path, a folder or a mailbox, and may be repeated. Instead of"),
+    ],
+    ids=["train", "retrain"],
+)
+def test_what_a_shell_makes_of_a_folder_with_an_asterisk_is_one_line(
+    piles: Shell, words: tuple[str, ...], sentence: str
+) -> None:
+    result = piles.run(*words, *[f"box/{number}.eml" for number in range(1200)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    error = result.stderr.splitlines()[-1]
+    assert error.startswith(f"Error: 'box/1.eml' and 1,198 more: of no option; {sentence}")
+
+
+@pytest.mark.parametrize(
     ("spam", "ham", "learnt"),
     [("box/Fraud", "box", {"ham": 3, "spam": 3}), ("box", "box/Fraud", {"ham": 3, "spam": 3})],
     ids=["spam-below-ham", "ham-below-spam"],
