@@ -136,7 +136,7 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
             return _Patient.connect(*args, **options)
         except psycopg.OperationalError as error:
             failed, failed_at = _not_connected(where, str(error), options), time.monotonic()
-            raise failed from error
+            raise type(failed)(*failed.args) from error
 
     @event.listens_for(engine, "connect")
     def _connected(connection: psycopg.Connection[Any], record: object) -> None:
