@@ -145,8 +145,9 @@ def _of_database(
             if not number:
                 where = harmless(f"no relay at {settings.socket_path()}; the marks go into {filter.store.where}")
                 sentence(where, err=True)
-            named = label == "ham" and subject.id
-            kept_on = kept_elsewhere(filter.store, settings.hostname(), subject.id) if named else ""
+            kept_on = ""
+            if label == "ham" and subject.id:
+                kept_on = kept_elsewhere(filter.store, settings.hostname(), settings.quarantine_path(), subject.id)
             try:
                 change = marks.mark(filter, subject, label, author, settings.feedback)
             except Refused as error:

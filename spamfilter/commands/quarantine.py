@@ -298,6 +298,7 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
     sender = address_of("[digest] mail_from", from_ or f"spamfilter@{settings.hostname()}")
     now = datetime.now(UTC)
     failed: dict[str, SpamfilterError] = {}
+    deferred: list[str] = []
     with held_key() as key, opened_store(settings, existing=True) as store:
         # A quarantine is of one host, the database may be of several.
         noted, unsent = f"{LAST} {settings.hostname()}", f"{UNSENT} {settings.hostname()}"
@@ -322,10 +323,16 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
             except SpamfilterError as error:
                 complain(f"{one.address}: {error}")
                 failed[one.address] = error
+                deferred += [one.address] * isinstance(error, TryAgain)
                 continue
-            store.note_quarantine(one.events(now))
+            try:
+                store.note_quarantine(one.events(now))
+            except StoreError as error:  # they have it, and will see these mails once more in their next digest
+                complain(f"{one.address}: sent, but not noted: {error}")
+                failed[one.address] = error
+                continue
             click.echo(f"{harmless(one.address)}: {len(one.mails)} announced")
         if not dry_run:
-            store.put_setting(unsent, [address for address, error in failed.items() if isinstance(error, TryAgain)])
+            store.put_setting(unsent, deferred)
     if failed:
         raise SystemExit(max(error.exit_code for error in failed.values()))

@@ -7,7 +7,6 @@ config/spamfilter.toml is the reference: every key with its default and reason; 
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
@@ -278,9 +277,13 @@ def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ..
 
 def _meant(keys: tuple[str, ...]) -> str:
     """What to do about an unknown key: the same key in another section, or the one that is most like it."""
-    sections = {name: field.annotation for name, field in Settings.model_fields.items()}
-    known = [(name, key) for name, kind in sections.items() for key in getattr(kind, "model_fields", ())]
-    there = [f"{name}.{key}" for name, key in known if key == keys[-1]]
+    from difflib import get_close_matches
+
+    sections = {name: [field.annotation, *get_args(field.annotation)] for name, field in Settings.model_fields.items()}
+    known = [
+        (name, key) for name, kinds in sections.items() for kind in kinds for key in getattr(kind, "model_fields", ())
+    ]
+    there = [f"{name}.{key}" for name, key in known if (key,) == keys[-1:]]
     like = there or get_close_matches(".".join(keys), [*sections, *map(".".join, known)], 1, 0.8)
     return f"did you mean {like[0]}?" if like else "see the sample configuration"
 

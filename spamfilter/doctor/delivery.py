@@ -16,7 +16,7 @@ from spamfilter.reports.outages import outages as outages_of
 from spamfilter.reports.text import downtime_text
 from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.escaping import printable
-from spamfilter.system.file_access import may, owner
+from spamfilter.system.file_access import denied, may, owner
 from spamfilter.system.moments import span_text
 
 MAILDIR = "maildir"
@@ -83,7 +83,7 @@ def quarantine(examined: Examination) -> Iterator[Finding]:
     if found.status != "ok":
         return
     files = (file for part in ("new", "cur") for file in sorted((maildir / part).iterdir()))
-    closed = [file for file in files if not may(user, file, os.R_OK) and file.exists()]
+    closed = [file for file in denied(user, [*files], os.R_OK) if file.exists()]
     if closed:
         more = f" and {len(closed) - 1} more" if closed[1:] else ""
         yield warning(

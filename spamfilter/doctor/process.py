@@ -47,15 +47,16 @@ def process(examined: Examination) -> Iterator[Finding]:
 
 def _stale(examined: Examination, status: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What of the relay is not as here, and what to do."""
+    theirs, ours = status.get("config", examined.config), examined.config
+    advice = f"run this command with --config {theirs}" if theirs and theirs != ours else RESTART
     if status["version"] != __version__:
         yield f"runs version {status['version']}; this program is {__version__}", RESTART
     with suppress(StoreError):
         if status["database"] != (database := place_of(examined.settings.store_url())):
-            yield f"uses the database {status['database']}; the configuration names {database}", RESTART
-    if status.get("config", examined.config) != examined.config:
-        theirs, ours = (file or "no configuration file" for file in (status["config"], examined.config))
-        same = f"run this with --config {theirs}, or " if status["config"] else ""
-        yield f"was started with {theirs}, and this command with {ours}", f"{same}{RESTART}"
+            yield f"uses the database {status['database']}; the configuration names {database}", advice
+    if theirs != ours:
+        named = [file or "no configuration file" for file in (theirs, ours)]
+        yield f"was started with {named[0]}, and this command with {named[1]}", advice
 
 
 def judging(examined: Examination) -> Iterator[Finding]:

@@ -63,7 +63,8 @@ class Author:
 
     def made(self, active: Entry) -> bool:
         """Whether a learning is this author's own: what the link of a digest has marked is its address's, too."""
-        return active.by in (self.name, LINK + self.name)
+        own = author_name(self.name)
+        return author_name(active.by) in (own, LINK + own)
 
 
 def author_name(by: str) -> str:
@@ -114,8 +115,8 @@ def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
     group = subject.group or filter.group_of([author.name.removeprefix(LINK)])
     if not group:
         raise Refused(
-            f"{subject.name}: the filter has not seen to whom this mail came, and so not what it is to learn of it"
-            " ([learn] groups); only the administrator can mark it"
+            f"{subject.name}: came to no single group ([learn] groups), or the filter has not seen to whom it came;"
+            " only the administrator can mark it"
         )
     return replace(subject, reading=subject.reading.for_group(group))
 

@@ -11,7 +11,7 @@ it again.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -47,18 +47,17 @@ class Taught:
 
 def taught_by(store: Store, by: str, since: datetime | None, source: str | None = None) -> list[Taught]:
     """What an author has taught since a moment, by one source or any, and would be undone, the oldest first."""
-    if not (words := store.last_words(by, since)):
-        by = author_name(by)
-        words = store.last_words(by, since)
+    names = {by, author_name(by)}  # older marks have the address as it was written
 
     def meant(entry: Entry) -> bool:
-        return entry.by == by and (since is None or entry.at >= since) and source in (None, entry.source)
+        return entry.by in names and (since is None or entry.at >= since) and source in (None, entry.source)
 
-    found, last = [], [entry for entry in words if meant(entry)]
+    words = sorted((entry for name in names for entry in store.last_words(name, since)), key=lambda entry: entry.id)
+    found, last = [], [*{entry.digest: entry for entry in words if meant(entry)}.values()]
     digests = [entry.digest for entry in last]
     seen, said = store.journal_of(digests), store.histories(digests)
     for entry in last:
-        before = _before([other for other in said[entry.digest] if not meant(other)], by)
+        before = _before([other for other in said[entry.digest] if not meant(other)], names)
         if before is not None and before.source == COUNTERPART:
             mark = mark_of(store, before)
             before = None if mark is None or meant(mark) else before
@@ -69,14 +68,14 @@ def taught_by(store: Store, by: str, since: datetime | None, source: str | None 
     return found
 
 
-def _before(others: Sequence[Entry], by: str) -> Entry | None:
+def _before(others: Sequence[Entry], names: Collection[str]) -> Entry | None:
     """The learning that would count if of a message's entries there were only these: without what is undone.
 
     It is of bulk training, of a rule, a counterpart, or an earlier one of the author. If it is another person's, the
     administrator has replaced it, and that decision stands: None.
     """
     last = others[-1] if others else None
-    if last is None or last.undoes or not (last.source in (BULK, AUTOMATIC, COUNTERPART) or last.by == by):
+    if last is None or last.undoes or not (last.source in (BULK, AUTOMATIC, COUNTERPART) or last.by in names):
         return None
     if last.label == IMPORT and not last.added:  # a rebuilding of the counts leaves nothing of an import to learn again
         return None

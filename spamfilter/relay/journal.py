@@ -6,6 +6,7 @@ memory up to a bound; beyond it the oldest are dropped and counted. Mail never w
 
 import logging
 import threading
+import time
 from collections import deque
 from dataclasses import replace
 
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 WRITE_EVERY = 0.5
 """Seconds between two batches: half of the second of journal that a crash may lose."""
+LAST_TRY = 2.5
+"""Seconds from a last write that fails to one more: after a connection that failed a store tries none for two."""
 BATCH = 500
 """Rows of one transaction: some milliseconds of write lock.
 
@@ -76,6 +79,9 @@ class Journal:
             except Exception:  # the thread must go on whatever happens
                 log.exception("journal: cannot be written", extra=SELDOM)
         self.write()
+        if self._waiting:
+            time.sleep(LAST_TRY)
+            self.write()
 
     def write(self) -> None:
         """Write the waiting entries; those that cannot be written stay."""

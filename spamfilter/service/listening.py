@@ -25,11 +25,6 @@ log = logging.getLogger("spamfilter")
 
 SPARE_FDS = 150
 """Descriptors besides connections: database, log, Maildir, threads, metrics, and connections that hear 421."""
-HINTS = {
-    errno.EADDRINUSE: "; is another spamfilter running?",
-    errno.EACCES: "; of a port below 1024 let systemd listen: systemd/spamfilter.socket",
-}
-"""What may help where nothing can listen."""
 FIRST_FD = 3
 """The first descriptor of a socket that systemd passes: sd_listen_fds(3)."""
 
@@ -84,7 +79,9 @@ def _bound(key: str, address: str) -> list[socket.socket]:
     except OSError as error:
         # Of a socket the number says why: Python's text repeats the address.
         reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        hint = HINTS.get(error.errno or 0, "")
+        hint = "; is another spamfilter running?" if error.errno == errno.EADDRINUSE else ""
+        if error.errno == errno.EACCES and key == "relay.listen":
+            hint = "; of a port below 1024 let systemd listen: systemd/spamfilter.socket"
         kind = NoSuchAddress if error.errno == errno.EADDRNOTAVAIL else ConfigError
         raise kind(f"{key} = {address!r}: cannot listen there: {reason}{hint}") from error
     for sock in sockets:

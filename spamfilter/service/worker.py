@@ -86,7 +86,7 @@ class Worker:
         self._journal = Journal(store, process.share_of(limits.journal_backlog), self._limit_log)
         self._following = Following(filter, settings.learn, lambda: load(file).learn, self._limit_log.metrics)
         learnt = self._following.wake if process.keeps else process.wake_keeper
-        elsewhere = partial(kept_elsewhere, store, settings.hostname())
+        elsewhere = partial(kept_elsewhere, store, settings.hostname(), settings.quarantine_path())
         self._mark_queue = MarkQueue(filter, settings.feedback, learnt, self._limit_log.noted, elsewhere)
         self._relay = Relay(
             judge=Judge(filter, settings.policy(), settings.policies()),

@@ -7,7 +7,7 @@ belongs to that user, as whom the relay runs.
 import errno
 import os
 import pwd
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,10 +106,15 @@ def may(user: User, path: Path, want: int) -> bool:
 
     The kernel answers for the own user, and for every user if this process is root; otherwise the modes tell.
     """
+    return not denied(user, [path], want)
+
+
+def denied(user: User, paths: Iterable[Path], want: int) -> list[Path]:
+    """Those of many paths to which `may` says no."""
     if os.geteuid() not in (0, user.uid):
-        return by_mode(user, path, want)
+        return [path for path in paths if not by_mode(user, path, want)]
     with _in_place_of(user):
-        return os.access(path, want, effective_ids=True)
+        return [path for path in paths if not os.access(path, want, effective_ids=True)]
 
 
 def by_mode(user: User, path: Path, want: int) -> bool:

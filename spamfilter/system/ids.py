@@ -38,7 +38,7 @@ def id_in(text: str) -> str:
 
     Where an id is all of the text, it may have been typed, and is read as in `id_of`.
     """
-    if id := id_of(text):
+    if len(text) == ID_LENGTH and (id := id_of(text)):
         return id
     found = {match.upper() for match in _ID.findall(text)}
     return found.pop() if len(found) == 1 else ""

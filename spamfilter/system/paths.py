@@ -73,7 +73,8 @@ def values_of(file: Path | None) -> dict[str, object]:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}: line {line}: not UTF-8; save the file in that encoding") from error
     except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
-        hint = "; a text stands in quotation marks" if str(error).startswith("Invalid value") else ""
+        wrong = str(error).startswith("Invalid value")
+        hint = "; a text stands in quotation marks, and true and false are written small" if wrong else ""
         raise ConfigError(f"{file}: not TOML: {error}{hint}") from error
 
 

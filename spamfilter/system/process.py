@@ -2,12 +2,14 @@
 
 import ctypes
 import gc
+import math
 import os
 import resource
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -112,16 +114,23 @@ def uninterrupted() -> Iterator[None]:
             signal.raise_signal(number)
 
 
+TIDYING = 30.0
+"""Seconds in which what was begun is undone, of which a user who presses Ctrl-C again must not break off a part."""
+
+
 @contextmanager
 def ended_tidily() -> Iterator[None]:
     """SIGTERM ends this process within the block by an exception, as Ctrl-C does, so that what was begun is undone.
 
-    The first one does; further ones, of both kinds, are ignored then until the end of the block.
+    The first one does; further ones, of both kinds, are ignored for TIDYING seconds then, or to the end of the block.
     """
+    ended = -math.inf
 
     def end(number: int, frame: FrameType | None) -> None:
-        for further in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(further, signal.SIG_IGN)
+        nonlocal ended
+        if time.monotonic() < ended + TIDYING:
+            return
+        ended = time.monotonic()
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         sys.exit(128 + number)

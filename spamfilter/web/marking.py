@@ -17,7 +17,7 @@ from spamfilter.bayes.labels import Label
 from spamfilter.errors import InputError, SpamfilterError, TryAgain
 from spamfilter.learning import mark_lookup, marks
 from spamfilter.learning.filter import Filter
-from spamfilter.learning.marks import Author
+from spamfilter.learning.marks import Author, author_name
 from spamfilter.learning.undoing import Taught, needs_all, taught_by, undo
 from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.relay.quarantine import Quarantine, readable
@@ -47,7 +47,7 @@ SUBJECT = 80
 
 def author_of(account: Account) -> Author:
     """The author of an action, for ledger and history."""
-    return Author(account.name, SOURCE, master=account.may("administer"))
+    return Author(author_name(account.name), SOURCE, master=account.may("administer"))
 
 
 def mark(site: Site, id: str, label: Label | None, author: Author, mail: bytes | None = None) -> dict[str, Any]:

@@ -129,7 +129,8 @@ def undo(visit: Visit) -> Response:
         review_of(site).unskip(entry.digest)
     else:
         learnt = learnings_of(site.store, Reading(entry.digest, entry.tokens or {}))
-        if (visit.user.name, marking.SOURCE, label) not in [(one.by, one.source, one.label) for one in learnt]:
+        mine = marking.author_of(visit.user).name, marking.SOURCE, label
+        if mine not in [(one.by, one.source, one.label) for one in learnt]:
             visit.tell(f"{id}: not undone, because it was changed since")
         else:
             done = marking.mark(site, id, None, marking.author_of(visit.user))

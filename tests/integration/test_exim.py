@@ -269,6 +269,13 @@ def test_marks_by_mail_are_learnt_from_users_alone(exim: str, folder: Path, layo
 
 
 @pytest.mark.parametrize("layout", ["after-queue", "before-queue"])
+def test_an_address_for_marks_that_the_relay_does_not_know_is_no_circle(exim: str, folder: Path, layout: str) -> None:
+    server = configure(exim, folder / "exim", layout, marks=free_port())
+    assert routed(server, "spam@example.test") == "spamfilter_marks"
+    assert "spamfilter" not in routed(server, "spam@example.test", "-oMi", f"127.0.0.1.{server.back}")
+
+
+@pytest.mark.parametrize("layout", ["after-queue", "before-queue"])
 def test_many_mails_on_one_connection_arrive_at_once(exim: str, folder: Path, layout: str) -> None:
     """From the eleventh on Exim would leave them in its queue until the next queue run."""
     back, many = free_port(), 15

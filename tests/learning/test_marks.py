@@ -55,6 +55,11 @@ def test_what_a_person_taught_only_they_or_the_master_change(filter: Filter, lab
     assert marked(filter, label, ROOT)
 
 
+def test_a_mark_of_an_address_is_its_own_however_it_was_written(filter: Filter) -> None:
+    assert marked(filter, "spam", Author("Ann@Example.org", "imap"))
+    assert marked(filter, "ham", Author("ann@example.org", "imap"))
+
+
 def test_what_the_link_of_a_digest_taught_its_address_changes(filter: Filter) -> None:
     link, address = Author("digest link: ann@example.org", "web"), Author("ann@example.org", "imap")
     assert marked(filter, "ham", link)

@@ -210,6 +210,18 @@ def test_a_journal_that_is_stopped_while_the_store_is_away_ends_and_says_what_is
     assert "journal: 1 entries are lost, as the relay stops" in caplog.text
 
 
+def test_a_store_that_is_back_when_the_relay_stops_gets_the_last_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a connection that failed it tries none for a moment."""
+    store = Moody()
+    store.refusal = StoreError("gone")
+    journal = Journal(store)
+    journal.add(journal_entry())
+    monkeypatch.setattr("time.sleep", lambda seconds: setattr(store, "refusal", None))
+    journal.start()
+    journal.stop()
+    assert (journal.written, journal.dropped) == (1, 0)
+
+
 def test_entries_that_wait_are_small(caplog: pytest.LogCaptureFixture) -> None:
     """A thousand wait as they are: one batch, and one that is being written. The others are packed."""
     store = Moody()

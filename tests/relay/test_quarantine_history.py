@@ -12,8 +12,9 @@ import pytest
 from spamfilter.errors import InputError, StoreError
 from spamfilter.relay.next_hops import Maildir
 from spamfilter.relay.quarantine import Quarantine
+from spamfilter.relay.quarantine.quarantine import MOST_EXPIRED
 from spamfilter.stores import QuarantineEvent, Store, open_store
-from spamfilter.system.ids import new_id
+from spamfilter.system.ids import id_in, new_id
 from tests.integration.servers import relay
 from tests.project.test_docs import documented
 from tests.relay.test_quarantine import TWO, Warder, unflagged, warder
@@ -138,6 +139,26 @@ async def test_a_file_that_cannot_be_deleted_keeps_no_other_one_and_is_noted_onc
                 Quarantine(warder.path, store).expire(later, later)
         assert [outcomes(store, id) for id in ids] == [[("expired", [])]] * 3
         assert [mail.id for mail in Quarantine(warder.path, store).mails()] == ids[:1]
+
+
+async def test_many_files_that_cannot_be_deleted_do_not_use_up_what_a_look_may_delete(
+    warder: Warder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [warder.keep()[0] for _ in range(MOST_EXPIRED + 2)]
+    stuck, later, unlink = ids[:MOST_EXPIRED], datetime.now(UTC) + timedelta(days=1), Path.unlink
+
+    def immutable(path: Path, missing_ok: bool = False) -> None:
+        if id_in(path.name) in stuck:
+            raise PermissionError(1, "Operation not permitted", str(path))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", immutable)
+    with warder.shell.store() as store:
+        quarantine = Quarantine(warder.path, store)
+        for _ in range(2):
+            with pytest.raises(PermissionError):
+                quarantine.expire(later, later, {path.name for path in quarantine.older(later)})
+        assert [mail.id for mail in quarantine.mails()] == stuck
 
 
 async def test_marking_as_ham_says_how_to_deliver(warder: Warder) -> None:

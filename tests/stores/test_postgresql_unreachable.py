@@ -106,6 +106,18 @@ def test_trying_again_is_of_no_use_only_where_each_server_refuses_for_good(
     assert (type(raised.value), str(raised.value)) == (kind, where + reason)
 
 
+def test_servers_that_are_named_by_their_addresses_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = ("10.0.0.1", DOWN.partition("\n")[0]), ("10.0.0.2", failed("10.0.0.2", NO_ENTRY))
+    listed = "".join(f"\n- host: None, port: '5432', hostaddr: '{address}': {text}" for address, text in tries)
+
+    def fails(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError(f"last\nMultiple connection attempts failed. All failures were:{listed}")
+
+    monkeypatch.setattr(postgresql._Patient, "connect", fails)
+    with pytest.raises(StoreBusy, match=f"10.0.0.1:5432: {REFUSED}; 10.0.0.2:5432: no pg_hba"):
+        open_store(f"{KIND}://{ROLE}@/made?hostaddr=10.0.0.1,10.0.0.2&port=5432")
+
+
 @pytest.fixture(scope="module")
 def primary() -> Iterator[Server]:
     made = Server()

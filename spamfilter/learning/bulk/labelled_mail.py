@@ -28,7 +28,7 @@ def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
     except OSError as error:
         raise InputError(f"{index}: cannot be read as an index: {error}") from error
     with suppress(NotMail):
-        checked(str(index), content)
+        checked(str(index), content.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n"))
         raise InputError(f"{index}: is mail, and no index; name mail by --spam and --ham")
     try:
         lines = content.decode().splitlines()
@@ -63,7 +63,7 @@ def find_piles(spam: Sequence[Path], ham: Sequence[Path], say: Callable[[str], N
                 again = "twice" if labels[identity] == label else "as ham and as spam"
                 raise InputError(f"{path}: is named {again}; name each file and folder once")
             labels[identity] = label
-            if not _is_one_mail(path) and kind_of(path.name) == HARDLY[label]:
+            if not _is_one_mail(path) and kind_of(path.resolve().name) == HARDLY[label]:
                 say(
                     f"{path}: is read as {label}, but its name says {HARDLY[label]}; if --ham and --spam were swapped,"
                     " run the command again with them the right way round"

@@ -6,6 +6,7 @@ decides: while the file is there, the mail is kept.
 """
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from spamfilter.stores import JournalEntry, QuarantineEvent, Store
 from spamfilter.system.escaping import harmless
@@ -27,10 +28,13 @@ def other_host(entry: JournalEntry, host: str) -> str:
     return entry.host if host and entry.host != host else ""
 
 
-def kept_elsewhere(store: Store, host: str, id: str) -> str:
-    """The name of the other host that has kept a mail, unless it is noted what became of the mail; else ''."""
+def kept_elsewhere(store: Store, host: str, folder: Path, id: str) -> str:
+    """The name of the other host that has kept a mail, unless it is noted what became of the mail; else ''.
+
+    folder: the quarantine of this host, which may have had another name when it kept the mail.
+    """
     entry = store.find_journal(id)
-    if entry is None or entry.action != "quarantine":
+    if entry is None or entry.action != "quarantine" or any(folder.glob(f"*/*{id}*")):
         return ""
     events = store.quarantine_events([id]).get(id, [])
     return "" if any(event.outcome != "announced" for event in events) else other_host(entry, host)

@@ -92,6 +92,8 @@ class Quarantine:
             mails = itertools.chain(filter(None, by_name), _mails(self._files("new", "cur")))
             mail = next((mail for mail in mails if mail.id == id), None)
         except PermissionError as error:
+            if not os.path.isfile(error.filename):  # the folder, as where another user than the relay's asks
+                raise
             raise InputError(f"{id}: {error.filename}: {error.strerror}; give it to the user of the relay") from error
         kept = _unsettled(mail, events) if mail is not None else None
         if kept is None and self._away:
@@ -183,8 +185,12 @@ class Quarantine:
             old = [path for path in old if str(path.parent) not in [error.filename for error in failed]]
             if noted is not None:
                 most = max(MOST_EXPIRED, sum(1 for _ in self._files("new", "cur")) // 10)
-                old = sorted((path for path in old if path.name in noted), key=came)[:most]
-            self._note_expired([mail.id for mail in _mails(old) if mail.id], now, by)
+                old = [path for path in old if path.name in noted]
+                stuck = self._expired([id_in(path.name) for path in old])
+                old = sorted(old, key=lambda path: (id_in(path.name) in stuck, came(path)))[:most]
+            ids = [mail.id for mail in _mails(old) if mail.id]
+            new = set(ids) - self._expired(ids)
+            self._note_if_it_fits([QuarantineEvent(id, now, "expired", (), by) for id in ids if id in new])
             abandoned = now - TEMPORARY_KEPT
             for path in (*old, *(path for path in self._files("tmp") if written(path) < abandoned)):
                 try:
@@ -232,11 +238,9 @@ class Quarantine:
             except NextHopError as error:
                 raise TryAgain(f"{mail.id}: {error}; it stays in quarantine, try again") from error
 
-    def _note_expired(self, ids: Sequence[str], now: datetime, by: str) -> None:
-        """Note that these mails expire, but for those of which it is noted and whose files could not be deleted."""
-        known = self.events(ids)
-        new = [id for id in ids if not any(event.outcome == "expired" for event in known.get(id, []))]
-        self._note_if_it_fits([QuarantineEvent(id, now, "expired", (), by) for id in new])
+    def _expired(self, ids: Collection[str]) -> set[str]:
+        """Those of these mails that are noted as expired: their files are there because they could not be deleted."""
+        return {id for id, noted in self.events(ids).items() if any(event.outcome == "expired" for event in noted)}
 
     def _note_if_it_fits(self, events: list[QuarantineEvent]) -> None:
         """As `_note`; on a full disk mails are deleted all the same, which makes room."""
@@ -277,14 +281,18 @@ class Quarantine:
 
 def _mails(paths: Iterable[Path]) -> Iterator[Quarantined]:
     """The mails in these files, as far as they are ours; each file is opened when its mail is asked for."""
+    closed: list[Path] = []
     for path in paths:
         try:
             mail = looked_at(path)
-        except PermissionError as error:  # one file must not hide all others; `doctor` names it
-            log.warning("left out: %s: %s", path, error.strerror, extra=SELDOM)
+        except PermissionError:  # one file must not hide all others
+            closed.append(path)
             continue
         if mail is not None:
             yield mail
+    if closed:
+        more = f" and {len(closed) - 1} more" if closed[1:] else ""
+        log.warning("left out: no permission to read %s%s; see spamfilter doctor", closed[0], more, extra=SELDOM)
 
 
 def _unsettled(mail: Quarantined, events: list[QuarantineEvent]) -> Quarantined | None:

@@ -84,10 +84,10 @@ def _author(request: Answer, user: LocalUser, users: Collection[str]) -> Author:
     if source == "web" and not user.master:
         raise Refused(f"{user.name}: only the web page, which runs as the user of the relay, is the source 'web'")
     if by is None:
-        return Author(user.name, source, master=user.master)
+        return Author(author_name(user.name), source, master=user.master)
     if not isinstance(by, str) or not by.isprintable() or not 0 < len(by) <= LONGEST_BY:
         raise InputError(f"by: not a name of at most {LONGEST_BY} printable characters")
     by = author_name(by)
-    if not (user.master or user.proxy or by == user.name):
+    if not (user.master or user.proxy or by == author_name(user.name)):
         raise Refused(f"{user.name}: may not speak for others; add it to [feedback] proxies if it should")
     return Author(by, source, master=user.master and request.get("master") is True)

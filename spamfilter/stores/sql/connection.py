@@ -171,7 +171,8 @@ def _meant(where: str, error: BaseException | None) -> StoreError:
     if hint := DISK.get(code & 0xFF):
         return StoreFull(f"{where}: {reason}; {hint}")
     if "readonly database" in reason:
-        reason = f"no permission to write; {AS_OWNER}"
+        file = forbidden(Path(where), os.W_OK)
+        reason = f"no permission to write{f': {file}' if file else f'; {AS_OWNER}, who must own its folder, too'}"
     if code & 0xFF == sqlite3.SQLITE_CANTOPEN and (file := forbidden(Path(where), os.R_OK | os.W_OK)):
         reason = f"no permission: {file}"
     if isinstance(error, sqlite3.OperationalError) and "locked" in reason:

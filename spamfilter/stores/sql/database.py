@@ -176,12 +176,11 @@ class Database:
 
     def check_writable(self) -> None:
         """Raise StoreError if the user of this process, or of the database, may not add rows."""
-        if self.may_write():
-            return
         if self._path is None:
-            raise StoreError(f"{self.where}: its user may not write; name the user who owns the tables in [store] url")
-        file = forbidden(self._path, os.W_OK)
-        raise StoreError(f"{self.where}: no permission to write: {file}")
+            if not self.may_write():
+                raise StoreError(f"{self.where}: its user may not write; name the owner of the tables in [store] url")
+        elif file := forbidden(self._path, os.W_OK):
+            raise StoreError(f"{self.where}: no permission to write: {file}")
 
     def close(self) -> None:
         self.engine.dispose()

@@ -70,7 +70,7 @@ STANDBY = ("session is read-only", "server is in hot standby mode")
 """What a failed connection says of a server that answers, but that `target_session_attrs` of the URL does not want."""
 LISTED = "All failures were:\n"
 """After this psycopg lists the failures of several servers or addresses; before it is the last one."""
-LISTED_HOST = re.compile(r"- host: (?:None|'([^']*)'), port: (?:None|'([^']*)'), hostaddr: (?:None|'[^']*'): (.*)")
+LISTED_HOST = re.compile(r"- host: (?:None|'([^']*)'), port: (?:None|'([^']*)'), hostaddr: (?:None|'([^']*)'): (.*)")
 FAILED = re.compile(r'connection to server (?:at|on socket) "([^"]*)"[^"]*? failed: (?:FATAL: |fe_sendauth: )? *(.*)')
 """How libpq names the address of a server and the reason."""
 
@@ -183,7 +183,8 @@ def _not_connected(where: str, text: str, options: Mapping[str, Any]) -> StoreEr
     Of several servers each is named with its reason. Trying again does not help if all that might be the wanted one
     refuse for good: while the primary is down, it is of no importance what a standby says.
     """
-    reasons, named = _reasons(text), [host for host in str(options.get("host", "")).split(",") if host]
+    by = "hostaddr" if options.get("hostaddr") else "host"
+    reasons, named = _reasons(text, by), [host for host in str(options.get(by, "")).split(",") if host]
     if len(named) > max(1, len(reasons)):  # psycopg leaves out a host whose name is not found
         reasons["the other hosts"] = "not found"
     said = "; ".join(f"{host}: {reason}" for host, reason in reasons.items())
@@ -201,8 +202,8 @@ def _not_connected(where: str, text: str, options: Mapping[str, Any]) -> StoreEr
     return StoreError(f"{where}: {said}; see [store] url")
 
 
-def _reasons(text: str) -> dict[str, str]:
-    """Host -> why it was not connected, from the text of psycopg's error.
+def _reasons(text: str, by: str) -> dict[str, str]:
+    """Host -> why it was not connected, from the text of psycopg's error. by: what names the hosts, host or hostaddr.
 
     Of the addresses of a host one that refuses for good counts, as where `localhost` has two and the server listens on
     one. An address that is tried with TLS and without refuses for good only if it does so both times.
@@ -211,11 +212,12 @@ def _reasons(text: str) -> dict[str, str]:
     host = ""
     for line in (text.partition(LISTED)[2] or text).splitlines():
         if listed := LISTED_HOST.match(line):
-            host = ":".join(part for part in listed.groups()[:2] if part)
+            name, port, address, reason = listed.groups()
+            host = ":".join(part for part in (address if by == "hostaddr" else name, port) if part)
         if failed := FAILED.search(line):
             tries.setdefault(host or failed[1], {}).setdefault(failed[1], []).append(failed[2])
         elif listed:
-            tries.setdefault(host, {}).setdefault("", []).append(listed[3])
+            tries.setdefault(host, {}).setdefault("", []).append(reason)
     each = {host: [min(said, key=_is_wrong) for said in addresses.values()] for host, addresses in tries.items()}
     return {host: next(filter(_is_wrong, said), said[-1]) for host, said in each.items()}
 
