@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from tests.faults.daemon import Daemon
 from tests.faults.databases import fill, small_disk
 from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import wait_until
-from tests.load.process import family
+from tests.load.process import paused
 from tests.support import postgresql
 from tests.support.memory_store import url_of
 
@@ -150,20 +149,13 @@ def test_a_server_that_is_paused_is_given_up_and_used_again(
         relay = Daemon(tmp_path, f"smtp://127.0.0.1:{hop.port}", store={"url": url})
         with relay.run():
             follows(relay, "before")
-            paused = family(server.process.pid)
-            for pid in paused:
-                os.kill(pid, signal.SIGSTOP)
-            try:
+            with paused(server.process.pid):
                 assert [account.send(relay.port).code for _ in range(3)] == [250] * 3
                 told = relay.command("mark-spam", input=mail_of("during", "cheap pills").decode())
                 assert told.returncode == 75
                 assert told.stderr.count("\n") == 1
                 wait_until(lambda: "judging with what was learnt before" in relay.log(), "the relay's complaint", 60)
                 assert account.send(relay.port).code == 250
-            finally:
-                for pid in paused:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGCONT)
             follows(relay, "after")
         account.settle()
         assert problems(url) == []

@@ -1,7 +1,10 @@
-"""What a process costs, as proc(5) has it."""
+"""Processes: their children, a pause of all of them, and what they cost, as proc(5) has it."""
 
 import os
 import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -11,6 +14,21 @@ def family(pid: int) -> list[int]:
     """A process and its children."""
     told = (task / "children" for task in Path(f"/proc/{pid}/task").iterdir())
     return [pid, *(int(child) for file in told for child in file.read_text().split())]
+
+
+@contextmanager
+def paused(pid: int) -> Iterator[None]:
+    """A process and its children stand still; one that was ending may be gone by then, or afterwards."""
+    processes = family(pid)
+    try:
+        for each in processes:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGSTOP)
+        yield
+    finally:
+        for each in processes:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGCONT)
 
 
 def cpu_seconds(pid: int) -> float:

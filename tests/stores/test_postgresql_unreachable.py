@@ -1,6 +1,5 @@
 """A connection to PostgreSQL that cannot be made: which server said what, and whether trying again may help."""
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from spamfilter.stores import open_store
 from spamfilter.stores.sql import postgresql
 from spamfilter.stores.sql.database import Database
 from tests.integration.servers import wait_until
-from tests.load.process import family
+from tests.load.process import paused
 from tests.support.postgresql import KIND, ROLE, TEMPLATE, Server
 
 REFUSED, NO_ENTRY = "Connection refused", 'no pg_hba.conf entry for host "10.0.0.2", user "spamfilter", no encryption'
@@ -146,18 +145,6 @@ def stopped(server: Server) -> Iterator[None]:
 
 
 @contextmanager
-def paused(server: Server) -> Iterator[None]:
-    processes = family(server.process.pid)
-    for pid in processes:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in processes:
-            os.kill(pid, signal.SIGCONT)
-
-
-@contextmanager
 def crowded(server: Server) -> Iterator[None]:
     """All connections that the role may have are in use."""
     server.execute(f"ALTER ROLE {ROLE} CONNECTION LIMIT 1")
@@ -174,7 +161,7 @@ def crowded(server: Server) -> Iterator[None]:
     ("fault", "reason"),
     [
         pytest.param(stopped, "No such file or directory", id="down"),
-        pytest.param(paused, "connection timeout expired", id="paused"),
+        pytest.param(lambda server: paused(server.process.pid), "connection timeout expired", id="paused"),
         pytest.param(crowded, 'too many connections for role "spamfilter"', id="crowded"),
     ],
 )
