@@ -57,7 +57,8 @@ def test_a_database_that_may_not_be_written_is_refused_at_the_start_in_one_line(
         relay.launch(setpriv, f"--reuid={nobody}", f"--regid={nobody}", "--clear-groups")
         assert relay.ended() == 2
         assert relay.log().splitlines()[-1] == (
-            f"spamfilter: {relay.database}: no permission to write; run this as the owner of the database"
+            f"spamfilter: {relay.database}: no permission to write: spamfilter.db belongs to nobody (0444);"
+            " chmod u+rw it"
         )
         assert account.send(relay.port).code is None
         account.settle()

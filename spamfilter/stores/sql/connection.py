@@ -98,6 +98,8 @@ def forbidden(path: Path, want: int) -> str:
             denied = not os.access(file, want, effective_ids=True)
             if denied and not os.statvfs(file).f_flag & os.ST_RDONLY:
                 whose = f"{file.name} belongs to {user_of(found.st_uid).name} ({found.st_mode & 0o7777:04o})"
+                if found.st_uid == os.geteuid():
+                    return f"{whose}; chmod u+rw it"
                 return f"{whose}; {AS_OWNER}, or chown its files to the user of the relay"
     return ""
 

@@ -178,7 +178,8 @@ class Database:
         """Raise StoreError if the user of this process, or of the database, may not add rows."""
         if self._path is None:
             if not self.may_write():
-                raise StoreError(f"{self.where}: its user may not write; name the owner of the tables in [store] url")
+                advice = "name the user who owns the tables in [store] url"
+                raise StoreError(f"{self.where}: its user may not write; {advice}")
         elif file := forbidden(self._path, os.W_OK):
             raise StoreError(f"{self.where}: no permission to write: {file}")
 
