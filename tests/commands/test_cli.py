@@ -33,7 +33,7 @@ from spamfilter.system import screen
 from spamfilter.system.packaged_files import samples, shipped
 from tests.support.made import NOON, journal_entry, mail
 from tests.support.parts import Hop
-from tests.support.real import require
+from tests.support.real import missing, require
 from tests.support.shell import Shell
 
 ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
@@ -856,13 +856,12 @@ def test_an_address_that_the_host_has_not_yet_is_tried_again(shell: Shell) -> No
     assert b"cannot listen there: Cannot assign requested address" in relay.stderr
 
 
-@pytest.mark.skipif(
-    int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 25,
-    reason="any user may open port 25 here",
-)
 def test_a_port_that_a_user_may_not_open_is_for_systemd(shell: Shell) -> None:
     environ = {**os.environ, "SPAMFILTER_RELAY__LISTEN": '["127.0.0.1:25"]', "STATE_DIRECTORY": str(shell.folder)}
-    without_rights = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 25:
+        missing("any user may open port 25 here: sysctl net.ipv4.ip_unprivileged_port_start=1024")
+    setpriv = [require("setpriv", "util-linux"), "--bounding-set=-all", "--inh-caps=-all"]
+    without_rights = setpriv if os.geteuid() == 0 else []
     command = [*without_rights, sys.executable, "-m", "spamfilter", "serve"]
     relay = subprocess.run(command, env=environ, capture_output=True, check=False)
     assert relay.returncode == 2

@@ -19,8 +19,11 @@ from tests.faults.client import Client
 from tests.faults.hop import Hop
 from tests.integration.servers import STOP_SECONDS, await_start, free_port, toml, workers
 from tests.support.doors import DOORS, Door
+from tests.support.real import require
 
 ROOT = Path(__file__).parents[2]
+NOBODY = 65534
+"""The number of the user nobody, and of its group."""
 LIMITS: Mapping[str, float] = {"connect_seconds": 5, "command_seconds": 5, "final_seconds": 10, "drain_seconds": 5}
 """Far more than a healthy next hop on loopback takes, on a busy machine, too; tests of the limits lower them."""
 
@@ -96,6 +99,12 @@ class Daemon:
         """Start and wait until it is ready."""
         self.launch(*prefix)
         await_start(self.process, lambda: "ready: send mail to" in self.log(), self.log)
+
+    def refused_to_nobody(self) -> str:
+        """Start it as nobody, since root may write everywhere: its last line, once it has ended with 2."""
+        self.launch(require("setpriv", "util-linux"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+        assert self.ended() == 2
+        return self.log().splitlines()[-1]
 
     def ended(self) -> int:
         """Its exit code, once it has ended; where it does not, it is killed, and TimeoutExpired raised."""

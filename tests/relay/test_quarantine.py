@@ -695,7 +695,7 @@ async def test_while_the_database_is_full_nobody_gets_a_digest_and_then_everybod
     with small_disk(warder.path.parent / "disk", 4) as small:
         monkeypatch.setenv("SPAMFILTER_STORE__URL", url := f"sqlite:///{small}/s.db")
         warder.shell.done("migrate")
-        with closing(open_store(url)) as relay:  # a database in use has its files beside it already
+        with closing(open_store(url)) as relay:  # so that the -wal file exists when the disk is full
             relay.get_setting("any")
             filler = fill(small)
             for _ in range(3):
