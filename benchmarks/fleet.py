@@ -7,6 +7,10 @@ A follower here reads entries, and does not add them to counts: that is the rela
 Followers are threads of a few processes; when those want more processor than the machine has, the lag that is shown is
 too long.
 
+Beside it stands the least that a server does for a learning whose counts are in the database once it is committed: the
+writers' lock, one statement that adds 900 words, one row of the ledger, by the driver alone; and the same with a look
+at the words before, without which nothing can be judged. No program that keeps its counts so is faster on this machine.
+
     pip install 'spamfilter[postgresql]'; apt-get install postgresql
     python benchmarks/fleet.py [--writers N] [--seconds N] [--followers N ...] [--pace N] [--result FILE]
 
@@ -29,6 +33,7 @@ from datetime import UTC, datetime
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
+import psycopg
 from results import write_result
 
 from spamfilter.bayes.likelihoods import LIKELIHOODS
@@ -53,6 +58,23 @@ PROCESSES = 4
 """Followers share so many processes: more would wait for each other on two cores."""
 TICKS = os.sysconf("SC_CLK_TCK")
 spawn = multiprocessing.get_context("spawn")
+
+BARE = """
+CREATE TABLE words (word text COLLATE "C" PRIMARY KEY, ham integer NOT NULL, spam integer NOT NULL);
+CREATE TABLE ledger (id bigint PRIMARY KEY, tokens bytea NOT NULL)
+"""
+LOCK = "SELECT pg_advisory_xact_lock(1)"
+LOOK = """
+SELECT found.* FROM unnest(%s::text[]) AS asked (word)
+CROSS JOIN LATERAL (SELECT word, ham, spam FROM words WHERE words.word = asked.word) AS found
+"""
+ADD = """
+INSERT INTO words SELECT unnest(%s::text[]), %s, %s
+ON CONFLICT (word) DO UPDATE SET ham = words.ham + excluded.ham, spam = words.spam + excluded.spam
+"""
+APPEND = "INSERT INTO ledger SELECT coalesce(max(id), 0) + 1, %s FROM ledger"
+PACKED = 3000
+"""Bytes of the tokens of a mail in the ledger."""
 
 
 Followed = tuple[list[float], list[int], float, int]
@@ -87,6 +109,23 @@ def write(
             except StoreBusy:
                 errors += 1
     results.put((learnt, errors, time.process_time() - began))
+
+
+def write_bare(dsn: str, look: bool, number: int, seconds: float, results: "multiprocessing.Queue[int]") -> None:
+    """Send a learning's least statements for so long; puts how often."""
+    chance, learnt, end = random.Random(number), 0, time.monotonic() + seconds
+    with psycopg.connect(dsn, autocommit=True, prepare_threshold=1) as connection:
+        while time.monotonic() < end:
+            words = sorted(word.decode() for word in mail(chance).tokens["fields"])
+            ham = chance.choice((0, 1))
+            with connection.transaction():
+                connection.execute(LOCK)
+                if look:
+                    connection.execute(LOOK, (words,), binary=True).fetchall()
+                connection.execute(ADD, (words, ham, 1 - ham))
+                connection.execute(APPEND, (chance.randbytes(PACKED),))
+            learnt += 1
+    results.put(learnt)
 
 
 def follow(url: str, followers: int, stop: Event, results: "multiprocessing.Queue[Followed]") -> None:
@@ -186,6 +225,23 @@ def measure(server: postgresql.Server, writers: int, pace: float, followers: int
     )
 
 
+def measure_bare(server: postgresql.Server, writers: int, look: bool, seconds: float) -> str:
+    """A row of the table of what is possible."""
+    with server.database(empty=True) as url:
+        dsn = url.replace(f"{postgresql.KIND}:", "postgresql:")
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(BARE)
+        learnt, load = spawn.Queue(), database_seconds(server)
+        writing = [spawn.Process(target=write_bare, args=(dsn, look, at, seconds, learnt)) for at in range(writers)]
+        for process in writing:
+            process.start()
+        total = sum(learnt.get() for _ in writing)
+        for process in writing:
+            process.join()
+    used = 1000 * (database_seconds(server) - load) / total
+    return f"| {'with' if look else 'without'} a look | {total / seconds:.0f} | {used:.1f} |"
+
+
 def connected(server: postgresql.Server, url: str, followers: int) -> None:
     """Wait until all followers have looked at the ledger once."""
     question = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{postgresql.name_in(url)}'"
@@ -211,6 +267,11 @@ def table(rows: Iterable[str]) -> str:
     return "\n".join([head, "|---" * 12 + "|", *rows, ""])
 
 
+def bare_table(rows: Iterable[str]) -> str:
+    head = "| the least statements | learnings a second | database's ms a learning |"
+    return "\n".join(["", head, "|---" * 3 + "|", *rows, ""])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--writers", type=int, default=8)
@@ -227,9 +288,14 @@ def main() -> None:
         for followers, pace in [(0, 0.0), *((number, arguments.pace) for number in arguments.followers)]:
             rows.append(measure(server, arguments.writers, pace, followers, arguments.seconds))
             print(rows[-1], file=sys.stderr, flush=True)
+        bare = [measure_bare(server, arguments.writers, look, arguments.seconds) for look in (False, True)]
     finally:
         server.remove()
-    text = table(rows) + f"\nLoad average of the machine, of {os.cpu_count()} cores: {os.getloadavg()[0]:.1f}.\n"
+    text = (
+        table(rows)
+        + bare_table(bare)
+        + f"\nLoad average of the machine, of {os.cpu_count()} cores: {os.getloadavg()[0]:.1f}.\n"
+    )
     print(text)
     if arguments.result:
         write_result(arguments.result, "A fleet on one PostgreSQL", __file__, text)
