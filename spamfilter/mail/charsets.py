@@ -15,6 +15,7 @@ _CODECS = frozenset((
     "charmap", "cp1006", "cp720", "cp737", "cp856", "cp874", "cp875", "koi8_t", "koi8_u", "mac_arabic", "mac_croatian",
     "mac_farsi", "mac_romanian", "palmos", "utf_8_sig",
 ))  # fmt: skip
+_BEYOND_ASCII = bytes(range(0x80, 0x100))
 # Chinese as GB2312 writes it: two characters or more, and no byte beyond ASCII alone.
 _PAIRS = re.compile(rb"(?:[\x00-\x7f]*[\xa1-\xa9\xb0-\xf7][\xa1-\xfe]){2,}[\x00-\x7f]*")
 # Replaces what separates the parts of a charset's name, as in encodings.normalize_encoding, by blanks.
@@ -22,14 +23,18 @@ _TO_CODEC = bytes(byte if byte < 0x80 and (chr(byte).isalnum() or byte == 0x2E) 
 
 
 def to_utf8(raw: bytes, charset: bytes) -> bytes:
-    """The text in UTF-8. If the charset is unknown, ASCII or UTF-8: read as UTF-8, and if it is not, as Latin-1."""
+    """The text in UTF-8. If the charset is unknown, ASCII or UTF-8: read as UTF-8, and if it is not, as Latin-1.
+
+    A few bytes that are no UTF-8 do not make it another charset: a text may be cut within a character, or broken so
+    that a filter cannot read what a reader sees.
+    """
     if raw.isascii() and not charset.lower().startswith((b"iso-2022", b"utf-7", b"utf-16", b"utf-32", b"hz")):
         return raw
     codec = _codec(charset.lower())
     if codec:
         return raw.decode(codec, "replace").encode("utf-8", "replace")
     text = _strictly(raw)
-    return (raw.decode("latin-1") if text is None else text).encode()
+    return (_mostly(raw) if text is None else text).encode()
 
 
 def undeclared_to_utf8(raw: bytes, likely: bytes) -> bytes:
@@ -42,6 +47,14 @@ def undeclared_to_utf8(raw: bytes, likely: bytes) -> bytes:
         if codec is not None and (text := _strictly(raw, codec)) is not None:
             return text.encode("utf-8", "replace")
     return to_utf8(raw, b"gb18030" if _PAIRS.fullmatch(raw) else b"")
+
+
+def _mostly(raw: bytes) -> str:
+    """Read as UTF-8, or as Latin-1 if it has fewer characters of UTF-8 beyond ASCII than bytes that are none."""
+    text = raw.decode("utf-8", "replace")
+    odd = text.count("\ufffd")
+    whole = len(text) - len(raw.translate(None, _BEYOND_ASCII)) - odd
+    return text if odd < whole else raw.decode("latin-1")
 
 
 def _strictly(raw: bytes, codec: str = "") -> str | None:

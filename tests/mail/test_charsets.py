@@ -57,6 +57,12 @@ def test_no_declared_charset_makes_it_fail(charset: str) -> None:
         pytest.param("text/plain", "grün".encode("latin-1"), "grün", id="undeclared-latin-1"),
         pytest.param("text/plain; charset=us-ascii", "grün".encode("latin-1"), "grün", id="ascii-that-is-latin-1"),
         pytest.param("text/plain; charset=utf-8", "grün".encode("latin-1"), "grün", id="utf-8-that-is-latin-1"),
+        pytest.param(
+            "text/plain; charset=utf-8",
+            "да нет".encode() + b"\xff",
+            "да нет\N{REPLACEMENT CHARACTER}",
+            id="one-odd-byte",
+        ),
         pytest.param("text/plain; charset=no-such", "grün".encode(), "grün", id="unknown-that-is-utf-8"),
         pytest.param('text/plain; CHARSET="KOI8-R"', "да".encode("koi8-r"), "да", id="quoted-upper-case"),
         pytest.param("text/plain; charset='iso-8859-2'", "ł".encode("iso-8859-2"), "ł", id="single-quotes"),
