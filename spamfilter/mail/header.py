@@ -5,7 +5,7 @@ import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, groupby
 
 from spamfilter.mail.charsets import to_utf8, undeclared_to_utf8
 from spamfilter.mail.text import cut, decoded_base64
@@ -30,6 +30,7 @@ Field = tuple[bytes, bytes]
 """A header field: name in lower case, value unfolded, decoded, in UTF-8."""
 
 _ENCODED_WORD = re.compile(rb"=\?([^?\s]{1,40})\?([bBqQ])\?([^?]*)\?=")
+_ENCODED_WORDS = re.compile(rb"(?:=\?[^?\s]{1,40}\?[bBqQ]\?[^?]*\?=)+")
 _BETWEEN_ENCODED_WORDS = re.compile(rb"(?<=\?=)[ \t]+(?==\?)")
 # RFC 5322 section 2.2: printable ASCII without the colon.
 _NAME = re.compile(rb"[!-9;-~]{1,%d}" % MAX_NAME)
@@ -176,13 +177,20 @@ def _decoded(value: bytes) -> tuple[bytes, int]:
     if b"=?" in value:
         value = value[: 4 * MAX_VALUE]
         read = len(value)
-        value, words = _ENCODED_WORD.subn(_encoded_word, _BETWEEN_ENCODED_WORDS.sub(b"", value))
-        read += words * ENCODED_WORD
+        read += value.count(b"=?") * ENCODED_WORD
+        value = _ENCODED_WORDS.sub(_decoded_words, _BETWEEN_ENCODED_WORDS.sub(b"", value))
     value = value[:MAX_VALUE]
     return value, max(read, len(value))
 
 
-def _encoded_word(match: re.Match[bytes]) -> bytes:
-    charset, encoding, text = match.groups()
-    raw = binascii.a2b_qp(text, header=True) if encoding in b"qQ" else decoded_base64(text) or text
-    return to_utf8(raw, charset.partition(b"*")[0])  # RFC 2231: a language may follow the charset
+def _decoded_words(match: re.Match[bytes]) -> bytes:
+    """Encoded words side by side; those of one charset together, as programs divide them within a character."""
+    words = _ENCODED_WORD.findall(match.group())
+    return b"".join(
+        to_utf8(b"".join(_decoded_word(encoding, text) for _, encoding, text in some), charset)
+        for charset, some in groupby(words, lambda word: word[0].partition(b"*")[0].lower())  # RFC 2231: a language
+    )
+
+
+def _decoded_word(encoding: bytes, text: bytes) -> bytes:
+    return binascii.a2b_qp(text, header=True) if encoding in b"qQ" else decoded_base64(text) or text
