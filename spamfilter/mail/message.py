@@ -13,7 +13,7 @@ from itertools import accumulate, chain
 from spamfilter.mail.charsets import undeclared_to_utf8
 from spamfilter.mail.header import MAX_VALUE, Field, Room, head_of, split_header
 from spamfilter.mail.letters import plain_letters
-from spamfilter.mail.text import cut, ends, hidden_apart, lines_at_ends, text_of, without_markup
+from spamfilter.mail.text import GAP, at_ends, cut, ends, hidden_apart, text_of, without_styles, without_tags
 
 SCANNED = 65_536
 """Bytes of a mail that are read: words further down gained nothing on three corpora."""
@@ -27,10 +27,10 @@ MAX_TEXTS = 12
 MAX_ENCODED = 16_000
 MAX_MARKUP = 8_000
 MAX_TEXT = 4_000
-"""Text parts that are read, encoded bytes of each, bytes of HTML that are looked through for what is shown, and bytes
-of text kept of all parts: more gained nothing and cost time. Of what is longer the beginning and the end are kept, half
-each, so that nothing put before a text hides it; but of a mail beyond SCANNED, whose end is not read, only the
-beginning."""
+"""Text parts that are read, encoded bytes of each, bytes of HTML without styles that are looked through for what is
+shown, and bytes of text kept of all parts: more gained nothing and cost time. Of what is longer the beginning and the
+end are kept, half each, so that nothing put before a text hides it; but of a mail beyond SCANNED, whose end is not
+read, only the beginning."""
 SHORT = 1_000
 SAMPLED = 10
 """Bytes of an alternative up to which it can hide little, and of how many words of a longer one a word is looked for in
@@ -185,15 +185,15 @@ class _Walk:
         elif not kind.startswith((b"text", b"message", b"application/ics")) and b"/" in kind:
             return
         if len(self.texts) < MAX_TEXTS:
-            part = body[:MAX_ENCODED] if self.limit is cut else lines_at_ends(body, MAX_ENCODED)
+            pieces = [body[:MAX_ENCODED]] if self.limit is cut else at_ends(body, MAX_ENCODED, encoding)
             charset = parameters.get(b"charset", b"")
             self.charset = self.charset or charset
-            text = text_of(part, encoding, charset, self.defects)
+            text = GAP.join(text_of(piece, encoding, charset, self.defects) for piece in pieces)
             shown = text
             if kind == b"text/html":
                 text, hidden = hidden_apart(text)
                 self.hidden += [hidden] * bool(hidden)
-                shown = without_markup(self.limit(text, MAX_MARKUP))
+                shown = without_tags(self.limit(without_styles(text), MAX_MARKUP))
             self.texts.append(text)
             self.shown.append(shown)
 
@@ -215,7 +215,7 @@ class _Walk:
 
     def limited(self, text: bytes) -> bytes:
         """What is read of all texts together. Plain letters take fewer bytes than styled ones."""
-        return self.limit(self.plain(b"", self.limit(text, MAX_MARKUP)), MAX_TEXT)
+        return self.limit(self.plain(b"", self.limit(text.replace(GAP, b""), MAX_MARKUP)), MAX_TEXT)
 
     def _supersede(self, first: int, last: int) -> None:
         """HTML is shown instead of its alternatives; one that is long and says something else is read last."""

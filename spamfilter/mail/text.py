@@ -7,15 +7,34 @@ from html import unescape
 from spamfilter.mail.charsets import to_utf8
 
 _NOT_BASE64 = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
+GAP = b"\0 \0"
+"""Stands where what lies between the beginning and the end of a text is not read."""
 _INNER_BYTES = bytes(range(0x80, 0xC0))
 """All but the first of a character in UTF-8."""
 # Bounded, as a pattern that may look at all that follows for each < takes time by the square of the text.
 _HIDDEN = re.compile(rb"<([a-z]{1,20})\b[^>]{0,200}\bdisplay\s{0,9}:\s{0,9}none\b")
 _NOT_SHOWN = re.compile(
-    rb"(?is)<!---?>|<!--.*?(?:--!?>|\Z)|<(style|script)\b.*?(?:</\1\s*>|\Z)"
-    rb"|</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^>]{0,500}>"  # which may stand within a word
+    rb"(?is)<!---?>|<!--.*?(?:--!?>|\0 \0|\Z)"
+    rb"|<(style|script)\b.*?(?:</\1\s*>|\0 \0(?:[^<]*</\1\s*>)?|\Z)"  # a style sheet has no <
 )
+_WITHIN_WORDS = re.compile(rb"(?is)</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^>]{0,500}>")
 _TAG = re.compile(rb"<[/a-zA-Z!?][^>]*(?:>|\Z)")
+
+
+def at_ends(body: bytes, size: int, encoding: bytes) -> list[bytes]:
+    """The body of a part as it is encoded; of a longer one its beginning and its end, of half of these bytes each.
+
+    They are cut where each can be decoded alone, but for a character that lies across the place.
+    """
+    half = size // 2
+    if encoding == b"base64" and len(body) > size:
+        body = _groups(body)
+        if len(body) > size:
+            return [body[: half // 4 * 4], body[(len(body) - half) // 4 * 4 :]]
+    if len(body) <= size:
+        return [body]
+    first, last = body[:half], body[-half:]
+    return [first[: first.rfind(b"\n") + 1 or half], last[last.find(b"\n") + 1 :]]
 
 
 def text_of(body: bytes, encoding: bytes, charset: bytes, defects: list[str]) -> bytes:
@@ -33,7 +52,12 @@ def text_of(body: bytes, encoding: bytes, charset: bytes, defects: list[str]) ->
 
 def decoded_base64(text: bytes) -> bytes | None:
     """Base64 up to its padding, decoded; None if that is nothing."""
-    return decode_base64(text.partition(b"=")[0] if text.rstrip().endswith(b"=") else text) or None
+    return decode_base64(_groups(text)) or None
+
+
+def _groups(text: bytes) -> bytes:
+    """Base64 up to its padding, without other characters."""
+    return (text.partition(b"=")[0] if text.rstrip().endswith(b"=") else text).translate(None, _NOT_BASE64)
 
 
 def decode_base64(text: bytes) -> bytes:
@@ -68,9 +92,14 @@ def hidden_apart(html: bytes) -> tuple[bytes, bytes]:
     return b"".join((*displayed, html[place:])), b"\n".join(hidden)
 
 
-def without_markup(html: bytes) -> bytes:
-    """The text of HTML as it is shown, roughly: without comments, style sheets, scripts and tags."""
-    text = _TAG.sub(b" ", _NOT_SHOWN.sub(b"", html))
+def without_styles(html: bytes) -> bytes:
+    """HTML without comments, style sheets and scripts; of what ends in GAP, only a style sheet goes on behind it."""
+    return _NOT_SHOWN.sub(b"", html).replace(GAP, b"")
+
+
+def without_tags(html: bytes) -> bytes:
+    """The text of HTML without styles."""
+    text = _TAG.sub(b" ", _WITHIN_WORDS.sub(b"", html))
     if b"&" in text:
         text = unescape(text.decode("utf-8", "replace")).encode("utf-8", "replace")
     return b" ".join(text.split())
@@ -81,14 +110,6 @@ def ends(text: bytes, size: int) -> bytes:
     if len(text) <= size:
         return text
     return cut(text, size // 2) + text[-(size // 2) :].lstrip(_INNER_BYTES)
-
-
-def lines_at_ends(text: bytes, size: int) -> bytes:
-    """As `ends`, in whole lines if they are not longer than that: base64 must not be cut elsewhere."""
-    if len(text) <= size:
-        return text
-    first, last = text[: size // 2], text[-(size // 2) :]
-    return first[: first.rfind(b"\n") + 1 or len(first)] + last[last.find(b"\n") + 1 :]
 
 
 def cut(text: bytes, size: int) -> bytes:

@@ -95,6 +95,10 @@ REGEXES: dict[str, list[Worst]] = {
         ("", "=?", ""), ("", "=?a?q?", ""), ("=?a?q?", "x", ""), ("", "=?" + "a" * 40, ""), ("", "=?a?q?x?", ""),
         ("=?a?q?", "=", "?"),
     ],
+    "mail.header._ENCODED_WORDS": [
+        ("", "=?", ""), ("", "=?a?q?", ""), ("=?a?q?", "x", ""), ("", "=?" + "a" * 40, ""), ("", "=?a?q?x?", ""),
+        ("", "=?a?q?x?=", ""), ("", "=?a?q?x?=", "=?"), ("=?a?q?", "=", "?"),
+    ],
     "mail.header._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
     "mail.header._NAME": [("", "a", ":"), ("", "a", " ")],
     "mail.text._HIDDEN": [
@@ -103,9 +107,10 @@ REGEXES: dict[str, list[Worst]] = {
     ],
     "mail.text._NOT_SHOWN": [
         ("", "<!--", ""), ("<!--", "-", ""), ("", "<style", ""), ("<style>", "</style ", ""),
-        ("", "<", ""), ("", "<b ", ""), ("<b ", "x", ""),
-        ("<style></style", " ", ""),
+        ("", "<", ""), ("<style></style", " ", ""), ("<style>", "\0 ", ""), ("", "<style>\0 \0", ""),
+        ("<style>", "\0 \0", ""), ("<style>\0 \0", "</style ", ""),
     ],
+    "mail.text._WITHIN_WORDS": [("", "<", ""), ("", "<b ", ""), ("<b ", "x", ""), ("", "</", "")],
     "mail.text._TAG": [("", "<", ""), ("", "<a ", ""), ("<a", "x", "")],
     "mail.message._PARAMETER": [
         ("boundary", " ", "x"), ("boundary=", " ", ""), ('boundary="', "a", ""), ("", "boundary ", ""),
@@ -249,10 +254,10 @@ SCANNERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
     ),
     "cookies": (lambda raw: _sent(Request({"type": "http", "headers": [(b"cookie", raw + b'"')]}), "a"), b'a="', b"\\"),
     "base64": (text.decoded_base64, b"", b"=!"),
-    "tags": (text.without_markup, b"", b"<b "),
-    "tags-that-end": (text.without_markup, b"", b"<p>"),
-    "comments": (text.without_markup, b"", b"<!-- "),
-    "style": (text.without_markup, b"<style>", b"</style "),
+    "tags": (text.without_tags, b"", b"<b "),
+    "tags-that-end": (text.without_tags, b"", b"<p>"),
+    "comments": (text.without_styles, b"", b"<!-- "),
+    "style": (text.without_styles, b"<style>", b"</style "),
     "elements-not-displayed": (text.hidden_apart, b"", b"<a display "),
     "elements-within-elements": (text.hidden_apart, b"", b"<a display:none>"),
     "utf-8": (lambda raw: to_utf8(raw, b""), b"", b"\xed\xa0\x80"),

@@ -229,6 +229,19 @@ def test_an_encoded_word_of_base64_is_decoded_or_left(word: bytes, text: str) ->
     assert parse(b"Subject: =?utf-8?b?%s?=\n\n" % word).field(b"subject") == text
 
 
+@pytest.mark.parametrize("charset", ["utf-8", "gb18030", "iso-2022-jp"])
+def test_encoded_words_that_divide_a_character_are_read_together(charset: str) -> None:
+    raw = "来週の会議についてのお知らせ".encode(charset)
+    halves = raw[:13], raw[13:]
+    subject = b"\n ".join(b"=?%s?B?%s?=" % (charset.encode(), base64.b64encode(half)) for half in halves)
+    assert parse(b"Subject: %s\n\n" % subject).field(b"subject") == "来週の会議についてのお知らせ"
+
+
+def test_encoded_words_of_several_charsets_stand_side_by_side() -> None:
+    words = b"=?utf-8?b?Y2Fmw6k=?= =?iso-8859-1?q?=E0?= =?utf-8*fr?q?_menu?= plain"
+    assert parse(b"Subject: %s\n\n" % words).field(b"subject") == "caféà menu plain"
+
+
 def test_an_encoded_word_that_decodes_to_line_breaks_makes_no_field() -> None:
     message = parse(b"Subject: =?utf-8?q?a=0AX-Spam: b?=\n\nbody")
     assert [name for name, _ in message.fields] == [b"subject"]
@@ -257,6 +270,35 @@ def test_a_long_part_of_base64_is_read_at_both_ends() -> None:
     text = b"".join(b"line %06d\n" % number for number in range(3000))
     read = parse(b"Content-Transfer-Encoding: base64\n\n" + base64.encodebytes(text)).text
     assert read == text[:2000] + text[-2000:]
+
+
+@pytest.mark.parametrize("shift", range(4))
+@pytest.mark.parametrize("encoding", ["base64", "base64 in lines of 74", "quoted-printable", "8bit"])
+@pytest.mark.parametrize("sentence", ["Привет, не был ", "来週の会議です。", "Grüße aus Köln "])
+def test_a_long_text_is_cut_between_its_letters_at_both_ends(sentence: str, encoding: str, shift: int) -> None:
+    text = ("x" * shift + sentence * 3000).encode()[:18_000].decode("utf-8", "ignore").encode()
+    if encoding == "base64 in lines of 74":
+        whole = base64.b64encode(text)
+        encoded = b"\n".join(whole[at : at + 74] for at in range(0, len(whole), 74))
+    else:
+        encoded = {"base64": base64.encodebytes, "quoted-printable": quopri.encodestring}.get(encoding, bytes)(text)
+    head = f"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: {encoding.partition(' ')[0]}\n\n"
+    read = parse(head.encode() + encoded)
+    assert read.text == read.shown
+    beginning, end = (read.text[part].decode("utf-8", "ignore") for part in (slice(1900), slice(-1900, None)))
+    assert (text.decode().startswith(beginning), text.decode().endswith(end)) == (True, True)
+    letters = set(text.decode()) | {"\N{REPLACEMENT CHARACTER}"}
+    assert set(read.text.decode()) <= letters
+
+
+@pytest.mark.parametrize("size", [4_100, 9_000, 14_000, 20_000])
+def test_a_long_style_sheet_hides_no_text(size: int) -> None:
+    style = b"<style>" + b"p{margin:0}" * (size // 11) + b"</style>"
+    shown = parse(b"Content-Type: text/html\n\n" + style + b"<p>cheap pills</p>\n" * 300).shown
+    assert len(shown) > 3_500
+    assert shown.startswith(b"cheap pills cheap")
+    assert shown.endswith(b"cheap pills")
+    assert b"margin" not in shown
 
 
 @pytest.mark.parametrize(
