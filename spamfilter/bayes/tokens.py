@@ -47,6 +47,9 @@ READ = frozenset((
 ))  # fmt: skip
 """Fields of which people read the words, in a list of mail or at its top."""
 
+MARKUP = ("<", ">", '="', "{", "}")
+"""What words have that stand in HTML and style sheets, and that nobody sees."""
+
 _WORD_BYTES = b"0123456789abcdefghijklmnopqrstuvwxyz'$_-" + bytes(range(0x80, 0x100))
 _TO_WORDS = bytes(
     ord(chr(byte).lower()) if byte < 0x80 and chr(byte).lower().encode() in _WORD_BYTES
@@ -125,13 +128,14 @@ def _runs(text: bytes) -> list[bytes]:
 def is_read(token: str) -> bool:
     """Whether people read such words: those of the text but markup, and of the fields that mail programs show.
 
-    >>> [is_read(token) for token in ("money", "subject:money", "received:mail", "^with ESMTP", "<td width=9>")]
-    [True, True, False, False, False]
+    >>> tokens = "money", "subject:money", "received:mail", "^with ESMTP", "<td width=9>", "p{margin:0}"
+    >>> [is_read(token) for token in tokens]
+    [True, True, False, False, False, False]
     """
     field, colon, _ = token.partition(":")
     if colon and field.islower() and field.replace("-", "").isalnum():
         return field in READ
-    return not (token.startswith(HEADER_PHRASE.decode()) or "<" in token or ">" in token or '="' in token)
+    return not (token.startswith(HEADER_PHRASE.decode()) or any(sign in token for sign in MARKUP))
 
 
 FEATURES: dict[str, Callable[[Message], Iterable[Token] | Tokens]] = {

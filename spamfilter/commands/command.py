@@ -103,6 +103,8 @@ def _standard_input() -> bytes:
     mail = sys.stdin.buffer.read()
     if not mail.strip():
         raise InputError("standard input: no mail; name an id, a file or a Maildir, or pipe a mail in")
+    if mailboxes.is_mbox(mail):
+        raise InputError("standard input: more than one mail; name the file, or pipe in one mail at a time")
     return mailboxes.checked("standard input", mail)
 
 

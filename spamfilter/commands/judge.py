@@ -1,9 +1,11 @@
 """The commands `judge` and `word`: the verdicts on mails, and why; what was learnt of a word."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import click
 
+from spamfilter.bayes import tokens
 from spamfilter.bayes.verdict import TEST_EVIDENCE, TEST_SCORE
 from spamfilter.commands.command import (
     as_json_option,
@@ -89,6 +91,14 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, everything: 
     tell_problems(problems)
 
 
+def _forms(word: str) -> list[bytes]:
+    """The tokens that a word may be, as it is, in a text, and in a subject."""
+    written, lower = (form.encode("utf-8", "surrogateescape") for form in (word, word.lower()))
+    parts = [] if word.isascii() else tokens.words(written)
+    subject = [lower, *parts, *(b" ".join(pair) for pair in pairwise(parts))]
+    return [written, lower, *parts, *(b"subject:" + part for part in subject)]
+
+
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="WORD...")
 @as_json_option
@@ -97,15 +107,14 @@ def word(file: Path | None, words: tuple[str, ...], as_json: bool) -> None:
     """Show what was learnt of a word: in how much ham and spam it was, and from which mails.
 
     It is looked for in the text and in the subject. A word as `judge --explain` shows it, such as from:example, is
-    taken as it is. Of voices that count occurrences, the numbers are occurrences.
+    taken as it is. Of scripts without spaces, each character is a word too. Of voices that count occurrences, the
+    numbers are occurrences.
 
     Example: spamfilter word viagra from:example
     """
     with opened_filter(file, whole=False, existing=True) as (filter, settings):
         for each in words:
-            forms = dict.fromkeys([each, each.lower(), f"subject:{each.lower()}"])
-            tokens = {form.encode("utf-8", "surrogateescape"): 1 for form in forms}
-            reading = Reading(b"", {voice.name: tokens for voice in filter.voices})
+            reading = Reading(b"", {voice.name: dict.fromkeys(_forms(each), 1) for voice in filter.voices})
             score, evidence = filter.explained(reading)
             because = provenance(filter, settings.policy(), reading, score, evidence)
             speaking = {(item.token, item.voice) for item in evidence}

@@ -24,6 +24,8 @@ from spamfilter.system.terminal import WIDTH, cell
 
 LOUDEST = 5
 """Words for each class that the first sentence names."""
+SHOWN_DOUBT = 0.05
+"""Log-odds in doubt: less would be shown as 0.0."""
 ORIGINS = 10
 """Learnings that are named, the latest."""
 FIXED, TOKEN, NARROW_TOKEN = 40, 32, 26
@@ -67,7 +69,7 @@ def _reasons(score: Score, class_: Class, because: Provenance) -> Iterator[str]:
     """Why the class is another one than the score of the whole mail says, a sentence each."""
     if score.passage:
         yield f"by the {score.passage} of its text, which the rest would hide"
-    if score.doubt >= 0.05:  # less would be shown as 0.0
+    if score.doubt >= SHOWN_DOUBT:
         bounds = {item.class_: item.threshold for item in because.distances}
         held = class_ == "unsure" and not bounds.get("ham", 0) <= score.posterior < bounds.get("spam", 2)
         so = "so it is unsure" if held else "which changes nothing"
@@ -202,10 +204,11 @@ def _origin(item: Origin) -> str:
 
 def _changes(score: Score, class_: Class, because: Provenance, width: int) -> Iterator[str]:
     yield "  what would change the verdict"
+    doubt = ", whatever is in doubt" if score.doubt >= SHOWN_DOUBT else ""
     for distance in because.distances:
         way, bound = ("rise", "from") if distance.log_odds > 0 else ("fall", "below")
         yield (
-            f"    {distance.class_} {bound} a score of {distance.threshold:.3f}: log-odds"
+            f"    {distance.class_} {bound} a score of {distance.threshold:.3f}{doubt}: log-odds"
             f" {score.log_odds - score.few_ham:+.2f} would have to {way} by {abs(distance.log_odds):.2f}"
         )
     for few in because.without:

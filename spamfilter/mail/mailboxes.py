@@ -126,6 +126,11 @@ def _starts(path: Path) -> tuple[list[int], int]:
             return starts if starts[:1] == [begin] else [begin, *starts], len(content)
 
 
+def is_mbox(content: bytes) -> bool:
+    """Whether this is a file of more than one mail."""
+    return content.startswith(b"From ") and _SEPARATOR.search(content, 1) is not None
+
+
 def whole_file(path: str) -> Mail:
     """A file that is one mail; `read` raises InputError if it is missing."""
     return Mail(path, partial(_slice, path, 0, -1))

@@ -396,6 +396,7 @@ def test_folders_of_special_use_in_dovecots_configuration_are_no_ham(
     assert shell.learnt()[0] == {"ham": 4, "spam": 0}
 
 
+MBOX = b"".join(b"From x@y Mon Mar  2 12:00:00 2026\n" + mail(name=name) + b"\n" for name in ("1", "2"))
 NO_MAIL = {
     "archive.zip": b"PK\x03\x04\x14\x00\x00\x00\x08\x00",
     "archive.tar": b"cur/1:2,S" + bytes(500) + mail(),
@@ -729,6 +730,7 @@ def test_a_sample_that_is_none_is_named(shell: Shell, name: str) -> None:
         pytest.param(("mark-spam", ID), b"", f"{ID}: no message of this id", id="unknown-id"),
         pytest.param(("mark-ham",), b"", "standard input: no mail", id="empty-input"),
         pytest.param(("judge",), b" \r\n", "standard input: no mail", id="blank-input"),
+        pytest.param(("mark-ham", "-"), MBOX, "standard input: more than one mail; name the file", id="mbox-piped-in"),
         pytest.param(("forget", "empty"), b"", "empty: no mail in it", id="empty-folder"),
         pytest.param(("train", "--spam", "none"), b"", "none: no such file", id="missing-pile"),
         pytest.param(("train", "--index", "bad-index"), b"", "bad-index: line 1: ", id="bad-index"),

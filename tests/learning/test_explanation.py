@@ -109,6 +109,13 @@ def test_a_word_is_told_by_its_counts_and_the_mails_that_taught_it(folder: Path)
     assert {item["ham"] for item in said["evidence"] if item["token"] == "offer3"} == {0}
 
 
+def test_a_word_of_a_script_without_spaces_is_found_by_its_characters(folder: Path) -> None:
+    run("mark-spam", stdin="Subject: 关于十二月的发货计划\n\n发货计划\n".encode())
+    known = run("word", "发货")
+    assert known.startswith("发货, of 0 ham and 1 spam learnt\n")
+    assert {"发", "货", "subject:发 货"} <= {line.split("  ")[1].strip() for line in known.splitlines() if "  " in line}
+
+
 def test_the_part_of_the_text_that_decided_is_named(folder: Path) -> None:
     def words(kind: str, number: int) -> str:
         return " ".join(f"{kind}{each}" for each in range(number))
@@ -135,7 +142,7 @@ def test_what_nothing_is_known_of_is_explained_too(folder: Path) -> None:
     assert run("judge", "--explain", stdin=mail()).splitlines()[1:5] == [
         "  knows 0 % of its words: up to 1.5 of the log-odds are in doubt, which changes nothing",
         "  what would change the verdict",
-        "    ham below a score of 0.500: log-odds +0.00 would have to fall by 0.75",
+        "    ham below a score of 0.500, whatever is in doubt: log-odds +0.00 would have to fall by 0.75",
         "    without all its tokens for spam, or all for ham: still unsure",
     ]
 
