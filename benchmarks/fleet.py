@@ -11,7 +11,7 @@ Beside it stands the least that a server does for a learning whose counts are in
 writers' lock, one statement that adds 900 words, one row of the ledger, by the driver alone; and the same with a look
 at the words before, without which nothing can be judged. No program that keeps its counts so is faster on this machine.
 
-    pip install 'spamfilter[postgresql]'; apt-get install postgresql
+    pip install -e '.[postgresql]'; apt-get install postgresql
     python benchmarks/fleet.py [--writers N] [--seconds N] [--followers N ...] [--pace N] [--result FILE]
 
 Load of the database: processor seconds of PostgreSQL's processes for each second on the clock, and milliseconds of

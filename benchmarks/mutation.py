@@ -4,7 +4,7 @@ The modules are those that guard mail and counts; each is tried with its own tes
 survives is a gap in the tests, or changes nothing that can be observed: its line says where to look. `tried` is below
 `mutants` where --mutants or --minutes ended it; those tried are a random sample.
 
-    pip install 'spamfilter[mutation]'
+    pip install -e '.[mutation]'
     python benchmarks/mutation.py [--mutants N] [--minutes M] [--result FILE] [MODULE ...]
 
 Tests of relay/ start real servers and take the most time; some need root, as in CI.

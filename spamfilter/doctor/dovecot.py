@@ -4,10 +4,11 @@ Their paths are read from our file in Dovecot's configuration. Dovecot itself is
 """
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from spamfilter.doctor.examination import DOVECOT, FRAGMENT, Examination, Finding, NotTried, failed, ok, warning
@@ -23,6 +24,8 @@ _SCRIPT = re.compile(r"^\s*\w+\s*=\s*(?:file:)?(/[^;\s]+\.sieve)", re.MULTILINE)
 _PROGRAMS = re.compile(r"^\s*sieve_pipe_bin_dir\s*=\s*(\S+)", re.MULTILINE)
 _PIPE = re.compile(r'^\s*pipe\b[^"]*"([^"]+)"', re.MULTILINE)
 _SOCKET = re.compile(r"^\s*(?:export\s+)?SPAMFILTER_FEEDBACK__SOCKET=(\S+)", re.MULTILINE)
+_MAIL_USER = re.compile(r"^\s*mail_uid\s*=\s*(\S+)|\buid\s*=\s*([\w.-]+)", re.MULTILINE)
+"""Whom all mail belongs to: of the whole configuration, or of a userdb that says the same of all users."""
 _CALLED = re.compile(r"\bexec\s+(/\S+)")
 
 
@@ -47,13 +50,14 @@ def _found(examined: Examination, settings: Path, users: list[User]) -> Iterator
         text = settings.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise NotTried(f"{settings}: {error.strerror}") from error
-    yield from _read_by_dovecot(settings.parent.parent / "dovecot.conf")
+    config = settings.parent.parent / "dovecot.conf"
+    yield from _read_by_dovecot(config, examined.settings.feedback.proxies)
     scripts = [Path(name) for name in _SCRIPT.findall(text)]
     folder = _PROGRAMS.search(text)
     programs: set[str] = set()
     for script in scripts:
         yield from _usable(script, users, os.R_OK, "read")
-        yield from _compiled(script)
+        yield from _compiled(script, config)
         if script.exists():
             programs |= set(_PIPE.findall(script.read_text(encoding="utf-8", errors="replace")))
     if folder is None:
@@ -66,8 +70,9 @@ def _found(examined: Examination, settings: Path, users: list[User]) -> Iterator
             yield from _leading_here(examined, program, users)
 
 
-def _read_by_dovecot(config: Path) -> Iterator[Finding]:
-    """Whether Dovecot can read its configuration with our settings in it, where it is installed and has one there."""
+def _read_by_dovecot(config: Path, proxies: Collection[str]) -> Iterator[Finding]:
+    """Whether Dovecot can read its configuration with our settings in it, where it is installed and has one there, and
+    whether who moves the mail of all users may mark for them."""
     program = shutil.which("doveconf")
     if program is None or not config.exists():
         return
@@ -76,6 +81,21 @@ def _read_by_dovecot(config: Path) -> Iterator[Finding]:
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         yield failed(said[-1] if said else f"{config}: doveconf ends with {done.returncode}", OTHER_VERSION)
+    for found in _MAIL_USER.finditer(done.stdout.decode("utf-8", "replace")):
+        name = _name_of(found[1] or found[2])
+        if name not in proxies:
+            yield warning(
+                f"{config}: all mail belongs to {name}, who may not mark for others, so moves of mail teach nothing",
+                f'[feedback] proxies = ["{name}"]: docs/dovecot.md, step 3',
+            )
+
+
+def _name_of(user: str) -> str:
+    """The name of a user, who may be given by number."""
+    try:
+        return pwd.getpwuid(int(user)).pw_name
+    except (KeyError, ValueError, OverflowError):
+        return user
 
 
 def _usable(path: Path, users: list[User], want: int, verb: str) -> Iterator[Finding]:
@@ -92,10 +112,14 @@ def _usable(path: Path, users: list[User], want: int, verb: str) -> Iterator[Fin
             yield failed(f"{place}: users other than its owner may change it", f"chmod go-w {place}")
 
 
-def _compiled(script: Path) -> Iterator[Finding]:
+def _compiled(script: Path, config: Path) -> Iterator[Finding]:
     binary = script.with_suffix(".svbin")
-    if script.exists() and binary.exists() and binary.stat().st_mtime < script.stat().st_mtime:
-        yield warning(f"{binary}: is older than its source", f"sievec {script}")
+    if not script.exists():
+        return
+    if not binary.exists():
+        yield warning(f"{binary}: no such file, so each use compiles {script.name}", f"sievec -c {config} {script}")
+    elif binary.stat().st_mtime < script.stat().st_mtime:
+        yield warning(f"{binary}: is older than its source", f"sievec -c {config} {script}")
 
 
 def _leading_here(examined: Examination, program: Path, users: list[User]) -> Iterator[Finding]:

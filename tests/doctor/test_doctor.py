@@ -41,7 +41,7 @@ from tests.integration.test_doctor import connected
 from tests.project.test_docs import documented
 from tests.support.made import journal_entry, mail, reading
 from tests.support.parts import Hop, Running, relaying
-from tests.support.real import require, require_root
+from tests.support.real import missing, require, require_root
 
 GB = 10**9
 
@@ -420,6 +420,10 @@ def old_binary(scripts: Path) -> None:
         os.utime(scripts / name, (at, at))
 
 
+def no_binary(scripts: Path) -> None:
+    (scripts / "file-spam.svbin").unlink()
+
+
 def no_folder_of_programs(scripts: Path) -> None:
     fragment = scripts.parent / "conf.d" / "90-spamfilter.conf"
     fragment.write_text(fragment.read_text().replace("sieve_pipe_bin_dir", "#"))
@@ -439,6 +443,7 @@ DOVECOT: list[tuple[Callable[[Path], None], str, str]] = [
     (other_socket, "failed", "another.sock, the relay listens on"),
     (no_spamfilter, "failed", "may not run"),
     (old_binary, "warning", "learn-ham.svbin: is older than its source"),
+    (no_binary, "warning", "file-spam.svbin: no such file, so each use compiles file-spam.sieve"),
     (no_folder_of_programs, "failed", "sets no sieve_pipe_bin_dir"),
     (no_fragment, "failed", "90-spamfilter.conf: no such file"),
 ]
@@ -456,6 +461,25 @@ def test_what_is_wrong_with_dovecots_scripts_is_found(plant: Callable[[Path], No
         assert {finding.status for finding in findings} == {status}
         assert said in findings[0].found
         assert all(finding.advice for finding in findings)
+
+
+@pytest.mark.parametrize(
+    "line", ["mail_uid = mail", "mail_uid = 8", "userdb {\n driver = static\n args = uid=mail gid=mail home=/srv/%u\n}"]
+)
+def test_who_moves_the_mail_of_all_users_must_be_allowed_to_mark_for_them(line: str) -> None:
+    said = subprocess.run(
+        [require("dovecot", PACKAGES), "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    if not said.startswith("2.3"):
+        missing("lines of Dovecot 2.3, which is not installed")
+    with workshop() as folder:
+        place = connected(folder, folder / "feedback.sock")
+        (place / "dovecot.conf").write_text(f"{line}\n!include conf.d/*.conf\n")
+        for proxies, status in ((["mail"], "ok"), ([], "warning")):
+            asked = settings(folder, feedback={"socket": f"{folder}/feedback.sock", "proxies": proxies})
+            findings = look(dovecot, Examination(asked, None, dovecot=place))
+            assert [finding.status for finding in findings] == [status]
+            assert status == "ok" or "all mail belongs to mail, who may not mark for others" in findings[0].found
 
 
 def test_settings_for_another_version_of_dovecot_are_found() -> None:

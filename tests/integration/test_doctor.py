@@ -134,6 +134,8 @@ def connected(folder: Path, socket: Path, version: str = "2.3") -> Path:
             text = settings.read_text().replace(DOVECOT, str(scripts))
             (dovecot / "conf.d" / "90-spamfilter.conf").write_text(text)
         settings.unlink()
+    for script in scripts.glob("*.sieve"):
+        script.with_suffix(".svbin").touch()
     mark = scripts / "spamfilter-mark"
     text = mark.read_text().replace("/usr/local/bin/spamfilter", str(program))
     mark.write_text(text.replace("/run/spamfilter/feedback.sock", str(socket)))

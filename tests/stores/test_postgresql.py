@@ -205,7 +205,7 @@ def test_a_wrong_password_is_one_sentence(url: str) -> None:
 def test_without_psycopg_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "spamfilter.stores.sql.postgresql", None)
     monkeypatch.delattr("spamfilter.stores.sql.postgresql", raising=False)
-    with pytest.raises(StoreError, match=r"psycopg is not installed: pip install 'spamfilter\[postgresql\]'"):
+    with pytest.raises(StoreError, match=r"postgresql\+psycopg needs psycopg: in the checkout, .venv/bin/pip install"):
         open_store(f"{KIND}://u@127.0.0.1:1/d")
 
 

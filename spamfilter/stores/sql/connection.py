@@ -39,7 +39,8 @@ def connect(url: str, replaced: Callable[[], None]) -> Engine:
         try:
             from spamfilter.stores.sql import postgresql
         except ImportError as error:
-            raise StoreError(f"{POSTGRESQL}: psycopg is not installed: pip install 'spamfilter[postgresql]'") from error
+            missing = f"{POSTGRESQL} needs psycopg: in the checkout, .venv/bin/pip install '.[postgresql]'"
+            raise StoreError(missing) from error
         return postgresql.connect(make_url(url), where, BUSY_SECONDS, replaced)
     folder = path.parent
     if not folder.is_dir():
