@@ -177,7 +177,7 @@ def _decoded(value: bytes) -> tuple[bytes, int]:
     if b"=?" in value:
         value = value[: 4 * MAX_VALUE]
         read = len(value)
-        read += value.count(b"=?") * ENCODED_WORD
+        read += len(_ENCODED_WORD.findall(value)) * ENCODED_WORD
         value = _ENCODED_WORDS.sub(_decoded_words, _BETWEEN_ENCODED_WORDS.sub(b"", value))
     value = value[:MAX_VALUE]
     return value, max(read, len(value))
