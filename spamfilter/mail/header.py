@@ -176,8 +176,7 @@ def _decoded(value: bytes) -> tuple[bytes, int]:
     read = 0
     if b"=?" in value:
         value = value[: 4 * MAX_VALUE]
-        read = len(value)
-        read += len(_ENCODED_WORD.findall(value)) * ENCODED_WORD
+        read = len(value) + ENCODED_WORD * len(_ENCODED_WORD.findall(value))
         value = _ENCODED_WORDS.sub(_decoded_words, _BETWEEN_ENCODED_WORDS.sub(b"", value))
     value = value[:MAX_VALUE]
     return value, max(read, len(value))

@@ -7,15 +7,15 @@ from html import unescape
 from spamfilter.mail.charsets import to_utf8
 
 _NOT_BASE64 = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
-GAP = b"\0 \0"
-"""Stands where what lies between the beginning and the end of a text is not read."""
+GAP = b"\xff"
+"""Stands where what lies between the beginning and the end of a text is not read; no byte of UTF-8."""
 _INNER_BYTES = bytes(range(0x80, 0xC0))
 """All but the first of a character in UTF-8."""
 # Bounded, as a pattern that may look at all that follows for each < takes time by the square of the text.
 _HIDDEN = re.compile(rb"<([a-z]{1,20})\b[^>]{0,200}\bdisplay\s{0,9}:\s{0,9}none\b")
 _NOT_SHOWN = re.compile(
-    rb"(?is)<!---?>|<!--.*?(?:--!?>|\0 \0|\Z)"
-    rb"|<(style|script)\b.*?(?:</\1\s*>|\0 \0(?:[^<]*</\1\s*>)?|\Z)"  # a style sheet has no <
+    rb"(?is)<!---?>|<!--.*?(?:--!?>|\xff|\Z)"
+    rb"|<(style|script)\b.*?(?:</\1\s*>|\xff(?:[^<]*</\1\s*>)?|\Z)"  # a style sheet has no <
 )
 _WITHIN_WORDS = re.compile(rb"(?is)</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^>]{0,500}>")
 _TAG = re.compile(rb"<[/a-zA-Z!?][^>]*(?:>|\Z)")

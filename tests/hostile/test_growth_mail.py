@@ -107,8 +107,8 @@ REGEXES: dict[str, list[Worst]] = {
     ],
     "mail.text._NOT_SHOWN": [
         ("", "<!--", ""), ("<!--", "-", ""), ("", "<style", ""), ("<style>", "</style ", ""),
-        ("", "<", ""), ("<style></style", " ", ""), ("<style>", "\0 ", ""), ("", "<style>\0 \0", ""),
-        ("<style>", "\0 \0", ""), ("<style>\0 \0", "</style ", ""),
+        ("", "<", ""), ("<style></style", " ", ""), ("", "<style>\xff", ""), ("<style>", "\xff", ""),
+        ("<style>\xff", "</style ", ""),
     ],
     "mail.text._WITHIN_WORDS": [("", "<", ""), ("", "<b ", ""), ("<b ", "x", ""), ("", "</", "")],
     "mail.text._TAG": [("", "<", ""), ("", "<a ", ""), ("<a", "x", "")],
