@@ -313,7 +313,7 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
             # Before the first is sent: where nothing can be noted, the same users would get theirs each hour.
             store.put_setting(unsent, [one.address for one in digests])
             store.put_setting(noted, now.isoformat())
-        for one in digests:
+        for number, one in enumerate(digests, 1):
             mail = digest_mail(one, settings, sender, key, now)
             if dry_run:
                 click.echo(mail)
@@ -327,12 +327,17 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
                 continue
             try:
                 store.note_quarantine(one.events(now))
-            except StoreError as error:  # they have it, and will see these mails once more in their next digest
+            except StoreError as error:  # they have it; nothing would remember who has got the others
                 complain(f"{one.address}: sent, but not noted: {error}")
                 failed[one.address] = error
-                continue
+                deferred += [other.address for other in digests[number:]]
+                break
             click.echo(f"{harmless(one.address)}: {len(one.mails)} announced")
         if not dry_run:
-            store.put_setting(unsent, deferred)
+            try:
+                store.put_setting(unsent, deferred)
+            except StoreError:
+                if not failed:
+                    raise
     if failed:
         raise SystemExit(max(error.exit_code for error in failed.values()))

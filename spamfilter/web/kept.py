@@ -72,7 +72,11 @@ def _by_link(answer: Callable[[Visit, str], Response]) -> Callable[[Visit], Resp
             address = None
         if address is None:
             return wrong_link(visit, 403)
-        return answer(visit, address)
+        try:
+            return answer(visit, address)
+        except SpamfilterError as error:  # a user's page names no database, and has no way to an administrator's
+            log.warning("the page of a digest's link has failed: %s", error)
+            return _trouble(visit, "It did not work now. Try again later.", 503)
 
     return page
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import Verdict
 from spamfilter.config.settings import load
-from spamfilter.errors import InputError, StoreFull
+from spamfilter.errors import InputError, StoreBusy, StoreFull
 from spamfilter.learning import mark_lookup
 from spamfilter.mail.tagging import mark
 from spamfilter.relay.next_hops import Maildir, NextHop, next_hop_of
@@ -33,6 +33,7 @@ from spamfilter.relay.quarantine import Quarantine, quarantine
 from spamfilter.relay.quarantine.kept_mail import Quarantined, looked_at
 from spamfilter.reports.digests import Digest
 from spamfilter.stores import QuarantineEvent, open_store
+from spamfilter.stores.sql import SqlStore
 from spamfilter.system import paths as places
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import new_id
@@ -706,6 +707,24 @@ async def test_while_the_database_is_full_nobody_gets_a_digest_and_then_everybod
             filler.unlink()
             assert (await digests()).output == "b@example.net: 1 announced\nc@example.net: 1 announced\n"
             assert (await digests()).output == ""
+
+
+async def test_after_a_digest_that_cannot_be_noted_nobody_else_gets_one_until_it_can(
+    warder: Warder, digests: Callable[..., Awaitable[Result]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warder.keep(recipients=(b"a@example.net", *TWO_USERS))
+
+    def gone(store: SqlStore, events: object) -> None:
+        raise StoreBusy("cannot be reached")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlStore, "note_quarantine", gone)
+        result = await digests()
+    assert (result.exit_code, result.stdout) == (75, "")
+    assert result.stderr == "spamfilter: a@example.net: sent, but not noted: cannot be reached\n"
+    assert len(warder.hop.messages) == 1
+    assert (await digests()).output == "b@example.net: 1 announced\nc@example.net: 1 announced\n"
+    assert (await digests()).output == ""
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,21 @@ def outcomes(pages: Site) -> list[tuple[str, str]]:
         return database.execute("SELECT outcome, by FROM quarantine_events ORDER BY id").fetchall()
 
 
+def test_while_the_database_is_away_a_user_hears_so_in_their_language_and_no_more(pages: Site) -> None:
+    send(pages, "away", "Casino der Woche", B)
+    link = link_in(digests(pages)[B])
+    user = pages.browser()
+    stamp = user.get(link).stamp
+    away = pages.relay.database.rename(pages.relay.database.with_suffix(".away"))
+    for answer in (user.get(link), user.post(link, {"stamp": stamp, "undo": "1"})):
+        assert answer.status == 503
+        assert 'lang="de"' in answer.text
+        assert "Das ging jetzt nicht. Versuchen Sie es später noch einmal." in answer.words
+        assert not {"spamfilter.db", "Overview"} & {*answer.words.replace(",", " ").split()}
+    away.rename(pages.relay.database)
+    assert "Casino der Woche" in user.get(link).words
+
+
 def test_the_night_of_a_mail_that_was_kept_by_mistake(pages: Site, chromium: Browser) -> None:
     id = send(pages, "night", "Casino der Woche", B, C)
     first = digests(pages)
