@@ -1,5 +1,6 @@
 """The SQL store on PostgreSQL: what the contract, which it is held to as well, cannot say of every store."""
 
+import itertools
 import os
 import re
 import signal
@@ -7,6 +8,8 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -17,7 +20,7 @@ import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 from sqlalchemy.schema import Index
 
 from spamfilter.config.sections import Feedback
@@ -354,7 +357,7 @@ def _break_off(store: SqlStore, url: str) -> None:
 def test_a_connection_lost_in_a_learning_leaves_nothing_of_it(url: str) -> None:
     with opened(url) as store:
         learn(store, entry(1))
-        with pytest.raises(StoreBusy, match="cannot be reached"):
+        with pytest.raises(StoreBusy, match=r"cannot be reached|the connection broke"):
             _break_off(store, url)
         assert len(store.entries_after(0)) == 1
         learn(store, entry(3))
@@ -511,9 +514,11 @@ def test_by_the_socket_root_is_let_in_as_the_page_says() -> None:
             store.put_setting("name", "of root")
 
 
-def test_it_works_behind_pgbouncer_in_transaction_mode(url: str) -> None:
+@contextmanager
+def pooled(url: str) -> Iterator[str]:
+    """The URL of this database behind a pgbouncer as on the page."""
     program, setpriv = require("pgbouncer", "pgbouncer"), require("setpriv", "util-linux")
-    own = server().folder / "pgbouncer"
+    own = server().folder / f"pgbouncer-{name_in(url)}"
     own.mkdir()
     own.chmod(0o777)
     (own / "pgbouncer.ini").write_text(pooler_settings(url, own), encoding="utf-8")
@@ -523,12 +528,19 @@ def test_it_works_behind_pgbouncer_in_transaction_mode(url: str) -> None:
     )
     try:
         wait_until((own / ".s.PGSQL.6432").exists, "pgbouncer")
-        pooled = f"{url.partition('?')[0]}?host={own}&port=6432"
+        yield f"{url.partition('?')[0]}?host={own}&port=6432"
+    finally:
+        pooler.kill()
+        pooler.wait()
+
+
+def test_it_works_behind_pgbouncer_in_transaction_mode(url: str) -> None:
+    with pooled(url) as behind:
         failures: list[BaseException] = []
 
         def write(name: str) -> None:
             try:
-                with opened(pooled) as store:
+                with opened(behind) as store:
                     for number in range(10):
                         words = (f"w{(number * 7 + n) % 40}" for n in range(200))
                         Filter(store, VOICE, whole=False).learn(reading(f"{name}{number}", *words), "spam", "cli")
@@ -541,13 +553,86 @@ def test_it_works_behind_pgbouncer_in_transaction_mode(url: str) -> None:
         for thread in threads:
             thread.join()
         assert failures == []
-        with opened(pooled) as store:
+        with opened(behind) as store:
             assert [one.id for one in store.entries_after(0)] == [*range(1, 41)]
             assert Filter(store, VOICE).verify() == []
             assert store.generation == 0
-    finally:
-        pooler.kill()
-        pooler.wait()
+
+
+def test_learnings_whose_connections_are_cut_behind_pgbouncer_are_whole_or_fail_for_the_moment(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An answer that is cut may look to the driver like that to another statement."""
+    end = time.monotonic() + 4
+    failures: list[BaseException] = []
+    learnt: list[str] = []
+
+    def write(store: SqlStore, name: str) -> None:
+        for number in itertools.count():
+            if time.monotonic() > end:
+                return
+            try:
+                words = (f"w{n}" for n in range(200))
+                Filter(store, VOICE, whole=False).learn(reading(f"{name}{number}", *words), "spam", "cli")
+                learnt.append(name)
+            except BaseException as error:
+                failures.append(error)
+
+    with pooled(url) as behind, opened(behind) as store, ThreadPoolExecutor(4) as threads:
+        writers = [threads.submit(write, store, name) for name in "abcd"]
+        with psycopg.connect(host=str(server().folder), user="admin", dbname="postgres", autocommit=True) as admin:
+            cut = b"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+            while time.monotonic() < end:
+                admin.execute(cut, [name_in(url)])
+                time.sleep(0.05)
+        for writer in writers:
+            writer.result()
+    assert failures
+    assert {type(error) for error in failures} == {StoreBusy}
+    assert caplog.records == []
+    with opened(url) as store:
+        assert store.load([]).learnt["spam"] >= len(learnt)  # a commit whose answer was cut is learnt, too
+        assert Filter(store, VOICE).verify() == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(psycopg.InternalError("received 2 results from command 'COMMIT'"), id="of-another-statement"),
+        pytest.param(psycopg.OperationalError("sending query failed: cannot exit pipeline mode"), id="in-a-batch"),
+        pytest.param(psycopg.InterfaceError("unexpected result PIPELINE_SYNC"), id="unexpected"),
+        pytest.param(psycopg.errors.ProtocolViolation("server conn crashed?"), id="of-pgbouncer"),
+    ],
+)
+def test_a_connection_that_broke_unnoticed_by_the_driver_is_not_used_again(
+    url: str, error: psycopg.Error, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks(_: psycopg.Connection[object]) -> None:
+        raise error
+
+    process = "SELECT pg_backend_pid()"
+    with opened(url) as store:
+        with store.reading() as connection:
+            before = connection.exec_driver_sql(process).scalar()
+        with monkeypatch.context() as patch:
+            patch.setattr(postgresql._Patient, "commit", breaks)
+            patch.setattr(postgresql._Patient, "rollback", breaks)
+            with pytest.raises(StoreBusy, match=r"(the connection broke|server conn crashed\?); try again") as raised:
+                learn(store, entry(1))
+        assert raised.value.exit_code == 75
+        with store.reading() as connection:
+            assert connection.exec_driver_sql(process).scalar() != before
+        assert store.entries_after(0) == []
+    assert caplog.records == []
+
+
+def test_no_word_of_a_mail_is_in_an_error(url: str, tmp_path: Path) -> None:
+    """The relay logs the errors that led to another one, too."""
+    word = "".join(["sec", "ret"])  # the lines of this test are in the traceback
+    for place in (url, f"sqlite:///{tmp_path / 'words.db'}"):
+        with opened(place) as store, pytest.raises(StoreError) as raised, store.writing() as connection:
+            connection.execute(text("SELECT 1 FROM missing WHERE word = :word"), {"word": word})
+        assert word not in "".join(traceback.format_exception(raised.value))
 
 
 @pytest.fixture

@@ -49,7 +49,12 @@ def connect(url: str, replaced: Callable[[], None]) -> Engine:
         if is_trap(path):
             raise StoreError(f"{path}: a link of {owner(folder)}, which root does not follow; name what it leads to")
         make_file(path)
-    engine = create_engine(url, poolclass=QueuePool, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+    engine = create_engine(
+        url,
+        poolclass=QueuePool,
+        hide_parameters=True,  # words of mail do not belong in a log
+        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
+    )
 
     @event.listens_for(engine, "connect")
     def _connected(connection: sqlite3.Connection, record: object) -> None:

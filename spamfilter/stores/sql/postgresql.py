@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import psycopg
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool
 
@@ -66,6 +66,9 @@ AWAY = ("08", "57P", "53300")
 """The connection is lost, the server is shutting down or starting, or has too many connections."""
 WRONG = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """What a failed connection says if trying again does not help."""
+SILENT = "the server does not answer"
+BROKEN = (psycopg.OperationalError, psycopg.InternalError, psycopg.InterfaceError)
+"""What the driver raises if a connection breaks: with a code of AWAY, or none if it could not read the answer."""
 STANDBY = ("session is read-only", "server is in hot standby mode")
 """What a failed connection says of a server that answers, but that `target_session_attrs` of the URL does not want."""
 LISTED = "All failures were:\n"
@@ -75,6 +78,7 @@ FAILED = re.compile(r'connection to server (?:at|on socket) "([^"]*)"[^"]*? fail
 """How libpq names the address of a server and the reason."""
 
 logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of each batch that fails, which we say once
+logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # it replaces a connection that broke, as we said
 
 
 class _Patient(psycopg.Connection[Any]):
@@ -95,7 +99,7 @@ class _Patient(psycopg.Connection[Any]):
                     end = time.monotonic() + self.patience
                 elif time.monotonic() > end:
                     self.pgconn.finish()  # what it says later must not be taken for the next answer
-                    raise psycopg.OperationalError("the server does not answer")
+                    raise psycopg.OperationalError(SILENT)
                 wanted = gen.send(ready)
         except StopIteration as end_of_it:
             return end_of_it.value
@@ -114,6 +118,7 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
             poolclass=QueuePool,
             pool_pre_ping=True,
             paramstyle="format",
+            hide_parameters=True,  # they are words of mail
             use_native_hstore=False,
             # The server of a name prepared earlier may be another one behind pgbouncer.
             connect_args={"connect_timeout": CONNECT_SECONDS, "application_name": "spamfilter"}
@@ -147,6 +152,11 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
             raise StoreError(f"{where}: has the encoding {encoding}; create it with ENCODING 'UTF8'")
         _compare(system, found)
 
+    @event.listens_for(engine, "handle_error")
+    def _failed(context: ExceptionContext) -> None:
+        # The driver may think that the connection is well, and take what is left of an answer for the next one.
+        context.is_disconnect |= _is_broken(context.original_exception)
+
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         options = connection.get_execution_options()
@@ -172,9 +182,15 @@ def meant(where: str, error: psycopg.Error) -> StoreError:
     if code in MEANT:
         kind, said = MEANT[code]
         return kind(f"{where}: {said.format(reason)}")
-    if isinstance(error, psycopg.OperationalError) and (not code or code.startswith(AWAY)):
-        return StoreBusy(f"{where}: cannot be reached: {reason}; try again")
+    if _is_broken(error):
+        said = f"cannot be reached: {reason}" if code or reason == SILENT else "the connection broke"
+        return StoreBusy(f"{where}: {said}; try again")
     return StoreError(f"{where}: {reason}")
+
+
+def _is_broken(error: BaseException) -> bool:
+    """Whether a connection broke, by an exception of the driver. Any other error of the server has a code."""
+    return isinstance(error, BROKEN) and (not error.sqlstate or error.sqlstate.startswith(AWAY))
 
 
 def _not_connected(where: str, text: str, options: Mapping[str, Any]) -> StoreError:
