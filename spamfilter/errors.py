@@ -61,6 +61,10 @@ class StoreConflict(StoreBusy):
     """The database ended this transaction because another one was in its way; the same again soon succeeds."""
 
 
+class StoreRefused(StoreBusy):
+    """The database's server refuses the password or the role; once that is mended, trying again helps."""
+
+
 class StoreFull(StoreError):
     """The disk is full, or fails; once that is mended, trying again helps."""
 

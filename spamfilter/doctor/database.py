@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spamfilter.bayes.voices import everybodys
 from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, warning
-from spamfilter.errors import SpamfilterError, StoreBusy
+from spamfilter.errors import SpamfilterError, StoreBusy, StoreRefused
 from spamfilter.learning.filter import RULES, Filter, rules, rules_text, usable
 from spamfilter.stores import GONE
 from spamfilter.stores.schema import HEAD
@@ -59,7 +59,7 @@ def database(examined: Examination) -> Iterator[Finding]:
 
 def _server(examined: Examination) -> Finding:
     store = examined.database
-    if isinstance(store, StoreBusy):
+    if isinstance(store, StoreBusy) and not isinstance(store, StoreRefused):
         crowded = any(said in str(store) for said in CROWDED)
         return failed(str(store), MORE_CONNECTIONS if crowded else START)
     if isinstance(store, SpamfilterError):

@@ -198,6 +198,7 @@ def test_a_wrong_password_is_one_sentence(url: str) -> None:
         guarded = url.replace("spamfilter@", "guarded:hush@")
         with pytest.raises(StoreError, match='password authentication failed for user "guarded"; see') as raised:
             _open_often(guarded)
+        assert raised.value.exit_code == 75
         assert "hush" not in str(raised.value)
     finally:
         rules.write_text(before)

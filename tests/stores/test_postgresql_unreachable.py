@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 import psycopg
 import pytest
 
-from spamfilter.errors import StoreBusy, StoreError
+from spamfilter.errors import StoreBusy, StoreError, StoreRefused
 from spamfilter.stores import open_store
 from spamfilter.stores.sql import postgresql
 from spamfilter.stores.sql.database import Database
@@ -18,6 +18,7 @@ from tests.support.postgresql import KIND, ROLE, TEMPLATE, Server
 
 REFUSED, NO_ENTRY = "Connection refused", 'no pg_hba.conf entry for host "10.0.0.2", user "spamfilter", no encryption'
 WRONG_PASSWORD = 'password authentication failed for user "spamfilter"'
+MISSING = 'database "made" does not exist'
 FULL = "sorry, too many clients already"
 STANDBY = "session is read-only"
 
@@ -65,7 +66,7 @@ NO_PASSWORD = failed("10.0.0.1", "fe_sendauth: no password supplied", fatal=Fals
         pytest.param(
             "a,b",
             said(("a", failed("10.0.0.1", WRONG_PASSWORD)), ("b", failed("10.0.0.2", STANDBY, fatal=False))),
-            StoreError,
+            StoreRefused,
             f"a: {WRONG_PASSWORD}; b: {STANDBY}; see [store] url",
             id="the primary refuses the role",
         ),
@@ -79,9 +80,30 @@ NO_PASSWORD = failed("10.0.0.1", "fe_sendauth: no password supplied", fatal=Fals
         pytest.param(
             "localhost",
             said(("localhost", DOWN), ("localhost", failed("127.0.0.1", WRONG_PASSWORD))),
-            StoreError,
+            StoreRefused,
             f"{WRONG_PASSWORD}; see [store] url",
             id="one of two addresses refuses the role",
+        ),
+        pytest.param(
+            "a",
+            failed("10.0.0.1", NO_ENTRY),
+            StoreRefused,
+            f"{NO_ENTRY}; see [store] url",
+            id="the server has no rule for the role",
+        ),
+        pytest.param(
+            "a,b",
+            said(("a", failed("10.0.0.1", MISSING)), ("b", failed("10.0.0.2", NO_ENTRY))),
+            StoreRefused,
+            f"a: {MISSING}; b: {NO_ENTRY}; see [store] url",
+            id="one lacks the database and the other refuses the role",
+        ),
+        pytest.param(
+            "a,b",
+            said(("a", failed("10.0.0.1", MISSING)), ("b", failed("10.0.0.2", STANDBY, fatal=False))),
+            StoreError,
+            f"a: {MISSING}; b: {STANDBY}; see [store] url",
+            id="the primary lacks the database",
         ),
         pytest.param(
             "a",
@@ -92,7 +114,7 @@ NO_PASSWORD = failed("10.0.0.1", "fe_sendauth: no password supplied", fatal=Fals
         ),
     ],
 )
-def test_trying_again_is_of_no_use_only_where_each_server_refuses_for_good(
+def test_trying_again_is_of_no_use_only_where_each_server_lacks_what_the_url_names(
     monkeypatch: pytest.MonkeyPatch, hosts: str, text: str, kind: type[StoreError], reason: str
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -194,9 +216,14 @@ def test_after_a_connection_that_failed_none_is_tried_for_a_moment(monkeypatch: 
 
 
 @pytest.mark.parametrize("named", ["url", "environment"])
-@pytest.mark.parametrize("reason", [failed("10.0.0.1", WRONG_PASSWORD), NO_PASSWORD], ids=["wrong", "none"])
-def test_a_password_that_is_wrong_or_missing_names_its_file(
-    monkeypatch: pytest.MonkeyPatch, named: str, reason: str
+@pytest.mark.parametrize(
+    "reason",
+    [failed("10.0.0.1", WRONG_PASSWORD), NO_PASSWORD, failed("10.0.0.1", "SASL authentication failed")],
+    ids=["wrong", "none", "pgbouncer"],
+)
+@pytest.mark.parametrize("overridden", [False, True])
+def test_a_password_that_is_wrong_or_missing_names_where_it_is_from(
+    monkeypatch: pytest.MonkeyPatch, named: str, reason: str, overridden: bool
 ) -> None:
     def fails(*_: object, **__: object) -> None:
         raise psycopg.OperationalError(f"connection failed: {reason}")
@@ -207,9 +234,14 @@ def test_a_password_that_is_wrong_or_missing_names_its_file(
         url += "?passfile=/etc/spamfilter/pgpass"
     else:
         monkeypatch.setenv("PGPASSFILE", "/etc/spamfilter/pgpass")
-    with pytest.raises(StoreError, match="password") as raised:
+    if overridden:
+        monkeypatch.setenv("PGPASSWORD", "hush")
+    with pytest.raises(StoreRefused, match=r"password|authentication") as raised:
         open_store(url)
     assert str(raised.value).endswith(
-        "; see /etc/spamfilter/pgpass, which must have mode 0600 and a line for this server and user"
+        "; see PGPASSWORD in the environment, which overrides /etc/spamfilter/pgpass"
+        if overridden
+        else "; see /etc/spamfilter/pgpass, which must have mode 0600 and a line for this server and user"
     )
     assert "fe_sendauth" not in str(raised.value)
+    assert "hush" not in str(raised.value)

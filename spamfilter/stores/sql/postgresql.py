@@ -11,7 +11,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from typing import Any
 
 import psycopg
@@ -19,7 +19,7 @@ from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine,
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool
 
-from spamfilter.errors import CountError, StoreBusy, StoreConflict, StoreDamaged, StoreError, StoreFull
+from spamfilter.errors import CountError, StoreBusy, StoreConflict, StoreDamaged, StoreError, StoreFull, StoreRefused
 
 CONNECT_SECONDS = 10
 RETRY_SECONDS = 2.0
@@ -64,8 +64,12 @@ MEANT: dict[str, tuple[type[StoreError], str]] = {
 """Code of an error -> what it means, with the server's words in place of {}."""
 AWAY = ("08", "57P", "53300")
 """The connection is lost, the server is shutting down or starting, or has too many connections."""
-WRONG = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
-"""What a failed connection says if trying again does not help."""
+PASSWORD = ("authentication failed", "no password supplied")
+REFUSED = (*PASSWORD, "no pg_hba.conf entry", "does not exist")
+"""What a server says that is well and refuses the connection."""
+WRONG = ("does not exist", "Peer authentication failed")
+"""Refusals that mean another role, database or user than the right one: trying again does not help. All others end once
+an administrator has mended a password or the server's rules, which happens while relays run."""
 SILENT = "the server does not answer"
 BROKEN = (psycopg.OperationalError, psycopg.InternalError, psycopg.InterfaceError)
 """What the driver raises if a connection breaks: with a code of AWAY, or none if it could not read the answer."""
@@ -196,8 +200,8 @@ def _is_broken(error: BaseException) -> bool:
 def _not_connected(where: str, text: str, options: Mapping[str, Any]) -> StoreError:
     """What it means that no connection could be made. options: those of the connection.
 
-    Of several servers each is named with its reason. Trying again does not help if all that might be the wanted one
-    refuse for good: while the primary is down, it is of no importance what a standby says.
+    Of several servers each is named with its reason. A refusal counts only if all that might be the wanted server
+    refuse: while the primary is down, it is of no importance what a standby says.
     """
     by = "hostaddr" if options.get("hostaddr") else "host"
     reasons, named = _reasons(text, by), [host for host in str(options.get(by, "")).split(",") if host]
@@ -205,24 +209,32 @@ def _not_connected(where: str, text: str, options: Mapping[str, Any]) -> StoreEr
         reasons["the other hosts"] = "not found"
     said = "; ".join(f"{host}: {reason}" for host, reason in reasons.items())
     wanted = [reason for reason in reasons.values() if reason not in STANDBY]
-    if not wanted or not all(map(_is_wrong, wanted)):
+    if not wanted or not all(map(_refuses, wanted)):
         first = text.partition("\n")[0].removeprefix("connection failed: ").removeprefix("connection is bad: ")
         return StoreBusy(f"{where}: cannot be reached: {said if len(reasons) > 1 else first}; try again")
     if len(reasons) == 1:
         (said,) = wanted
+    kind = StoreError if all(_says(WRONG, reason) for reason in wanted) else StoreRefused
+    return kind(f"{where}: {said}; {_advice(said, options)}")
+
+
+def _advice(said: str, options: Mapping[str, Any]) -> str:
+    """What to do about a refusal."""
     if said.startswith("Peer"):
-        return StoreError(f"{where}: {said}; run this as that user, or let root in, as docs/postgresql.md does")
+        return "run this as that user, or let root in, as docs/postgresql.md does"
     file = options.get("passfile") or os.environ.get("PGPASSFILE")
-    if file and "password" in said and "password" not in options:
-        return StoreError(f"{where}: {said}; see {file}, which must have mode 0600 and a line for this server and user")
-    return StoreError(f"{where}: {said}; see [store] url")
+    if "password" in options or not _says(PASSWORD, said):
+        return "see [store] url"
+    if os.environ.get("PGPASSWORD"):
+        return f"see PGPASSWORD in the environment, which overrides {file or 'a passfile'}"
+    return f"see {file}, which must have mode 0600 and a line for this server and user" if file else "see [store] url"
 
 
 def _reasons(text: str, by: str) -> dict[str, str]:
     """Host -> why it was not connected, from the text of psycopg's error. by: what names the hosts, host or hostaddr.
 
-    Of the addresses of a host one that refuses for good counts, as where `localhost` has two and the server listens on
-    one. An address that is tried with TLS and without refuses for good only if it does so both times.
+    Of the addresses of a host one that refuses counts, as where `localhost` has two and the server listens on one. An
+    address that is tried with TLS and without refuses only if it does so both times.
     """
     tries: dict[str, dict[str, list[str]]] = {}
     host = ""
@@ -234,9 +246,13 @@ def _reasons(text: str, by: str) -> dict[str, str]:
             tries.setdefault(host or failed[1], {}).setdefault(failed[1], []).append(failed[2])
         elif listed:
             tries.setdefault(host, {}).setdefault("", []).append(reason)
-    each = {host: [min(said, key=_is_wrong) for said in addresses.values()] for host, addresses in tries.items()}
-    return {host: next(filter(_is_wrong, said), said[-1]) for host, said in each.items()}
+    each = {host: [min(said, key=_refuses) for said in addresses.values()] for host, addresses in tries.items()}
+    return {host: next(filter(_refuses, said), said[-1]) for host, said in each.items()}
 
 
-def _is_wrong(reason: str) -> bool:
-    return any(wrong in reason for wrong in WRONG)
+def _refuses(reason: str) -> bool:
+    return _says(REFUSED, reason)
+
+
+def _says(any_of: Collection[str], reason: str) -> bool:
+    return any(words in reason for words in any_of)
