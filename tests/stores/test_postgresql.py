@@ -35,6 +35,7 @@ from spamfilter.stores.sql import connection as sql_connection
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.postgresql import LOCK
 from tests.integration.servers import free_port, wait_until
+from tests.load.process import paused
 from tests.stores.made import entry, learn
 from tests.stores.test_migrations import REVISIONS, SCRIPTS
 from tests.support.certificates import write_certificate
@@ -649,6 +650,23 @@ def test_a_server_that_goes_on_answering_is_not_given_up(hasty: Database) -> Non
     with hasty.reading() as connection:
         rows = connection.exec_driver_sql("SELECT pg_sleep(0.2), repeat('x', 100000) FROM generate_series(1, 8)").all()
     assert len(rows) == 8
+
+
+def test_a_silent_server_behind_pgbouncer_is_waited_for_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pooler lets new connections in, but no statement of theirs is answered."""
+    monkeypatch.setattr(postgresql, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(postgresql._Patient, "patience", 1.0)
+    with pooled(url) as behind, closing(Database(behind)) as database:
+        assert database.revision() == HEAD
+        with paused(server().process.pid):
+            begin = time.monotonic()
+            for _ in range(3):
+                with pytest.raises(StoreBusy, match="cannot be reached: the server does not answer; try again"):
+                    database.revision()
+            took = time.monotonic() - begin
+        assert 1 <= took < 2
+        time.sleep(postgresql.RETRY_SECONDS)
+        assert database.revision() == HEAD
 
 
 def test_a_statement_that_is_given_up_holds_no_lock(hasty: Database) -> None:

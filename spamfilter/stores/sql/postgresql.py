@@ -23,8 +23,9 @@ from spamfilter.errors import CountError, StoreBusy, StoreConflict, StoreDamaged
 
 CONNECT_SECONDS = 10
 RETRY_SECONDS = 2.0
-"""After a connection that failed none is tried for so long; what needs one then fails with the same error. A relay asks
-the database many times a second, and at each try libpq may write a line to the log, and the server, too."""
+"""After a connection that failed, or a server that was given up, none is tried for so long; what needs one then fails
+with the same error. A relay asks the database many times a second, and at each try libpq may write a line to the log,
+and the server, too."""
 ANSWER_SECONDS = 30.0
 """A server that says nothing for so long is gone or stopped: half of the supervisor's patience with a process that
 hangs. A rebuild of a large database sends many statements and may take longer; a migration waits for each."""
@@ -158,8 +159,12 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
 
     @event.listens_for(engine, "handle_error")
     def _failed(context: ExceptionContext) -> None:
+        nonlocal failed, failed_at
+        error = context.original_exception
         # The driver may think that the connection is well, and take what is left of an answer for the next one.
-        context.is_disconnect |= _is_broken(context.original_exception)
+        context.is_disconnect |= _is_broken(error)
+        if isinstance(error, psycopg.Error) and str(error) == SILENT:
+            failed, failed_at = meant(where, error), time.monotonic()  # a new connection would wait as long again
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
