@@ -648,6 +648,16 @@ def test_a_clients_error_is_the_relays(tmp_path: Path, code: object, kind: type[
         assert type(caught.value) is kind
 
 
+def test_a_fault_of_the_relays_database_is_told_from_one_of_the_request(tmp_path: Path) -> None:
+    answer = b'{"error": "read-only", "exit_code": 2, "database": true}\n'
+    with (
+        answering(tmp_path / "x.sock", answer) as path,
+        closing(SocketClient(path)) as client,
+        pytest.raises(StoreError, match="read-only"),
+    ):
+        client.ask({"command": "mark"})
+
+
 @pytest.mark.parametrize("answer", [b"220 ready\r\n", b"7\n", b"\xff\n", b"[" * 100_000 + b"\n"])
 def test_what_is_no_relay_is_named(tmp_path: Path, answer: bytes) -> None:
     with (
@@ -733,3 +743,4 @@ async def test_a_store_that_is_gone_is_said_so(there: Place) -> None:
         path.unlink()
     answer = await peer.ask(MARK, mail())
     assert (answer["exit_code"], "the database is gone" in answer["error"]) == (StoreError.exit_code, True)
+    assert answer["database"] is True

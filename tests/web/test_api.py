@@ -3,9 +3,11 @@
 import base64
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,18 @@ def test_a_mark_is_in_the_history_and_can_be_forgotten(pages: Site) -> None:
     assert json.loads(asked(lena, "POST", f"/api/messages/{id}/mark", {"label": None}).body)["changed"]
     listed = json.loads(asked(lena, "GET", "/api/messages?subject=two").body)["messages"]
     assert [(one["id"], one["label"]) for one in listed] == [(id, None)]
+
+
+def test_a_fault_of_the_relays_database_is_none_of_the_request(pages: Site, sent: str) -> None:
+    """Of the relay, which makes the mark, as of the page."""
+    lena = client(pages, "lena")
+    with closing(sqlite3.connect(pages.relay.state / "spamfilter.db", isolation_level=None)) as database:
+        database.execute("CREATE TRIGGER broken BEFORE INSERT ON ledger BEGIN SELECT RAISE(ABORT, 'is broken'); END")
+        try:
+            answer = asked(lena, "POST", f"/api/messages/{sent}/mark", {"label": "ham"})
+        finally:
+            database.execute("DROP TRIGGER broken")
+    assert (answer.status, "is broken" in json.loads(answer.body)["error"]) == (503, True)
 
 
 def test_a_session_of_the_pages_counts_nothing_here(pages: Site, sent: str) -> None:

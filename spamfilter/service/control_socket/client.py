@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from spamfilter.errors import InputError, Refused, SpamfilterError, TryAgain
+from spamfilter.errors import InputError, Refused, SpamfilterError, StoreError, TryAgain
 
 TIMEOUT = 60.0
 """Seconds for an answer: a mark waits for earlier marks, and for a locked database."""
@@ -72,7 +72,8 @@ class SocketClient:
         if not isinstance(answer, dict):
             raise InputError(f"{self._path}: what listens there is no relay; see [feedback] socket")
         if "error" in answer:
-            raise _ERRORS.get(answer.get("exit_code", 2), SpamfilterError)(answer["error"])
+            kind = _ERRORS.get(answer.get("exit_code", 2), SpamfilterError)
+            raise (StoreError if answer.get("database") else kind)(answer["error"])
         return answer
 
     def close(self) -> None:

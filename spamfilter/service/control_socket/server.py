@@ -305,4 +305,6 @@ def _line(answer: Answer) -> bytes:
 
 
 def _error(error: SpamfilterError) -> Answer:
-    return {"error": str(error), "exit_code": error.exit_code}
+    answer = {"error": str(error), "exit_code": error.exit_code}
+    of_database = isinstance(error, StoreError) and error.exit_code == StoreError.exit_code
+    return {**answer, "database": True} if of_database else answer
