@@ -7,7 +7,7 @@ nothing.
 import logging
 import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,6 +39,11 @@ def reread(file: Path | None) -> Iterator[Settings | None]:
         yield new
     finally:
         notify("READY=1")
+
+
+def read_by_relay(keys: Iterable[str]) -> list[str]:
+    """Those of these keys that the relay reads: those of [web] are read by the web page alone."""
+    return [key for key in keys if not key.startswith("web.")]
 
 
 def tell_reloaded(waiting: Sequence[str]) -> None:

@@ -42,7 +42,7 @@ from spamfilter.service.expiry import EXPIRE_EVERY, GRACE_SECONDS, Expiry
 from spamfilter.service.ledger_following import FOLLOW_EVERY, Following
 from spamfilter.service.list_following import FOLLOW_LISTS_EVERY, ListFollowing
 from spamfilter.service.listening import Sockets, name_of, note_fault, within_descriptors
-from spamfilter.service.reload import apply, reread, tell_reloaded
+from spamfilter.service.reload import apply, read_by_relay, reread, tell_reloaded
 from spamfilter.service.startup_messages import announce
 from spamfilter.service.supervisor import BEAT_EVERY, TOLD, Process
 from spamfilter.service.uptime import Uptime
@@ -257,7 +257,7 @@ class Worker:
                 apply(self._settings, self._relay, self._socket)
                 self._list_following.configure(self._settings)
                 if process.keeps:
-                    tell_reloaded([key for key in waiting if not key.startswith("web.")])
+                    tell_reloaded(read_by_relay(waiting))
             process.shared.state[process.shared.own] += 1
 
     def _ended(self, end: int, stop: asyncio.Event) -> None:

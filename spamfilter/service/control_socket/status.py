@@ -14,6 +14,7 @@ from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import LIMITS, Snapshot
 from spamfilter.service.control_socket.client import Answer
 from spamfilter.service.ledger_following import Following
+from spamfilter.service.reload import read_by_relay
 from spamfilter.stores.schema import HEAD
 from spamfilter.system.paths import config_file
 
@@ -48,7 +49,8 @@ async def status(
 
 
 def _changed(settings: Settings, file: Path | None) -> list[str]:
-    """Keys of the configuration file that differ from the settings in use; a sentence if the file is wrong."""
+    """Keys of the configuration file that the relay reads and that differ from the settings in use; a sentence if the
+    file is wrong."""
     try:
         new = load(file)
     except ConfigError:
@@ -61,7 +63,7 @@ def _changed(settings: Settings, file: Path | None) -> list[str]:
         if getattr(getattr(reloaded, section), key) != getattr(getattr(settings, section), key)
     ]
     policies = ["recipients"] * (reloaded.recipients != settings.recipients)
-    return [*waiting, *live, *policies]
+    return [*read_by_relay(waiting), *live, *policies]
 
 
 async def judge(filter: Filter, request: Answer) -> Answer:
