@@ -66,7 +66,9 @@ async def hand_over(
     judging = time.perf_counter() - began
     if len(parts) == 1:
         judged = JudgedMail(transaction, mail, parts[0][0], id)
-        return await _carried_out(relay, conversation, judged, gone, judging)
+        reply = await _carried_out(relay, conversation, judged, gone, judging)
+        count_message(relay, mail, reply)
+        return reply
     replies: dict[int, Reply] = {}
     end = began + relay.limits.final_seconds
 
@@ -80,7 +82,9 @@ async def hand_over(
         judged = JudgedMail(part, mail, judgement, new_id() if replies else id)
         reply = await _carried_out(relay, _Again(conversation, part), judged, late, judging)
         replies.update(zip(numbers, reply.for_each(len(numbers)), strict=True))
-    return Reply.together([replies[number] for number in sorted(replies)])
+    together = Reply.together([replies[number] for number in sorted(replies)])
+    count_message(relay, mail, together)
+    return together
 
 
 class _Again:
@@ -210,8 +214,15 @@ def _show_to_rules(relay: Relay, judged: JudgedMail) -> None:
         relay.automatic.saw(seen, relay.feedback)
 
 
+def count_message(relay: Relay, mail: bytes, reply: Reply) -> None:
+    """Count the bytes of a mail and what its client heard, once for all its recipients, verdicts and replies."""
+    best = min(each.code for each in reply.for_each(1))
+    relay.metrics.count("final_replies", f"{best // 100}xx")
+    relay.metrics.count("message_bytes", by=len(mail))
+
+
 def record(relay: Relay, judged: JudgedMail, reply: Reply, judge_us: int, total_us: int) -> None:
-    """Record a mail in log, journal and metrics."""
+    """Record a verdict with its reply in log, journal and metrics."""
     transaction, judgement = judged.transaction, judged.judgement
     verdict, message = judgement.verdict, judgement.message
     entry = JournalEntry(
@@ -241,8 +252,6 @@ def record(relay: Relay, judged: JudgedMail, reply: Reply, judge_us: int, total_
     metrics.count("messages", verdict.class_, verdict.action)
     if verdict.listed:
         metrics.count("rules_met", use_of(verdict.listed))
-    metrics.count("final_replies", f"{reply.code // 100}xx")
-    metrics.count("message_bytes", by=len(judged.mail))
     metrics.observe("score", verdict.score.posterior)
     for stage, seconds in judgement.stages.items():
         metrics.observe("stage_seconds", seconds, stage)

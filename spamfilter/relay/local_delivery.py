@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from spamfilter.errors import StoreError
-from spamfilter.relay.delivery import JudgedMail, record
+from spamfilter.relay.delivery import JudgedMail, count_message, record
 from spamfilter.relay.envelope import Purpose, Transaction
 from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.feedback_addresses import learn
@@ -82,4 +82,5 @@ def _judge_canary(relay: Relay, transaction: Transaction, mail: bytes) -> Reply:
     reply = Reply.of(f"250 2.0.0 Ok: canary {id}")
     microseconds = int((time.perf_counter() - began) * 1e6)
     record(relay, judged, reply, microseconds, microseconds)
+    count_message(relay, mail, reply)
     return reply

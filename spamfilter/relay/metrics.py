@@ -64,7 +64,7 @@ class Metric:
 METRICS: dict[str, Metric] = {
     "messages": Metric(
         "counter",
-        "Messages judged, as many as entries of the journal with a verdict.",
+        "Verdicts on messages, as many as entries of the journal with one; by LMTP a message may have several.",
         {"class": CLASSES, "action": ACTIONS},
     ),
     "rules_met": Metric(
@@ -72,7 +72,7 @@ METRICS: dict[str, Metric] = {
         "Messages with a rule on their sender, by the lists of senders.",
         {"rule": ("blocked", "allowed", "unproved")},
     ),
-    "message_bytes": Metric("counter", "Bytes of the messages judged."),
+    "message_bytes": Metric("counter", "Bytes of the messages judged, of each message once."),
     "sessions": Metric("counter", "Connections of clients that were greeted, and of mail servers by milter."),
     "replies": Metric(
         "counter",
@@ -81,8 +81,8 @@ METRICS: dict[str, Metric] = {
     ),
     "final_replies": Metric(
         "counter",
-        "What clients heard of each message in the end, also of those that never came to their text; what some"
-        " recipients take is 2xx.",
+        "The final reply to each message, also to one that never came to its text; 2xx if any recipient was accepted,"
+        " else 4xx if any was deferred.",
         {"code": ("2xx", "4xx", "5xx")},
     ),
     "limits_hit": Metric("counter", "Times that a limit of the configuration was hit.", {"limit": LIMITS}),

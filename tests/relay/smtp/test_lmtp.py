@@ -137,6 +137,9 @@ async def test_a_recipient_that_the_next_hop_refuses_after_the_dot_has_an_entry_
             zip(NAMES, ("552", "421", "250"), strict=True)
         )
         assert entries[NAMES[2]].id.encode() in hop.messages[-1]
+        metrics = running.relay.metrics
+        assert [metrics.value("final_replies", code) for code in ("2xx", "4xx", "5xx")] == [1, 0, 0]
+        assert metrics.value("message_bytes") == len(MAIL)
 
 
 async def test_a_rule_on_the_sender_for_one_recipient_holds_for_that_alone(tmp_path: Path) -> None:
