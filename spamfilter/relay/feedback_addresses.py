@@ -62,7 +62,7 @@ async def learn(relay: Relay, transaction: Transaction, mail: bytes, gone: Calla
     if not any(result.marked for result in results):
         return Reply.of(f"550 5.7.1 {printable(results[0].refused, MAX_REPLY)}")
     if relay.feedback.answer and not gone():  # a client that has hung up sends it again, and gets its answer then
-        relay.started(send(relay, transaction, mail, label, results))
+        relay.in_background(send(relay, transaction, mail, label, results))
     return Reply.of(f"250 2.0.0 {printable(text, MAX_REPLY)}")
 
 

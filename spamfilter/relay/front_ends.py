@@ -112,7 +112,7 @@ class FrontEnd:
         self._relay.draining = True
         for server in self._servers:
             server.close()
-        while self._relay.crowd or self._relay.handovers:
+        while self._relay.crowd or self._relay.background_tasks:
             for client in self._relay.crowd:
                 client.leave_if_idle()
             await asyncio.sleep(0.05)

@@ -109,7 +109,11 @@ METRICS: dict[str, Metric] = {
     "connections": Metric("gauge", "Connections of SMTP clients, and of mail servers by milter."),
     "feedback_connections": Metric("gauge", "Connections to the feedback socket."),
     "memory_bytes": Metric("gauge", "Bytes of mail in flight: being received, or on their way to the next hop."),
-    "handovers": Metric("gauge", "Messages on their way to the next hop."),
+    "handovers": Metric(
+        "gauge",
+        "Messages that are being judged or handed over, feedback mail that is being learnt, and answers to it that are"
+        " being sent.",
+    ),
     "journal_waiting": Metric("gauge", "Entries of the journal that wait to be written."),
     "journal_failing": Metric("gauge", "Processes of the relay that could not write their journal at the last try."),
     "ledger_lag_seconds": Metric("gauge", "Seconds since the relay last knew all that was learnt."),

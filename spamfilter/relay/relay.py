@@ -36,7 +36,8 @@ class Relay:
     proxy_protocol: whether clients in these networks begin with a PROXY header, which names another client.
     domains: the domains that all other clients may send mail to, in lower case.
     lists: allowed and blocked senders.
-    handovers: tasks that deliver messages; they go on when the client's connection ends.
+    background_tasks: hand-overs of messages, feedback mail that is being learnt, and answers to it; they go on when the
+    client's connection ends.
     canaries: addresses of probes, in lower case; a mail to one of them is judged and journalled, but not delivered.
     memory, conversations: the budgets for all mails in flight, and for conversations with the next hop.
     crowd: the connected clients of all front ends. limit_log: the log of limits that are hit.
@@ -59,7 +60,7 @@ class Relay:
     normalise: bool = False
     proxy_protocol: bool = False
     draining: bool = False
-    handovers: set[asyncio.Task[Any]] = field(default_factory=set)
+    background_tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     shared: Shared = field(default_factory=Shared)
     limit_log: LimitLog = field(default_factory=LimitLog)
     metrics: Metrics = field(init=False)
@@ -76,7 +77,7 @@ class Relay:
         self.conversations = conversations(self.shared)
         self.metrics.read_by("connections", lambda: len(self.crowd))
         self.metrics.read_by("memory_bytes", lambda: self.memory.own)
-        self.metrics.read_by("handovers", lambda: len(self.handovers))
+        self.metrics.read_by("handovers", lambda: len(self.background_tasks))
 
     def failed(self, error: NextHopError) -> None:
         """Count a failure of the next hop. The caller logs it."""
@@ -123,14 +124,14 @@ class Relay:
         """Whether this IP address, as text, is in a trusted network."""
         return is_in(address, self.trusted)
 
-    def started(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Start a task that does not end with its client; the relay waits for it when it stops."""
         task = asyncio.ensure_future(work)
-        self.handovers.add(task)
+        self.background_tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        self.handovers.discard(task)
+        self.background_tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.debug("a hand-over ended with %r", task.exception())
+            log.debug("a task in the background ended with %r", task.exception())

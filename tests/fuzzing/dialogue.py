@@ -220,7 +220,7 @@ def target(kind: type[Dialogue] = Dialogue) -> Iterator[Run]:
                 while not transport.written:
                     await asyncio.sleep(0)
                 await feed(session, transport, sent, 1 + piece * 8)
-                while not transport.is_closing() or made.handovers:
+                while not transport.is_closing() or made.background_tasks:
                     await asyncio.sleep(0)
                 heard.extend(transport.written)
 

@@ -114,7 +114,7 @@ def target() -> Iterator[Run]:
                 transport = Transport(connection)
                 connection.connection_made(transport)
                 await feed(connection, transport, sent, 1 + piece * 8)
-                while not transport.is_closing() or used.handovers:
+                while not transport.is_closing() or used.background_tasks:
                     await asyncio.sleep(0)
                 await asyncio.sleep(0)
                 heard.extend(transport.written)

@@ -216,7 +216,7 @@ async def test_a_hand_over_outlives_its_client_and_so_does_its_memory(tmp_path: 
     async with session(tmp_path, hop) as (one, running):
         await begin(one)
         client = asyncio.ensure_future(one.data(receiving()))
-        while not running.relay.handovers:
+        while not running.relay.background_tasks:
             await asyncio.sleep(0)
         client.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -224,7 +224,7 @@ async def test_a_hand_over_outlives_its_client_and_so_does_its_memory(tmp_path: 
         one.close()
         assert running.relay.memory.used == len(MAIL)
         hop.go_on.set()
-        await asyncio.gather(*running.relay.handovers)
+        await asyncio.gather(*running.relay.background_tasks)
         assert running.relay.memory.used == 0
         assert running.journal() == ["pass"]
     assert (len(hop.messages), hop.released, hop.aborted) == (1, 1, 0)

@@ -291,7 +291,7 @@ async def relaying(
         front_end.close()
         hop.close()
         for _ in range(100):
-            if not relay.handovers:
+            if not relay.background_tasks:
                 break
             await asyncio.sleep(0.05)
         relay.automatic.close()

@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
                     self._busy = True
                     self._deadline.set(math.inf)
                     # The hand-over goes on even if the connection ends.
-                    self._relay.started(self._hand_over(data))
+                    self._relay.in_background(self._hand_over(data))
                     return
                 if answer := self._session.obey(command, data):
                     self._transport.write(answer)

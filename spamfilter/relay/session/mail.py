@@ -199,7 +199,7 @@ class Session(Greeting):
             self.settle(in_part=True)
             work = self._handed_over(conversation, transaction, mail, stack.pop_all())
             del mail  # so that its memory is free when that work ends, and not later
-            return await asyncio.shield(self._relay.started(work))
+            return await asyncio.shield(self._relay.in_background(work))
 
     @property
     def _one_by_one(self) -> bool:
