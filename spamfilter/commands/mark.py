@@ -189,7 +189,7 @@ def mark_ham(file: Path | None, names: tuple[str, ...], as_json: bool, by: str |
     """
     if kind := kind_of(into):
         if not names:
-            sys.stdin.buffer.read()  # or who pipes the mail in complains
+            sys.stdin.buffer.read()  # or the program that pipes the mail in complains
         if not as_json:
             sentence(f"{harmless(into)}: holds {kind}, so a mail that is moved there is no mark")
     else:

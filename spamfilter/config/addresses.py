@@ -180,7 +180,7 @@ def is_everywhere(text: str) -> bool:
 
 
 def leads_to(target: tuple[str, int] | None, listening: tuple[str, int] | None) -> bool:
-    """Whether a connection to `target` reaches who listens there, as far as the addresses themselves say."""
+    """Whether a connection to `target` reaches a server on `listening`, as far as the addresses themselves say."""
     if target is None or listening is None or target[1] != listening[1]:
         return False
     here = target[0] in (*EVERYWHERE, "localhost") or target[0].startswith("127.") or target[0] == "::1"

@@ -174,9 +174,9 @@ class Examination:
 
     @property
     def user(self) -> User:
-        """The user of the relay; if it does not say, the owner of the database's folder, or who runs this.
+        """The user of the relay; if it does not say, the owner of the database's folder, else the user of this process.
 
-        Of a folder that is closed to who runs this, the owner is that of the folder that closes it, as a home does.
+        If a folder above it is closed to this process, as a home is, the owner is that of the closed folder.
         """
         if not isinstance(self.status, Exception) and "uid" in self.status:
             return user_of(self.status["uid"])

@@ -88,7 +88,8 @@ METRICS: dict[str, Metric] = {
     "limits_hit": Metric("counter", "Times that a limit of the configuration was hit.", {"limit": LIMITS}),
     "next_hop_failures": Metric(
         "counter",
-        "Failures of the next hop: it is away, slow, breaks off, talks nonsense, or refuses a message.",
+        "Failures of the next hop: it is unreachable, is slow, closes the connection, sends no SMTP, or refuses a"
+        " message.",
         {"kind": FAILURES},
     ),
     "marks": Metric(
@@ -98,7 +99,7 @@ METRICS: dict[str, Metric] = {
     ),
     "journal_written": Metric("counter", "Entries of the journal written to the database."),
     "journal_dropped": Metric("counter", "Entries of the journal that were lost for want of a database."),
-    "faults": Metric("counter", "Faults of the relay and of its database, by the part they befell.", {"part": FAULTS}),
+    "faults": Metric("counter", "Faults of the relay and of its database, by the part that failed.", {"part": FAULTS}),
     "judge_seconds": Metric("histogram", "Seconds to judge a message.", bounds=SECONDS),
     "hand_over_seconds": Metric(
         "histogram", "Seconds from the end of a message to its reply, the verdict included.", bounds=SECONDS

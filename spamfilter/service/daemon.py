@@ -58,7 +58,7 @@ def serve(settings: Settings, file: Path | None) -> None:
     with closing(places), closing(open_store(settings.store_url(), migrate=True)) as store:
         filter = Filter(store, _voices(settings, store))
         expiry.begin(store)
-        # The files of TLS are read before the fork: who replaces another process does not need what they hold then.
+        # The files of TLS are read before the fork: a process that replaces another needs none of them.
         tls, next_hop = clients_tls(settings), next_hop_of(settings)
         process: Process | None = Process(Shared())
         make_loop = loop_factory()  # before the fork, so that all processes share the library in memory

@@ -14,7 +14,7 @@ LINK = "digest link: "
 MOST_RULES = 10_000
 """Rules in a store: each relay looks at them several times a second and holds them in memory."""
 MOST_FORMER = 10_000
-"""Rules that have ended and are remembered, so that who makes and undoes rules all day does not fill the disk."""
+"""Rules that have ended and are remembered, so that a user who changes rules all day does not fill the disk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ class Learning(Ledger):
 class Store(Ledger, Journal, QuarantineEvents, SenderLists):
     """All that is kept: counts, ledger, journal, events of the quarantine, lists, daily summaries and settings.
 
-    generation: grows when another store was put in the place of this one (a restored backup, for instance) and when
+    generation: grows when this store was replaced by another (a restored backup, for instance) and when
     the counts were rebuilt; counts in memory must then be loaded again. Both `learning` and `entries_after` look.
     """
 

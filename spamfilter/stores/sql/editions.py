@@ -24,7 +24,7 @@ from spamfilter.stores.store import Relearnt, Rewriting
 BATCH = 5000
 """Rows written, or deleted, in one transaction: a tenth or two of a second of write lock."""
 PAUSE = 0.1
-"""Seconds between two of them: SQLite's writers look for the lock as often, and would find it taken for seconds."""
+"""Seconds between two batches: SQLite's writers look for the lock as often, and would find it taken for seconds."""
 BEGUN = "edition begun"
 """The setting with the number of the newest edition, which judges already or is being written."""
 
@@ -87,13 +87,13 @@ class SqlEditions(Database):
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Lists of BATCH rows."""
+    """Lists of BATCH rows; sleeps before each but the first, as `_paused` says."""
     rest = iter(rows)
     return _paused(iter(lambda: list(islice(rest, BATCH)), []))
 
 
 def _paused(batches: Iterable[Row]) -> Iterator[Row]:
-    """A pause between two of them."""
+    """These batches, with a sleep of PAUSE seconds before each but the first, in which others can write."""
     for number, batch in enumerate(batches):
         if number:
             sleep(PAUSE)
