@@ -59,7 +59,7 @@ def advice(
         found.append("the relay did not run, had no database, or had its clock set, see Outages: its log says why")
     if waiting:
         found.append(f"{waiting:,} message{'s need' if waiting > 1 else ' needs'} review: spamfilter review")
-    if any(one.what == "put_off" and one.share > one.before for one in drifts):
+    if any(one.what == "deferred" and one.share > one.before for one in drifts):
         found.append("more mail than usual is deferred: look at the replies of the next hop, and run spamfilter doctor")
     if any(one.what.endswith(("judged_spam", "judged_ham")) and one.share > one.before for one in drifts):
         found.append(

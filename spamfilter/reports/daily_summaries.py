@@ -35,7 +35,10 @@ PARTS = 400
 """Parts of days and hours that are kept in memory, at most some 100 KB each: a report has ten parts of days, and of
 five days all hours."""
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
-REPLIES = {"2": "accepted", "4": "put_off", "5": "refused"}
+REPLIES = {"2": "accepted", "4": "deferred", "5": "rejected"}
+"""First digit of a reply -> the word for it. Mail in quarantine was accepted, too."""
+EARLIER_WORDS = {"put_off": "deferred", "refused": "rejected"}
+"""Words for replies in summaries that earlier versions have kept -> those of now."""
 TROUBLE = 100
 """Characters of a reply that are kept; replies that differ only after that count as the same."""
 
@@ -76,9 +79,9 @@ class Summary:
     bytes: int = 0
     store_bytes: int = 0
     hours: Hours = field(default_factory=Counter)  # hour of the day, class, action
-    replies: Counter[str] = field(default_factory=Counter)  # accepted, put_off, refused
+    replies: Counter[str] = field(default_factory=Counter)  # accepted, deferred, rejected
     troubles: Counter[str] = field(default_factory=Counter)  # replies that were not accepted, by their text
-    unjudged: Counter[tuple[int, str]] = field(default_factory=Counter)  # hour of the day, put_off or refused
+    unjudged: Counter[tuple[int, str]] = field(default_factory=Counter)  # hour of the day, deferred or rejected
     scores: Counter[tuple[str, int]] = field(default_factory=Counter)  # class, bin of the probability
     judging: Counter[int] = field(default_factory=Counter)  # bucket of the microseconds
     relaying: Counter[int] = field(default_factory=Counter)
@@ -162,6 +165,10 @@ class Summary:
         for name in _COUNTED:
             counts = Counter({tuple(key) if len(key) > 1 else key[0]: number for *key, number in body.get(name, ())})
             setattr(made, name, counts)
+        made.replies = Counter({EARLIER_WORDS.get(word, word): number for word, number in made.replies.items()})
+        made.unjudged = Counter(
+            {(hour, EARLIER_WORDS.get(word, word)): number for (hour, word), number in made.unjudged.items()}
+        )
         for name in _NAMED:
             setattr(made, name, {key: (first, second) for key, (first, second) in body[name].items()})
         return made

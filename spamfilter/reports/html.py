@@ -13,7 +13,6 @@ from spamfilter.relay.sender_lists.decision import use_of
 from spamfilter.reports.charts import COLOURS, HEIGHT, PALE, charts_of
 from spamfilter.reports.report import Report
 from spamfilter.reports.text import (
-    REPLY_WORDS,
     TRAININGS,
     disk_text,
     drift_text,
@@ -53,7 +52,6 @@ def environment(room: str) -> Environment:
         "drift_text": drift_text,
         "outage_texts": outage_texts,
         "pale": PALE,
-        "reply_words": REPLY_WORDS,
         "share": _share,
         "most_trainings": TRAININGS,
     }

@@ -311,7 +311,7 @@ _SHARES: Mapping[str, Callable[[Figures], tuple[int, int]]] = {
     "unsure": lambda figures: (figures.classes["unsure"], figures.messages),
     "ham_judged_spam": lambda figures: (figures.ham_rate.errors, figures.ham_rate.messages),
     "spam_judged_ham": lambda figures: (figures.spam_rate.errors, figures.spam_rate.messages),
-    "put_off": lambda figures: (figures.replies["put_off"], figures.messages),
+    "deferred": lambda figures: (figures.replies["deferred"], figures.messages),
 }
 """What may drift -> events and trials."""
 

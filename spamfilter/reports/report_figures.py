@@ -45,8 +45,8 @@ class Delay:
 class Figures:
     """The figures of a period. A mail that was deferred and sent again counts each time.
 
-    replies: what clients heard, by the reply's class: accepted (2xx), put_off (4xx), refused (5xx).
-    unjudged: messages that never came to their text, or not for all recipients: put_off and refused.
+    replies: what clients heard, by the reply's class: accepted (2xx), deferred (4xx), rejected (5xx).
+    unjudged: messages that never came to their text, or not for all recipients: deferred and rejected.
     lam: the mean of both error rates on the logit scale, in per cent; None if a class has no messages.
     unsure_settled: unsure messages that were marked later, by label.
     """
@@ -114,7 +114,7 @@ def figures_of(mail: Summary) -> Figures:
         replies={name: mail.replies[name] for name in REPLIES.values()},
         unjudged={
             name: sum(number for (_, said), number in mail.unjudged.items() if said == name)
-            for name in ("put_off", "refused")
+            for name in ("deferred", "rejected")
         },
         ham_rate=ham_rate,
         spam_rate=spam_rate,

@@ -26,11 +26,9 @@ DRIFT_WORDS = {
     "unsure": "unsure mail",
     "ham_judged_spam": "false positives",
     "spam_judged_ham": "missed spam",
-    "put_off": "deferred mail",
+    "deferred": "deferred mail",
 }
 """The subject of a sentence about a drift."""
-REPLY_WORDS = {"accepted": "accepted", "put_off": "deferred", "refused": "rejected"}
-"""Key of Figures.replies -> the word for it. Mail in quarantine was accepted, too."""
 MANY_DAYS = 730
 """Days until the disk is full; a larger number would be only a guess."""
 
@@ -134,10 +132,9 @@ def _mail(report: Report, width: int) -> Iterator[str]:
     yield ""
     compared = f", {change} compared with the period before" if change else ""
     yield f"Mail        {now.messages:,} message{'s' * (now.messages != 1)}, {size_text(now.bytes)}{compared}"
-    replies = {REPLY_WORDS[name]: n for name, n in now.replies.items()}
-    for head, counts in (("judged", now.classes), ("action", now.actions), ("reply", replies)):
+    for head, counts in (("judged", now.classes), ("action", now.actions), ("reply", now.replies)):
         yield from _wrapped(f"  {head:<10}", _shares(counts, now.messages), width)
-    if unjudged := [f"{n:,} {REPLY_WORDS[name]}" for name, n in now.unjudged.items() if n]:
+    if unjudged := [f"{n:,} {name}" for name, n in now.unjudged.items() if n]:
         yield from _wrapped("  unjudged  ", f"{', '.join(unjudged)}, before their text had come", width)
     if now.messages:
         room = width - 14

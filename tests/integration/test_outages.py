@@ -47,7 +47,7 @@ def test_a_night_of_outages_is_seen_everywhere_by_when_and_how_many(tmp_path: Pa
 
         assert [scraper.value("final_replies_total", code) for code in ("2xx", "4xx", "5xx")] == [2, 4, 1]
         report = json.loads(relay.command("stats", "--since", "1h", "--json").stdout)
-        assert report["unjudged"] == {"put_off": 4, "refused": 2}
+        assert report["unjudged"] == {"deferred": 4, "rejected": 2}
         assert [(one["messages"], one["reply"]) for one in report["outages"]] == [(4, "451 4.3.0 Out of order")]
         assert {"reply": "550 5.1.1 <>: no such user", "messages": 2} in report["troubles"]
         assert any("4 messages were deferred" in sentence for sentence in report["advice"])

@@ -16,7 +16,7 @@ from spamfilter.reports import daily_summaries
 from spamfilter.reports.daily_summaries import KEPT, MANY, Summary, bucket, by_day, duration, midnight, of_period, total
 from spamfilter.reports.report import build
 from spamfilter.reports.text import message_change
-from spamfilter.stores import JournalEntry, Store
+from spamfilter.stores import UNJUDGED, JournalEntry, Store
 from tests.stores.conftest import store
 from tests.support.made import NOON, VOICE, journal_entry
 
@@ -60,6 +60,22 @@ def figures(store: Store, since: datetime, until: datetime) -> object:
     """A report without what is asked of the journal itself, or changes by keeping."""
     report = build(store, ["fields"], since, until)
     return replace(report, waiting=[], waiting_in_all=0, latest=[], size=None, advice=[])  # type: ignore[arg-type]
+
+
+def test_a_summary_of_an_earlier_version_has_the_words_of_now() -> None:
+    now = Summary()
+    for reply, class_ in (
+        ("451 x", "ham"),
+        ("550 x", "spam"),
+        ("250 x", "ham"),
+        ("450 x", UNJUDGED),
+        ("550 y", UNJUDGED),
+    ):
+        now.add(journal_entry(reply=reply, class_=class_))
+    kept = json.dumps(now.to_json())
+    earlier = kept.replace('"deferred"', '"put_off"').replace('"rejected"', '"refused"')
+    assert earlier != kept
+    assert Summary.of_json(json.loads(earlier)) == now
 
 
 @pytest.mark.parametrize("microseconds", [0, 1, 2, 999, 1000, 10**6, 3_600_000_000])

@@ -56,7 +56,7 @@ def test_what_was_put_off_is_counted_beside_what_was_judged(store: Store) -> Non
     put_off(store, 5, reply="550 5.1.1 <bob@example.org>: nobody", action="reject")
     store.write_journal([journal_entry(at=NOON)])
     report = build(store, ["fields"], NOON - 60 * MINUTE, NOON + 60 * MINUTE)
-    assert (report.figures.messages, report.figures.unjudged) == (1, {"put_off": 2, "refused": 4})
+    assert (report.figures.messages, report.figures.unjudged) == (1, {"deferred": 2, "rejected": 4})
     assert [(one.reply, one.messages) for one in report.troubles] == [("550 5.1.1 <>: nobody", 4), (AWAY, 2)]
     assert outage_texts(report) == [f"{span_text(NOON, NOON + MINUTE)}: 2 messages deferred: {AWAY}"]
     assert any("2 messages were deferred" in sentence for sentence in report.advice)

@@ -148,8 +148,8 @@ def test_every_figure_recomputed(seed: int) -> None:
     heard = [row.reply[0] for row in inside]
     assert made.figures.replies == {
         "accepted": heard.count("2"),
-        "put_off": heard.count("4"),
-        "refused": heard.count("5"),
+        "deferred": heard.count("4"),
+        "rejected": heard.count("5"),
     }
     for label in LABELS:
         assert made.figures.unsure_settled[label] == pairs.count(("unsure", label))

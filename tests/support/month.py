@@ -158,7 +158,7 @@ def counted(database: Path, since: datetime, until: datetime) -> dict[str, Any]:
         "classes": Counter(mail["class"] for mail in mails),
         "actions": Counter(mail["action"] for mail in mails),
         "replies": Counter(
-            {"2": "accepted", "4": "put_off", "5": "refused"}.get(mail["reply"][:1], "") for mail in mails
+            {"2": "accepted", "4": "deferred", "5": "rejected"}.get(mail["reply"][:1], "") for mail in mails
         ),
         "ham_rate": (pairs["spam", "ham"], truth["ham"]),
         "spam_rate": (pairs["ham", "spam"], truth["spam"]),
