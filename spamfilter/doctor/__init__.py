@@ -84,7 +84,7 @@ def examine(examined: Examination, without: tuple[str, ...] = ()) -> Diagnosis:
             except StoreBusy as error:
                 found.append(warning(str(error), "try again when the other command has ended"))
             except Exception as error:  # it must not hide the other checks
-                if isinstance(error, PermissionError) and examined.by_a_stranger:
+                if isinstance(error, PermissionError) and examined.by_another_user:
                     not_tried[name] = CLOSED
                 else:
                     found.append(

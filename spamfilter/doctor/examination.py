@@ -121,7 +121,7 @@ class Examination:
     @cached_property
     def milters(self) -> dict[str, str]:
         """Address for milter -> what was agreed upon there."""
-        return {address: agreement(address, self.settings.relay) for address in self._listed("milter")}
+        return {address: milter_offer(address, self.settings.relay) for address in self._listed("milter")}
 
     def _listed(self, *keys: str) -> list[str]:
         """The addresses that the relay names, or else the configuration."""
@@ -162,7 +162,7 @@ class Examination:
         """The database, if it can be read and has the schema of this version. Raises NotTried if not."""
         store = self.database
         if isinstance(store, Exception):
-            raise NotTried(CLOSED if self.by_a_stranger else "no database to read")
+            raise NotTried(CLOSED if self.by_another_user else "no database to read")
         if self.revision != HEAD:
             raise NotTried("a database of another schema")
         return store
@@ -188,7 +188,7 @@ class Examination:
         return user_of(os.geteuid())
 
     @property
-    def by_a_stranger(self) -> bool:
+    def by_another_user(self) -> bool:
         """Whether neither root nor the user of the relay looks."""
         return os.geteuid() not in (0, self.user.uid)
 
@@ -246,7 +246,7 @@ def greeting(address: str, relay: Relay) -> str:
     return line.decode("ascii", "replace").strip() or "closed the connection"
 
 
-def agreement(address: str, relay: Relay) -> str:
+def milter_offer(address: str, relay: Relay) -> str:
     """What a milter agrees upon with a mail server that can do everything, or why not. address: as in `greeting`."""
     answers = packets.Decoder()
     everything = packets.Offer(packets.VERSIONS[-1], ~packets.Actions(0), ~packets.Steps(0))

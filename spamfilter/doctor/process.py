@@ -94,7 +94,7 @@ def feedback_socket(examined: Examination) -> Iterator[Finding]:
     if isinstance(status, Exception) and not isinstance(status, Refused):
         if not examined.greeted:
             raise NotTried("no relay is running")
-        if examined.by_a_stranger and isinstance(status.__cause__, PermissionError):
+        if examined.by_another_user and isinstance(status.__cause__, PermissionError):
             raise NotTried(CLOSED)
         advice = (
             f"it was removed, belongs to another relay, or [feedback] socket has changed since the start: {RESTART}"
