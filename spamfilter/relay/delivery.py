@@ -191,9 +191,13 @@ async def _act(
         raise NextHopError("the client hung up, or waits for too long, before the hand-over", kind="")
     if verdict.action == "quarantine":
         try:
-            await asyncio.to_thread(relay.quarantine.write, parts, transaction.sender, transaction.recipients, id)
+            await asyncio.to_thread(
+                relay.quarantine_folder.write, parts, transaction.sender, transaction.recipients, id
+            )
         except OSError as error:
-            raise _NotKept(f"the quarantine {relay.quarantine.path} cannot be written: {error.strerror}") from error
+            raise _NotKept(
+                f"the quarantine {relay.quarantine_folder.path} cannot be written: {error.strerror}"
+            ) from error
         await conversation.forget()
         return Reply.of(f"250 2.0.0 Ok: {id}")
     began = time.perf_counter()

@@ -47,7 +47,7 @@ class Relay:
     judge: Judge
     journal: Journal
     next_hop: NextHop
-    quarantine: Maildir
+    quarantine_folder: Maildir
     limits: Limits
     trusted: Sequence[Network]
     domains: frozenset[str]

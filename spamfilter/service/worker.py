@@ -92,7 +92,7 @@ class Worker:
             judge=Judge(filter, settings.policy(), settings.policies()),
             journal=self._journal,
             next_hop=next_hop,
-            quarantine=Maildir(settings.quarantine_path()),
+            quarantine_folder=Maildir(settings.quarantine_path()),
             limits=within_descriptors(limits),
             trusted=settings.relay.networks(),
             domains=frozenset(settings.relay.domains),
@@ -169,7 +169,7 @@ class Worker:
             background.start("following the ledger", self._following.run, FOLLOW_EVERY)
             if not await self._open_socket():
                 background.start("the feedback socket", self._open_late, TRY_AGAIN, TRY_AGAIN)
-            expiry = Expiry(self._filter.store, self._relay.quarantine.path, lambda: self._settings)
+            expiry = Expiry(self._filter.store, self._relay.quarantine_folder.path, lambda: self._settings)
             uptime = Uptime(self._filter.store, self._relay, self._settings.relay.without_next_hop)
             background.start("noting that the relay runs", uptime.note, NOTE_EVERY)
             background.start("expiry", partial(asyncio.to_thread, expiry.look), EXPIRE_EVERY, GRACE_SECONDS)

@@ -89,7 +89,7 @@ def target() -> Iterator[Run]:
                 judge=Judge(filter, Policy(actions={"ham": action, "unsure": action, "spam": action}, reject_after=0)),
                 journal=Journal(filter.store),
                 next_hop=MaildirNextHop(Path(folder, "mail")),
-                quarantine=Maildir(quarantine),
+                quarantine_folder=Maildir(quarantine),
                 limits=LIMITS,
                 trusted=[ip_network("127.0.0.0/8")],
                 domains=frozenset(),

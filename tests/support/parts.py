@@ -263,7 +263,7 @@ async def relaying(
         judge=Judge(filter, policy or Policy(), policies),
         journal=Journal(store),
         next_hop=hop,
-        quarantine=Maildir(folder / "quarantine"),
+        quarantine_folder=Maildir(folder / "quarantine"),
         limits=limits or Limits(),
         trusted=trusted,
         domains=domains,
