@@ -36,7 +36,7 @@ from spamfilter.config.likelihood_settings import Learn
 from spamfilter.evaluation.contenders import ONE_RULE, Learner
 from spamfilter.evaluation.plots import draw
 from spamfilter.evaluation.protocols import Example, Trial
-from spamfilter.evaluation.runs import CONFIGURED, Outcome, entrants, evaluate
+from spamfilter.evaluation.runs import CONFIGURED, RunOutcome, entrants, evaluate
 from spamfilter.learning.bulk.labelled_mail import interleaved
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
@@ -182,7 +182,7 @@ def learner(name: str, voice: str, likelihood: Likelihood) -> Learner:
     return Learner(name, (Voice(voice, likelihood),))
 
 
-def by_sign(outcome: Outcome) -> float:
+def by_sign(outcome: RunOutcome) -> float:
     """Accuracy in per cent of the plain rule, spam where the log-odds are above 0; no calibration comes into it."""
     run = outcome.run
     right = [(odds > 0) == (label == "spam") for odds, label in zip(run.log_odds, run.labels, strict=True)]
@@ -198,11 +198,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     ]
 
 
-def figures(outcomes: Sequence[Outcome]) -> list[str]:
+def figures(outcomes: Sequence[RunOutcome]) -> list[str]:
     """Accuracy and 1-ROCA% of each contender with 95 % intervals, the best accuracy in bold."""
     best = max(round(outcome.metrics.accuracy, 1) for outcome in outcomes)
 
-    def row(outcome: Outcome) -> list[str]:
+    def row(outcome: RunOutcome) -> list[str]:
         found, bounds = outcome.metrics, outcome.intervals
         low, high = bounds["accuracy"]
         mark = "**" if round(found.accuracy, 1) == best else ""
@@ -218,7 +218,7 @@ def figures(outcomes: Sequence[Outcome]) -> list[str]:
 
 def compared(
     texts: Texts, names: Sequence[str] = COMPARED, protocol: str = "cross-validation", resamples: int = 500
-) -> list[Outcome]:
+) -> list[RunOutcome]:
     """The likelihoods, the default and the one-rule baseline under a protocol."""
     voices, enter = entrants(names, Learn())
     found = evaluate(of_texts(texts, voices), enter, protocol, resamples=resamples)
@@ -402,7 +402,7 @@ def of_reviews(folder: Path) -> list[str]:
     ]
 
 
-def ahead(outcomes: Sequence[Outcome]) -> str:
+def ahead(outcomes: Sequence[RunOutcome]) -> str:
     """The contenders with a smaller 1-ROCA% than the default has."""
     roca = {one.likelihood: one.metrics.roca for one in outcomes}
     return ", ".join(sorted(name for name, value in roca.items() if value < roca[DEFAULT])) or "none"

@@ -17,7 +17,7 @@ from spamfilter.tables.classifier import Prediction, Priors, TableClassifier
 from spamfilter.tables.columns import BEST, COUNT, KINDS, OF_TEXT, Options, check
 from spamfilter.tables.one_rule import kinds_for_rule, one_rule
 from spamfilter.tables.reading import FORMATS, TEXT, Format, Row, Table, read, read_classes
-from spamfilter.tables.trials import Outcome, cross_validated, judged, learning_curve
+from spamfilter.tables.trials import TableOutcome, cross_validated, judged, learning_curve
 
 _PATH = click.Path(path_type=Path)
 ONE_RULE = "one_rule"
@@ -237,7 +237,7 @@ def _outcomes(
     folds: int,
     curve: bool,
     seed: int,
-) -> Iterator[Outcome]:
+) -> Iterator[TableOutcome]:
     """What is found of a likelihood, or of 1R without a maker."""
     kinds = rule_kinds if maker is None else maker.chosen(known)  # not anew by a part of the rows
 
@@ -253,7 +253,7 @@ def _outcomes(
             raise InputError(f"--learning-curve: {len(known.rows)} rows are too few")
         yield from points
     elif itself:
-        yield Outcome(judged(train, known, known))
+        yield TableOutcome(judged(train, known, known))
     else:
         yield cross_validated(known, train, folds, seed)
 
@@ -327,7 +327,7 @@ def _prediction_json(one: Prediction) -> dict[str, Any]:
     return {"class": one.class_, "posterior": shares, "log_joint": joint, "unknown": one.unknown}
 
 
-def _plot_curve(file: Path, outcomes: Mapping[str, list[Outcome]]) -> None:
+def _plot_curve(file: Path, outcomes: Mapping[str, list[TableOutcome]]) -> None:
     from spamfilter.evaluation.plots import draw_lines
 
     lines = {name: [(one.trained_on, one.accuracy, *one.interval) for one in mine] for name, mine in outcomes.items()}

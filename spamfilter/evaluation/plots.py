@@ -14,7 +14,7 @@ from spamfilter.bayes.labels import Label
 from spamfilter.errors import InputError
 from spamfilter.evaluation.confidence_intervals import wilson
 from spamfilter.evaluation.error_rates import BINS
-from spamfilter.evaluation.runs import Outcome
+from spamfilter.evaluation.runs import RunOutcome
 
 FORMATS = (".svg", ".png")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
@@ -32,7 +32,7 @@ def check(file: Path) -> None:
         raise InputError("plots need matplotlib: in the checkout, .venv/bin/pip install '.[plots]'") from error
 
 
-def draw(file: Path, outcomes: Sequence[Outcome], title: str) -> None:
+def draw(file: Path, outcomes: Sequence[RunOutcome], title: str) -> None:
     """Write the picture. Raises InputError for an unknown format, a missing library, a file that cannot be written."""
     curve = any(outcome.run.part for outcome in outcomes)
     series = [(f"{one.likelihood} ({one.metrics.ece:.4f})", one.run.posteriors, one.run.labels) for one in outcomes]
@@ -80,7 +80,7 @@ def _line(number: int) -> dict[str, Any]:
     }
 
 
-def roc(outcome: Outcome) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def roc(outcome: RunOutcome) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Shares of ham lost and of spam missed at each threshold, from the highest, clipped to half a message."""
     odds = np.array(outcome.run.log_odds)
     spam = np.array([label == "spam" for label in outcome.run.labels])
@@ -92,7 +92,7 @@ def roc(outcome: Outcome) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return np.clip(lost, half_ham, 1 - half_ham), np.clip(missed, half_spam, 1 - half_spam)
 
 
-def _roc(axes: Any, outcomes: Sequence[Outcome]) -> None:
+def _roc(axes: Any, outcomes: Sequence[RunOutcome]) -> None:
     for number, outcome in enumerate(outcomes):
         lost, missed = roc(outcome)
         name = f"{outcome.likelihood} ({outcome.metrics.roca:.4f})"
@@ -140,7 +140,7 @@ def _reliability(axes: Any, series: Sequence[Series]) -> None:
     axes.legend(title="ECE", fontsize=8)
 
 
-def _curve(axes: Any, outcomes: Sequence[Outcome]) -> None:
+def _curve(axes: Any, outcomes: Sequence[RunOutcome]) -> None:
     outcomes = [outcome for outcome in outcomes if outcome.run.part]  # those from the journal have no training size
     names = list(dict.fromkeys(outcome.likelihood for outcome in outcomes))
     for number, name in enumerate(names):

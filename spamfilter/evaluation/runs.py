@@ -51,7 +51,7 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """The figures of one contender.
 
     intervals: measure -> its 95 % confidence interval. microseconds: processor time for one message, to judge it, to
@@ -78,7 +78,7 @@ def evaluate(
     trial: Trial = PLAIN,
     progress: Progress = lambda _: None,
     resamples: int = 500,
-) -> list[Outcome]:
+) -> list[RunOutcome]:
     """Run every contender under a row of PROTOCOLS. Raises InputError if the judged messages lack a class."""
     both_classes(examples)
     runs = PROTOCOLS[protocol](examples, entrants, trial, progress)
@@ -94,12 +94,12 @@ def both_classes(examples: Sequence[Example]) -> None:
             )
 
 
-def outcome(run: Run, protocol: str, resamples: int) -> Outcome:
+def outcome(run: Run, protocol: str, resamples: int) -> RunOutcome:
     """The figures of one run."""
     both_classes(run.examples)
     labels = run.labels
     suspects = contradicted(run.log_odds, run.posteriors, labels)
-    return Outcome(
+    return RunOutcome(
         likelihood=run.contender,
         protocol=protocol,
         run=run,

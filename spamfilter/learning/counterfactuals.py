@@ -34,7 +34,7 @@ class Distance:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SupposedVerdict:
     """The verdict that a message would get."""
 
     posterior: float
@@ -46,7 +46,7 @@ class Without:
     """The loudest tokens for one class, the loudest first, without which the message would be of another class."""
 
     tokens: Sequence[str]
-    outcome: Outcome
+    outcome: SupposedVerdict
 
 
 _Spoken = tuple[Token, str]
@@ -71,9 +71,9 @@ class Counterfactuals:
         self._state = state
         self._class = class_
 
-    def _outcome(self, tokens: VoiceTokens, state: State) -> Outcome:
+    def _outcome(self, tokens: VoiceTokens, state: State) -> SupposedVerdict:
         score = model.score(self._filter.voices, tokens, state)
-        return Outcome(score.posterior, self._policy.classify(score, state.learnt))
+        return SupposedVerdict(score.posterior, self._policy.classify(score, state.learnt))
 
     def distances(self, score: Score) -> list[Distance]:
         """To the classes below and above, without those that no score reaches: behind a threshold of 0 or 1.
@@ -106,7 +106,7 @@ class Counterfactuals:
         return [few for few in found if few is not None]
 
     def _fewest(self, tokens: VoiceTokens, loud: Sequence[_Spoken], direction: int) -> Without | None:
-        def outcome(number: int) -> Outcome:
+        def outcome(number: int) -> SupposedVerdict:
             missing = set(loud[:number])
             left = {
                 voice: {token: times for token, times in some.items() if _spoken(token.decode(), voice) not in missing}
@@ -122,7 +122,7 @@ class Counterfactuals:
             return None
         return Without([token.decode() for token, _ in loud[:number]], outcome(number))
 
-    def marked(self, tokens: VoiceTokens, undone: Sequence[Entry], label: Label) -> Outcome:
+    def marked(self, tokens: VoiceTokens, undone: Sequence[Entry], label: Label) -> SupposedVerdict:
         """After a mark, as `Filter.learn` would make it, but for new counterparts.
 
         undone: the learning of this message, if there is one, and what is undone with it.
@@ -137,7 +137,7 @@ class Counterfactuals:
         model.taught(voices, tokens, label, state, model.score(voices, tokens, state))
         return self._outcome(tokens, state)
 
-    def forgotten(self, tokens: VoiceTokens, entry: Entry) -> Outcome | None:
+    def forgotten(self, tokens: VoiceTokens, entry: Entry) -> SupposedVerdict | None:
         """Without a learning; None if it was taken back in the meantime."""
         undone = undone_with(self._filter.store, entry)
         state = counts_of(self._filter, tokens, *(each.tokens for each in undone))

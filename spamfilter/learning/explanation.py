@@ -15,7 +15,7 @@ from spamfilter.bayes.model import Score
 from spamfilter.bayes.tokens import is_read
 from spamfilter.bayes.verdict import Class
 from spamfilter.bayes.voices import Evidence
-from spamfilter.learning.counterfactuals import Distance, Outcome
+from spamfilter.learning.counterfactuals import Distance, SupposedVerdict
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.provenance import SILENT, Origin, Provenance, Trace, shown
 from spamfilter.system.escaping import harmless, printable
@@ -230,7 +230,7 @@ def _changes(score: Score, class_: Class, because: Provenance, width: int) -> It
         yield f"    without learning #{item.training} ({what}): {_outcome_text(item.outcome)}"
 
 
-def _outcome_text(outcome: Outcome) -> str:
+def _outcome_text(outcome: SupposedVerdict) -> str:
     return f"{outcome.class_}, score {outcome.posterior:.3f}"
 
 
@@ -287,5 +287,5 @@ def judgement_json(
     }
 
 
-def _plain(said: Outcome | Distance) -> dict[str, Any]:
+def _plain(said: SupposedVerdict | Distance) -> dict[str, Any]:
     return {name.removesuffix("_"): value for name, value in asdict(said).items()}

@@ -15,7 +15,7 @@ from spamfilter.bayes.token_codec import subject_words
 from spamfilter.bayes.tokens import Token, is_read
 from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import Evidence, Voice
-from spamfilter.learning.counterfactuals import Counterfactuals, Distance, Outcome, Without, counts_of
+from spamfilter.learning.counterfactuals import Counterfactuals, Distance, SupposedVerdict, Without, counts_of
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading, undone_with
 from spamfilter.stores import Entry, Store
@@ -70,7 +70,7 @@ class Forgotten:
     training: int
     itself: bool
     tokens: int
-    outcome: Outcome
+    outcome: SupposedVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Provenance:
     learnt: Label | None
     distances: Sequence[Distance]
     without: Sequence[Without]
-    marked: Mapping[Label, Outcome]
+    marked: Mapping[Label, SupposedVerdict]
     forgotten: Sequence[Forgotten]
 
 

@@ -16,7 +16,7 @@ from spamfilter.system.escaping import harmless, printable
 from spamfilter.system.terminal import WIDTH
 
 if TYPE_CHECKING:  # a relay renders neither; without these imports it starts a twentieth faster
-    from spamfilter.evaluation.runs import Outcome
+    from spamfilter.evaluation.runs import RunOutcome
     from spamfilter.reports.report import Report
     from spamfilter.stores import Entry, JournalEntry
 
@@ -97,7 +97,7 @@ def report_json(report: "Report") -> dict[str, Any]:
     return {"since": body.pop("since"), "until": body.pop("until"), **body.pop("figures"), **body}
 
 
-def outcome_json(outcome: "Outcome", suspects: int) -> dict[str, Any]:
+def outcome_json(outcome: "RunOutcome", suspects: int) -> dict[str, Any]:
     """One run of an evaluation. suspects: number of suspected wrong labels to include."""
     return {
         "likelihood": outcome.likelihood,
@@ -127,7 +127,7 @@ _FIGURES = sum(room for _, _, _, room in _COLUMNS) + _KNOWN + _TIME
 """Columns of all figures."""
 
 
-def outcomes_text(outcomes: "Sequence[Outcome]", suspects: int, width: int = WIDTH) -> str:
+def outcomes_text(outcomes: "Sequence[RunOutcome]", suspects: int, width: int = WIDTH) -> str:
     """A table of runs with 95 % intervals, and the suspected wrong labels of each run.
 
     width: most columns of the table, at least 80. A title without room beside the figures is a line of its own.
@@ -181,7 +181,7 @@ _DAYS_LEGEND = (
 )
 
 
-def _days(outcome: "Outcome") -> Iterator[str]:
+def _days(outcome: "RunOutcome") -> Iterator[str]:
     """What a small user sees and does, a line for each day."""
     yield f"{'day':>5}{'ham':>6}{'as spam':>9}{'unsure':>8}{'spam':>7}{'as ham':>8}{'unsure':>8}{'marks':>7}"
     for number, day in enumerate(outcome.days, 1):
@@ -191,7 +191,7 @@ def _days(outcome: "Outcome") -> Iterator[str]:
         )
 
 
-def _title(outcome: "Outcome") -> str:
+def _title(outcome: "RunOutcome") -> str:
     return f"{outcome.likelihood} {outcome.run.part}".rstrip()
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-Outcome = Literal["announced", "delivered", "deleted", "expired"]
+QuarantineOutcome = Literal["announced", "delivered", "deleted", "expired"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class QuarantineEvent:
 
     mail: str
     at: datetime
-    outcome: Outcome
+    outcome: QuarantineOutcome
     recipients: Sequence[str]
     by: str
 

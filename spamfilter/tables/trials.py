@@ -18,7 +18,7 @@ Trained = Callable[[Table], Callable[[Row], str | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TableOutcome:
     """confusion: (true class, predicted class or None) -> rows; trained_on: rows, of a learning curve."""
 
     confusion: Mapping[tuple[str, str | None], int]
@@ -72,7 +72,7 @@ def judged(train: Trained, known: Table, new: Table) -> Counter[tuple[str, str |
     return Counter((label, predict(row)) for row, label in zip(new.rows, new.labels, strict=True))
 
 
-def cross_validated(table: Table, train: Trained, folds: int, seed: int) -> Outcome:
+def cross_validated(table: Table, train: Trained, folds: int, seed: int) -> TableOutcome:
     """Every row judged once, by a classifier that has learnt the other folds. Folds have equal shares of classes."""
     if folds > len(table.rows):
         raise InputError(f"{folds} folds, and the table has {len(table.rows)} rows; say --folds, or --itself")
@@ -87,10 +87,10 @@ def cross_validated(table: Table, train: Trained, folds: int, seed: int) -> Outc
         mine = set(places[fold::folds])
         rest = table.part(at for at in range(len(table.rows)) if at not in mine)
         confusion += judged(train, rest, table.part(sorted(mine)))
-    return Outcome(confusion)
+    return TableOutcome(confusion)
 
 
-def learning_curve(table: Table, train: Trained, seed: int) -> Iterator[Outcome]:
+def learning_curve(table: Table, train: Trained, seed: int) -> Iterator[TableOutcome]:
     """Trained on a tenth to all of a random half, judging the other half."""
     places = _by_class(table, seed)
     half, rest = places[::2], table.part(places[1::2])
@@ -98,7 +98,7 @@ def learning_curve(table: Table, train: Trained, seed: int) -> Iterator[Outcome]
     for size in dict.fromkeys(max(2, round(share * len(half))) for share in SIZES):
         known = table.part(half[:size])
         if len(set(known.labels)) > 1:
-            yield Outcome(judged(train, known, rest), len(known.rows))
+            yield TableOutcome(judged(train, known, rest), len(known.rows))
 
 
 def _by_class(table: Table, seed: int) -> list[int]:

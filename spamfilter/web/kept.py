@@ -41,7 +41,7 @@ MOST_RULES = 200
 
 Do = Literal["teach", "deliver", "delete"]
 """What to do with a mail: deliver it and mark it as not spam, only deliver it, or delete it."""
-Outcome = Literal["done", "untaught", "refused", "failed"]
+MailOutcome = Literal["done", "untaught", "refused", "failed"]
 """What became of it; untaught: done, but not learnt; refused by the next hop; failed for now."""
 DONE = {"teach": "delivered", "deliver": "delivered", "delete": "deleted"}
 SENTENCES = {
@@ -171,7 +171,7 @@ def _do(visit: Visit) -> Do:
     return "delete" if asked == "delete" else "deliver" if asked == "deliver" else "teach"
 
 
-def _carried_out(visit: Visit, address: str, found: Quarantined, do: Do) -> Outcome:
+def _carried_out(visit: Visit, address: str, found: Quarantined, do: Do) -> MailOutcome:
     author = Author(user_of(address), marking.SOURCE)
     try:
         if do == "delete":

@@ -14,20 +14,20 @@ from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import InputError
 from spamfilter.evaluation.plots import FORMATS, draw, roc
 from spamfilter.evaluation.protocols import Example, Run
-from spamfilter.evaluation.runs import Outcome, outcome
+from spamfilter.evaluation.runs import RunOutcome, outcome
 
 PNG = b"\x89PNG\r\n\x1a\n"
 END = b"IEND\xaeB`\x82"
 
 
-def made(name: str, odds: list[float], labels: list[Label], part: str = "", resamples: int = 0) -> Outcome:
+def made(name: str, odds: list[float], labels: list[Label], part: str = "", resamples: int = 0) -> RunOutcome:
     """An outcome with these scores."""
     examples = [Example(str(at), label, dict) for at, label in enumerate(labels)]
     posteriors = [1 / (1 + math.exp(-max(-700.0, value))) for value in odds]
     return outcome(Run(name, part, examples, odds, posteriors), "prequential", resamples)
 
 
-def several(*names: str, part: str = "", resamples: int = 0) -> list[Outcome]:
+def several(*names: str, part: str = "", resamples: int = 0) -> list[RunOutcome]:
     chance = np.random.default_rng(3)
     labels = list(LABELS * 20)
     return [
@@ -36,7 +36,7 @@ def several(*names: str, part: str = "", resamples: int = 0) -> list[Outcome]:
     ]
 
 
-def curve(*names: str, resamples: int = 20) -> list[Outcome]:
+def curve(*names: str, resamples: int = 20) -> list[RunOutcome]:
     return [found for size in (10, 20, 40) for found in several(*names, part=str(size), resamples=resamples)]
 
 

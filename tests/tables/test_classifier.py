@@ -11,7 +11,7 @@ from spamfilter.tables.classifier import TableClassifier
 from spamfilter.tables.columns import KINDS, Options
 from spamfilter.tables.one_rule import one_rule
 from spamfilter.tables.reading import Table, read, read_classes
-from spamfilter.tables.trials import Outcome, cross_validated, judged, learning_curve
+from spamfilter.tables.trials import TableOutcome, cross_validated, judged, learning_curve
 
 WEATHER = """outlook,temperature,humidity,windy,play
 sunny,85,85,false,no
@@ -244,7 +244,7 @@ def test_a_learning_curve_is_trained_on_more_and_more_of_one_half(weather: Table
 
 def test_what_was_learnt_can_be_judged(weather: Table) -> None:
     rule = one_rule(weather)
-    assert Outcome(judged(lambda known: rule.predict, weather, weather)).right == 11
+    assert TableOutcome(judged(lambda known: rule.predict, weather, weather)).right == 11
 
 
 def test_lines_of_each_class_in_a_file(tmp_path: Path) -> None:
