@@ -51,7 +51,7 @@ async def test_trap_4_an_exception_is_a_451_without_details(
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         client = await running.connect()
         await client.envelope()
-        monkeypatch.setattr(running.relay, "quarantine", None)
+        monkeypatch.setattr(running.relay, "quarantine_folder", None)
         monkeypatch.setattr(running.relay.judge, "policy", _Quarantining(running.relay.judge.policy))
         await client.ask("DATA")
         client.writer.write(MAIL + b".\r\n")
