@@ -5,25 +5,25 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 
+from spamfilter.commands.classify_options import Asked
 from spamfilter.commands.command import as_json_option
 from spamfilter.errors import InputError
 from spamfilter.system.escaping import printable
 from spamfilter.tables.choosing import best_kinds
-from spamfilter.tables.classifier import Prediction, Priors, TableClassifier
-from spamfilter.tables.columns import BEST, COUNT, KINDS, OF_TEXT, Options, check
+from spamfilter.tables.classifier import Prediction, TableClassifier
+from spamfilter.tables.columns import BEST, COUNT, KINDS, OF_TEXT, check
 from spamfilter.tables.one_rule import kinds_for_rule, one_rule
-from spamfilter.tables.reading import FORMATS, TEXT, Format, Row, Table, read, read_classes
+from spamfilter.tables.reading import FORMATS, TEXT, Row, Table, read
 from spamfilter.tables.trials import TableOutcome, cross_validated, judged, learning_curve
 
 _PATH = click.Path(path_type=Path)
 ONE_RULE = "one_rule"
 LEAST, MOST = math.log(math.ulp(0.0)), math.log(sys.float_info.max)
 """Logarithms of numbers that a float can hold."""
-NAMED_PRIORS = ("map", "empirical", "equal")
 
 
 @click.command()
@@ -59,13 +59,7 @@ NAMED_PRIORS = ("map", "empirical", "equal")
 @click.option("--plot", type=_PATH, help="Write the learning curve, or P(class) of each row, as .svg or .png.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of the rows.")
 @as_json_option
-def classify(
-    table: Path | None, classes: tuple[str, ...], format_: Format | None, label: str, no_header: bool,
-    columns: tuple[str, ...], likelihoods: tuple[str, ...], smoothings: tuple[str, ...], prior: str, words: Path | None,
-    most_frequent: int | None, least_count: int, fake_document: bool, unbiased: bool, bins: int, new: Path | None,
-    shown: tuple[str, ...],
-    itself: bool, folds: int | None, curve: bool, plot: Path | None, seed: int, as_json: bool,
-) -> None:  # fmt: skip
+def classify(table: Path | None, **options: Any) -> None:
     """Classify the rows of a table, or lines of text, by naive Bayes.
 
     TABLE is a CSV or TSV file with a column of labels; lines of a label, a tab and a text, or the other way round
@@ -77,43 +71,42 @@ def classify(
 
     Example: spamfilter classify weather.csv --label play --predict today.csv
     """
+    asked = Asked(table, **options)
     _one_task({
-        "--predict": new is not None, "--show": bool(shown), "--itself": itself, "--learning-curve": curve,
-        "--folds": folds is not None,
+        "--predict": asked.new is not None, "--show": bool(asked.shown), "--itself": asked.itself,
+        "--learning-curve": asked.curve, "--folds": asked.folds is not None,
     })  # fmt: skip
-    smoothing, of_kind = _smoothings(smoothings)
-    known, listed = _known(table, classes, label, format_, not no_header), _words(words)
-
-    def maker_of(likelihood: str) -> TableClassifier:
-        options = Options(
-            smoothing, of_kind, likelihood, listed, most_frequent, least_count, fake_document, unbiased, bins
-        )
-        return TableClassifier(_pairs(columns, "--column"), options, _priors(prior))
-
-    makers = {name: None if name == ONE_RULE else maker_of(name) for name in likelihoods or ("multinomial",)}
-    rule_kinds = kinds_for_rule(maker_of("multinomial").chosen(known), known)
-    if plot is not None and new is None and not curve:
+    counting = asked.counting()
+    known = asked.known()
+    names = asked.likelihoods or ("multinomial",)
+    makers = {name: None if name == ONE_RULE else asked.maker(counting, name) for name in names}
+    rule_kinds = kinds_for_rule(asked.maker(counting, "multinomial").chosen(known), known)
+    if asked.plot is not None and asked.new is None and not asked.curve:
         raise InputError("--plot draws --predict or --learning-curve")
-    if shown:
-        _show(_the_one(makers), known, shown, as_json)
-        return
-    if new is not None:
-        _predict(_the_one(makers), known, read(new, label, format_, not no_header, labelled=False), plot, as_json)
-        return
+    if asked.shown:
+        _show(_the_one(makers), known, asked.shown, asked.as_json)
+    elif asked.new is not None:
+        rows = read(asked.new, asked.label, asked.format_, not asked.no_header, labelled=False)
+        _predict(_the_one(makers), known, rows, asked.plot, asked.as_json)
+    else:
+        _compare(asked, makers, rule_kinds, known)
+
+
+def _compare(
+    asked: Asked, makers: Mapping[str, TableClassifier | None], rule_kinds: Mapping[str, str], known: Table
+) -> None:
+    """Print how well each likelihood does: by cross-validation, on what it has learnt, or by a learning curve."""
     titled = {  # where no column has texts or counts, no likelihood was chosen
         name if maker is None or maker.has_words(known) else "naive_bayes": maker for name, maker in makers.items()
     }
     if len(titled) < len(makers):
         raise InputError("likelihoods are of texts and counts, and no column is any; give one a kind with --column")
-    outcomes = {
-        name: list(_outcomes(maker, rule_kinds, known, itself, folds or 10, curve, seed))
-        for name, maker in titled.items()
-    }
-    if plot is not None:
-        _plot_curve(plot, outcomes)
+    outcomes = {name: list(_outcomes(asked, maker, rule_kinds, known)) for name, maker in titled.items()}
+    if asked.plot is not None:
+        _plot_curve(asked.plot, outcomes)
     first = next(filter(None, makers.values()), None)
     best = _best_kinds(first, known)
-    if as_json:
+    if asked.as_json:
         found: dict[str, Any] = {name: [one.as_json() for one in mine] for name, mine in outcomes.items()}
         if ONE_RULE in makers:
             found["rule"] = one_rule(known, rule_kinds).lines()
@@ -132,25 +125,12 @@ def classify(
             for line in rule.lines():
                 click.echo(f"  {printable(line, 100)}")
         for outcome in outcomes[name]:
-            click.echo("\n".join(outcome.lines(name, curve)))
+            click.echo("\n".join(outcome.lines(name, asked.curve)))
 
 
 def _one_task(tasks: Mapping[str, bool]) -> None:
     if len(said := [task for task, chosen in tasks.items() if chosen]) > 1:
         raise InputError(f"{' and '.join(said)}: choose one")
-
-
-def _smoothings(said: tuple[str, ...]) -> tuple[float, dict[str, float]]:
-    """Of all kinds, and kind -> m."""
-    found: dict[str, float] = {}
-    for each in said:
-        kind, equals, value = each.rpartition("=")
-        if equals and kind not in KINDS:
-            raise InputError(f"--smoothing {each!r}: {kind!r} is no kind; the kinds are {', '.join(KINDS)}")
-        found[kind] = _number(f"--smoothing {each!r}", value)
-        if not 0 <= found[kind] <= 1e6:
-            raise InputError(f"--smoothing {each!r}: wanted is 0 to 1,000,000")
-    return found.pop("", 1.0), found
 
 
 def _guesses(maker: TableClassifier | None, known: Table) -> dict[str, str]:
@@ -168,13 +148,6 @@ def _best_kinds(maker: TableClassifier | None, known: Table) -> dict[str, str]:
     return best_kinds((column for column, kind in to_choose.items() if kind == BEST), known, maker.options)
 
 
-def _number(option: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{option}: {text!r} is no number") from None
-
-
 def _by_kind(kinds: Mapping[str, str]) -> str:
     named: dict[str, list[str]] = {}
     for column, kind in kinds.items():
@@ -182,61 +155,8 @@ def _by_kind(kinds: Mapping[str, str]) -> str:
     return "; ".join(f"{kind} {', '.join(names)}" for kind, names in named.items())
 
 
-def _known(table: Path | None, classes: tuple[str, ...], label: str, format_: Format | None, header: bool) -> Table:
-    if (table is None) == (not classes):
-        raise InputError("name a table, or a file of texts for each class with --class NAME=FILE")
-    if table is not None:
-        found = read(table, label, format_, header)
-    else:
-        found = read_classes({name: Path(file) for name, file in _pairs(classes, "--class").items()})
-    if not found.rows:
-        raise InputError(f"{table or classes[0]}: no row")
-    return found
-
-
-def _pairs(said: tuple[str, ...], option: str) -> dict[str, str]:
-    found = {}
-    for each in said:
-        name, equals, value = each.rpartition("=") if option == "--column" else each.partition("=")
-        if not (name and equals and value):
-            raise InputError(f"{option} {each!r}: wanted is NAME=VALUE")
-        if name in found and option != "--column":  # of patterns the last one holds
-            raise InputError(f"{option} {each!r}: {name!r} is named twice")
-        found[name] = value
-    return found
-
-
-def _priors(said: str) -> Priors:
-    if said in NAMED_PRIORS:
-        return cast("Priors", said)
-    if "=" not in said:
-        raise InputError(f"--prior {said!r}: wanted is {', '.join(NAMED_PRIORS)}, or NAME=P,NAME=P")
-    found = {}
-    for name, value in _pairs(tuple(said.split(",")), "--prior").items():
-        found[name.strip()] = _number("--prior", value)
-    if any(not 0 < value < 1 for value in found.values()) or abs(sum(found.values()) - 1) > 1e-6:
-        raise InputError(f"--prior {said}: each is between 0 and 1, and their sum is 1")
-    return found
-
-
-def _words(file: Path | None) -> frozenset[str] | None:
-    if file is None:
-        return None
-    try:
-        text = file.read_text(encoding="utf-8")
-        return frozenset((*text.lower().split(), *text.split()))  # words of texts are in lower case, terms as written
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
-
-
 def _outcomes(
-    maker: TableClassifier | None,
-    rule_kinds: Mapping[str, str],
-    known: Table,
-    itself: bool,
-    folds: int,
-    curve: bool,
-    seed: int,
+    asked: Asked, maker: TableClassifier | None, rule_kinds: Mapping[str, str], known: Table
 ) -> Iterator[TableOutcome]:
     """What is found of a likelihood, or of 1R without a maker."""
     kinds = rule_kinds if maker is None else maker.chosen(known)  # not anew by a part of the rows
@@ -247,15 +167,15 @@ def _outcomes(
         maker.train(table, kinds)
         return lambda row: maker.predict(row).class_
 
-    if curve:
-        points = list(learning_curve(known, train, seed))
+    if asked.curve:
+        points = list(learning_curve(known, train, asked.seed))
         if not points:
             raise InputError(f"--learning-curve: {len(known.rows)} rows are too few")
         yield from points
-    elif itself:
+    elif asked.itself:
         yield TableOutcome(judged(train, known, known))
     else:
-        yield cross_validated(known, train, folds, seed)
+        yield cross_validated(known, train, asked.folds or 10, asked.seed)
 
 
 def _the_one(makers: Mapping[str, TableClassifier | None]) -> TableClassifier:
