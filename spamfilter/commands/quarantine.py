@@ -328,7 +328,7 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
             try:
                 store.note_quarantine(one.events(now))
             except StoreError as error:  # they have it; nothing would remember who has got the others
-                complain(f"{one.address}: sent, but not noted: {error}")
+                complain(f"{one.address}: sent, but not noted; the other digests wait: {error}")
                 failed[one.address] = error
                 deferred += [other.address for other in digests[number:]]
                 break

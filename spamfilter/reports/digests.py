@@ -1,8 +1,8 @@
 """Digests: mails to users that say what is kept for them, each kept mail once.
 
 Guarantee: a digest goes to recipients in [digest] domains alone, straight to the next hop, and is never judged. What it
-lists is noted after the next hop's 250; after a crash before the note a mail is listed again. While the database cannot
-be written, none is sent.
+lists is noted after the next hop's 250; after a crash before the note, or a note that fails, a mail is listed again, to
+that user alone. While the database cannot be written, none is sent, and after a note that fails no further one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ LAST = "last_digest"
 """The name of the database's setting with the time of the last digests."""
 UNSENT = "unsent_digests"
 """The name of the setting with the addresses whose digest is still to be sent, because the next hop did not take it for
-now, or the run was interrupted."""
+now, or the run was interrupted, as by a database that cannot be written any more."""
 WORDS = 5
 """Words that a reader takes in at a glance."""
 SUBJECT = 120

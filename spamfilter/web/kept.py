@@ -74,8 +74,8 @@ def _by_link(answer: Callable[[Visit, str], Response]) -> Callable[[Visit], Resp
             return wrong_link(visit, 403)
         try:
             return answer(visit, address)
-        except SpamfilterError as error:  # a user's page names no database, and has no way to an administrator's
-            log.warning("the page of a digest's link has failed: %s", error)
+        except (SpamfilterError, OSError) as error:  # which names a database or a file, for administrators
+            log.warning("the page of %s: %s", printable(user_of(address)), printable(str(error), 300))
             return _trouble(visit, "It did not work now. Try again later.", 503)
 
     return page

@@ -721,7 +721,9 @@ async def test_after_a_digest_that_cannot_be_noted_nobody_else_gets_one_until_it
         patch.setattr(SqlStore, "note_quarantine", gone)
         result = await digests()
     assert (result.exit_code, result.stdout) == (75, "")
-    assert result.stderr == "spamfilter: a@example.net: sent, but not noted: cannot be reached\n"
+    assert (
+        result.stderr == "spamfilter: a@example.net: sent, but not noted; the other digests wait: cannot be reached\n"
+    )
     assert len(warder.hop.messages) == 1
     assert (await digests()).output == "b@example.net: 1 announced\nc@example.net: 1 announced\n"
     assert (await digests()).output == ""
