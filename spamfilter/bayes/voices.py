@@ -76,6 +76,12 @@ class View(Mapping[str, Tokens]):
         same = family == "body" and "body" in self._found and self.message.shown == self.message.text
         return self["body"] if same else None
 
+    def find(self) -> None:
+        """Find the tokens of everybody's voices now. Those of OWN are not needed where its group has learnt nothing."""
+        for name in self._found:
+            if name != OWN:
+                self._tokens(name)
+
     def seen_by(self, voices: "Voices") -> "View":
         """What these voices see of the message."""
         names = [voice.name for voice in voices if self._group or voice.name != OWN]

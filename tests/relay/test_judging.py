@@ -2,11 +2,15 @@
 
 import logging
 from binascii import b2a_base64
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 
+from spamfilter.bayes import voices
 from spamfilter.bayes.counts import Counts
+from spamfilter.bayes.groups import OWN
 from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.likelihood import LogOdds, TokenShares
 from spamfilter.bayes.likelihoods.soft import Soft
@@ -18,6 +22,7 @@ from spamfilter.errors import StoreError
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import GTUBE, parse
 from spamfilter.mail.tagging import mark
+from spamfilter.relay import judging
 from spamfilter.relay.judging import Judge
 from tests.mail.test_message import MAILS
 from tests.support.made import VOICE, mail, some
@@ -129,6 +134,29 @@ def test_what_waits_for_the_journal_finds_its_tokens_again_if_somebody_asks() ->
     assert isinstance(reading.tokens, View)
     assert reading.tokens._found == {"fields": None}
     assert reading.tokens == filter.read(parse(mail())).tokens
+
+
+def test_the_seconds_of_each_stage_are_those_of_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that stands still but for the work: 1 to parse, 10 for the tokens of a voice, 100 for its score."""
+    clock = 0.0
+
+    def takes(seconds: float, work: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any, **named: Any) -> Any:
+            nonlocal clock
+            clock += seconds
+            return work(*arguments, **named)
+
+        return timed
+
+    monkeypatch.setattr(judging, "perf_counter", lambda: clock)
+    monkeypatch.setattr(judging, "parse", takes(1, judging.parse))
+    monkeypatch.setattr(voices, "tokenize", takes(10, voices.tokenize))
+    monkeypatch.setattr(Soft, "judge", takes(100, Soft.judge))
+    filter = Filter(
+        MemoryStore(), (Voice("fields", Soft()), Voice("body", Soft()), Voice(OWN, Soft(), groups="domain"))
+    )
+    stages = Judge(filter, Policy()).judge(mail(), "ID", "example.org").stages
+    assert stages == {"parse": 1, "tokens": 20, "score": 200}
 
 
 TEST_MAIL = mail("a test", "Hello,\n" + GTUBE.decode() + "\nand more")
