@@ -15,7 +15,7 @@ from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.likelihood import LogOdds, TokenShares
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.model import State
-from spamfilter.bayes.tokens import Tokens
+from spamfilter.bayes.tokens import Tokens, tokenize
 from spamfilter.bayes.verdict import Action, Class, Policy
 from spamfilter.bayes.voices import View, Voice
 from spamfilter.errors import StoreError
@@ -149,8 +149,8 @@ def test_the_seconds_of_each_stage_are_those_of_its_work(monkeypatch: pytest.Mon
         return timed
 
     monkeypatch.setattr(judging, "perf_counter", lambda: clock)
-    monkeypatch.setattr(judging, "parse", takes(1, judging.parse))
-    monkeypatch.setattr(voices, "tokenize", takes(10, voices.tokenize))
+    monkeypatch.setattr(judging, "parse", takes(1, parse))
+    monkeypatch.setattr(voices, "tokenize", takes(10, tokenize))
     monkeypatch.setattr(Soft, "judge", takes(100, Soft.judge))
     filter = Filter(
         MemoryStore(), (Voice("fields", Soft()), Voice("body", Soft()), Voice(OWN, Soft(), groups="domain"))
