@@ -1,15 +1,13 @@
 """What an administrator should do now, from the figures of a report."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from spamfilter.bayes.doubt import LITTLE_COMPARED, compared
 from spamfilter.bayes.labels import LABELS
-from spamfilter.reports.outages import Outage, messages_text
+from spamfilter.reports.drift import Drift
+from spamfilter.reports.outages import Downtime, Outage, messages_text
+from spamfilter.reports.report_figures import Figures
 from spamfilter.system.moments import moment_text
-
-if TYPE_CHECKING:
-    from spamfilter.reports.report import Report
 
 SOON = 60
 """Days until the disk is full from which on the report warns."""
@@ -20,14 +18,23 @@ LOST = 0.01
 """Rate of false positives from which on the report advises to act."""
 
 
-def advice(report: "Report", marks: Mapping[str, int], off: Sequence[Outage]) -> list[str]:
-    """Advice on a report that is made but for it, a sentence each, the most important first.
+def advice(
+    figures: Figures,
+    before: Figures,
+    learnt: Mapping[str, int],
+    marks: Mapping[str, int],
+    waiting: int,
+    drifts: Sequence[Drift],
+    days_left: float | None,
+    off: Sequence[Outage],
+    down: Sequence[Downtime],
+) -> list[str]:
+    """Advice, a sentence each, the most important first.
 
-    marks: messages that were marked in the period, of each class. off: all times when mail was deferred, of which the
-    report has the latest.
+    before: the figures of the period before. learnt: messages of each class. marks: those of the period. waiting:
+    messages that need review. days_left: until the disk is full, None if that is far away. off, down: when mail was
+    deferred, and when the relay did not run.
     """
-    figures, before, learnt, drifts = report.figures, report.before, report.learnt, report.drifts
-    days_left, waiting = report.size.days_left, report.waiting_in_all
     found = []
     if before.messages and not figures.messages:
         found.append(
@@ -48,7 +55,7 @@ def advice(report: "Report", marks: Mapping[str, int], off: Sequence[Outage]) ->
             f"{messages_text(off)} {were} deferred, the last at {moment_text(last.end)}"
             f" ({last.reply}): senders try again; see Outages, and the logs of the relay and of the next hop"
         )
-    if report.downtimes:
+    if down:
         found.append("the relay did not run, had no database, or had its clock set, see Outages: its log says why")
     if waiting:
         found.append(f"{waiting:,} message{'s need' if waiting > 1 else ' needs'} review: spamfilter review")

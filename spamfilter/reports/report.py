@@ -191,7 +191,7 @@ def build(
         by_clock.update(one)
     troubles = sorted(mail.troubles.items(), key=lambda item: (-item[1], item[0]))[:NAMES]
     off, down = outages(store, since, until, host), downtimes(store, since, min(until, now), host)
-    report = Report(
+    return Report(
         since=since,
         until=until,
         zone=zone,
@@ -224,9 +224,8 @@ def build(
         trainings=trainings,
         latest=latest(store, since, until, LATEST),
         moved=_moved(store, since, until),
-        advice=[],
+        advice=advice(figures, figures_of(previous), learnt, marks, waiting_in_all, drifts, size.days_left, off, down),
     )
-    return replace(report, advice=advice(report, marks, off))
 
 
 def _slots(
