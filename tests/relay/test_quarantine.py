@@ -11,7 +11,7 @@ import signal
 import smtplib
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -709,26 +709,6 @@ async def test_while_the_database_is_full_nobody_gets_a_digest_and_then_everybod
             assert (await digests()).output == ""
 
 
-async def test_after_a_digest_that_cannot_be_noted_nobody_else_gets_one_until_it_can(
-    warder: Warder, digests: Callable[..., Awaitable[Result]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warder.keep(recipients=(b"a@example.net", *TWO_USERS))
-
-    def gone(store: SqlStore, events: object) -> None:
-        raise StoreBusy("cannot be reached")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SqlStore, "note_quarantine", gone)
-        result = await digests()
-    assert (result.exit_code, result.stdout) == (75, "")
-    assert (
-        result.stderr == "spamfilter: a@example.net: sent, but not noted; the other digests wait: cannot be reached\n"
-    )
-    assert len(warder.hop.messages) == 1
-    assert (await digests()).output == "b@example.net: 1 announced\nc@example.net: 1 announced\n"
-    assert (await digests()).output == ""
-
-
 @pytest.mark.parametrize(
     ("fault", "later"),
     [
@@ -757,6 +737,48 @@ async def test_digests_that_were_broken_off_go_on_with_the_users_who_have_none(
     assert result.exit_code
     assert result.stdout == "b@example.net: 1 announced\n"
     assert (await digests()).output == later
+    assert (await digests()).output == ""
+
+
+@pytest.mark.parametrize(
+    ("back", "later"),
+    [
+        pytest.param(True, ["d", "e"], id="back-at-once"),
+        pytest.param(False, ["c", "d", "e"], id="away-until-the-next-run"),
+    ],
+)
+async def test_a_database_that_goes_away_during_digests_makes_at_most_one_user_hear_twice(
+    warder: Warder,
+    digests: Callable[..., Awaitable[Result]],
+    monkeypatch: pytest.MonkeyPatch,
+    back: bool,
+    later: list[str],
+) -> None:
+    warder.keep(recipients=tuple(f"{name}@example.net".encode() for name in "bcde"))
+    note, put = SqlStore.note_quarantine, SqlStore.put_setting
+    away = False
+
+    def noted(store: SqlStore, events: Sequence[QuarantineEvent]) -> None:
+        nonlocal away
+        if away or "c@example.net" in events[0].recipients:
+            away = not back
+            raise StoreBusy("postgresql://127.0.0.1/s: cannot be reached: connection refused; try again")
+        note(store, events)
+
+    def written(store: SqlStore, name: str, value: object) -> None:
+        if away:
+            raise StoreBusy("postgresql://127.0.0.1/s: cannot be reached: connection refused; try again")
+        put(store, name, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlStore, "note_quarantine", noted)
+        patch.setattr(SqlStore, "put_setting", written)
+        result = await digests()
+    assert (result.exit_code, result.stdout) == (75, "b@example.net: 1 announced\n")
+    (line,) = result.stderr.splitlines()
+    assert "c@example.net: sent, but not noted; the other digests wait: postgresql://127.0.0.1/s" in line
+    assert len(warder.hop.messages) == 2
+    assert (await digests()).output == "".join(f"{name}@example.net: 1 announced\n" for name in later)
     assert (await digests()).output == ""
 
 

@@ -89,21 +89,6 @@ def outcomes(pages: Site) -> list[tuple[str, str]]:
         return database.execute("SELECT outcome, by FROM quarantine_events ORDER BY id").fetchall()
 
 
-def test_while_the_database_is_away_a_user_hears_so_in_their_language_and_no_more(pages: Site) -> None:
-    send(pages, "away", "Casino der Woche", B)
-    link = link_in(digests(pages)[B])
-    user = pages.browser()
-    stamp = user.get(link).stamp
-    away = pages.relay.database.rename(pages.relay.database.with_suffix(".away"))
-    for answer in (user.get(link), user.post(link, {"stamp": stamp, "undo": "1"})):
-        assert answer.status == 503
-        assert 'lang="de"' in answer.text
-        assert "Das ging jetzt nicht. Versuchen Sie es später noch einmal." in answer.words
-        assert not {"spamfilter.db", "Overview"} & {*answer.words.replace(",", " ").split()}
-    away.rename(pages.relay.database)
-    assert "Casino der Woche" in user.get(link).words
-
-
 def test_the_night_of_a_mail_that_was_kept_by_mistake(pages: Site, chromium: Browser) -> None:
     id = send(pages, "night", "Casino der Woche", B, C)
     first = digests(pages)
@@ -183,6 +168,47 @@ def test_a_next_hop_that_is_down_keeps_the_mail_and_says_so(pages: Site) -> None
     assert answer.status == 503
     assert "konnte jetzt nicht zugestellt werden" in answer.words
     assert outcomes(pages)[-1] == ("announced", "")
+
+
+def test_without_database_or_folder_a_user_is_told_to_come_back_and_the_log_says_why(pages: Site) -> None:
+    id = send(pages, "away", "Money", B)
+    link = link_in(digests(pages)[B])
+    browser, anna, database = pages.browser(), pages.browser("anna"), pages.relay.database
+    stamp, paths = browser.get(link).stamp, (link, f"{link}/{id}")
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("ALTER TABLE quarantine_events RENAME TO away")
+        other.execute("ALTER TABLE rules RENAME TO rules_away")
+        reason = anna.get("/quarantine").words
+        answers = [browser.get(path) for path in paths]
+        forms: list[tuple[str, dict[str, str]]] = [(path, {"do": do}) for path in paths for do in ("delete", "teach")]
+        forms += [(paths[0], {"undo": "1"}), (paths[1], {"rule": "block"})]
+        answers += [browser.post(path, {"stamp": stamp, f"mail-{id}": "on", **form}) for path, form in forms]
+        other.execute("ALTER TABLE away RENAME TO quarantine_events")
+        other.execute("ALTER TABLE rules_away RENAME TO rules")
+    assert str(database) in reason
+    for answer in answers:
+        assert (answer.status, '<html lang="de">' in answer.text) == (503, True)
+        assert "Das ging jetzt nicht. Versuchen Sie es später noch einmal." in answer.words
+        assert database.name not in answer.text
+    told = [line for line in pages.log().splitlines() if f"the page of digest link: {B}: " in line]
+    assert len(told) == len(answers)
+    assert all(str(database) in line for line in told)
+    assert link.removeprefix("/kept/") not in pages.log()
+    assert outcomes(pages) == [("announced", "")]
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")  # readers go on, writers wait
+        answer = browser.post(paths[1], {"stamp": stamp, "rule": "block"})
+        other.execute("ROLLBACK")
+    assert (answer.status, "Das ging jetzt nicht." in answer.words) == (503, True)
+    assert (database.name in answer.text, "another process holds the database" in pages.log()) == (False, True)
+    folder = pages.relay.state / "quarantine"
+    (folder / "new").rename(folder / "away")
+    (folder / "new").touch()  # no folder
+    answer = browser.get(link)
+    (folder / "new").unlink()
+    (folder / "away").rename(folder / "new")
+    assert (answer.status, "Das ging jetzt nicht." in answer.words) == (503, True)
+    assert browser.submit(paths[1], paths[1], do="delete").status == 303
 
 
 @pytest.fixture(scope="module")
