@@ -1,8 +1,8 @@
 """The model: the tokens of a Message, counts of them, likelihoods, voices, a probability and a verdict.
 
 Pure: no file, no socket, no clock. A new likelihood is a file and a row in likelihoods/, a new token feature a
-function and a row of FEATURES in tokens, seen by a row of VOICES in voices. compiled/ has tokens and scores in C, with the
-same results.
+function and a row of FEATURES in tokens, seen by a row of VOICES in voices. compiled/ has tokens and scores in C, with
+the same results.
 Imports: errors, system and mail. Start with voices for the sum of log-odds, and likelihoods/likelihood for a summand.
 For other things than mail the likelihoods are estimators, below; docs/library.md is about them.
 """
