@@ -16,8 +16,8 @@ _HIDDEN = re.compile(rb"<([a-z]{1,20})\b[^>]{0,200}\bdisplay\s{0,9}:\s{0,9}none\
 _NOT_SHOWN = re.compile(
     rb"(?is)<!---?>|<!--.*?(?:--!?>|\xff|\Z)"
     rb"|<(style|script)\b.*?(?:</\1\s*>|\xff(?:[^<]*</\1\s*>)?|\Z)"  # a style sheet has no <
+    rb"|</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^>\xff]{0,500}>"  # which may stand within a word
 )
-_WITHIN_WORDS = re.compile(rb"(?is)</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^>]{0,500}>")
 _TAG = re.compile(rb"<[/a-zA-Z!?][^>]*(?:>|\Z)")
 
 
@@ -30,11 +30,11 @@ def at_ends(body: bytes, size: int, encoding: bytes) -> list[bytes]:
     if encoding == b"base64" and len(body) > size:
         body = _groups(body)
         if len(body) > size:
-            return [body[: half // 4 * 4], body[(len(body) - half) // 4 * 4 :]]
+            return [body[: half // 4 * 4], body[(len(body) - half) // 16 * 16 :]]
     if len(body) <= size:
         return [body]
     first, last = body[:half], body[-half:]
-    return [first[: first.rfind(b"\n") + 1 or half], last[last.find(b"\n") + 1 :]]
+    return [first[: first.rfind(b"\n") + 1 or half], last[last.find(b"\n", 0, -1) + 1 :]]
 
 
 def text_of(body: bytes, encoding: bytes, charset: bytes, defects: list[str]) -> bytes:
@@ -93,13 +93,16 @@ def hidden_apart(html: bytes) -> tuple[bytes, bytes]:
 
 
 def without_styles(html: bytes) -> bytes:
-    """HTML without comments, style sheets and scripts; of what ends in GAP, only a style sheet goes on behind it."""
+    """HTML without comments, style sheets, scripts, and tags within words.
+
+    Of what is open at GAP, only a style sheet goes on behind it.
+    """
     return _NOT_SHOWN.sub(b"", html).replace(GAP, b"")
 
 
 def without_tags(html: bytes) -> bytes:
     """The text of HTML without styles."""
-    text = _TAG.sub(b" ", _WITHIN_WORDS.sub(b"", html))
+    text = _TAG.sub(b" ", html)
     if b"&" in text:
         text = unescape(text.decode("utf-8", "replace")).encode("utf-8", "replace")
     return b" ".join(text.split())

@@ -108,9 +108,8 @@ REGEXES: dict[str, list[Worst]] = {
     "mail.text._NOT_SHOWN": [
         ("", "<!--", ""), ("<!--", "-", ""), ("", "<style", ""), ("<style>", "</style ", ""),
         ("", "<", ""), ("<style></style", " ", ""), ("", "<style>\xff", ""), ("<style>", "\xff", ""),
-        ("<style>\xff", "</style ", ""),
+        ("<style>\xff", "</style ", ""), ("", "<b ", ""), ("<b ", "x", ""), ("", "</", ""),
     ],
-    "mail.text._WITHIN_WORDS": [("", "<", ""), ("", "<b ", ""), ("<b ", "x", ""), ("", "</", "")],
     "mail.text._TAG": [("", "<", ""), ("", "<a ", ""), ("<a", "x", "")],
     "mail.message._PARAMETER": [
         ("boundary", " ", "x"), ("boundary=", " ", ""), ('boundary="', "a", ""), ("", "boundary ", ""),

@@ -272,6 +272,20 @@ def test_a_long_part_of_base64_is_read_at_both_ends() -> None:
     assert read == text[:2000] + text[-2000:]
 
 
+@pytest.mark.parametrize("length", range(9_000, 9_008))
+@pytest.mark.parametrize("charset", ["utf-16-le", "utf-16-be", "utf-32-le"])
+def test_a_long_text_of_wide_characters_is_cut_between_them(charset: str, length: int) -> None:
+    text = ("Привет, не был " * length)[:length]
+    head = f"Content-Type: text/plain; charset={charset}\nContent-Transfer-Encoding: base64\n\n".encode()
+    read = parse(head + base64.encodebytes(text.encode(charset))).text.decode()
+    assert (text.startswith(read[:1000]), text.endswith(read[-1000:])) == (True, True)
+
+
+def test_a_last_line_that_is_longer_than_what_is_read_of_the_end_is_read_from_its_middle() -> None:
+    text = b"before\n" * 3_000 + b"word " * 3_000 + b"\n"
+    assert parse(b"\n" + text).text.endswith(text[-1_900:])
+
+
 @pytest.mark.parametrize("shift", range(4))
 @pytest.mark.parametrize("encoding", ["base64", "base64 in lines of 74", "quoted-printable", "8bit"])
 @pytest.mark.parametrize("sentence", ["Привет, не был ", "来週の会議です。", "Grüße aus Köln "])
@@ -312,6 +326,8 @@ def test_a_long_style_sheet_hides_no_text(size: int) -> None:
         pytest.param(b"<div style='display: none'>meeting</div>pills", b"pills", id="not-displayed"),
         pytest.param(b"a<img style='display:none'>pills", b"a pills", id="an-image-that-is-not-displayed"),
         pytest.param(b"a<!-->pills<!-- x -->", b"apills", id="a-comment-that-ends-at-once"),
+        pytest.param(b'<a title="<!--">pills</a>', b"pills", id="what-looks-like-a-comment-within-a-tag"),
+        pytest.param(b'<span title="<style>">pills', b'">pills', id="what-looks-like-a-style-sheet-within-a-tag"),
         pytest.param(b"a <! b", b"a", id="broken"),
     ],
 )
