@@ -328,16 +328,18 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
             try:
                 store.note_quarantine(one.events(now))
             except StoreError as error:  # they have it; nothing would remember who has got the others
-                complain(f"{one.address}: sent, but not noted; the other digests wait: {error}")
+                waiting = [other.address for other in digests[number:]]
+                others = "; the other digests wait" if waiting else ""
+                complain(f"{one.address}: sent, but not noted{others}: {error}")
                 failed[one.address] = error
-                deferred += [other.address for other in digests[number:]]
+                deferred += waiting
                 break
             click.echo(f"{harmless(one.address)}: {len(one.mails)} announced")
         if not dry_run:
             try:
                 store.put_setting(unsent, deferred)
             except StoreError:
-                if not failed:
+                if not any(isinstance(error, StoreError) for error in failed.values()):
                     raise
     if failed:
         raise SystemExit(max(error.exit_code for error in failed.values()))

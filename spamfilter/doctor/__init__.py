@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from spamfilter import __version__
 from spamfilter.doctor import canary, database, delivery, dovecot, learning, process
 from spamfilter.doctor.examination import CLOSED, Examination, Finding, NotTried, Status, failed, warning
-from spamfilter.errors import StoreBusy
+from spamfilter.errors import StoreBusy, StoreRefused
 
 __all__ = ["CHECKS", "STATUSES", "Diagnosis", "Examination", "Line", "examine"]
 
@@ -81,6 +81,8 @@ def examine(examined: Examination, without: tuple[str, ...] = ()) -> Diagnosis:
                 found.extend(check(examined))  # what it has found before an exception stays
             except NotTried as reason:
                 not_tried[name] = str(reason)
+            except StoreRefused as error:
+                found.append(failed(str(error), "docs/postgresql.md says what it needs"))
             except StoreBusy as error:
                 found.append(warning(str(error), "try again when the other command has ended"))
             except Exception as error:  # it must not hide the other checks

@@ -3,6 +3,7 @@
 Their paths are read from our file in Dovecot's configuration. Dovecot itself is asked whether it can read that.
 """
 
+import json
 import os
 import pwd
 import re
@@ -24,7 +25,11 @@ _SCRIPT = re.compile(r"^\s*\w+\s*=\s*(?:file:)?(/[^;\s]+\.sieve)", re.MULTILINE)
 _PROGRAMS = re.compile(r"^\s*sieve_pipe_bin_dir\s*=\s*(\S+)", re.MULTILINE)
 _PIPE = re.compile(r'^\s*pipe\b[^"]*"([^"]+)"', re.MULTILINE)
 _SOCKET = re.compile(r"^\s*(?:export\s+)?SPAMFILTER_FEEDBACK__SOCKET=(\S+)", re.MULTILINE)
-_MAIL_USER = re.compile(r"^\s*mail_uid\s*=\s*(\S+)|\buid\s*=\s*([\w.-]+)", re.MULTILINE)
+_MAIL_USER = re.compile(
+    r"^[ \t]*(?:mail_)?uid[ \t]*=[ \t]*([\w.-]+)[ \t]*$"
+    r"|^[ \t]*(?:args|default_fields|override_fields)[ \t]*=.*?\buid=([\w.-]+)",
+    re.MULTILINE,
+)
 """Whom all mail belongs to: of the whole configuration, or of a userdb that says the same of all users."""
 _CALLED = re.compile(r"\bexec\s+(/\S+)")
 
@@ -81,12 +86,12 @@ def _read_by_dovecot(config: Path, proxies: Collection[str]) -> Iterator[Finding
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         yield failed(said[-1] if said else f"{config}: doveconf ends with {done.returncode}", OTHER_VERSION)
-    for found in _MAIL_USER.finditer(done.stdout.decode("utf-8", "replace")):
-        name = _name_of(found[1] or found[2])
+    found = _MAIL_USER.findall(done.stdout.decode("utf-8", "replace"))
+    for name in dict.fromkeys(_name_of(setting or field) for setting, field in found):
         if name not in proxies:
             yield warning(
                 f"{config}: all mail belongs to {name}, who may not mark for others, so moves of mail teach nothing",
-                f'[feedback] proxies = ["{name}"]: docs/dovecot.md, step 3',
+                f"[feedback] proxies = {json.dumps([*proxies, name])}: docs/dovecot.md, step 3",
             )
 
 

@@ -50,7 +50,7 @@ def undeclared_to_utf8(raw: bytes, likely: bytes) -> bytes:
 
 
 def _mostly(raw: bytes) -> str:
-    """Read as UTF-8, or as Latin-1 if it has fewer characters of UTF-8 beyond ASCII than bytes that are none."""
+    """Read as UTF-8, or as Latin-1 if it has no more characters of UTF-8 beyond ASCII than bytes that are none."""
     text = raw.decode("utf-8", "replace")
     odd = text.count("\ufffd")
     whole = len(text) - len(raw.translate(None, _BEYOND_ASCII)) - odd

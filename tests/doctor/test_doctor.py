@@ -20,6 +20,7 @@ from spamfilter.bayes.tokens import TOKENIZER
 from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
+from spamfilter.doctor import dovecot as dovecot_scripts
 from spamfilter.doctor import learning as learning_checks
 from spamfilter.doctor.database import counting, database
 from spamfilter.doctor.delivery import free_space
@@ -485,6 +486,24 @@ def test_who_moves_the_mail_of_all_users_must_be_allowed_to_mark_for_them(line: 
             findings = look(dovecot, Examination(asked, None, dovecot=place))
             assert [finding.status for finding in findings] == [status]
             assert status == "ok" or "all mail belongs to mail, who may not mark for others" in findings[0].found
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        ("  uid = vmail", ["vmail"]),
+        (
+            "  args = uid=vmail gid=mail\n  default_fields = uid=vmail\n  override_fields = home=/x uid=mail",
+            ["vmail", "mail"],
+        ),
+        ("  args = /etc/dovecot/dovecot-ldap.conf.ext\n  ldap_base = uid=dovecot,ou=daemons,dc=example,dc=org", []),
+        ("  ldap_filter = (uid=%{user})\n  query = SELECT home FROM users WHERE uid = 12\n  uid = %{ldap:uid}", []),
+        ("mail_uid = \nmail_location = maildir:~/Mail", []),
+    ],
+)
+def test_whom_all_mail_belongs_to_is_read_only_where_dovecot_says_it(lines: str, names: list[str]) -> None:
+    found = dovecot_scripts._MAIL_USER.findall(f"a = b\n{lines}\nc = d\n")
+    assert list(dict.fromkeys(setting or field for setting, field in found)) == names
 
 
 def test_settings_for_another_version_of_dovecot_are_found() -> None:

@@ -63,10 +63,10 @@ MEANT: dict[str, tuple[type[StoreError], str]] = {
     "XX002": (StoreDamaged, "{}; keep the data folder, and restore a backup"),
 }
 """Code of an error -> what it means, with the server's words in place of {}."""
-AWAY = ("08", "57P", "53300")
-"""The connection is lost, the server is shutting down or starting, or has too many connections."""
-PASSWORD = ("authentication failed", "no password supplied")
-REFUSED = (*PASSWORD, "no pg_hba.conf entry", "does not exist")
+AWAY = ("08", "57P", "53300", "25P03", "25P04")
+"""The connection is lost, the server is shutting down or starting, has too many connections, or ended ours as idle."""
+PASSWORD = ("password authentication failed", "SASL authentication failed", "no password supplied")
+REFUSED = ("authentication failed", "no password supplied", "no pg_hba.conf entry", "does not exist")
 """What a server says that is well and refuses the connection."""
 WRONG = ("does not exist", "Peer authentication failed")
 """Refusals that mean another role, database or user than the right one: trying again does not help. All others end once
