@@ -321,7 +321,7 @@ def read_up_to(text: int | None) -> Iterator[None]:
     if text is None:
         yield
     else:
-        with patch.multiple(message, MAX_TEXT=text, MAX_ENCODED=text):
+        with patch.multiple(message, MAX_TEXT=text, MAX_BODY=text):
             yield
 
 

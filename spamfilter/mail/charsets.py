@@ -15,6 +15,11 @@ _CODECS = frozenset((
     "charmap", "cp1006", "cp720", "cp737", "cp856", "cp874", "cp875", "koi8_t", "koi8_u", "mac_arabic", "mac_croatian",
     "mac_farsi", "mac_romanian", "palmos", "utf_8_sig",
 ))  # fmt: skip
+# Read as UTF-8, like ASCII: EBCDIC and UTF-32 are known to no mail program, but would hide a text from the filter.
+_NOT_OF_MAIL = frozenset((
+    "ascii", "utf-8", "utf-32", "utf-32-be", "utf-32-le",
+    "cp037", "cp273", "cp424", "cp500", "cp875", "cp1026", "cp1140",
+))  # fmt: skip
 _BEYOND_ASCII = bytes(range(0x80, 0x100))
 # Chinese as GB2312 writes it: two characters or more, and no byte beyond ASCII alone.
 _PAIRS = re.compile(rb"(?:[\x00-\x7f]*[\xa1-\xa9\xb0-\xf7][\xa1-\xfe]){2,}[\x00-\x7f]*")
@@ -28,7 +33,7 @@ def to_utf8(raw: bytes, charset: bytes) -> bytes:
     A few bytes that are no UTF-8 do not make it another charset: a text may be cut within a character, or broken so
     that a filter cannot read what a reader sees.
     """
-    if raw.isascii() and not charset.lower().startswith((b"iso-2022", b"utf-7", b"utf-16", b"utf-32", b"hz")):
+    if raw.isascii() and not charset.lower().startswith((b"iso-2022", b"utf-7", b"utf-16", b"hz")):
         return raw
     codec = _codec(charset.lower())
     if codec:
@@ -67,7 +72,7 @@ def _strictly(raw: bytes, codec: str = "") -> str | None:
 
 @functools.lru_cache(maxsize=512)
 def _codec(charset: bytes) -> str | None:
-    """The codec for a declared charset; None for an unknown one, ASCII and UTF-8."""
+    """The codec for a declared charset; None for an unknown one, and those read as UTF-8."""
     name = b"_".join(charset.translate(_TO_CODEC).split()).decode()
     if _CODECS.isdisjoint((name, name.replace(".", "_"))):
         return None
@@ -77,6 +82,6 @@ def _codec(charset: bytes) -> str | None:
         codec = codecs.lookup(name)
     except LookupError:  # exists on other systems only
         return None
-    if codec.name in ("ascii", "utf-8") or not codec._is_text_encoding:
+    if codec.name in _NOT_OF_MAIL or not codec._is_text_encoding:
         return None
     return codec.name

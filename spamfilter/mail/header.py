@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count, groupby
 
 from spamfilter.mail.charsets import to_utf8, undeclared_to_utf8
-from spamfilter.mail.text import cut, decoded_base64
+from spamfilter.mail.text import cut, decode_base64
 
 MAX_LINES = 1_000
 MAX_FIELDS = 250
@@ -192,4 +192,4 @@ def _decoded_words(match: re.Match[bytes]) -> bytes:
 
 
 def _decoded_word(encoding: bytes, text: bytes) -> bytes:
-    return binascii.a2b_qp(text, header=True) if encoding in b"qQ" else decoded_base64(text) or text
+    return binascii.a2b_qp(text, header=True) if encoding in b"qQ" else decode_base64(text) or text

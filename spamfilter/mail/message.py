@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
-from spamfilter.mail.charsets import undeclared_to_utf8
+from spamfilter.mail.charsets import to_utf8, undeclared_to_utf8
 from spamfilter.mail.header import MAX_VALUE, Field, Room, head_of, split_header
 from spamfilter.mail.letters import plain_letters
-from spamfilter.mail.text import GAP, at_ends, cut, ends, hidden_apart, text_of, without_styles, without_tags
+from spamfilter.mail.text import GAP, at_ends, cut, decoded, ends, hidden_apart, without_styles, without_tags
 
 SCANNED = 65_536
 """Bytes of a mail that are read: words further down gained nothing on three corpora."""
@@ -24,10 +24,10 @@ MAX_BOUNDARIES = 4_000
 """Lines compared with a boundary, in all levels together, including those that only begin like one. What follows
 belongs to the part that has begun."""
 MAX_TEXTS = 12
-MAX_ENCODED = 16_000
+MAX_BODY = 16_000
 MAX_MARKUP = 8_000
 MAX_TEXT = 4_000
-"""Text parts that are read, encoded bytes of each, bytes of HTML without styles that are looked through for what is
+"""Text parts that are read, decoded bytes of each, bytes of HTML without styles that are looked through for what is
 shown, and bytes of text kept of all parts: more gained nothing and cost time. Of what is longer the beginning and the
 end are kept, half each, so that nothing put before a text hides it; but of a mail beyond SCANNED, whose end is not
 read, only the beginning."""
@@ -40,7 +40,10 @@ LONGEST_CHARACTER = 4
 """Bytes of the words of a long text that stay the same in transit, and of a character of UTF-8."""
 GTUBE = b"XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
 """The line of a harmless mail that spam filters agree to call spam, so that an installation can be tried."""
-_PARAMETER = re.compile(rb"""(boundary|charset)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))""", re.IGNORECASE)
+_PARAMETER = re.compile(
+    rb"""(?:^|[;\s])(boundary|charset)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))|"[^"]*"?""", re.IGNORECASE
+)
+_BEHIND_WORD = re.compile(rb"[\s;,(]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +187,21 @@ class _Walk:
             self.defects.append("deep" if parts else "no-boundary")
         elif not kind.startswith((b"text", b"message", b"application/ics")) and b"/" in kind:
             return
+        body = decoded(body, encoding, self.defects)
+        if kind == b"message/rfc822" and depth < MAX_DEPTH:
+            inner, _, text = split_header(body, self.headers, self.defects)
+            self.fields += inner
+            self.text(b"text/plain", body.removesuffix(text), b"")
+            self.part(inner, text, depth + 1)
+            return
+        charset = parameters.get(b"charset", b"")
+        self.charset = self.charset or charset
+        self.text(kind, body, charset)
+
+    def text(self, kind: bytes, body: bytes, charset: bytes) -> None:
         if len(self.texts) < MAX_TEXTS:
-            pieces = [body[:MAX_ENCODED]] if self.limit is cut else at_ends(body, MAX_ENCODED, encoding)
-            charset = parameters.get(b"charset", b"")
-            self.charset = self.charset or charset
-            text = GAP.join(text_of(piece, encoding, charset, self.defects) for piece in pieces)
+            pieces = [body[:MAX_BODY]] if self.limit is cut else at_ends(body, MAX_BODY)
+            text = GAP.join(to_utf8(piece, charset) for piece in pieces)
             shown = text
             if kind == b"text/html":
                 text, hidden = hidden_apart(text)
@@ -258,9 +271,14 @@ def _content(fields: list[Field]) -> tuple[bytes, bytes, dict[bytes, bytes]]:
     parameters: dict[bytes, bytes] = {}
     for name, value in fields:
         if name == b"content-type" and not kind:
-            kind = value.partition(b";")[0].strip().lower()
+            kind = _first_word(value)
             for key, quoted, plain in _PARAMETER.findall(value):
                 parameters.setdefault(key.lower(), quoted or plain)
         elif name == b"content-transfer-encoding" and not encoding:
-            encoding = value.strip().lower()
+            encoding = _first_word(value)
     return kind, encoding, parameters
+
+
+def _first_word(value: bytes) -> bytes:
+    """What a value says, in lower case, without parameters and comments."""
+    return _BEHIND_WORD.split(value, maxsplit=1)[0].lower()

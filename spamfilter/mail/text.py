@@ -4,67 +4,60 @@ import binascii
 import re
 from html import unescape
 
-from spamfilter.mail.charsets import to_utf8
-
 _NOT_BASE64 = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
 GAP = b"\xff"
 """Stands where what lies between the beginning and the end of a text is not read; no byte of UTF-8."""
+NEAR = 1_000
+"""A longer line, of which the end is not near, is cut within."""
 _INNER_BYTES = bytes(range(0x80, 0xC0))
 """All but the first of a character in UTF-8."""
 # Bounded, as a pattern that may look at all that follows for each < takes time by the square of the text.
 _HIDDEN = re.compile(rb"<([a-z]{1,20})\b[^>]{0,200}\bdisplay\s{0,9}:\s{0,9}none\b")
 _NOT_SHOWN = re.compile(
     rb"(?is)<!---?>|<!--.*?(?:--!?>|\xff|\Z)"
-    rb"|<(style|script)\b.*?(?:</\1\s*>|\xff(?:[^<]*</\1\s*>)?|\Z)"  # a style sheet has no <
+    rb"|<(style|script)(?=[\s/>]).*?(?:</\1(?=[\s/>])[^>\xff]{0,99}>|\xff(?:[^<]*</\1\s*>)?|\Z)"  # a style has no <
     rb"|</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^>\xff]{0,500}>"  # which may stand within a word
 )
 _TAG = re.compile(rb"<[/a-zA-Z!?][^>]*(?:>|\Z)")
 
 
-def at_ends(body: bytes, size: int, encoding: bytes) -> list[bytes]:
-    """The body of a part as it is encoded; of a longer one its beginning and its end, of half of these bytes each.
-
-    They are cut where each can be decoded alone, but for a character that lies across the place.
-    """
-    half = size // 2
-    if encoding == b"base64" and len(body) > size:
-        body = _groups(body)
-        if len(body) > size:
-            return [body[: half // 4 * 4], body[(len(body) - half) // 16 * 16 :]]
-    if len(body) <= size:
-        return [body]
-    first, last = body[:half], body[-half:]
-    return [first[: first.rfind(b"\n") + 1 or half], last[last.find(b"\n", 0, -1) + 1 :]]
-
-
-def text_of(body: bytes, encoding: bytes, charset: bytes, defects: list[str]) -> bytes:
-    """The text of a part in UTF-8. encoding: its Content-Transfer-Encoding in lower case; defects: gets `base64`."""
-    if encoding == b"base64":
-        decoded = decoded_base64(body)
-        if decoded is None:
-            defects.append("base64")
-        else:
-            body = decoded
-    elif encoding == b"quoted-printable":
-        body = binascii.a2b_qp(body)
-    return to_utf8(body, charset)
-
-
-def decoded_base64(text: bytes) -> bytes | None:
-    """Base64 up to its padding, decoded; None if that is nothing."""
-    return decode_base64(_groups(text)) or None
-
-
-def _groups(text: bytes) -> bytes:
-    """Base64 up to its padding, without other characters."""
-    return (text.partition(b"=")[0] if text.rstrip().endswith(b"=") else text).translate(None, _NOT_BASE64)
+def decoded(body: bytes, encoding: bytes, defects: list[str]) -> bytes:
+    """The text of a part, in its charset. encoding: that of the transfer in lower case; defects: gets `base64`."""
+    if encoding == b"quoted-printable":
+        return binascii.a2b_qp(body)
+    if encoding != b"base64":
+        return body
+    text = decode_base64(body)
+    if not text:
+        defects.append("base64")
+    return text or body
 
 
 def decode_base64(text: bytes) -> bytes:
-    """Base64 decoded, without other characters and without an incomplete last group."""
+    """Base64 decoded, without other characters; as in mail programs, padding does not end it."""
+    return b"".join(_decoded_groups(piece) for piece in text.split(b"=") if piece)
+
+
+def _decoded_groups(text: bytes) -> bytes:
+    """Base64 without padding decoded, but for what is too short to be a byte."""
     text = text.translate(None, _NOT_BASE64)
     text += b"=" * (-len(text) % 4) if len(text) % 4 != 1 else b""
     return binascii.a2b_base64(text[: len(text) // 4 * 4])
+
+
+def at_ends(text: bytes, size: int) -> list[bytes]:
+    """A text in any charset; of a longer one its beginning and its end, of half of these bytes each.
+
+    They are cut at the end of a line that is near, where each charset begins anew; else, and where characters have two
+    or four bytes, between such.
+    """
+    if len(text) <= size:
+        return [text]
+    half = size // 8 * 4
+    first, last = text[:half], text[(len(text) - half) // 4 * 4 :]
+    if b"\0" in first:
+        return [first, last]
+    return [first[: first.rfind(b"\n", half - NEAR) + 1 or half], last[last.find(b"\n", 0, NEAR) + 1 :]]
 
 
 def hidden_apart(html: bytes) -> tuple[bytes, bytes]:

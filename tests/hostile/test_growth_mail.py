@@ -113,8 +113,10 @@ REGEXES: dict[str, list[Worst]] = {
     "mail.text._TAG": [("", "<", ""), ("", "<a ", ""), ("<a", "x", "")],
     "mail.message._PARAMETER": [
         ("boundary", " ", "x"), ("boundary=", " ", ""), ('boundary="', "a", ""), ("", "boundary ", ""),
-        ("", "charset=", ""), ("", 'charset="', ""), ("charset=", "a", ""),
+        ("", "charset=", ""), ("", 'charset="', ""), ("charset=", "a", ""), ("", '"', ""),
+        ('"', "a", ""), ("", ";", ""),
     ],
+    "mail.message._BEHIND_WORD": [("", "a", ""), ("", ";", "")],
     "relay.next_hops.maildir._ENVELOPE": [
         ("X-Spamfilter-Sender: <", ">", ""), ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", "a>,\n <", ""),
         ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", ">", ""),
@@ -252,7 +254,7 @@ SCANNERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
         b"--x\n", b"\n--xy" * message.MAX_BOUNDARIES,
     ),
     "cookies": (lambda raw: _sent(Request({"type": "http", "headers": [(b"cookie", raw + b'"')]}), "a"), b'a="', b"\\"),
-    "base64": (text.decoded_base64, b"", b"=!"),
+    "base64": (text.decode_base64, b"", b"=!"),
     "tags": (text.without_tags, b"", b"<b "),
     "tags-that-end": (text.without_tags, b"", b"<p>"),
     "comments": (text.without_styles, b"", b"<!-- "),

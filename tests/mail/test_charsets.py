@@ -24,10 +24,10 @@ def test_a_codec_of_python_that_is_no_charset_leaves_the_text_as_it_is(charset: 
 
 
 def asked(name: str) -> str | None:
-    """Python's codec of this name, if it is a charset other than ASCII and UTF-8."""
+    """Python's codec of this name, if it is a charset of mail other than ASCII and UTF-8."""
     with suppress(LookupError):
         codec = codecs.lookup("gb18030" if name.lower() in ("gb2312", "gbk") else name)
-        if codec._is_text_encoding and codec.name not in ("ascii", "utf-8"):
+        if codec._is_text_encoding and codec.name not in charsets._NOT_OF_MAIL:
             return codec.name
     return None
 
