@@ -87,12 +87,13 @@ def _read_by_dovecot(config: Path, proxies: Collection[str]) -> Iterator[Finding
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         yield failed(said[-1] if said else f"{config}: doveconf ends with {done.returncode}", OTHER_VERSION)
     found = _MAIL_USER.findall(done.stdout.decode("utf-8", "replace"))
-    for name in dict.fromkeys(_name_of(setting or field) for setting, field in found):
-        if name not in proxies:
-            yield warning(
-                f"{config}: all mail belongs to {name}, who may not mark for others, so moves of mail teach nothing",
-                f"[feedback] proxies = {json.dumps([*proxies, name])}: docs/dovecot.md, step 3",
-            )
+    owners = dict.fromkeys(_name_of(setting or field) for setting, field in found)
+    if missing := [name for name in owners if name not in proxies]:
+        yield warning(
+            f"{config}: mail of all users belongs to {' or '.join(missing)}, who may not mark for others, so moves of"
+            " mail teach nothing",
+            f"[feedback] proxies = {json.dumps([*proxies, *missing])}: docs/dovecot.md, step 3",
+        )
 
 
 def _name_of(user: str) -> str:

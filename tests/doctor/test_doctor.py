@@ -28,7 +28,7 @@ from spamfilter.doctor.dovecot import dovecot
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.doctor.learning import SILENT, classes, clock, feedback, following
 from spamfilter.doctor.process import journal_backlog, limit_hits, memory_use
-from spamfilter.errors import InputError, Refused, StoreBusy, StoreError
+from spamfilter.errors import InputError, Refused, StoreBusy, StoreError, StoreRefused
 from spamfilter.learning.filter import RULES, Filter, rules
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author, mark
@@ -134,13 +134,23 @@ def test_a_server_that_is_down_is_to_be_started_and_a_full_one_to_take_more(
     assert (found.status, reason in found.found, found.advice[: len(advice)]) == ("failed", True, advice)
 
 
-def test_a_check_without_memory_says_why_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_memory(examined: Examination) -> Iterator[Finding]:
-        raise MemoryError
+@pytest.mark.parametrize(
+    ("error", "status", "found", "advice"),
+    [
+        (MemoryError(), "failed", "cannot be checked: MemoryError", "see the other checks"),
+        (StoreBusy("locked"), "warning", "locked", "try again when the other command has ended"),
+        (StoreRefused("wrong password"), "failed", "wrong password", "docs/postgresql.md says what it needs"),
+    ],
+)
+def test_a_check_that_breaks_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, status: str, found: str, advice: str
+) -> None:
+    def breaks(examined: Examination) -> Iterator[Finding]:
+        raise error
 
-    monkeypatch.setitem(CHECKS, "disk", without_memory)
+    monkeypatch.setitem(CHECKS, "disk", breaks)
     (line,) = (line for line in examine(Examination(settings(tmp_path), None)).lines if line.check == "disk")
-    assert (line.status, line.found) == ("failed", "cannot be checked: MemoryError")
+    assert (line.status, line.found, line.advice) == (status, found, advice)
 
 
 def test_a_file_that_is_no_database_is_called_so_and_not_only_readable_by_all(tmp_path: Path) -> None:
@@ -485,7 +495,8 @@ def test_who_moves_the_mail_of_all_users_must_be_allowed_to_mark_for_them(line: 
             asked = settings(folder, feedback={"socket": f"{folder}/feedback.sock", "proxies": proxies})
             findings = look(dovecot, Examination(asked, None, dovecot=place))
             assert [finding.status for finding in findings] == [status]
-            assert status == "ok" or "all mail belongs to mail, who may not mark for others" in findings[0].found
+            assert status == "ok" or "belongs to mail, who may not mark for others" in findings[0].found
+            assert status == "ok" or '[feedback] proxies = ["mail"]' in findings[0].advice
 
 
 @pytest.mark.parametrize(

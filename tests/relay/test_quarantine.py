@@ -782,6 +782,42 @@ async def test_a_database_that_goes_away_during_digests_makes_at_most_one_user_h
     assert (await digests()).output == ""
 
 
+async def test_no_other_digest_waits_behind_the_last_one(
+    warder: Warder, digests: Callable[..., Awaitable[Result]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def noted(store: SqlStore, events: Sequence[QuarantineEvent]) -> None:
+        raise StoreBusy("postgresql://127.0.0.1/s: cannot be reached; try again")
+
+    warder.keep()
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlStore, "note_quarantine", noted)
+        result = await digests()
+    assert (result.exit_code, result.stdout) == (75, "")
+    assert result.stderr.endswith(
+        "@example.net: sent, but not noted: postgresql://127.0.0.1/s: cannot be reached; try again\n"
+    )
+
+
+async def test_a_database_that_goes_away_after_a_refused_digest_is_said(
+    warder: Warder, digests: Callable[..., Awaitable[Result]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, written = SqlStore.put_setting, list[str]()
+
+    def broken_at_the_end(store: SqlStore, name: str, value: object) -> None:
+        written.append(name)
+        if len(written) > 2:
+            raise StoreBusy("postgresql://127.0.0.1/s: cannot be reached; try again")
+        put(store, name, value)
+
+    warder.keep(recipients=(b"b@example.net",))
+    warder.hop.replies["RCPT TO:<b@example.net>"] = b"550 no\r\n"
+    monkeypatch.setattr(SqlStore, "put_setting", broken_at_the_end)
+    result = await digests()
+    assert (result.exit_code, result.stdout) == (75, "")
+    assert "b@example.net: " in result.stderr
+    assert result.stderr.endswith("postgresql://127.0.0.1/s: cannot be reached; try again\n")
+
+
 async def test_whoever_releases_waits_for_another_who_does(warder: Warder) -> None:
     id, _ = warder.keep()
     folder = os.open(warder.path, os.O_RDONLY)

@@ -245,3 +245,26 @@ def test_a_password_that_is_wrong_or_missing_names_where_it_is_from(
     )
     assert "fe_sendauth" not in str(raised.value)
     assert "hush" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "passwords"),
+    [("LDAP", True), ("PAM", True), ("RADIUS", True), ("Ident", False), ("GSSAPI", False), ("certificate", False)],
+)
+def test_a_passfile_is_named_where_it_may_hold_the_password(
+    monkeypatch: pytest.MonkeyPatch, method: str, passwords: bool
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError(failed("10.0.0.1", f'{method} authentication failed for user "spamfilter"'))
+
+    monkeypatch.setattr(postgresql._Patient, "connect", fails)
+    with pytest.raises(StoreRefused) as raised:
+        open_store(f"{KIND}://{ROLE}@a/made?passfile=/etc/spamfilter/pgpass")
+    assert ("/etc/spamfilter/pgpass" in str(raised.value)) == passwords
+
+
+@pytest.mark.parametrize("error", [psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.TransactionTimeout])
+def test_what_a_server_ends_because_of_its_time_is_tried_again(error: type[psycopg.Error]) -> None:
+    said = postgresql.meant("postgresql://a/made", error("terminating connection due to its time"))
+    assert type(said) is StoreBusy
+    assert postgresql._is_broken(error("terminating connection due to its time"))

@@ -49,6 +49,7 @@ control file names the old timeline until the checkpoint after the promotion."""
 SYSTEM = "SELECT current_setting('server_encoding'), (SELECT system_identifier FROM pg_control_system())"
 
 MEANT: dict[str, tuple[type[StoreError], str]] = {
+    "25P04": (StoreBusy, "{}; raise the server's transaction_timeout, or try again"),
     "23514": (CountError, "{}: the counts do not hold what was to be taken away"),  # the tables' only checks
     "25006": (StoreError, "the server is read-only, a standby for instance; name the primary in [store] url"),
     "40001": (StoreConflict, "{}; try again"),  # serialization_failure, deadlock_detected: writers of ours wait for
@@ -64,9 +65,11 @@ MEANT: dict[str, tuple[type[StoreError], str]] = {
 }
 """Code of an error -> what it means, with the server's words in place of {}."""
 AWAY = ("08", "57P", "53300", "25P03", "25P04")
-"""The connection is lost, the server is shutting down or starting, has too many connections, or ended ours as idle."""
-PASSWORD = ("password authentication failed", "SASL authentication failed", "no password supplied")
-REFUSED = ("authentication failed", "no password supplied", "no pg_hba.conf entry", "does not exist")
+"""The connection is lost or over its time, the server is shutting down or starting, or has too many connections."""
+PASSWORD = ("authentication failed", "no password supplied")
+NO_PASSWORD = ("Ident", "GSSAPI", "SSPI", "certificate")
+"""How the refusals begin of methods of authentication that ask for no password."""
+REFUSED = (*PASSWORD, "no pg_hba.conf entry", "does not exist")
 """What a server says that is well and refuses the connection."""
 WRONG = ("does not exist", "Peer authentication failed")
 """Refusals that mean another role, database or user than the right one: trying again does not help. All others end once
@@ -228,7 +231,7 @@ def _advice(said: str, options: Mapping[str, Any]) -> str:
     if said.startswith("Peer"):
         return "run this as that user, or let root in, as docs/postgresql.md does"
     file = options.get("passfile") or os.environ.get("PGPASSFILE")
-    if "password" in options or not _says(PASSWORD, said):
+    if "password" in options or said.startswith(NO_PASSWORD) or not _says(PASSWORD, said):
         return "see [store] url"
     if os.environ.get("PGPASSWORD"):
         return f"see PGPASSWORD in the environment, which overrides {file or 'a passfile'}"
