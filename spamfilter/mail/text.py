@@ -7,6 +7,8 @@ from html import unescape
 _NOT_BASE64 = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
 GAP = b"\xff"
 """Stands where what lies between the beginning and the end of a text is not read; no byte of UTF-8."""
+MAX_PADDED = 1_000
+"""More of it would take long, and is none that a program writes."""
 NEAR = 1_000
 """A longer line, of which the end is not near, is cut within."""
 _INNER_BYTES = bytes(range(0x80, 0xC0))
@@ -34,12 +36,12 @@ def decoded(body: bytes, encoding: bytes, defects: list[str]) -> bytes:
 
 
 def decode_base64(text: bytes) -> bytes:
-    """Base64 decoded, without other characters; as in mail programs, padding does not end it."""
-    return b"".join(_decoded_groups(piece) for piece in text.split(b"=") if piece)
+    """Base64 decoded, without other characters; as in mail programs, padding does not end it (MAX_PADDED times)."""
+    return b"".join(_decoded_groups(piece) for piece in text.split(b"=", MAX_PADDED) if piece)
 
 
 def _decoded_groups(text: bytes) -> bytes:
-    """Base64 without padding decoded, but for what is too short to be a byte."""
+    """Base64 decoded, but for padding and what is too short to be a byte."""
     text = text.translate(None, _NOT_BASE64)
     text += b"=" * (-len(text) % 4) if len(text) % 4 != 1 else b""
     return binascii.a2b_base64(text[: len(text) // 4 * 4])

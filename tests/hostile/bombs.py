@@ -177,6 +177,8 @@ BOMBS: dict[str, Bomb] = {
     # transfer encodings
     "base64-of-padding": lambda size: _filled(_typed(b"", b"base64"), b"=" * 76 + b"\r\n", size),
     "base64-of-nothing": lambda size: _filled(_typed(b"", b"base64"), b"! " * 38 + b"\r\n", size),
+    "base64-padded-each": lambda size: _filled(_typed(b"", b"base64"), b"YQ==" * 19 + b"\r\n", size),
+    "base64-padded-letters": lambda size: _filled(_typed(b"", b"base64"), b"Y=" * 38 + b"\r\n", size),
     "base64-one-too-many": lambda size: _filled(_typed(b"", b"base64"), b"YWJjY\r\n", size),
     "quoted-printable-of-signs": lambda size: _filled(_typed(b"", b"quoted-printable"), b"=", size),
     "quoted-printable-soft-ends": lambda size: _filled(_typed(b"", b"quoted-printable"), b"=\r\n", size),
