@@ -18,7 +18,8 @@ _HIDDEN = re.compile(rb"<([a-z]{1,20})\b[^>]{0,200}\bdisplay\s{0,9}:\s{0,9}none\
 _NOT_SHOWN = re.compile(
     rb"(?is)<!---?>|<!--.*?(?:--!?>|\xff|\Z)"
     rb"|<(style|script)(?=[\s/>]).*?(?:</\1(?=[\s/>])[^>\xff]{0,99}>|\xff(?:[^<]*</\1\s*>)?|\Z)"  # a style has no <
-    rb"|</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^>\xff]{0,500}>"  # which may stand within a word
+    rb"|</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^<>\xff]{0,500}+>"  # which may stand within a word
+    rb"|<[/a-z][^<>\xff]*+(?:<[^<>\xff]*+){1,8}+>"  # what begins in a tag is none of these
 )
 _TAG = re.compile(rb"<[/a-zA-Z!?][^>]*(?:>|\Z)")
 

@@ -374,6 +374,8 @@ def test_a_long_style_sheet_hides_no_text(size: int) -> None:
         pytest.param(b'<a title="<!--">pills</a>', b"pills", id="what-looks-like-a-comment-within-a-tag"),
         pytest.param(b'<span title="<style>">pills', b'">pills', id="what-looks-like-a-style-sheet-within-a-tag"),
         pytest.param(b"a <! b", b"a", id="broken"),
+        pytest.param(b'<p title="' + b"x" * 3_000 + b'<!--">pills', b"pills", id="a-comment-within-any-tag"),
+        pytest.param(b"<img alt='<style '>pills", b"pills", id="a-style-sheet-within-any-tag"),
         pytest.param(b"<style></style x><p>pills", b"pills", id="a-style-sheet-that-ends-with-attributes"),
         pytest.param(b"<script></script/><p>pills", b"pills", id="a-script-that-ends-with-a-slash"),
         pytest.param(b"<style-x>pills</style-x>", b"pills", id="what-only-begins-like-a-style-sheet"),
