@@ -15,7 +15,7 @@ _CODECS = frozenset((
     "charmap", "cp1006", "cp720", "cp737", "cp856", "cp874", "cp875", "koi8_t", "koi8_u", "mac_arabic", "mac_croatian",
     "mac_farsi", "mac_romanian", "palmos", "utf_8_sig",
 ))  # fmt: skip
-# Read as UTF-8, like ASCII: EBCDIC and UTF-32 are known to no mail program, but would hide a text from the filter.
+# Read as UTF-8, like ASCII: mail programs hardly know EBCDIC and UTF-32, which would hide a text from the filter.
 _NOT_OF_MAIL = frozenset((
     "ascii", "utf-8", "utf-32", "utf-32-be", "utf-32-le",
     "cp037", "cp273", "cp424", "cp500", "cp875", "cp1026", "cp1140",

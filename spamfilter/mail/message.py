@@ -41,7 +41,8 @@ LONGEST_CHARACTER = 4
 GTUBE = b"XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
 """The line of a harmless mail that spam filters agree to call spam, so that an installation can be tried."""
 _PARAMETER = re.compile(
-    rb"""(?:^|[;\s])(boundary|charset)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))|"[^"]*"?""", re.IGNORECASE
+    rb"""(?:^|[;\s])(boundary|charset)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))|=[ \t]*"(?:\\.|[^"\\])*+"?""",
+    re.IGNORECASE,
 )
 _BEHIND_WORD = re.compile(rb"[\s;,(]")
 
@@ -159,6 +160,7 @@ class _Walk:
         self.limit = limit
         self.fields: list[Field] = []
         self.headers = Room()
+        self.attached = Room()
         self.texts: list[bytes] = []
         self.shown: list[bytes] = []
         self.hidden: list[bytes] = []
@@ -188,18 +190,12 @@ class _Walk:
         elif not kind.startswith((b"text", b"message", b"application/ics")) and b"/" in kind:
             return
         body = decoded(body, encoding, self.defects)
-        if kind == b"message/rfc822" and depth < MAX_DEPTH:
-            inner, _, text = split_header(body, self.headers, self.defects)
-            self.fields += inner
-            self.text(b"text/plain", body.removesuffix(text), b"")
-            self.part(inner, text, depth + 1)
+        if kind == b"message/rfc822" and depth < MAX_DEPTH and len(self.texts) < MAX_TEXTS:
+            self._attached_mail(body.replace(b"\r\n", b"\n").lstrip(b"\n"), depth)
             return
-        charset = parameters.get(b"charset", b"")
-        self.charset = self.charset or charset
-        self.text(kind, body, charset)
-
-    def text(self, kind: bytes, body: bytes, charset: bytes) -> None:
         if len(self.texts) < MAX_TEXTS:
+            charset = parameters.get(b"charset", b"")
+            self.charset = self.charset or charset
             pieces = [body[:MAX_BODY]] if self.limit is cut else at_ends(body, MAX_BODY)
             text = GAP.join(to_utf8(piece, charset) for piece in pieces)
             shown = text
@@ -209,6 +205,15 @@ class _Walk:
                 shown = without_tags(self.limit(without_styles(text), MAX_MARKUP))
             self.texts.append(text)
             self.shown.append(shown)
+
+    def _attached_mail(self, mail: bytes, depth: int) -> None:
+        """Read an attached mail; its header is text of the mail that has it."""
+        fields, _, body = split_header(mail, self.attached, self.defects)
+        header = to_utf8(b"".join(b"%s: %s\n" % field for field in fields), b"")
+        at = len(self.texts)
+        self.part(fields, body, depth + 1)
+        for texts in (self.texts, self.shown):
+            texts[at : at + 1] = [header + b"\n".join(texts[at : at + 1])]
 
     def plain_fields(self, fields: list[Field]) -> tuple[Field, ...]:
         """The fields in UTF-8, with their letters as they look, which may take more bytes than before."""

@@ -19,7 +19,7 @@ _NOT_SHOWN = re.compile(
     rb"(?is)<!---?>|<!--.*?(?:--!?>|\xff|\Z)"
     rb"|<(style|script)(?=[\s/>]).*?(?:</\1(?=[\s/>])[^>\xff]{0,99}>|\xff(?:[^<]*</\1\s*>)?|\Z)"  # a style has no <
     rb"|</?(?:b|i|u|em|strong|font|span|a|big|small|o:p)\b[^<>\xff]{0,500}+>"  # which may stand within a word
-    rb"|<[/a-z][^<>\xff]*+(?:<[^<>\xff]*+){1,8}+>"  # what begins in a tag is none of these
+    rb"|<[/a-z][^<>\xff]*+<[^>\xff]*+>?"  # what begins in a tag is none of these
 )
 _TAG = re.compile(rb"<[/a-zA-Z!?][^>]*(?:>|\Z)")
 
@@ -58,7 +58,7 @@ def at_ends(text: bytes, size: int) -> list[bytes]:
         return [text]
     half = size // 8 * 4
     first, last = text[:half], text[(len(text) - half) // 4 * 4 :]
-    if b"\0" in first:
+    if b"\0" in text:
         return [first, last]
     return [first[: first.rfind(b"\n", half - NEAR) + 1 or half], last[last.find(b"\n", 0, NEAR) + 1 :]]
 

@@ -102,8 +102,8 @@ def test_as_much_is_looked_at_of_a_mail_with_crlf() -> None:
         pytest.param(b"YWI", b"ab", id="padding-missing"),
         pytest.param(b"YWJjY", b"abc", id="one-character-left-over"),
         pytest.param(b"YWI=====", b"ab", id="too-much-padding"),
-        pytest.param(b"YWJj=YWJj", b"abcabc", id="padding-inside-alone-is-foreign"),
-        pytest.param(b"YWI=YWJj=", b"ababc", id="padding-inside-and-at-the-end-is-foreign"),
+        pytest.param(b"YWJj=YWJj", b"abcabc", id="padding-where-none-is-needed"),
+        pytest.param(b"YWI=YWJj=", b"ababc", id="padding-inside-ends-a-group"),
         pytest.param(b"**?**", b"**?**", id="nothing-left-is-taken-as-it-is"),
         pytest.param(b"", b"", id="nothing-at-all"),
     ],
@@ -276,6 +276,7 @@ def test_a_long_text_of_wide_characters_is_cut_between_them(charset: str, length
     text = ("Привет, не был " * length)[:length]
     head = f"Content-Type: text/plain; charset={charset}\nContent-Transfer-Encoding: base64\n\n".encode()
     read = parse(head + base64.encodebytes(text.encode(charset))).text.decode()
+    assert len(read) > 1_900
     assert (text.startswith(read[:1000]), text.endswith(read[-1000:])) == (True, True)
 
 
@@ -284,6 +285,7 @@ def test_a_long_text_of_wide_characters_is_cut_between_them(charset: str, length
 def test_a_line_that_is_longer_than_what_is_read_is_cut_within(start: str, end: str) -> None:
     text = f"{start}{'cheap pills ' * 3_000}{end}"
     read = parse(f"\n{text}".encode()).text.decode()
+    assert len(read) > 3_800
     assert (text.startswith(read[:1_900]), text.endswith(read[-1_900:])) == (True, True)
 
 
@@ -301,7 +303,14 @@ def test_a_long_text_is_cut_at_the_end_of_a_line_in_each_charset(charset: str, e
 
 @pytest.mark.parametrize(
     "parameters",
-    ["x-boundary=d; boundary=r", 'a="; boundary=d"; boundary=r', "boundary=r; boundary=d", ' name="x"; BOUNDARY = "r"'],
+    [
+        "x-boundary=d; boundary=r",
+        'a="; boundary=d"; boundary=r',
+        "boundary=r; boundary=d",
+        ' name="x"; BOUNDARY = "r"',
+        r'name="5\" disk"; boundary="r"',
+        'name=5"; boundary=r',
+    ],
 )
 def test_a_boundary_is_that_which_mail_programs_read(parameters: str) -> None:
     mail = f"Content-Type: multipart/mixed; {parameters}\n\n--d\n\nminutes of meeting\n--d--\n--r\n\npills\n--r--\n"
@@ -321,14 +330,43 @@ def test_an_encoding_ends_where_a_comment_begins(encoding: bytes) -> None:
     assert parse(b"Content-Transfer-Encoding: " + encoding + b"\n\n" + base64.b64encode(b"pills")).text == b"pills"
 
 
+def test_the_end_of_a_long_text_in_utf_16_is_read_though_its_beginning_has_no_ascii() -> None:
+    text = "会议上的" * 2_200 + "\r\n" + "cheap pills\r\n" * 600
+    head = b"Content-Type: text/plain; charset=utf-16-le\nContent-Transfer-Encoding: base64\n\n"
+    assert b"cheap pills" in parse(head + base64.encodebytes(text.encode("utf-16-le"))).text
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [b"Subject: cheap\n\npills\n", b"\n\nSubject: cheap\n\npills\n", b"Subject: cheap\r\n\r\npills\r\n"],
+)
+@pytest.mark.parametrize("encoding", [b"7bit", b"base64"])
+def test_an_attached_mail_is_read_once_however_it_is_attached(inner: bytes, encoding: bytes) -> None:
+    body = base64.encodebytes(inner) if encoding == b"base64" else inner
+    head = b"Content-Type: message/rfc822\nContent-Transfer-Encoding: " + encoding + b"\n\n"
+    message = parse(head + body)
+    assert (message.text.split(), message.defects) == ([b"subject:", b"cheap", b"pills"], ())
+
+
+def test_attached_mails_take_no_text_from_what_follows() -> None:
+    attached = b"--a\nContent-Type: message/rfc822\n\nSubject: x\n\none\n" * 11
+    message = parse(b"Content-Type: multipart/mixed; boundary=a\n\n" + attached + b"--a\n\npills\n--a--\n")
+    assert message.text.count(b"one") == 11
+    assert b"pills" in message.text
+
+
 def test_an_attached_mail_is_read_as_a_mail() -> None:
     inner = b"Subject: cheap\nContent-Type: text/html\nContent-Transfer-Encoding: base64\n\n" + base64.b64encode(
         b"<p>pills</p>"
     )
     head = b"Content-Type: multipart/mixed; boundary=a\n\n--a\nContent-Type: message/rfc822\n\n"
     message = parse(head + inner + b"\n--a--\n")
-    assert b"Subject: cheap" in message.shown
-    assert message.shown.endswith(b"pills")
+    assert (
+        message.text.strip()
+        == b"subject: cheap\ncontent-type: text/html\ncontent-transfer-encoding: base64\n<p>pills</p>"
+    )
+    assert message.shown.endswith(b"base64\npills")
+    assert (message.part_fields, message.defects) == (((b"content-type", b"message/rfc822"),), ())
 
 
 @pytest.mark.parametrize("shift", range(4))
@@ -375,6 +413,7 @@ def test_a_long_style_sheet_hides_no_text(size: int) -> None:
         pytest.param(b'<span title="<style>">pills', b'">pills', id="what-looks-like-a-style-sheet-within-a-tag"),
         pytest.param(b"a <! b", b"a", id="broken"),
         pytest.param(b'<p title="' + b"x" * 3_000 + b'<!--">pills', b"pills", id="a-comment-within-any-tag"),
+        pytest.param(b"<p" + b" <q" * 9 + b" <style>pills", b"pills", id="a-style-sheet-far-within-a-tag"),
         pytest.param(b"<img alt='<style '>pills", b"pills", id="a-style-sheet-within-any-tag"),
         pytest.param(b"<style></style x><p>pills", b"pills", id="a-style-sheet-that-ends-with-attributes"),
         pytest.param(b"<script></script/><p>pills", b"pills", id="a-script-that-ends-with-a-slash"),

@@ -67,8 +67,8 @@ MEANT: dict[str, tuple[type[StoreError], str]] = {
 AWAY = ("08", "57P", "53300", "25P03", "25P04")
 """The connection is lost or over its time, the server is shutting down or starting, or has too many connections."""
 PASSWORD = ("authentication failed", "no password supplied")
-NO_PASSWORD = ("Ident", "GSSAPI", "SSPI", "certificate")
-"""How the refusals begin of methods of authentication that ask for no password."""
+NO_PASSWORD = ("Ident", "GSSAPI", "SSPI", "certificate", "OAuth", '"trust"')
+"""Methods of authentication that ask for no password."""
 REFUSED = (*PASSWORD, "no pg_hba.conf entry", "does not exist")
 """What a server says that is well and refuses the connection."""
 WRONG = ("does not exist", "Peer authentication failed")
@@ -231,7 +231,7 @@ def _advice(said: str, options: Mapping[str, Any]) -> str:
     if said.startswith("Peer"):
         return "run this as that user, or let root in, as docs/postgresql.md does"
     file = options.get("passfile") or os.environ.get("PGPASSFILE")
-    if "password" in options or said.startswith(NO_PASSWORD) or not _says(PASSWORD, said):
+    if "password" in options or _says(NO_PASSWORD, said) or not _says(PASSWORD, said):
         return "see [store] url"
     if os.environ.get("PGPASSWORD"):
         return f"see PGPASSWORD in the environment, which overrides {file or 'a passfile'}"
