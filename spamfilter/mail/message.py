@@ -41,7 +41,7 @@ LONGEST_CHARACTER = 4
 GTUBE = b"XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
 """The line of a harmless mail that spam filters agree to call spam, so that an installation can be tried."""
 _PARAMETER = re.compile(
-    rb"""(?:^|[;\s])(boundary|charset)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))|=[ \t]*"(?:\\.|[^"\\])*+"?""",
+    rb"""[;\s](boundary|charset)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))|=[ \t]*"(?:\\.|[^"\\])*+"?""",
     re.IGNORECASE,
 )
 _BEHIND_WORD = re.compile(rb"[\s;,(]")
