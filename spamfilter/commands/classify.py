@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from spamfilter.commands.classify_options import Asked
 from spamfilter.commands.command import as_json_option
 from spamfilter.errors import InputError
 from spamfilter.system.escaping import printable
+from spamfilter.tables.arguments import Asked
 from spamfilter.tables.choosing import best_kinds
 from spamfilter.tables.classifier import Prediction, TableClassifier
 from spamfilter.tables.columns import BEST, COUNT, KINDS, OF_TEXT, check
