@@ -12,7 +12,7 @@ import click
 from spamfilter.commands.command import as_json_option
 from spamfilter.errors import InputError
 from spamfilter.system.escaping import printable
-from spamfilter.tables.arguments import Asked
+from spamfilter.tables.arguments import Arguments
 from spamfilter.tables.choosing import best_kinds
 from spamfilter.tables.classifier import Prediction, TableClassifier
 from spamfilter.tables.columns import BEST, COUNT, KINDS, OF_TEXT, check
@@ -71,7 +71,7 @@ def classify(table: Path | None, **options: Any) -> None:
 
     Example: spamfilter classify weather.csv --label play --predict today.csv
     """
-    asked = Asked(table, **options)
+    asked = Arguments(table, **options)
     _one_task({
         "--predict": asked.new is not None, "--show": bool(asked.shown), "--itself": asked.itself,
         "--learning-curve": asked.curve, "--folds": asked.folds is not None,
@@ -93,7 +93,7 @@ def classify(table: Path | None, **options: Any) -> None:
 
 
 def _compare(
-    asked: Asked, makers: Mapping[str, TableClassifier | None], rule_kinds: Mapping[str, str], known: Table
+    asked: Arguments, makers: Mapping[str, TableClassifier | None], rule_kinds: Mapping[str, str], known: Table
 ) -> None:
     """Print how well each likelihood does: by cross-validation, on what it has learnt, or by a learning curve."""
     titled = {  # where no column has texts or counts, no likelihood was chosen
@@ -156,7 +156,7 @@ def _by_kind(kinds: Mapping[str, str]) -> str:
 
 
 def _outcomes(
-    asked: Asked, maker: TableClassifier | None, rule_kinds: Mapping[str, str], known: Table
+    asked: Arguments, maker: TableClassifier | None, rule_kinds: Mapping[str, str], known: Table
 ) -> Iterator[TableOutcome]:
     """What is found of a likelihood, or of 1R without a maker."""
     kinds = rule_kinds if maker is None else maker.chosen(known)  # not anew by a part of the rows

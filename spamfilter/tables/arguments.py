@@ -1,4 +1,4 @@
-"""The options of `classify`: what they ask for, read and checked."""
+"""The arguments of `classify`: what they ask for, read and checked."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +13,8 @@ NAMED_PRIORS = ("map", "empirical", "equal")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The arguments of a call, by the names of their options."""
+class Arguments:
+    """Of one call, by the names of its options."""
 
     table: Path | None
     classes: tuple[str, ...]
