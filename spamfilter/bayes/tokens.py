@@ -1,7 +1,7 @@
 """The tokenizer: a Message to the tokens that are counted. FEATURES is the table of token families.
 
 Guarantee: it never raises; a token is valid UTF-8, without control characters of ASCII.
-In the families `header` and `body` a word of a header field contains a colon and a word of the text does not; only the
+In the families `header` and `text` a word of a header field contains a colon and a word of the text does not; only the
 bare name of a field may also be a word of a text. A phrase of the header begins with ^; one of the text does so only if
 its first word does.
 
@@ -140,7 +140,7 @@ def is_read(token: str) -> bool:
 
 FEATURES: dict[str, Callable[[Message], Iterable[Token] | Tokens]] = {
     "header": header,
-    "body": lambda message: words(message.text),
+    "text": lambda message: words(message.text),
     "shown": lambda message: words(message.shown),
     "phrases": phrases,
     "grams": grams,
@@ -171,7 +171,7 @@ Part = tuple[int, tuple[Any, ...] | bytes]
 
 COMPILED: dict[str, Callable[[Message], tuple[Part, ...]]] = {
     "header": lambda message: ((_FIELDS, message.fields), (_FIELDS, message.part_fields)),
-    "body": lambda message: ((_WORDS, message.text),),
+    "text": lambda message: ((_WORDS, message.text),),
     "shown": lambda message: ((_WORDS, message.shown),),
     "phrases": lambda message: tuple(zip((_HEADER_PHRASES, _PHRASES), _phrased(message), strict=True)),
 }

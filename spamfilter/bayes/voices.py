@@ -25,7 +25,7 @@ VoiceTokens = Mapping[str, Tokens]
 """Voice name -> its tokens of one message."""
 
 VOICES: dict[str, tuple[str, ...]] = {
-    "fields": ("header", "body"),
+    "fields": ("header", "text"),
     "phrases": ("phrases",),
     "body": ("shown",),
     "grams": ("grams",),
@@ -73,7 +73,7 @@ class View(Mapping[str, Tokens]):
 
     def _alone(self, family: str) -> Tokens | None:
         """The words of the text where the voice of the body sees the same text, and it alone; else None."""
-        same = family == "body" and "body" in self._found and self.message.shown == self.message.text
+        same = family == "text" and "body" in self._found and self.message.shown == self.message.text
         return self["body"] if same else None
 
     def find(self) -> None:

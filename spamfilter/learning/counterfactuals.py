@@ -152,7 +152,7 @@ class Counterfactuals:
 def _spoken(token: str, voice: str) -> _Spoken:
     """Without the group, and with a family in which `fields`, `body` and OWN see words of the same text."""
     family = VOICES[voice][-1] if voice in VOICES else voice
-    return word_in(token, voice).encode(), "body" if family in ("shown", OWN) else family
+    return word_in(token, voice).encode(), "text" if family in ("shown", OWN) else family
 
 
 def _loudest(evidence: Sequence[Evidence], side: int) -> list[_Spoken]:

@@ -26,7 +26,7 @@ from tests.support.made import mail, some
 FOLDER = Path(__file__).parent / "golden"
 GOLDEN = sorted(FOLDER.glob("*.eml"))
 PHRASED = sorted(FOLDER.glob("*.phrases"))
-WORDS = ("header", "body")
+WORDS = ("header", "text")
 
 
 def of(message: Message, *families: str) -> Tokens:
@@ -72,7 +72,7 @@ def test_tokens_of_any_bytes_are_utf_8_without_line_breaks(data: bytes) -> None:
         assert token.decode("utf-8")
         assert not {ord("\n"), ord("\r")} & set(token)
         assert b":" in token or token in names
-    for token in of(message, "body"):
+    for token in of(message, "text"):
         assert token.decode("utf-8")
         assert not {ord(":"), ord(" "), ord("\n"), ord("\r")} & set(token)
     for token in of(message, "phrases", "grams"):
