@@ -27,7 +27,8 @@ def unpacked(name: str) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix=f".{name}-") as unpacking:
         with tarfile.open(archive) as tar:
-            tar.extractall(f"{unpacking}/{name}", filter="data")
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)  # which Debian 12's Python 3.11.2 lacks
+            tar.extractall(f"{unpacking}/{name}")
         try:
             Path(unpacking, name).rename(folder)
         except OSError:  # another run was first, and its copy is as good
