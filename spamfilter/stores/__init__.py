@@ -8,14 +8,7 @@ schema has the tables, and sql/ the implementation for SQLite and PostgreSQL.
 from collections.abc import Callable
 
 from spamfilter.errors import StoreError
-from spamfilter.stores.journal import (
-    UNJUDGED,
-    WANTED_CLASSES,
-    Deferral,
-    JournalEntry,
-    Wanted,
-    WantedClass,
-)
+from spamfilter.stores.journal import UNJUDGED, WANTED_CLASSES, Deferral, JournalEntry, Wanted, WantedClass
 from spamfilter.stores.quarantine_events import QuarantineEvent
 from spamfilter.stores.schema import HEAD, NEWER
 from spamfilter.stores.sender_lists import Rule

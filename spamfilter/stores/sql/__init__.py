@@ -148,13 +148,8 @@ class SqlStore(
     def surprises_by(self, by: str, since: datetime, most: int) -> list[Entry]:
         surprising = cast(amounts.c.calibrated[ERROR_ENERGY].as_string(), BigInteger) >= SURPRISING
         mine = *_on_day(by, since), ledger.c.label == "spam"
-        query = (
-            queries.only_active(queries.entries(ledger.c.tokens))
-            .where(*mine, surprising)
-            .order_by(ledger.c.at)
-            .limit(most)
-        )
-        return [queries.entry_of(row, row.tokens) for row in self.rows(query)]
+        query = queries.only_active(queries.entries(ledger.c.tokens)).where(*mine, surprising)
+        return [queries.entry_of(row, row.tokens) for row in self.rows(query.order_by(ledger.c.at).limit(most))]
 
     def marks_on_mail(self, by: str, since: datetime, recipient: str, domain: str) -> tuple[int, int]:
         mail = schema.journal.c

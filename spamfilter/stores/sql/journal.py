@@ -48,7 +48,7 @@ class SqlJournal(Database):
         rows = [[*_values(entry)] for entry in entries]
         convert(self.engine.dialect, COLUMNS, rows)  # before the lock is taken, as it takes the longest
         with self.writing() as connection:
-            execute_many(connection, _ADD, tuple(column.name for column in COLUMNS), [*map(tuple, rows)])
+            execute_many(connection, _ADD, tuple(column.name for column in COLUMNS), rows)
 
     def find_journal(self, id: str) -> JournalEntry | None:
         with self.reading() as connection:
@@ -90,9 +90,8 @@ class SqlJournal(Database):
         with self.reading() as connection:
             emptied = [*connection.scalars(old), *connection.scalars(beyond)]
             deleted = [*connection.scalars(gone)]
-        return self._in_batches(update(journal).where(packed).values(tokens=None), emptied), self._in_batches(
-            delete(journal), deleted
-        )
+        emptying = update(journal).where(packed).values(tokens=None)
+        return self._in_batches(emptying, emptied), self._in_batches(delete(journal), deleted)
 
     def _in_batches(self, change: Update | Delete, ids: Sequence[str]) -> int:
         """Change these entries; returns how many there were. Other processes may write between two batches."""

@@ -6,18 +6,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Table,
-    Update,
-    and_,
-    bindparam,
-    delete,
-    literal_column,
-    update,
-)
+from sqlalchemy import Column, ColumnElement, Connection, Table, Update, and_, bindparam, delete, literal_column, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.bayes.calibration import Calibration
@@ -139,7 +128,7 @@ class SqlLearning(queries.SqlLedger, Learning):
             for count, words in moved.items()
         ]
         self._add(tallies, moved)
-        left = [row[:4] for row in moved if row[4] < 0]  # of these go those that no word has any more
+        left = [row for row in moved if row[4] < 0]  # of these go those that no word has any more
         queries.execute_many(self._connection, _DROP_TALLIES, _new(tallies.primary_key), left)
         if any(self._learnt.values()):
             learnt = queries.setting(self._connection, "learnt") or dict.fromkeys(LABELS, 0)
@@ -164,10 +153,11 @@ class SqlLearning(queries.SqlLedger, Learning):
 
     def _take_away(self, less: list[WordRow]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
-        less = [*map(tuple, queries.spelt(self._connection.dialect, less))]
-        if queries.execute_many(self._connection, _TAKE_WORDS, _new(words.columns), less) != len(less):
+        rows = [[*row] for row in less]
+        queries.convert(self._connection.dialect, tuple(words.columns), rows)
+        if queries.execute_many(self._connection, _TAKE_WORDS, _new(words.columns), rows) != len(rows):
             raise CountError("the words table lacks words of the learning that is to be taken back")
-        queries.execute_many(self._connection, _DROP_WORDS, _new(words.primary_key), [row[:3] for row in less])
+        queries.execute_many(self._connection, _DROP_WORDS, _new(words.primary_key), rows)
 
 
 def _new(columns: Iterable[Column[Any]]) -> tuple[str, ...]:
